@@ -1,0 +1,89 @@
+"""What every op kind provides, and the small vocabulary that their files share."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from diagmem.accesses import Accesses, replayed_separation
+from diagmem.errors import ModelError
+from diagmem.graph import Node, Padding, Shape, Tensor
+
+
+class Activation(enum.Enum):
+    """The activation fused into an operation; values are TFLite's."""
+
+    NONE = 0
+    RELU = 1
+    RELU_N1_TO_1 = 2
+    RELU6 = 3
+    TANH = 4
+    SIGN_BIT = 5
+
+
+def padding_of(code: int) -> Padding:
+    """TFLite's code for padding."""
+    if code not in (0, 1):
+        raise ModelError(f"padding code {code} is neither SAME nor VALID; the file is damaged")
+    return (Padding.SAME, Padding.VALID)[code]
+
+
+def activation_of(code: int) -> Activation:
+    """TFLite's code for a fused activation."""
+    try:
+        return Activation(code)
+    except ValueError:
+        raise ModelError(f"fused activation code {code} is unknown; the file is damaged") from None
+
+
+class OpKind(ABC):
+    """A family of operations that share a loop nest. One instance, named `KIND`, stands in each file of `ops/`."""
+
+    names: ClassVar[tuple[str, ...]]
+    """TFLite's names of the operations."""
+
+    orders: ClassVar[tuple[str, ...]] = ("reference",)
+    """The loop orders that `accesses` can describe; `kernels.py` says which library uses which."""
+
+    is_alias: ClassVar[bool] = False
+    """True where the output is the input's bytes under another shape, so that no copy need exist."""
+
+    def decode(self, name: str, options: Any) -> Any:
+        """Attributes from TFLite's options table, which is None where the file has none."""
+        return None
+
+    @abstractmethod
+    def output_shapes(self, name: str, attributes: Any, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
+        """Shapes of the outputs; None where only the file knows them."""
+
+    @abstractmethod
+    def accesses(self, node: Node, order: str) -> Accesses:
+        """What the kernel touches, in its loop order: the truth about this operation."""
+
+    def separation(self, node: Node, position: int, order: str, output: int = 0) -> int:
+        """separation(output below, input above) in bytes, exact: how far above the output's start the input's start
+        must lie, at the least. Clamped at minus the input's size, which also stands for "no limit"."""
+        exact = self.closed_separation(node, position, order, output)
+        floor = -node.input(position).size_bytes
+        return floor if exact is None else max(floor, exact)
+
+    def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
+        """The separation before clamping, None for "no limit". Kinds override this replay with a closed form."""
+        in_size = node.input(position).dtype.size_bytes
+        out_size = node.outputs[output].dtype.size_bytes
+        return replayed_separation(self.accesses(node, order), position, output, in_size, out_size)
+
+    def analytical(self, node: Node, position: int) -> int | None:
+        """O_s in bytes by the paper's analytical method as corrected: never above the exact one."""
+        return None
+
+    def paper(self, node: Node, position: int) -> Fraction | None:
+        """O_s in bytes by the equations as printed, for comparison only: they can be unsafe."""
+        return None
+
+    def macs(self, node: Node) -> int:
+        """Multiply-accumulates of one run."""
+        return 0
