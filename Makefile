@@ -1,0 +1,42 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Both set up all they need in .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup system demo test lint format bench clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## Make .venv with the package, its test tools and the reference runtimes
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed: make PYTHON=python3.12 …"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -e '.[dev]'
+	@$(BIN)/pip install --quiet -e '.[verify]' || echo "skipped: LiteRT is not to be had for this machine; tests that compare with it will be skipped"
+	@touch $(READY)
+
+demo: $(READY)  ## Show which operation sets the RAM peak of a built-in model
+	$(BIN)/diagmem inspect zoo:mobilenet_v1_0.25_128_int8
+
+test: $(READY)  ## Run all tests
+	$(BIN)/pytest -n auto
+
+lint: $(READY)  ## Check formatting, style and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY)  ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## Measure: figures for people, never a test
+	@for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+clean:  ## Remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,121 @@
+"""What the commands share: how a model is named, JSON, files that are never half-written, sizes for people."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from diagmem.errors import DiagmemError, one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from diagmem.graph import Graph
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Item = TypeVar("Item")
+
+
+class ModelParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """A path to a .tflite file, or zoo:NAME; completes both."""
+
+    name = "model"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        from diagmem import zoo
+
+        named = [CompletionItem(f"zoo:{name}") for name in zoo.models() if f"zoo:{name}".startswith(incomplete)]
+        return [*named, CompletionItem(incomplete, type="file")]
+
+
+def model_argument(function: Command) -> Command:
+    return click.argument("model", type=ModelParameter())(function)
+
+
+def json_option(function: Command) -> Command:
+    return click.option(
+        "--json",
+        "json_path",
+        metavar="PATH",
+        help="Write the result as JSON to PATH; '-' writes it, and nothing else, to standard output.",
+    )(function)
+
+
+def kernels_option(function: Command) -> Command:
+    return click.option(
+        "--kernels",
+        default="diagmem",
+        show_default=True,
+        metavar="LIB",
+        help="Kernel library that will run the model: overlap depends on its loops. "
+        "diagmem, tflm-reference, cmsis-nn (cores without MVE), cmsis-nn-mve.",
+    )(function)
+
+
+def progress(items: Sequence[Item], what: str) -> Iterable[Item]:
+    """Goes through the items, with a bar on standard error when that is a terminal."""
+    from rich.console import Console
+    from rich.progress import track
+
+    errors = Console(stderr=True)
+    return track(items, what, console=errors, transient=True) if errors.is_terminal else items
+
+
+def load_model(model: str) -> Graph:
+    """Loads the model, and puts its name before whatever is wrong with it."""
+    from diagmem import models
+
+    try:
+        return models.load(model)
+    except DiagmemError as error:
+        raise type(error)(f"{one_line(model)}: {error}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise DiagmemError(f"{one_line(model)}: cannot be read ({type(error).__name__})") from error
+
+
+def write_json(path: str, value: Any) -> None:
+    text = json.dumps(value, indent=2, ensure_ascii=True) + "\n"
+    if path == "-":
+        click.echo(text, nl=False)
+    else:
+        write_file(Path(path), text.encode())
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Writes the whole file or nothing: a failure leaves what was there."""
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def console() -> Console:
+    """Colours and the terminal's width on a terminal; plain text, wide enough for any table, in a pipe."""
+    from rich.console import Console
+
+    plain = Console(highlight=False, soft_wrap=False)
+    return plain if plain.is_terminal else Console(highlight=False, width=160)
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    return "x".join(str(size) for size in shape) or "scalar"
+
+
+def size_text(size_bytes: int) -> str:
+    """`36880 B (36.0 KB)`; KB is 1024 bytes, as in the paper."""
+    return f"{size_bytes} B" if size_bytes < 1024 else f"{size_bytes} B ({size_bytes / 1024:.1f} KB)"

@@ -1,0 +1,22 @@
+"""Where a model comes from: a file, bytes, or the zoo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from diagmem.graph import Graph
+
+ZOO_PREFIX = "zoo:"
+
+
+def load(model: str | Path | bytes | Graph) -> Graph:
+    """The graph of a .tflite file (a path, or its bytes), of `zoo:NAME`, or the graph itself."""
+    if isinstance(model, Graph):
+        return model
+    if isinstance(model, str) and model.startswith(ZOO_PREFIX):
+        from diagmem import zoo
+
+        return zoo.build(model[len(ZOO_PREFIX) :])
+    from diagmem.frontends import tflite
+
+    return tflite.parse(model, "model") if isinstance(model, bytes) else tflite.read(model)

@@ -1,0 +1,118 @@
+"""The command line keeps its contract: exit statuses, one line for each error, JSON alone on standard output."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from diagmem.cli import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_help_lists_commands_and_teaches_by_example() -> None:
+    """`diagmem`, with or without --help, shows the commands and an example."""
+    for arguments in ((), ("--help",), ("-h",)):
+        done = run(*arguments)
+        assert done.returncode == 0
+        assert "inspect" in done.stdout
+        assert "zoo:vww_96_int8" in done.stdout
+
+
+def test_every_command_has_help() -> None:
+    """Each command's --help works and shows an example or its options."""
+    listed = run("--help").stdout.split("Commands:")[1].split()
+    from diagmem.cli import diagmem
+
+    for name in diagmem.list_commands(diagmem.make_context("diagmem", ["completion"], resilient_parsing=True)):
+        assert name in listed
+        assert run(name, "--help").returncode == 0
+
+
+def test_version() -> None:
+    from diagmem import __version__
+
+    assert run("--version").stdout.strip() == f"diagmem, version {__version__}"
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """Start-up stays quick because numpy and everything above it load only where they are used."""
+    code = "import sys; from diagmem.cli import diagmem as d; d(['-h'], standalone_mode=False); print([*sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    loaded = done.stdout.splitlines()[-1]
+    assert not [name for name in ("numpy", "rich", "tflite", "ortools", "matplotlib") if f"'{name}'" in loaded]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("inspect",), "Missing argument"),
+        (("nonsense",), "No such command"),
+        (("inspect", "no/such/file.tflite"), "No such file"),
+        (("inspect", "."), "directory"),
+        (("inspect", "zoo:nonsense"), "nonsense"),
+        (("inspect", "--nonsense", "x"), "No such option"),
+    ],
+)
+def test_bad_usage_is_one_line_and_status_2(arguments: tuple[str, ...], says: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert says.lower() in done.stderr.lower()
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"\x1c\x00\x00\x00TFL3", b"PK\x03\x04" + bytes(100), bytes(4096)])
+def test_foreign_file_is_one_line_and_status_2(tmp_path: Path, content: bytes) -> None:
+    """Not a model at all: the file's name and what is wrong with it."""
+    path = tmp_path / "odd \n <b>name.tflite"
+    path.write_bytes(content)
+    done = run("inspect", str(path))
+    assert done.returncode == 2
+    assert done.stderr.startswith("diagmem: ")
+    assert "<b>name" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_json_to_standard_output_stands_alone() -> None:
+    found = json.loads(run("inspect", "zoo:vww_96_int8", "--json", "-").stdout)
+    assert len(found["ops"]) == 31
+    assert (found["peak_bytes"], found["peak_op"]) == (55296, 2)
+    assert found["macs"] == 7489664
+    assert {"index", "kind", "inputs", "outputs", "live_bytes"} <= set(found["ops"][0])
+
+
+def test_json_to_a_file_leaves_the_table(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    done = run("inspect", "zoo:kws_dscnn_int8", "--json", str(path))
+    assert done.returncode == 0
+    assert "peak" in done.stdout
+    assert json.loads(path.read_text())["peak_bytes"] == 16000
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    done = run("inspect", "zoo:kws_dscnn_int8", "--json", str(tmp_path / "no" / "out.json"))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_real_file(shared: Path) -> None:
+    """The visual wake words model: 31 ops, its peak of 55296 bytes at op 2."""
+    found = json.loads(run("inspect", str(shared / "models/mlperf_tiny/vww_96_int8.tflite"), "--json", "-").stdout)
+    assert (len(found["ops"]), found["peak_bytes"], found["peak_op"]) == (31, 55296, 2)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_script(shell: str) -> None:
+    assert "_DIAGMEM_COMPLETE" in run("completion", shell).stdout
