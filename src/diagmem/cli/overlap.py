@@ -1,0 +1,96 @@
+"""`diagmem overlap`: how far each op's input and output may overlap, by each method."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from diagmem.cli._shared import (
+    console,
+    json_option,
+    kernels_option,
+    load_model,
+    model_argument,
+    progress,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from diagmem.overlap import Overlap
+
+
+@click.command()
+@model_argument
+@click.option("--op", "op_index", type=click.IntRange(min=0), metavar="I", help="Only this op.")
+@click.option(
+    "--method",
+    type=click.Choice(["all", "exact", "algorithmic", "analytical", "paper"]),
+    default="all",
+    show_default=True,
+    help="Compute O_s by this method only; the algorithmic one replays every loop and takes its time.",
+)
+@kernels_option
+@json_option
+def command(model: str, op_index: int | None, method: str, kernels: str, json_path: str | None) -> None:
+    """Show how many bytes of each op's input may lie over the end of its output (O_s), by each method.
+
+    \b
+    exact        closed form of what the kernel really does; what plans are made from
+    algorithmic  replay of the kernel's loops; must agree with exact
+    analytical   the paper's linear bound, corrected; never above exact
+    paper        the paper's equations as printed; UNSAFE where above exact
+
+    \b
+    Examples:
+      diagmem overlap model.tflite
+      diagmem overlap zoo:resnet50_v2 --op 1
+      diagmem overlap model.tflite --method exact --kernels cmsis-nn --json -
+    """
+    from diagmem.kernels import library
+    from diagmem.overlap import METHODS, overlaps
+
+    graph = load_model(model)
+    if op_index is not None and op_index >= len(graph.ops):
+        raise click.BadParameter(f"the model's ops are 0 to {len(graph.ops) - 1}.", param_hint="'--op'")
+    nodes = graph.nodes if op_index is None else (graph.nodes[op_index],)
+    wanted = METHODS if method == "all" else tuple(dict.fromkeys(("exact", method)))
+    lib = library(kernels)
+    rows = [row for node in progress(nodes, "replaying loops") for row in overlaps(node, lib, wanted)]
+    if json_path:
+        write_json(json_path, {"model": graph.name, "kernels": kernels, "rows": [row.to_json() for row in rows]})
+    if json_path != "-":
+        console().print(_table(rows))
+
+
+def _table(rows: list[Overlap]) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("op", justify="right")
+    table.add_column("kind", no_wrap=True)
+    for heading in ("in bytes", "out bytes", "exact", "of smaller", "algorithmic", "analytical", "paper"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("")
+    for row in rows:
+        table.add_row(
+            str(row.node.op.index),
+            escape(row.node.op.kind),
+            str(row.input.size_bytes),
+            str(row.output.size_bytes),
+            _figure(row.exact),
+            "-" if row.share is None else f"{100 * row.share:.1f} %",
+            _figure(row.algorithmic),
+            _figure(row.analytical),
+            "-" if row.paper is None else f"{float(row.paper):g}" if row.paper.denominator > 1 else str(row.paper),
+            "UNSAFE" if row.paper_is_unsafe else "",
+            style="red" if row.paper_is_unsafe else None,
+        )
+    return table
+
+
+def _figure(value: int | None) -> str:
+    return "-" if value is None else str(value)
