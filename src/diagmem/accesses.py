@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import IntArray
+from diagmem.graph import IntArray, Node
 
 Ints = int | npt.ArrayLike
 
@@ -67,7 +67,8 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Accesses:
-    """One operation, run whole. `reads` has an entry for each input (None: constant or absent), `writes` for each output."""
+    """One operation, run whole. `reads` has an entry for each input (None: constant or absent), `writes` for each
+    output."""
 
     steps: int
     reads: tuple[Runs | None, ...]
@@ -115,3 +116,9 @@ def replayed_separation(accesses: Accesses, position: int, output: int, in_size:
     if not meets.any():
         return None
     return int((max_w[:-1] - min_r[1:])[meets].max())
+
+
+def unknown_accesses(node: Node) -> Accesses:
+    """An operation whose touches depend on values that only a run knows: every input is read until all is written."""
+    reads = tuple(None if t is None or t.is_constant else Runs.of(0, t.elems, 0, stride=0, hold=2) for t in node.inputs)
+    return Accesses(2, reads, tuple(Runs.of(0, t.elems, 0, stride=0) for t in node.outputs))

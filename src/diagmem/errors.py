@@ -13,6 +13,10 @@ class PlanError(DiagmemError):
     """Options that contradict each other or the model."""
 
 
+class TraceError(DiagmemError):
+    """A kernel that cannot be traced as asked, or a tool that tracing needs and that is not there."""
+
+
 class UnsafePlanError(Exception):
     """A plan that destroys a value before its last read: the answer is no, exit status 1."""
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from diagmem.accesses import Accesses, replayed_separation
+import numpy.typing as npt
+
+from diagmem.accesses import Accesses, Runs, replayed_separation
 from diagmem.errors import ModelError
 from diagmem.graph import Node, Padding, Shape, Tensor
+from diagmem.ops._c_call import CCall, Unsupported
+
+
+Array = npt.NDArray[Any]
+
+Values = Sequence[Any]
+"""An array for each input of an operation, None for one that is absent."""
 
 
 class Activation(enum.Enum):
@@ -87,3 +96,53 @@ class OpKind(ABC):
     def macs(self, node: Node) -> int:
         """Multiply-accumulates of one run."""
         return 0
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        """The outputs, in numpy. On integers bit for bit what TFLite's reference kernels give; on real numbers the
+        operations of the C kernel in its order, so that it too agrees bit for bit."""
+        raise Unsupported("it has no numpy reference")
+
+    def c_call(self, node: Node) -> CCall:
+        """How the operation is called in C; raises Unsupported."""
+        raise Unsupported("the C backend has no kernel for it")
+
+
+def input_at(inputs: Sequence[Tensor | None], position: int) -> Tensor:
+    """The input at `position`, which must be there."""
+    tensor = inputs[position] if position < len(inputs) else None
+    if tensor is None:
+        raise ModelError(f"input {position} is missing; the file is damaged")
+    return tensor
+
+
+def constant_ints(inputs: Sequence[Tensor | None], position: int) -> tuple[int, ...] | None:
+    """The values of an input that holds axes, paddings, a shape; None where they are not constant in the file."""
+    tensor = input_at(inputs, position)
+    return None if tensor.data is None else tensor.ints
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """An axis counted from the front; the file may count it from the back."""
+    if not -rank <= axis < rank:
+        raise ModelError(f"axis {axis} does not exist in a tensor of {rank} axes; the file is damaged")
+    return axis % rank
+
+
+def swept(node: Node, reads: Mapping[int, Runs]) -> Accesses:
+    """Accesses of a kernel that writes its one output in order, an element at a step. `reads`: input -> its reads.
+
+    Other inputs (filter, bias) are constants as a rule; one that lies in RAM is taken as read whole at every step.
+    """
+    steps = node.output.elems
+
+    def read(position: int, tensor: Tensor | None) -> Runs | None:
+        if tensor is None or tensor.is_constant:
+            return None
+        return reads[position] if position in reads else Runs.of(0, tensor.elems, 0, stride=0, hold=steps)
+
+    return Accesses(steps, tuple(read(p, t) for p, t in enumerate(node.inputs)), (Runs.sweep(steps),))
+
+
+def held_separation(node: Node) -> int | None:
+    """The separation of an input that `swept` takes as read whole at every step."""
+    return node.output.size_bytes - node.output.dtype.size_bytes or None

@@ -2,16 +2,51 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from diagmem.accesses import Accesses, Runs
+import numpy as np
+
+from diagmem.accesses import Accesses
 from diagmem.errors import ModelError
-from diagmem.graph import Nhwc, Node, Padding, Shape, Tensor, Window2D
-from diagmem.ops._base import Activation, OpKind, activation_of, padding_of
-from diagmem.ops._windowed import WindowedLoop, printed_overlap, unclamped_padding
+from diagmem.graph import DType, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
+from diagmem.ops._base import (
+    Activation,
+    Array,
+    OpKind,
+    Values,
+    activation_of,
+    held_separation,
+    input_at,
+    padding_of,
+    swept,
+)
+from diagmem.ops._c_call import CCall, by_type, kernel_call, values_of
+from diagmem.ops._c_window import window_limits
+from diagmem.ops._convolution import fields_f32, fields_s8, finished_f32, finished_s8
+from diagmem.ops._held import HeldPixels
+from diagmem.ops._quantised import zero_point_of
+from diagmem.ops._taps import tap_images
+from diagmem.ops._windowed import WindowedLoop
+
+IM2COL = "im2col"
+"""The order of kernels that copy a pixel's window to a buffer before they write anything of the pixel."""
+
+BLOCKS = "blocks"
+"""The order of kernels that compute a few output channels together: they read the window, then write those channels."""
+
+CHANNELS_OF_A_BLOCK = 4
+"""As in `_dot_s8.h`."""
+
+QUADS = "quads"
+"""The order of kernels that compute four pixels of a row together, channel by channel. A pointwise convolution knows no
+rows: all its pixels stand in one."""
+
+ROWS = "rows"
+"""The order of kernels that compute a whole row together, channel by channel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +63,7 @@ class Conv2D:
 
 class Conv2DKind(OpKind):
     names = ("CONV_2D",)
+    orders = ("reference", BLOCKS, IM2COL, QUADS, ROWS)
 
     def decode(self, name: str, options: Any) -> Conv2D:
         if options is None:
@@ -47,47 +83,48 @@ class Conv2DKind(OpKind):
         return ((image.batch, window.rows.size_out, window.cols.size_out, filters.batch),)
 
     def accesses(self, node: Node, order: str) -> Accesses:
-        loop, groups = _loop(node)
-        reads = loop.held_windows()
-        if groups > 1:
-            step, start = loop.pixels()
-            depth_in, depth_out = loop.image.depth // groups, loop.out.depth // groups
-            reads = Runs.join(
-                *(
-                    Runs.of(start + g * depth_in, depth_in, step + g * depth_out, stride=0, hold=depth_out)
-                    for g in range(groups)
-                )
-            )
-        return Accesses(loop.steps, (reads, *(None for _ in node.inputs[1:])), (Runs.sweep(loop.steps),))
+        return swept(node, {0: _ordered(_loop(node), order).reads()})
 
     def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
-        return _loop(node)[0].separation()
+        return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
 
     def analytical(self, node: Node, position: int) -> int | None:
-        return max(0, node.output.size_bytes - _loop(node)[0].line_separation())
+        return _loop(node).analytical_overlap() if position == 0 else None
 
     def paper(self, node: Node, position: int) -> Fraction | None:
-        loop, groups = _loop(node)
-        if groups > 1:
+        """Equations (12) and (13)."""
+        loop = _loop(node)
+        if position or loop.groups > 1:
             return None
-        image, out, rows, cols = loop.image, loop.out, loop.window.rows, loop.window.cols
-        p_h = unclamped_padding(image.height, out.height, rows.kernel, rows.stride, rows.dilation)
-        p_w = unclamped_padding(image.width, out.width, cols.kernel, cols.stride, cols.dilation)
+        image, out, rows, cols = loop.image, loop.out, loop.rows, loop.cols
+        p_h, p_w = loop.printed_padding()
         a = Fraction(rows.stride * image.width * image.depth, out.width * out.depth)
-        b = (
-            out.width * cols.stride - p_h * image.width - rows.stride * image.width - cols.stride - p_w
-        ) * image.depth + 1
-        return printed_overlap(loop, a, b)
+        pixels = out.width * cols.stride - p_h * image.width - rows.stride * image.width - cols.stride - p_w
+        return loop.printed_overlap(a, pixels * image.depth + 1)
 
     def macs(self, node: Node) -> int:
         _, filters = _image_and_filter(node.inputs)
         return node.output.elems * filters.height * filters.width * filters.depth
 
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        loop, (image, filters, *rest) = _loop(node), inputs
+        bias = rest[0] if rest else None
+        if node.input(0).dtype is DType.FLOAT32:
+            return (finished_f32(node, _sums_f32(loop, image, filters), bias),)
+        zero_point = zero_point_of(node.input(0))
+        return (finished_s8(node, _sums(loop, image, filters, zero_point), bias, axis=0),)
+
+    def c_call(self, node: Node) -> CCall:
+        return by_type(node, {DType.INT8: _call_s8, DType.FLOAT32: _call_f32})
+
+
+def window_of(node: Node) -> Window2D:
+    """The node's window, its padding resolved."""
+    return _window(node.attributes, *_image_and_filter(node.inputs))
+
 
 def _image_and_filter(inputs: Sequence[Tensor | None]) -> tuple[Nhwc, Nhwc]:
-    if len(inputs) < 2 or inputs[0] is None or inputs[1] is None:
-        raise ModelError("a convolution needs an image and a filter; the file is damaged")
-    image, filters = Nhwc.of(inputs[0]), Nhwc.of(inputs[1])
+    image, filters = Nhwc.of(input_at(inputs, 0)), Nhwc.of(input_at(inputs, 1))
     if filters.depth < 1 or image.depth % filters.depth or filters.batch % (image.depth // filters.depth):
         raise ModelError(
             f"filter {list(filters)} does not divide the {image.depth} input channels into groups; the file is damaged"
@@ -105,21 +142,78 @@ def _window(attributes: Conv2D, image: Nhwc, filters: Nhwc) -> Window2D:
     )
 
 
-def _loop(node: Node) -> tuple[WindowedLoop, int]:
-    """The loops and the number of groups (1 but for grouped convolutions)."""
+def _loop(node: Node) -> WindowedLoop:
     image, filters = _image_and_filter(node.inputs)
-    groups = image.depth // filters.depth
-    per_group = filters.batch // groups
-    corners = ((0, per_group - 1), (image.depth - filters.depth, filters.batch - 1))
-    loop = WindowedLoop(
-        image,
-        Nhwc.of(node.output),
-        _window(node.attributes, image, filters),
-        corners,
-        node.input(0).dtype.size_bytes,
-        node.output.dtype.size_bytes,
+    window = window_of(node)
+    sizes = node.input(0).dtype.size_bytes, node.output.dtype.size_bytes
+    return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, image.depth // filters.depth, *sizes)
+
+
+def _ordered(loop: WindowedLoop, order: str) -> WindowedLoop | HeldPixels:
+    all_but_one = loop.out.depth - 1
+    if order == BLOCKS:
+        return HeldPixels(loop, ahead=0, writes=all_but_one // CHANNELS_OF_A_BLOCK * CHANNELS_OF_A_BLOCK)
+    if order == IM2COL:
+        return HeldPixels(loop, ahead=0, writes=0)
+    if order == QUADS:
+        return HeldPixels(_in_one_row(loop) if _is_pointwise(loop) else loop, ahead=3, writes=all_but_one)
+    if order == ROWS:
+        return HeldPixels(loop, ahead=loop.out.width - 1, writes=all_but_one)
+    return loop
+
+
+def _is_pointwise(loop: WindowedLoop) -> bool:
+    """Each output pixel reads the input pixel at its own place, and no other."""
+    return loop.image[:3] == loop.out[:3] and all(
+        axis.kernel == axis.stride == 1 and axis.pad_before == 0 for axis in (loop.rows, loop.cols)
     )
-    return loop, groups
+
+
+def _in_one_row(loop: WindowedLoop) -> WindowedLoop:
+    pixels = loop.out.batch * loop.out.height * loop.out.width
+    image, out = Nhwc(1, 1, pixels, loop.image.depth), Nhwc(1, 1, pixels, loop.out.depth)
+    return replace(loop, image=image, out=out, rows=Window1D.resolve(1, 1, 1), cols=Window1D.resolve(pixels, 1, 1))
+
+
+def _sums(loop: WindowedLoop, image: Array, filters: Array, zero_point: int) -> Array:
+    """Sums of integer products. 64-bit floats hold them exactly, and numpy multiplies matrices of those fast."""
+    sums = np.zeros(loop.out)
+    for k_y, k_x, pixels in tap_images(image, loop.rows, loop.cols, zero_point):
+        centred = pixels - np.float64(zero_point)
+        for group in range(loop.groups):
+            of_in, of_out = _channels(loop, group)
+            sums[..., of_out] += centred[..., of_in] @ filters[of_out, k_y, k_x].T.astype(np.float64)
+    return sums
+
+
+def _sums_f32(loop: WindowedLoop, image: Array, filters: Array) -> Array:
+    """Sums of products in single precision, one product after the other."""
+    sums = np.zeros(loop.out, np.float32)
+    for k_y, k_x, pixels in tap_images(image, loop.rows, loop.cols, 0):
+        for group, channel in itertools.product(range(loop.groups), range(loop.group_in)):
+            of_in, of_out = _channels(loop, group)
+            sums[..., of_out] += pixels[..., of_in.start + channel, None] * filters[of_out, k_y, k_x, channel]
+    return sums
+
+
+def _channels(loop: WindowedLoop, group: int) -> tuple[slice, slice]:
+    """The input and output channels of a group."""
+    return (
+        slice(group * loop.group_in, (group + 1) * loop.group_in),
+        slice(group * loop.group_out, (group + 1) * loop.group_out),
+    )
+
+
+def _call_s8(node: Node) -> CCall:
+    loop, filters = _loop(node), values_of(node.input(1))
+    fields = {"groups": loop.groups, **fields_s8(node, loop, filters, axis=0)}
+    return kernel_call("conv_2d_s8", fields, (node.input(0), node.output), window_limits(loop))
+
+
+def _call_f32(node: Node) -> CCall:
+    loop, filters = _loop(node), values_of(node.input(1))
+    fields = {"groups": loop.groups, **fields_f32(node, loop, filters)}
+    return kernel_call("conv_2d_f32", fields, (node.input(0), node.output), window_limits(loop))
 
 
 KIND = Conv2DKind()

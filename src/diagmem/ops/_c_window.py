@@ -1,0 +1,38 @@
+"""Windows as the C kernels take them."""
+
+from __future__ import annotations
+
+from diagmem.ops._c_call import MAX_ROWS, MAX_TAPS, CStruct
+from diagmem.ops._windowed import WindowedLoop
+
+
+def c_window(loop: WindowedLoop) -> CStruct:
+    """The `diagmem_window` of a loop over whole tensors, pixel after pixel."""
+    image, out, rows, cols = loop.image, loop.out, loop.rows, loop.cols
+    return CStruct(
+        "diagmem_window",
+        {
+            "batches": image.batch,
+            "in_height": image.height,
+            "in_width": image.width,
+            "in_depth": image.depth,
+            "in_pitch": image.depth,
+            "out_height": out.height,
+            "out_width": out.width,
+            "out_depth": out.depth,
+            "out_pitch": out.depth,
+            "kernel_h": rows.kernel,
+            "kernel_w": cols.kernel,
+            "stride_h": rows.stride,
+            "stride_w": cols.stride,
+            "dilation_h": rows.dilation,
+            "dilation_w": cols.dilation,
+            "pad_top": rows.pad_before,
+            "pad_left": cols.pad_before,
+        },
+    )
+
+
+def window_limits(loop: WindowedLoop) -> dict[str, int]:
+    """What a kernel keeps on the stack: a pointer for each row and each pixel of the window."""
+    return {MAX_ROWS: loop.rows.kernel, MAX_TAPS: loop.rows.kernel * loop.cols.kernel}

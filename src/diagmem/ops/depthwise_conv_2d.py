@@ -1,0 +1,176 @@
+"""DEPTHWISE_CONV_2D: every input channel makes `multiplier` output channels of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from diagmem.accesses import Accesses
+from diagmem.errors import ModelError
+from diagmem.graph import DType, Nhwc, Node, Padding, Shape, Tensor, Window2D
+from diagmem.ops._base import (
+    Activation,
+    Array,
+    OpKind,
+    Values,
+    activation_of,
+    held_separation,
+    input_at,
+    padding_of,
+    swept,
+)
+from diagmem.ops._c_call import CCall, by_type, kernel_call, values_of
+from diagmem.ops._c_window import window_limits
+from diagmem.ops._channel_blocks import ChannelBlocks
+from diagmem.ops._convolution import fields_f32, fields_s8, finished_f32, finished_s8
+from diagmem.ops._quantised import zero_point_of
+from diagmem.ops._taps import tap_images
+from diagmem.ops._windowed import WindowedLoop
+
+CHANNEL_BLOCKS = "channel_blocks"
+"""The order of kernels that do `CHANNELS_OF_A_BLOCK` input channels for the whole image, then the next ones."""
+
+CHANNELS_OF_A_BLOCK = 124
+"""As in CMSIS-NN for cores with MVE."""
+
+
+@dataclass(frozen=True, slots=True)
+class DepthwiseConv2D:
+    """Inputs: image, filter (1, height, width, input channels * multiplier), bias (optional)."""
+
+    padding: Padding = Padding.SAME
+    stride_h: int = 1
+    stride_w: int = 1
+    dilation_h: int = 1
+    dilation_w: int = 1
+    multiplier: int = 1
+    activation: Activation = Activation.NONE
+
+
+class DepthwiseConv2DKind(OpKind):
+    names = ("DEPTHWISE_CONV_2D",)
+    orders = ("reference", CHANNEL_BLOCKS)
+
+    def decode(self, name: str, options: Any) -> DepthwiseConv2D:
+        if options is None:
+            return DepthwiseConv2D()
+        return DepthwiseConv2D(
+            padding_of(options.Padding()),
+            options.StrideH(),
+            options.StrideW(),
+            options.DilationHFactor(),
+            options.DilationWFactor(),
+            options.DepthMultiplier(),
+            activation_of(options.FusedActivationFunction()),
+        )
+
+    def output_shapes(
+        self, name: str, attributes: DepthwiseConv2D, inputs: Sequence[Tensor | None]
+    ) -> tuple[Shape, ...]:
+        image, filters = _image_and_filter(attributes, inputs)
+        window = _window(attributes, image, filters)
+        return ((image.batch, window.rows.size_out, window.cols.size_out, filters.depth),)
+
+    def accesses(self, node: Node, order: str) -> Accesses:
+        if order != CHANNEL_BLOCKS:
+            return swept(node, {0: _loop(node).reads()})
+        blocks = ChannelBlocks(_loop(node), CHANNELS_OF_A_BLOCK)
+        return replace(swept(node, {0: blocks.reads()}), writes=(blocks.writes(),))
+
+    def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
+        if position:
+            return held_separation(node)
+        loop = _loop(node)
+        return ChannelBlocks(loop, CHANNELS_OF_A_BLOCK).separation() if order == CHANNEL_BLOCKS else loop.separation()
+
+    def analytical(self, node: Node, position: int) -> int | None:
+        return _loop(node).analytical_overlap() if position == 0 else None
+
+    def paper(self, node: Node, position: int) -> Fraction | None:
+        """Equations (7) and (8)."""
+        if position:
+            return None
+        loop = _loop(node)
+        image, out, rows, cols = loop.image, loop.out, loop.rows, loop.cols
+        p_h, p_w = loop.printed_padding()
+        a = Fraction(rows.stride * image.width, out.width * loop.group_out)
+        pixels = out.width * cols.stride - p_h * image.width - rows.stride * image.width - cols.stride - p_w + 1
+        return loop.printed_overlap(a, pixels * image.depth)
+
+    def macs(self, node: Node) -> int:
+        filters = Nhwc.of(node.input(1))
+        return node.output.elems * filters.height * filters.width
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        loop, (image, filters, *rest) = _loop(node), inputs
+        bias = rest[0] if rest else None
+        if node.input(0).dtype is DType.FLOAT32:
+            return (finished_f32(node, _sums(loop, image, filters, np.float32(0)), bias),)
+        zero_point = np.int64(zero_point_of(node.input(0)))
+        return (finished_s8(node, _sums(loop, image, filters, zero_point), bias, axis=3),)
+
+    def c_call(self, node: Node) -> CCall:
+        return by_type(node, {DType.INT8: _call_s8, DType.FLOAT32: _call_f32})
+
+
+def window_of(node: Node) -> Window2D:
+    """The node's window, its padding resolved."""
+    return _window(node.attributes, *_image_and_filter(node.attributes, node.inputs))
+
+
+def _image_and_filter(attributes: DepthwiseConv2D, inputs: Sequence[Tensor | None]) -> tuple[Nhwc, Nhwc]:
+    image, filters = Nhwc.of(input_at(inputs, 0)), Nhwc.of(input_at(inputs, 1))
+    if filters.batch != 1 or filters.depth != image.depth * attributes.multiplier:
+        raise ModelError(
+            f"filter {list(filters)} does not fit {image.depth} input channels with multiplier "
+            f"{attributes.multiplier}; the file is damaged"
+        )
+    return image, filters
+
+
+def _window(attributes: DepthwiseConv2D, image: Nhwc, filters: Nhwc) -> Window2D:
+    return Window2D.resolve(
+        image,
+        (filters.height, filters.width),
+        (attributes.stride_h, attributes.stride_w),
+        (attributes.dilation_h, attributes.dilation_w),
+        attributes.padding,
+    )
+
+
+def _loop(node: Node) -> WindowedLoop:
+    image, window = Nhwc.of(node.input(0)), window_of(node)
+    sizes = node.input(0).dtype.size_bytes, node.output.dtype.size_bytes
+    return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, image.depth, *sizes)
+
+
+def _sums(loop: WindowedLoop, image: Array, filters: Array, zero_point: Any) -> Array:
+    """Sums of products, one after the other, in the type of `zero_point`."""
+    sums = np.zeros(loop.out, zero_point.dtype)
+    for k_y, k_x, pixels in tap_images(image, loop.rows, loop.cols, zero_point):
+        sums += np.repeat(pixels - zero_point, loop.group_out, axis=-1) * filters[0, k_y, k_x]
+    return sums
+
+
+def _by_channel(filters: Array) -> Array:
+    """The weights of each output channel side by side."""
+    return np.ascontiguousarray(filters[0].reshape(-1, filters.shape[3]).T)
+
+
+def _call_s8(node: Node) -> CCall:
+    loop, filters = _loop(node), _by_channel(values_of(node.input(1)))
+    fields = {"multiplier": loop.group_out, **fields_s8(node, loop, filters, axis=3)}
+    return kernel_call("depthwise_conv_2d_s8", fields, (node.input(0), node.output), window_limits(loop))
+
+
+def _call_f32(node: Node) -> CCall:
+    loop, filters = _loop(node), _by_channel(values_of(node.input(1)))
+    fields = {"multiplier": loop.group_out, **fields_f32(node, loop, filters)}
+    return kernel_call("depthwise_conv_2d_f32", fields, (node.input(0), node.output), window_limits(loop))
+
+
+KIND = DepthwiseConv2DKind()

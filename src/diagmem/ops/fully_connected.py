@@ -1,0 +1,79 @@
+"""FULLY_CONNECTED: every output looks at the whole row of its batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from diagmem.accesses import Accesses, Runs
+from diagmem.errors import ModelError
+from diagmem.graph import Node, Shape, Tensor
+from diagmem.ops._base import Activation, OpKind, activation_of, held_separation, input_at, swept
+from diagmem.ops._separable import AxisTerm, separation_of
+
+
+@dataclass(frozen=True, slots=True)
+class FullyConnected:
+    """Inputs: rows (any shape), weights (outputs, inputs), bias (optional)."""
+
+    activation: Activation = Activation.NONE
+    keep_num_dims: bool = False
+
+
+class FullyConnectedKind(OpKind):
+    names = ("FULLY_CONNECTED",)
+
+    def decode(self, name: str, options: Any) -> FullyConnected:
+        if options is None:
+            return FullyConnected()
+        if options.WeightsFormat() != 0:
+            raise ModelError(
+                f"FULLY_CONNECTED: weights format {options.WeightsFormat()} (shuffled) is not supported; "
+                "convert the model again with the default weights format"
+            )
+        return FullyConnected(activation_of(options.FusedActivationFunction()), bool(options.KeepNumDims()))
+
+    def output_shapes(
+        self, name: str, attributes: FullyConnected, inputs: Sequence[Tensor | None]
+    ) -> tuple[Shape, ...]:
+        rows, outputs, size = _sizes(inputs)
+        if not attributes.keep_num_dims:
+            return ((rows, outputs),)
+        *outer, last = input_at(inputs, 0).shape or (0,)
+        if last != size:
+            raise ModelError(f"rows of {last} elements meet weights for {size}; the file is damaged")
+        return ((*outer, outputs),)
+
+    def accesses(self, node: Node, order: str) -> Accesses:
+        rows, outputs, size = _sizes(node.inputs)
+        row = np.arange(rows, dtype=np.int64)
+        return swept(node, {0: Runs.of(row * size, size, row * outputs, stride=0, hold=outputs)})
+
+    def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
+        if position:
+            return held_separation(node)
+        rows, outputs, size = _sizes(node.inputs)
+        in_size, out_size = node.input(0).dtype.size_bytes, node.output.dtype.size_bytes
+        row_gain = outputs * out_size - size * in_size
+        return separation_of((AxisTerm.even(rows, row_gain), AxisTerm.even(outputs, out_size)))
+
+    def macs(self, node: Node) -> int:
+        return math.prod(_sizes(node.inputs))
+
+
+def _sizes(inputs: Sequence[Tensor | None]) -> tuple[int, int, int]:
+    """Rows, outputs for each row, inputs of each row."""
+    data, weights = input_at(inputs, 0), input_at(inputs, 1)
+    if len(weights.shape) != 2 or weights.shape[1] < 1 or data.elems % weights.shape[1]:
+        raise ModelError(
+            f"weights {list(weights.shape)} do not divide data {list(data.shape)} into rows; the file is damaged"
+        )
+    outputs, size = weights.shape
+    return data.elems // size, outputs, size
+
+
+KIND = FullyConnectedKind()

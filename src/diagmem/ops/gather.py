@@ -1,0 +1,66 @@
+"""GATHER: slices of the input along an axis, picked by index."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from diagmem.errors import ModelError
+from diagmem.graph import Node, Shape, Tensor
+from diagmem.ops._base import axis_of, constant_ints, input_at
+from diagmem.ops._rearrange import MEMCPY, REFERENCE, Chunks, RearrangeKind
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Inputs: data, indices. The first `batch_dims` axes of both run together."""
+
+    axis: int = 0
+    batch_dims: int = 0
+
+
+class GatherKind(RearrangeKind):
+    names = ("GATHER",)
+    orders = (REFERENCE, MEMCPY)
+
+    def decode(self, name: str, options: Any) -> Gather:
+        return Gather() if options is None else Gather(options.Axis(), options.BatchDims())
+
+    def output_shapes(self, name: str, attributes: Gather, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        axis, batch_dims = _axes(attributes, inputs)
+        data, indices = input_at(inputs, 0).shape, input_at(inputs, 1).shape
+        return ((*data[:axis], *indices[batch_dims:], *data[axis + 1 :]),)
+
+    def chunks(self, node: Node, order: str) -> Chunks | None:
+        axis, batch_dims = _axes(node.attributes, node.inputs)
+        shape, indices = node.input(0).shape, constant_ints(node.inputs, 1)
+        if indices is None:
+            return None
+        if not all(0 <= index < shape[axis] for index in indices):
+            raise ModelError(f"{node.label}: an index lies outside axis {axis} of {list(shape)}; the file is damaged")
+        batches, rows = math.prod(shape[:batch_dims]), math.prod(shape[batch_dims:axis])
+        row = np.arange(batches * rows, dtype=np.int64).reshape(batches, rows, 1)
+        picked = np.array(indices, dtype=np.int64).reshape(batches, 1, -1)
+        length = math.prod(shape[axis + 1 :])
+        chunks = Chunks.of((row * shape[axis] + picked) * length, length)
+        return chunks.moved_at_once() if order == MEMCPY else chunks
+
+
+def _axes(attributes: Gather, inputs: Sequence[Tensor | None]) -> tuple[int, int]:
+    """Axis and number of batch axes, both counted from the front."""
+    data, indices = input_at(inputs, 0).shape, input_at(inputs, 1).shape
+    axis = axis_of(attributes.axis, len(data))
+    batch_dims = attributes.batch_dims + (len(indices) if attributes.batch_dims < 0 else 0)
+    if not 0 <= batch_dims <= min(axis, len(indices)) or data[:batch_dims] != indices[:batch_dims]:
+        raise ModelError(
+            f"indices {list(indices)} do not suit {list(data)} with {attributes.batch_dims} batch axes and axis "
+            f"{attributes.axis}; the file is damaged"
+        )
+    return axis, batch_dims
+
+
+KIND = GatherKind()

@@ -1,0 +1,137 @@
+"""RESIZE_NEAREST_NEIGHBOR, RESIZE_BILINEAR: an output pixel reads the input rows and columns that TFLite rounds to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from diagmem.accesses import Accesses
+from diagmem.errors import ModelError
+from diagmem.graph import DType, IntArray, Nhwc, Node, Shape, Tensor
+from diagmem.ops._base import OpKind, constant_ints, held_separation, input_at, swept
+from diagmem.ops._held import HeldPixels
+from diagmem.ops._pixels import PixelLoop
+from diagmem.ops._rearrange import MEMCPY, REFERENCE
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Inputs: image, the new height and width. How output places map to input places."""
+
+    align_corners: bool = False
+    half_pixel_centers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SampledAxis:
+    """Output i reads inputs `low[i]` and `high[i]`, which may be one and the same; low <= high."""
+
+    low: IntArray
+    high: IntArray
+
+    def first_reads(self) -> tuple[IntArray, IntArray]:
+        return np.arange(len(self.low), dtype=np.int64), self.low
+
+    def taps(self) -> tuple[IntArray, IntArray]:
+        inputs = np.stack((self.low, self.high), axis=1)
+        kept = np.stack((np.ones_like(self.low, dtype=bool), self.low < self.high), axis=1)
+        return np.nonzero(kept)[0], inputs[kept]
+
+
+class ResizeKind(OpKind):
+    """In order "memcpy" pixels are copied whole."""
+
+    names = ("RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR")
+    orders = (REFERENCE, MEMCPY)
+
+    def decode(self, name: str, options: Any) -> Resize:
+        if options is None:
+            return Resize()
+        attributes = Resize(bool(options.AlignCorners()), bool(options.HalfPixelCenters()))
+        if name == "RESIZE_BILINEAR" and attributes.align_corners and attributes.half_pixel_centers:
+            raise ModelError(f"{name}: align_corners and half_pixel_centers exclude each other; the file is damaged")
+        return attributes
+
+    def output_shapes(self, name: str, attributes: Resize, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
+        image, size = Nhwc.of(input_at(inputs, 0)), constant_ints(inputs, 1)
+        if size is None:
+            return None
+        if len(size) != 2 or min(size) < 1:
+            raise ModelError(f"new size {list(size)} is not a height and a width; the file is damaged")
+        return ((image.batch, *size, image.depth),)
+
+    def accesses(self, node: Node, order: str) -> Accesses:
+        loop = _ordered(_loop(node), order)
+        return replace(swept(node, {0: loop.reads()}), steps=loop.steps)
+
+    def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
+        return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
+
+
+def sampled_axis(name: str, attributes: Resize, dtype: DType, size_in: int, size_out: int) -> SampledAxis:
+    """The inputs that each output along one axis reads."""
+    if name == "RESIZE_NEAREST_NEIGHBOR":
+        nearest = _nearest(attributes, size_in, size_out)
+        return SampledAxis(nearest, nearest)
+    is_float = dtype in (DType.FLOAT32, DType.FLOAT16)
+    low, high = (_neighbours if is_float else _fixed_point_neighbours)(attributes, size_in, size_out)
+    return SampledAxis(np.clip(low, 0, size_in - 1), np.clip(high, 0, size_in - 1))
+
+
+def _scale(attributes: Resize, size_in: int, size_out: int) -> tuple[int, int]:
+    """Input places for each output place, as a fraction."""
+    return (size_in - 1, size_out - 1) if attributes.align_corners and size_out > 1 else (size_in, size_out)
+
+
+def _single_precision(attributes: Resize, size_in: int, size_out: int) -> tuple[npt.NDArray[np.float32], np.float32]:
+    """Output places and the scale, in the precision that TFLite's kernels compute with."""
+    places, outputs = _scale(attributes, size_in, size_out)
+    centre = np.float32(0.5 if attributes.half_pixel_centers else 0)
+    return np.arange(size_out, dtype=np.float32) + centre, np.float32(places) / np.float32(outputs)
+
+
+def _nearest(attributes: Resize, size_in: int, size_out: int) -> IntArray:
+    output, scale = _single_precision(attributes, size_in, size_out)
+    # Halves round up; added in double precision, else the sum itself could round up.
+    half = 0.5 if attributes.align_corners else 0.0
+    return np.clip(np.floor((output * scale).astype(np.float64) + half).astype(np.int64), 0, size_in - 1)
+
+
+def _neighbours(attributes: Resize, size_in: int, size_out: int) -> tuple[IntArray, IntArray]:
+    """Compilers may fuse the product with the subtraction, which rounds once less: the reads of both ways count."""
+    output, scale = _single_precision(attributes, size_in, size_out)
+    half = np.float32(0.5 if attributes.half_pixel_centers else 0)
+    plain = output * scale - half
+    fused = (output.astype(np.float64) * np.float64(scale) - np.float64(half)).astype(np.float32)
+    low, high = np.floor(np.minimum(plain, fused)), np.ceil(np.maximum(plain, fused))
+    return low.astype(np.int64), high.astype(np.int64)
+
+
+def _fixed_point_neighbours(attributes: Resize, size_in: int, size_out: int) -> tuple[IntArray, IntArray]:
+    """Quantised kernels compute in integers, with 10 bits behind the point."""
+    one = 1 << 10
+    places, outputs = _scale(attributes, size_in, size_out)
+    scale = (one * places + outputs // 2) // outputs
+    place = np.arange(size_out, dtype=np.int64) * scale
+    if attributes.half_pixel_centers:
+        place += scale // 2 - one // 2
+    return place // one, -(-place // one)
+
+
+def _loop(node: Node) -> PixelLoop:
+    data = node.input(0)
+    image, out = Nhwc.of(data), Nhwc.of(node.output)
+    rows = sampled_axis(node.op.kind, node.attributes, data.dtype, image.height, out.height)
+    cols = sampled_axis(node.op.kind, node.attributes, data.dtype, image.width, out.width)
+    return PixelLoop(image, out, rows, cols, image.depth, data.dtype.size_bytes, node.output.dtype.size_bytes)
+
+
+def _ordered(loop: PixelLoop, order: str) -> PixelLoop | HeldPixels:
+    return HeldPixels(loop, ahead=0, writes=loop.out.depth) if order == MEMCPY else loop
+
+
+KIND = ResizeKind()
