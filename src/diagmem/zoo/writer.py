@@ -1,0 +1,203 @@
+"""Writes a graph of the zoo as a .tflite file that runs, with random weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import flatbuffers
+import numpy as np
+import numpy.typing as npt
+import tflite
+
+from diagmem.graph import DType, Graph, Node, Quantisation, Tensor
+from diagmem.ops.concatenation import Concatenation
+from diagmem.ops.conv_2d import Conv2D
+from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.ops.elementwise_binary import Binary
+from diagmem.ops.fully_connected import FullyConnected
+from diagmem.ops.pool_2d import Pool2D
+from diagmem.ops.reduce import Reduce
+from diagmem.ops.reshape import Reshape
+from diagmem.ops.softmax import Softmax
+from diagmem.ops.strided_slice import StridedSlice
+from diagmem.zoo.quantisation import quantise
+from diagmem.zoo.weights import Weights, draw
+
+SCHEMA_VERSION = 3
+ALIGNMENT = 16
+"""Bytes; runtimes that map the file use the weights where they lie."""
+
+_INT8_VERSIONS = {"CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "RESHAPE": 1}
+"""The version of an operator at which it took int8; 2 for those not listed. Float came with version 1."""
+
+Fields = dict[str, Any]
+
+
+def to_tflite(graph: Graph, seed: int = 0) -> bytes:
+    """The file's bytes: seeded weights, and for int8 a quantisation that suits them. Same seed, same bytes."""
+    weights = draw(graph, seed)
+    return _File(graph, weights, quantise(graph, weights)).content()
+
+
+class _File:
+    """One flatbuffer, written back to front as flatbuffers are: what is referred to comes first."""
+
+    def __init__(self, graph: Graph, weights: Weights, quantisation: dict[int, Quantisation]) -> None:
+        self.graph = graph
+        self.weights = weights
+        self.quantisation = quantisation
+        constants_bytes = sum(t.size_bytes + 2 * ALIGNMENT for t in graph.tensors if t.is_constant)
+        scales_bytes = sum(16 * len(q.scales) for q in quantisation.values())
+        # Large enough from the start, for growing would copy all weights and for a moment hold them twice.
+        self.flat = flatbuffers.Builder(constants_bytes + scales_bytes + 512 * (len(graph.tensors) + len(graph.ops)))
+
+    def content(self) -> bytes:
+        buffers, place = self.buffers()
+        codes = sorted({op.kind for op in self.graph.ops})
+        tensors = self.offsets([self.tensor(t, place.get(t.index, 0)) for t in self.graph.tensors])
+        operators = self.offsets([self.operator(node, codes) for node in self.graph.nodes])
+        subgraph = self.table(
+            "SubGraph",
+            Tensors=tensors,
+            Inputs=self.ints(self.graph.inputs),
+            Outputs=self.ints(self.graph.outputs),
+            Operators=operators,
+            Name=self.flat.CreateString("main"),
+        )
+        model = self.table(
+            "Model",
+            Version=SCHEMA_VERSION,
+            OperatorCodes=self.offsets([self.operator_code(kind) for kind in codes]),
+            Subgraphs=self.offsets([subgraph]),
+            Description=self.flat.CreateString(f"{self.graph.name}, written by diagmem with random weights"),
+            Buffers=buffers,
+        )
+        self.flat.Finish(model, file_identifier=b"TFL3")
+        return bytes(memoryview(self.flat.Bytes)[self.flat.Head() :])
+
+    def buffers(self) -> tuple[int, dict[int, int]]:
+        """The vector of buffers, and which one each constant has. Buffer 0 is empty, by TFLite's convention."""
+        constants = [t for t in self.graph.tensors if t.is_constant]
+        filled = [self.table("Buffer", Data=self.data(self.values(t))) for t in constants]
+        return self.offsets([self.table("Buffer"), *filled]), {t.index: i for i, t in enumerate(constants, 1)}
+
+    def values(self, tensor: Tensor) -> npt.NDArray[Any]:
+        """What a constant holds, as stored."""
+        if tensor.data is not None:
+            return tensor.data
+        if tensor.index in self.weights.filters:
+            filters = self.weights.filters[tensor.index]
+            return filters.integers() if tensor.dtype is DType.INT8 else filters.real()
+        vector = self.weights.vectors[tensor.index]
+        if tensor.dtype is DType.FLOAT32:
+            return vector.astype(np.float32)
+        stored: npt.NDArray[np.float64] = np.round(vector / np.array(self.quantisation[tensor.index].scales))
+        return stored.astype(tensor.dtype.numpy)
+
+    def data(self, values: npt.NDArray[Any]) -> int:
+        """A vector of bytes, aligned; otherwise as the builder's own CreateByteVector does it."""
+        raw = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+        self.flat.StartVector(1, len(raw), ALIGNMENT)
+        self.flat.head -= len(raw)
+        self.flat.Bytes[self.flat.head : self.flat.head + len(raw)] = raw
+        return int(self.flat.EndVector())
+
+    def tensor(self, tensor: Tensor, buffer: int) -> int:
+        fields: Fields = {
+            "Shape": self.ints(tensor.shape),
+            "Type": getattr(tflite.TensorType, tensor.dtype.name),
+            "Buffer": buffer,
+            "Name": self.flat.CreateString(tensor.name),
+            "IsVariable": tensor.is_variable,
+        }
+        quantisation = self.quantisation.get(tensor.index)
+        if quantisation is not None:
+            fields["Quantization"] = self.table(
+                "QuantizationParameters",
+                Scale=self.flat.CreateNumpyVector(np.array(quantisation.scales, np.float32)),
+                ZeroPoint=self.flat.CreateNumpyVector(np.array(quantisation.zero_points, np.int64)),
+                QuantizedDimension=quantisation.axis,
+            )
+        return self.table("Tensor", **fields)
+
+    def operator(self, node: Node, codes: Sequence[str]) -> int:
+        fields: Fields = {
+            "OpcodeIndex": codes.index(node.op.kind),
+            "Inputs": self.ints(node.op.inputs),
+            "Outputs": self.ints(node.op.outputs),
+        }
+        options = _options(node)
+        if options is not None:
+            name, values = options
+            vectors = {key: self.ints(v) if isinstance(v, tuple) else v for key, v in values.items()}
+            fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, name)
+            fields["BuiltinOptions"] = self.table(name, **vectors)
+        return self.table("Operator", **fields)
+
+    def operator_code(self, kind: str) -> int:
+        number = getattr(tflite.BuiltinOperator, kind)
+        is_int8 = any(t.dtype is DType.INT8 for t in self.graph.tensors)
+        version = _INT8_VERSIONS.get(kind, 2) if is_int8 else 1
+        return self.table("OperatorCode", DeprecatedBuiltinCode=min(number, 127), BuiltinCode=number, Version=version)
+
+    def table(self, name: str, /, **fields: Any) -> int:
+        """A table of the schema; its vectors, strings and tables are given by their offsets."""
+        getattr(tflite, f"{name}Start")(self.flat)
+        for field, value in fields.items():
+            getattr(tflite, f"{name}Add{field}")(self.flat, value)
+        return int(getattr(tflite, f"{name}End")(self.flat))
+
+    def ints(self, values: Sequence[int]) -> int:
+        return int(self.flat.CreateNumpyVector(np.array(values, np.int32)))
+
+    def offsets(self, tables: Sequence[int]) -> int:
+        self.flat.StartVector(4, len(tables), 4)
+        for table in reversed(tables):
+            self.flat.PrependUOffsetTRelative(table)
+        return int(self.flat.EndVector())
+
+
+def _options(node: Node) -> tuple[str, Fields] | None:
+    """The schema's table of options for an operation, and its fields; None where it has none."""
+    match node.attributes:
+        case Conv2D() | DepthwiseConv2D() as a:
+            windowed = _window_fields(a) | {"DilationHFactor": a.dilation_h, "DilationWFactor": a.dilation_w}
+            if isinstance(a, Conv2D):
+                return "Conv2DOptions", windowed
+            return "DepthwiseConv2DOptions", windowed | {"DepthMultiplier": a.multiplier}
+        case Pool2D() as a:
+            return "Pool2DOptions", _window_fields(a) | {"FilterHeight": a.kernel_h, "FilterWidth": a.kernel_w}
+        case FullyConnected(activation, keep_num_dims):
+            return "FullyConnectedOptions", _activation_field(activation) | {"KeepNumDims": keep_num_dims}
+        case Binary(activation):
+            return f"{node.op.kind.title()}Options", _activation_field(activation)
+        case Concatenation(axis, activation):
+            return "ConcatenationOptions", {"Axis": axis} | _activation_field(activation)
+        case Softmax(beta):
+            return "SoftmaxOptions", {"Beta": beta}
+        case Reduce(keep_dims):
+            return "ReducerOptions", {"KeepDims": keep_dims}
+        case Reshape(new_shape=shape) if shape is not None:
+            return "ReshapeOptions", {"NewShape": shape}
+        case StridedSlice() as a:
+            return "StridedSliceOptions", {
+                "BeginMask": a.begin_mask,
+                "EndMask": a.end_mask,
+                "EllipsisMask": a.ellipsis_mask,
+                "NewAxisMask": a.new_axis_mask,
+                "ShrinkAxisMask": a.shrink_axis_mask,
+                "Offset": a.offset,
+            }
+        case _:
+            return None
+
+
+def _window_fields(attributes: Conv2D | DepthwiseConv2D | Pool2D) -> Fields:
+    padding = getattr(tflite.Padding, attributes.padding.name)
+    strides = {"StrideH": attributes.stride_h, "StrideW": attributes.stride_w}
+    return {"Padding": padding} | strides | _activation_field(attributes.activation)
+
+
+def _activation_field(activation: Any) -> Fields:
+    return {"FusedActivationFunction": activation.value}
