@@ -59,10 +59,11 @@ class Overlap:
 
 def overlaps(node: Node, library: Library, methods: tuple[str, ...] = METHODS) -> Iterator[Overlap]:
     """O_s for each input in RAM and each output of an operation."""
-    kind, order = kind_of(node.op.kind), library.order(node)
+    kind = kind_of(node.op.kind)
     for position, tensor in node.activations():
         for number, output in enumerate(node.outputs):
-            if kind is None or order is None:
+            separation = library.separation(node, position, number)
+            if kind is None or separation is None:
                 yield Overlap(node, tensor, output, None, None, None, None)
                 continue
 
@@ -70,15 +71,16 @@ def overlaps(node: Node, library: Library, methods: tuple[str, ...] = METHODS) -
                 return max(0, out.size_bytes - separation)
 
             replayed: int | None = None
-            if "algorithmic" in methods:
+            accesses = library.accesses(node) if "algorithmic" in methods else None
+            if accesses is not None:
                 sizes = tensor.dtype.size_bytes, output.dtype.size_bytes
-                found = replayed_separation(kind.accesses(node, order), position, number, *sizes)
+                found = replayed_separation(accesses, position, number, *sizes)
                 replayed = safe(max(-tensor.size_bytes, -tensor.size_bytes if found is None else found))
             yield Overlap(
                 node,
                 tensor,
                 output,
-                safe(kind.separation(node, position, order, number)) if "exact" in methods else None,
+                safe(separation) if "exact" in methods else None,
                 replayed,
                 kind.analytical(node, position) if "analytical" in methods else None,
                 kind.paper(node, position) if "paper" in methods else None,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +17,7 @@ from diagmem.errors import DiagmemError, one_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from diagmem.graph import Graph
+    from diagmem.graph import Graph, Node
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Item = TypeVar("Item")
@@ -60,6 +61,42 @@ def kernels_option(function: Command) -> Command:
     )(function)
 
 
+def planning_options(function: Command) -> Command:
+    """The options of pipeline.plan, under its names."""
+    for option in reversed(
+        (
+            kernels_option,
+            click.option(
+                "--schedule",
+                type=click.Choice(["best", "file", "eager", "lazy", "bounded", "search"]),
+                default="best",
+                show_default=True,
+                help="Order of the ops: as in the file, the paper's eager and lazy, memory-bounded, or searched.",
+            ),
+            click.option(
+                "--allocator",
+                type=click.Choice(["best", "heap", "greedy", "optimal"]),
+                default="best",
+                show_default=True,
+                help="How offsets are found: the paper's heap, greedy by size, or exact.",
+            ),
+            click.option(
+                "--no-overlap", "overlap", flag_value=False, default=True, help="Keep all live tensors apart."
+            ),
+            click.option(
+                "--align",
+                type=click.IntRange(min=1),
+                metavar="N",
+                help="Least alignment of every offset, a power of two.  [default: 1; 16 for the TFLM libraries]",
+            ),
+            click.option("--keep-inputs", is_flag=True, help="The graph's inputs survive the run."),
+            click.option("--external-io", is_flag=True, help="The caller holds the graph's inputs and outputs."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
 def progress(items: Sequence[Item], what: str) -> Iterable[Item]:
     """Goes through the items, with a bar on standard error when that is a terminal."""
     from rich.console import Console
@@ -69,16 +106,23 @@ def progress(items: Sequence[Item], what: str) -> Iterable[Item]:
     return track(items, what, console=errors, transient=True) if errors.is_terminal else items
 
 
-def load_model(model: str) -> Graph:
-    """Loads the model, and puts its name before whatever is wrong with it."""
-    from diagmem import models
-
+@contextmanager
+def naming_model(model: str) -> Iterator[None]:
+    """Puts the model's name before whatever is wrong with it."""
     try:
-        return models.load(model)
+        yield
     except DiagmemError as error:
         raise type(error)(f"{one_line(model)}: {error}") from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise DiagmemError(f"{one_line(model)}: cannot be read ({type(error).__name__})") from error
+
+
+def load_model(model: str) -> Graph:
+    """Loads the model, and puts its name before whatever is wrong with it."""
+    from diagmem import models
+
+    with naming_model(model):
+        return models.load(model)
 
 
 def write_json(path: str, value: Any) -> None:
@@ -91,7 +135,10 @@ def write_json(path: str, value: Any) -> None:
 
 def write_file(path: Path, content: bytes) -> None:
     """Writes the whole file or nothing: a failure leaves what was there."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -110,6 +157,12 @@ def console() -> Console:
 
     plain = Console(highlight=False, soft_wrap=False)
     return plain if plain.is_terminal else Console(highlight=False, width=160)
+
+
+def op_text(node: Node) -> str:
+    """`op 7 DEPTHWISE_CONV_2D 'block3/dw'`, short enough for a line."""
+    name = f" '{one_line(node.outputs[0].name, 36)}'" if node.outputs and node.outputs[0].name else ""
+    return f"op {node.op.index} {one_line(node.op.kind)}{name}"
 
 
 def shape_text(shape: Sequence[int]) -> str:

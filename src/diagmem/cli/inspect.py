@@ -11,6 +11,7 @@ from diagmem.cli._shared import (
     json_option,
     load_model,
     model_argument,
+    op_text,
     shape_text,
     size_text,
     write_json,
@@ -48,7 +49,7 @@ def command(model: str, json_path: str | None) -> None:
         out = console()
         out.print(_table(found))
         for line in _summary(found):
-            out.print(line, markup=False)
+            out.print(line, markup=False, soft_wrap=True)
 
 
 def _table(found: Inspection) -> Table:
@@ -80,7 +81,7 @@ def _summary(found: Inspection) -> list[str]:
     lines = [""]
     if found.peak_op is not None:
         peak = found.graph.nodes[found.peak_op]
-        lines.append(f"peak          {size_text(found.peak_bytes)}, set by {peak.label}")
+        lines.append(f"peak          {size_text(found.peak_bytes)}, set by {op_text(peak)}")
     return [
         *lines,
         f"weights       {size_text(found.weights_bytes)}",

@@ -1,0 +1,28 @@
+"""The project's own kernels: each does what its op kind's first order says."""
+
+from __future__ import annotations
+
+from diagmem.kernels._library import Library
+
+DIAGMEM = Library(
+    "diagmem",
+    "the C kernels that `diagmem emit c` writes",
+    {
+        **dict.fromkeys(
+            (
+                *("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "BATCH_MATMUL"),
+                *("AVERAGE_POOL_2D", "MAX_POOL_2D", "RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR"),
+                *("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU"),
+                *("RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "ELU", "HARD_SWISH", "LOGISTIC", "TANH", "GELU"),
+                *("SQRT", "RSQRT", "EXP", "ABS", "NEG", "CAST", "QUANTIZE", "DEQUANTIZE"),
+                *("SOFTMAX", "LOG_SOFTMAX", "L2_NORMALIZATION"),
+                *("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "ARG_MAX", "ARG_MIN"),
+                *("PAD", "PADV2", "MIRROR_PAD", "CONCATENATION", "SPLIT", "SPLIT_V", "SLICE", "STRIDED_SLICE"),
+                *("PACK", "UNPACK", "TRANSPOSE", "GATHER"),
+                *("SPACE_TO_DEPTH", "DEPTH_TO_SPACE", "SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"),
+            ),
+            "reference",
+        ),
+        **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), "alias"),
+    },
+)
