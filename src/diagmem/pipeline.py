@@ -17,11 +17,20 @@ from diagmem.kernels import library
 from diagmem.models import load
 from diagmem.plans import Plan
 from diagmem.problem import Problem, problem
+from diagmem.row_problem import row_problem
+from diagmem.rows import row_graph
 from diagmem.schedule import Schedule
 from diagmem.schedulers import SCHEDULERS, every_order, file_order, gates, search
+from diagmem.schedulers.rows import row_order
 from diagmem.validate import validate
+from diagmem.validate_rows import validate_rows
 
 BEST = "best"
+
+ROWS = "rows"
+
+ROWS_EFFORT = 0.2
+"""Rows make problems of hundreds of buffers that heuristics solve well: the exact solver gets little time for each."""
 
 MOST_ORDERS = 50
 """Where nothing cheaper proves a plan to be the best, and there are no more orders than these, all are placed."""
@@ -41,18 +50,25 @@ def plan(
     align: int | None = None,
     keep_inputs: bool = False,
     external_io: bool = False,
+    input_rows: bool = False,
 ) -> Plan:
     """The plan of a model: a path to a .tflite file, its bytes, `zoo:NAME`, or a Graph.
 
     `align` is the least alignment of every offset; a tensor is never aligned below its element's size. By default it is
-    what the kernel library asks for: 1 byte for `diagmem`, 16 for TensorFlow Lite Micro. The plan has passed the
+    what the kernel library asks for: 1 byte for `diagmem`, 16 for TensorFlow Lite Micro. With schedule `rows` ops run a
+    row at a time; `input_rows` then leaves it to the caller to hand over the input row by row. The plan has passed the
     validator; one that does not is a bug, and raises UnsafePlanError.
     """
     graph = load(model)
     align_bytes = library(kernels).align_bytes if align is None else align
     options = Options(kernels, align_bytes, keep_inputs, external_io, overlap)
-    made = _planned(footprint(graph, options), schedule, allocator)
-    findings = validate(made)
+    if schedule == ROWS:
+        made = _planned_by_rows(footprint(graph, options), allocator, input_rows)
+    elif input_rows:
+        raise PlanError("an input that comes row by row needs --schedule rows")
+    else:
+        made = _planned(footprint(graph, options), schedule, allocator)
+    findings = validate_rows(made) if made.runs_by_rows else validate(made)
     if findings:
         raise UnsafePlanError(f"{graph.name}: the plan is not safe: {findings[0]}; this is a bug, please report it")
     return made
@@ -100,6 +116,37 @@ def _planned(needs: Footprint, schedule: str, allocator: str) -> Plan:
         allocator,
         plain.arena_bytes,
     )
+
+
+def _planned_by_rows(needs: Footprint, allocator: str, input_rows: bool) -> Plan:
+    """Row by row, or layer by layer where that takes no more (and the input need not be streamed)."""
+    options = needs.options
+    if options.kernels != "diagmem" or options.external_io:
+        raise PlanError("rows are run by our own kernels, in one arena: use --kernels diagmem and no --external-io")
+    if input_rows and (len(needs.graph.inputs) != 1 or options.keep_inputs):
+        raise PlanError("to hand over the input row by row the model must have one input, which is not kept")
+    layers = _planned(needs, BEST, allocator)
+    rows = row_graph(needs.graph, library(options.kernels))
+    order = row_order(rows, input_rows).schedule
+    posed = row_problem(needs, rows, order)
+    place = ALLOCATORS[_known(allocator, ALLOCATORS, "allocator")] if allocator != BEST else _quickly
+    placement = place(posed)
+    if placement.arena_bytes >= layers.arena_bytes and not input_rows:
+        return layers
+    return replace(
+        layers,
+        schedule=order,
+        buffers=posed.buffers,
+        buffer_offsets=placement.offsets,
+        arena_bytes=placement.arena_bytes,
+        lower_bound_bytes=placement.lower_bound_bytes,
+        is_over_all_orders=False,
+        pressure=posed.pressure,
+    )
+
+
+def _quickly(posed: Problem) -> Placement:
+    return optimal(posed, ROWS_EFFORT)
 
 
 def _known(name: str, table: Mapping[str, Any], what: str) -> str:

@@ -11,17 +11,26 @@ from diagmem.footprint import Options
 from diagmem.graph import Graph, Tensor
 from diagmem.lifetimes import lifetimes
 from diagmem.problem import Buffer
-from diagmem.schedule import Schedule
+from diagmem.rows import row_bytes, rows_of
+from diagmem.schedule import PUSH, Schedule
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A tensor in the arena. It holds bytes that matter during the steps [first_step, end_step)."""
+    """A tensor in the arena, or some of its rows. It holds bytes that matter during the steps [first_step, end_step).
+
+    `rows`: None for the whole tensor.
+    """
 
     tensor: Tensor
     offset: int
     first_step: int
     end_step: int
+    rows: range | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return self.tensor.size_bytes if self.rows is None else row_bytes(self.tensor) * len(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +76,31 @@ class Plan:
 
     @cached_property
     def offsets(self) -> Mapping[int, int]:
-        """Tensor -> offset, for the tensors in the arena."""
+        """Tensor -> offset, for the tensors that lie in the arena in one piece."""
         placed = zip(self.buffers, self.buffer_offsets, strict=True)
-        return {tensor: offset for buffer, offset in placed for tensor in buffer.tensors}
+        return {tensor: offset for buffer, offset in placed if buffer.rows is None for tensor in buffer.tensors}
+
+    @cached_property
+    def row_offsets(self) -> Mapping[int, tuple[int, ...]]:
+        """Tensor -> offset of each of its rows, for all tensors in the arena."""
+        tables: dict[int, dict[int, int]] = {}
+        for buffer, offset in zip(self.buffers, self.buffer_offsets, strict=True):
+            for index in buffer.tensors:
+                tensor = self.graph.tensors[index]
+                for row in range(rows_of(tensor)) if buffer.rows is None else buffer.rows:
+                    start = 0 if buffer.rows is None else buffer.rows.start
+                    tables.setdefault(index, {})[row] = offset + (row - start) * row_bytes(tensor)
+        return {index: tuple(table[row] for row in sorted(table)) for index, table in tables.items()}
+
+    @property
+    def runs_by_rows(self) -> bool:
+        """Whether ops run a row at a time."""
+        return any(step.rows is not None for step in self.schedule.steps)
+
+    @property
+    def input_rows(self) -> bool:
+        """Whether the caller hands the input over a row at a time."""
+        return any(step.op == PUSH for step in self.schedule.steps)
 
     @cached_property
     def scratch_offsets(self) -> Mapping[int, int]:
@@ -79,7 +110,9 @@ class Plan:
 
     @cached_property
     def places(self) -> tuple[Place, ...]:
-        """The tensors in the arena, by index."""
+        """What lies in the arena, by tensor and row."""
+        if self.runs_by_rows:
+            return self._places_by_rows()
         steps = len(self.schedule.steps)
         kept = self.graph.inputs if self.options.keep_inputs else ()
         lives = lifetimes(self.graph, self.schedule.ops)
@@ -87,6 +120,15 @@ class Plan:
             Place(self.graph.tensors[t], self.offsets[t], lives[t].first, steps if t in kept else lives[t].end)
             for t in sorted(self.offsets)
         )
+
+    def _places_by_rows(self) -> tuple[Place, ...]:
+        placed = zip(self.buffers, self.buffer_offsets, strict=True)
+        found = [
+            Place(self.graph.tensors[index], offset, max(0, buffer.first_step), buffer.end_step, buffer.rows)
+            for buffer, offset in placed
+            for index in buffer.tensors
+        ]
+        return tuple(sorted(found, key=lambda place: (place.tensor.index, place.rows.start if place.rows else 0)))
 
     @cached_property
     def overlaps(self) -> tuple[UsedOverlap, ...]:
@@ -124,7 +166,9 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain values, the same for the same input and options. Steps are counted from 0; `last_step` is
-        the last one at which the tensor is needed."""
+        the last one at which the tensor is needed. Row by row, `rows` says which row each step computes (None: all), op
+        -1 stands for a row that the caller hands over, and `tensors` lists rows."""
+        by_rows = self.runs_by_rows
         return {
             "model": self.graph.name,
             "kernels": self.options.kernels,
@@ -142,15 +186,17 @@ class Plan:
             "peak_op": self.peak_op,
             "peak_step": self.peak_step,
             "schedule": list(self.schedule.ops),
+            **({"rows": [step.rows.start if step.rows else None for step in self.schedule.steps]} if by_rows else {}),
             "pressure": list(self.pressure),
             "tensors": [
                 {
                     "name": place.tensor.name,
                     "index": place.tensor.index,
                     "offset": place.offset,
-                    "bytes": place.tensor.size_bytes,
+                    "bytes": place.size_bytes,
                     "first_step": place.first_step,
                     "last_step": place.end_step - 1,
+                    **({} if place.rows is None else {"rows": [place.rows.start, place.rows.stop]}),
                 }
                 for place in self.places
             ],

@@ -22,7 +22,7 @@ BEFORE_RUN = -1
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """Bytes that live during the steps [first_step, end_step). `tensors`: those that use it; none for the scratch of
-    an op."""
+    an op. `rows`: which rows of its tensor it holds; None: all."""
 
     name: str
     size_bytes: int
@@ -31,6 +31,7 @@ class Buffer:
     align_bytes: int = 1
     tensors: tuple[int, ...] = ()
     scratch_of: int | None = None
+    rows: range | None = None
 
     def lives_with(self, other: Buffer) -> bool:
         return self.first_step < other.end_step and other.first_step < self.end_step

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+PUSH = -1
+"""Stands for an op where the caller hands over the next row of a streamed input."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of an operation's kernel. `rows`: the output rows that it computes; None: all of them."""
+    """One call of an operation's kernel. `rows`: the output rows that it computes; None: all of them.
+
+    An operation that sums up its input a row at a time has a step for each input row: then `rows` are those.
+    """
 
     op: int
     rows: range | None = None

@@ -15,7 +15,7 @@ KB = 1024
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`regions`: name and bytes of each contiguous piece of SRAM that can hold data. `flash_bytes` 0: external flash."""
+    """`regions`: name and bytes of each contiguous piece of SRAM for data. `flash_bytes`: 0 where flash is external."""
 
     name: str
     core: str

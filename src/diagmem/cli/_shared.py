@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from diagmem.graph import Graph, Node
+    from diagmem.reports.drawing import Drawing
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Item = TypeVar("Item")
@@ -68,10 +70,10 @@ def planning_options(function: Command) -> Command:
             kernels_option,
             click.option(
                 "--schedule",
-                type=click.Choice(["best", "file", "eager", "lazy", "bounded", "search"]),
+                type=click.Choice(["best", "file", "eager", "lazy", "bounded", "search", "rows"]),
                 default="best",
                 show_default=True,
-                help="Order of the ops: as in the file, the paper's eager and lazy, memory-bounded, or searched.",
+                help="Order: as in the file, the paper's eager and lazy, memory-bounded, searched, or row by row.",
             ),
             click.option(
                 "--allocator",
@@ -91,6 +93,7 @@ def planning_options(function: Command) -> Command:
             ),
             click.option("--keep-inputs", is_flag=True, help="The graph's inputs survive the run."),
             click.option("--external-io", is_flag=True, help="The caller holds the graph's inputs and outputs."),
+            click.option("--input-rows", is_flag=True, help="With --schedule rows: the input comes a row at a time."),
         )
     ):
         function = option(function)
@@ -149,6 +152,14 @@ def write_file(path: Path, content: bytes) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def write_drawing(path: Path, drawing: Drawing) -> None:
+    """Writes PATH.svg, and PATH.png and PATH-dark.png where the extra that makes pixels is installed."""
+    write_file(path.with_name(f"{path.name}.svg"), drawing.svg().encode())
+    if find_spec("resvg_py"):
+        write_file(path.with_name(f"{path.name}.png"), drawing.png("light"))
+        write_file(path.with_name(f"{path.name}-dark.png"), drawing.png("dark"))
 
 
 def console() -> Console:

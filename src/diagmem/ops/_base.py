@@ -14,12 +14,16 @@ from diagmem.accesses import Accesses, Runs, replayed_separation
 from diagmem.errors import ModelError
 from diagmem.graph import Node, Padding, Shape, Tensor
 from diagmem.ops._c_call import CCall, Unsupported
-
+from diagmem.views import places
 
 Array = npt.NDArray[Any]
 
 Values = Sequence[Any]
 """An array for each input of an operation, None for one that is absent."""
+
+
+SUM_BYTES = 4
+"""Sums over rows are kept in 32 bits, whole or real."""
 
 
 class Activation(enum.Enum):
@@ -74,16 +78,23 @@ class OpKind(ABC):
 
     def separation(self, node: Node, position: int, order: str, output: int = 0) -> int:
         """separation(output below, input above) in bytes, exact: how far above the output's start the input's start
-        must lie, at the least. Clamped at minus the input's size, which also stands for "no limit"."""
+        must lie, at the least. Clamped at minus the input's size, which also stands for "no limit". A view starts at
+        its first element."""
         exact = self.closed_separation(node, position, order, output)
-        floor = -node.input(position).size_bytes
+        floor = -node.input(position).span_bytes
         return floor if exact is None else max(floor, exact)
 
     def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
         """The separation before clamping, None for "no limit". Kinds override this replay with a closed form."""
-        in_size = node.input(position).dtype.size_bytes
-        out_size = node.outputs[output].dtype.size_bytes
-        return replayed_separation(self.accesses(node, order), position, output, in_size, out_size)
+        source, target = node.input(position), node.outputs[output]
+        sizes = source.dtype.size_bytes, target.dtype.size_bytes
+        at = (places(t.shape, t.strides) if t.view else None for t in (source, target))
+        return replayed_separation(self.accesses(node, order), position, output, *sizes, *at)
+
+    def can_address(self, node: Node) -> bool:
+        """Whether the kernel reaches all elements of tensors that are views. Of those in one piece it needs only the
+        address; kinds whose kernels take strides or pitches override this."""
+        return all(t.is_in_one_piece for t in (*(t for _, t in node.activations()), *node.outputs))
 
     def analytical(self, node: Node, position: int) -> int | None:
         """O_s in bytes by the paper's analytical method as corrected: never above the exact one."""
@@ -91,6 +102,11 @@ class OpKind(ABC):
 
     def paper(self, node: Node, position: int) -> Fraction | None:
         """O_s in bytes by the equations as printed, for comparison only: they can be unsafe."""
+        return None
+
+    def accumulator_bytes(self, node: Node) -> int | None:
+        """Bytes of the sums with which the operation can take its input one row at a time, where it reduces all rows
+        to one; None where it cannot."""
         return None
 
     def macs(self, node: Node) -> int:
@@ -145,4 +161,4 @@ def swept(node: Node, reads: Mapping[int, Runs]) -> Accesses:
 
 def held_separation(node: Node) -> int | None:
     """The separation of an input that `swept` takes as read whole at every step."""
-    return node.output.size_bytes - node.output.dtype.size_bytes or None
+    return node.output.span_bytes - node.output.dtype.size_bytes or None

@@ -7,10 +7,28 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from diagmem.accesses import Accesses
-from diagmem.graph import Nhwc, Node, Padding, Shape, Tensor, Window2D
-from diagmem.ops._base import Activation, OpKind, activation_of, held_separation, input_at, padding_of, swept
+from diagmem.graph import DType, Nhwc, Node, Padding, Shape, Tensor, Window2D
+from diagmem.ops._base import (
+    SUM_BYTES,
+    Activation,
+    Array,
+    OpKind,
+    Values,
+    activation_of,
+    held_separation,
+    input_at,
+    padding_of,
+    swept,
+)
+from diagmem.ops._c_call import MAX_ROWS, CCall, Unsupported, by_type, kernel_call
+from diagmem.ops._c_window import c_window
 from diagmem.ops._held import HeldPixels
+from diagmem.ops._pixels import all_have_pitches, pitches_of
+from diagmem.ops._quantised import integer_range, real_range, scale_of, zero_point_of
+from diagmem.ops._taps import tap_counts, tap_images
 from diagmem.ops._windowed import WindowedLoop
 
 ACCUMULATE = "accumulate"
@@ -57,6 +75,9 @@ class Pool2DKind(OpKind):
     def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
         return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
 
+    def can_address(self, node: Node) -> bool:
+        return all_have_pitches(node)
+
     def analytical(self, node: Node, position: int) -> int | None:
         return _loop(node).analytical_overlap()
 
@@ -68,6 +89,24 @@ class Pool2DKind(OpKind):
         a = Fraction(rows.stride * image.width, out.width)
         pixels = out.width * cols.stride - p_h * image.width - rows.stride * image.width - cols.stride - p_w
         return loop.printed_overlap(a, pixels * image.depth + 1)
+
+    def accumulator_bytes(self, node: Node) -> int | None:
+        rows = _loop(node).rows
+        takes_all = node.op.kind == "AVERAGE_POOL_2D" and len(rows.taps()[1]) == rows.size_in > 1
+        return node.output.elems * SUM_BYTES if takes_all and rows.size_out == 1 == node.output.shape[0] else None
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        loop, image, activation = _loop(node), inputs[0], node.attributes.activation
+        is_real, is_average = node.input(0).dtype is DType.FLOAT32, node.op.kind == "AVERAGE_POOL_2D"
+        low, high = real_range(activation) if is_real else integer_range(activation, node.output)
+        if is_average:
+            pooled = (_average_f32 if is_real else _average_s8)(loop, image)
+        else:
+            pooled = _largest(loop, image, -np.inf if is_real else -128)
+        return (np.clip(pooled, low, high).astype(image.dtype),)
+
+    def c_call(self, node: Node) -> CCall:
+        return by_type(node, {DType.INT8: _call_s8, DType.FLOAT32: _call_f32})
 
 
 def _window(attributes: Pool2D, image: Nhwc) -> Window2D:
@@ -83,11 +122,55 @@ def _loop(node: Node) -> WindowedLoop:
     image = Nhwc.of(node.input(0))
     window = _window(node.attributes, image)
     sizes = node.input(0).dtype.size_bytes, node.output.dtype.size_bytes
-    return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, image.depth, *sizes)
+    pitches = pitches_of(node.input(0), node.output)
+    return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, image.depth, *sizes, *pitches)
 
 
 def _ordered(loop: WindowedLoop, order: str) -> WindowedLoop | HeldPixels:
     return HeldPixels(loop, ahead=0, writes=loop.out.depth) if order == ACCUMULATE else loop
+
+
+def _average_s8(loop: WindowedLoop, image: Array) -> Array:
+    """Halves away from zero."""
+    total = sum(pixels.astype(np.int64) for _, _, pixels in tap_images(image, loop.rows, loop.cols, 0))
+    count = tap_counts(loop.rows, loop.cols)[:, :, None]
+    mean: Array = np.sign(total) * ((np.abs(total) + count // 2) // count)
+    return mean
+
+
+def _average_f32(loop: WindowedLoop, image: Array) -> Array:
+    total = np.zeros(loop.out, np.float32)
+    for _, _, pixels in tap_images(image, loop.rows, loop.cols, 0):
+        total += pixels
+    mean: Array = total / tap_counts(loop.rows, loop.cols)[:, :, None].astype(np.float32)
+    return mean
+
+
+def _largest(loop: WindowedLoop, image: Array, least: float) -> Array:
+    largest: Array = np.maximum.reduce([pixels for _, _, pixels in tap_images(image, loop.rows, loop.cols, least)])
+    return largest
+
+
+def _call(node: Node, suffix: str, low: float, high: float) -> CCall:
+    if node.op.kind == "L2_POOL_2D":
+        raise Unsupported("the C backend has no kernel for it")
+    loop = _loop(node)
+    if not tap_counts(loop.rows, loop.cols).all():
+        raise Unsupported("a window that lies wholly outside the image")
+    fields = {"window": c_window(loop), "low": low, "high": high}
+    stem = f"{node.op.kind.lower()}_{suffix}"
+    return kernel_call(stem, fields, (node.input(0), node.output), {MAX_ROWS: loop.rows.kernel})
+
+
+def _call_s8(node: Node) -> CCall:
+    source, target = node.input(0), node.output
+    if abs(scale_of(source) - scale_of(target)) > 1e-6 or zero_point_of(source) != zero_point_of(target):
+        raise Unsupported("input and output of different scale; TensorFlow Lite refuses it too")
+    return _call(node, "s8", *integer_range(node.attributes.activation, target))
+
+
+def _call_f32(node: Node) -> CCall:
+    return _call(node, "f32", *real_range(node.attributes.activation))
 
 
 KIND = Pool2DKind()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from diagmem.accesses import Accesses, Runs
-from diagmem.graph import Node, Shape, Tensor
-from diagmem.ops._base import OpKind, axis_of, held_separation, input_at, swept
-from diagmem.ops._fibres import fibre_reads, fibre_separation, kept_shape
+from diagmem.graph import DType, Node, Shape, Tensor
+from diagmem.ops._base import SUM_BYTES, Array, OpKind, Values, axis_of, held_separation, input_at, swept
+from diagmem.ops._c_call import CCall, by_type, kernel_call, require_types, values_of
+from diagmem.ops._fibres import c_fibres, fibre_reads, fibre_separation, kept_shape
+from diagmem.ops._quantised import Requantisation, scale_of, zero_point_of
 
 ZERO_FIRST = "zero_first"
 """The order of kernels that set the whole output to its neutral value before they read anything."""
@@ -47,10 +52,91 @@ class ReduceKind(OpKind):
             return node.output.size_bytes
         return fibre_separation(node, _axes(node.inputs)) if position == 0 else held_separation(node)
 
+    def accumulator_bytes(self, node: Node) -> int | None:
+        shape = node.input(0).shape
+        adds_rows = node.op.kind in ("MEAN", "SUM") and len(shape) == 4 and 1 in _axes(node.inputs)
+        return node.output.elems * SUM_BYTES if adds_rows and shape[0] == 1 < shape[1] else None
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        by_kind = _REFERENCES.get((node.op.kind, node.output.dtype))
+        if by_kind is None:
+            return super().reference(node, inputs)
+        return (by_kind(node, _fibres(inputs[0], _axes(node.inputs))).reshape(node.output.shape),)
+
+    def c_call(self, node: Node) -> CCall:
+        require_types(node.output.dtype, (node.input(0),))
+        values_of(node.input(1))
+        return by_type(node, _CALLS.get(node.op.kind, {}))
+
 
 def _axes(inputs: Sequence[Tensor | None]) -> frozenset[int]:
     data, axes = input_at(inputs, 0), input_at(inputs, 1)
     return frozenset(axis_of(axis, len(data.shape)) for axis in axes.ints)
+
+
+def _fibres(data: Array, axes: frozenset[int]) -> Array:
+    """A row for each output, of all that it is made of, in the order in which it is read."""
+    kept = [axis for axis in range(data.ndim) if axis not in axes]
+    ordered = data.transpose(*kept, *sorted(axes))
+    fibres: Array = ordered.reshape(math.prod(data.shape[axis] for axis in kept), -1)
+    return fibres
+
+
+def _count(node: Node) -> int:
+    """Elements of a fibre."""
+    return node.input(0).elems // node.output.elems
+
+
+def _requantisation(node: Node) -> Requantisation:
+    """For a mean, the division by the count goes into the multiplier, as TFLite does it."""
+    plain = Requantisation.of([scale_of(node.input(0)) / scale_of(node.output)], node.output)
+    if node.op.kind == "SUM":
+        return plain
+    (mantissa,), (shift,) = plain.mantissas.tolist(), plain.shifts.tolist()
+    extra = min(_count(node).bit_length() - 1, 32, 31 + shift)
+    divided = np.array([(mantissa << extra) // _count(node)])
+    return replace(plain, mantissas=divided, shifts=np.array([shift - extra]))
+
+
+def _mean_s8(node: Node, fibres: Array) -> Array:
+    total = fibres.astype(np.int64).sum(axis=1) - zero_point_of(node.input(0)) * _count(node)
+    return _requantisation(node).apply(total).astype(np.int8)
+
+
+def _call_s8(node: Node) -> CCall:
+    fields = {
+        "fibres": c_fibres(node.input(0).shape, _axes(node.inputs)),
+        "offset": -zero_point_of(node.input(0)) * _count(node),
+        "output": _requantisation(node).c_struct(),
+    }
+    return kernel_call("mean_s8", fields, (node.input(0), node.output))
+
+
+def _mean_f32(node: Node, fibres: Array) -> Array:
+    total = np.zeros(len(fibres), np.float32)
+    for column in fibres.T:
+        total += column
+    mean: Array = total / np.float32(_divisor(node))
+    return mean
+
+
+def _divisor(node: Node) -> float:
+    return float(_count(node)) if node.op.kind == "MEAN" else 1.0
+
+
+def _call_f32(node: Node) -> CCall:
+    fields = {
+        "fibres": c_fibres(node.input(0).shape, _axes(node.inputs)),
+        "divisor": _divisor(node),
+    }
+    return kernel_call("mean_f32", fields, (node.input(0), node.output))
+
+
+_REFERENCES = {
+    (kind, dtype): f for kind in ("MEAN", "SUM") for dtype, f in ((DType.INT8, _mean_s8), (DType.FLOAT32, _mean_f32))
+}
+
+_CALLS = {kind: {DType.INT8: _call_s8, DType.FLOAT32: _call_f32} for kind in ("MEAN", "SUM")}
 
 
 KIND = ReduceKind()

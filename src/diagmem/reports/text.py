@@ -38,7 +38,7 @@ def _line(plan: Plan, step: int, unit: int) -> str:
         if not place.first_step <= step < place.end_step:
             continue
         letter = _LETTERS[place.tensor.index % len(_LETTERS)]
-        for cell in range(place.offset // unit, -(-(place.offset + place.tensor.size_bytes) // unit)):
+        for cell in range(place.offset // unit, -(-(place.offset + place.size_bytes) // unit)):
             row[cell] = letter if row[cell] == _FREE else _SHARED
     return _line_head(plan.schedule.ops[step]) + "".join(row) + (_PEAK if step == plan.peak_step else "")
 

@@ -1,0 +1,187 @@
+"""The Python API: plans that are safe, no larger than needed, and honest about it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import diagmem
+from diagmem import pipeline
+from diagmem.allocators import ALLOCATORS, optimal
+from diagmem.errors import PlanError, UnsafePlanError
+from diagmem.footprint import Options, footprint
+from diagmem.graph import Graph
+from diagmem.problem import problem
+from diagmem.schedule import Schedule
+from diagmem.schedulers import SCHEDULERS
+from diagmem.validate import Fault, Finding
+from tests.networks import chain, diamond, nets
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"kernels": "tflm-reference"},
+    {"kernels": "cmsis-nn-mve", "align": 4},
+    {"keep_inputs": True},
+    {"external_io": True, "align": 8},
+    {"overlap": False},
+]
+
+
+@given(nets(), st.sampled_from(OPTIONS))
+@settings(max_examples=100)
+def test_plans_are_safe_and_never_above_the_plain_one(graph: Graph, options: dict[str, Any]) -> None:
+    """Any network, any options: the plan passes the validator (or this raises) and overlap never costs anything."""
+    made = diagmem.plan(graph, **options)
+    assert made.lower_bound_bytes <= made.arena_bytes <= made.baseline_bytes
+
+
+@pytest.mark.parametrize(("schedule", "allocator"), [*itertools.product(SCHEDULERS, ["heap"]), ("file", "greedy")])
+@given(graph=nets())
+@settings(max_examples=25)
+def test_every_scheduler_and_allocator_makes_safe_plans(schedule: str, allocator: str, graph: Graph) -> None:
+    """All pass the validator, and none undercuts the bound of the best."""
+    made = diagmem.plan(graph, schedule=schedule, allocator=allocator)
+    assert made.arena_bytes >= diagmem.plan(graph).lower_bound_bytes
+
+
+@given(nets(most_ops=5))
+@settings(max_examples=60)
+def test_optimal_means_over_all_orders(graph: Graph) -> None:
+    """No order with an exact placement is smaller than the bound; small networks are all proven."""
+    needs = footprint(graph, Options())
+    least = None
+    for order in itertools.permutations(range(len(graph.ops))):
+        place = {op: i for i, op in enumerate(order)}
+        if all(place[b] < place[op] for op, before in enumerate(needs.after) for b in before):
+            arena = optimal(problem(needs, Schedule.whole(order))).arena_bytes
+            least = arena if least is None else min(least, arena)
+    made = diagmem.plan(graph)
+    assert made.optimal
+    assert made.arena_bytes == made.lower_bound_bytes == least
+
+
+def test_a_given_order_is_bounded_by_itself() -> None:
+    """Asked for file order, `optimal` speaks of that order only, and says so."""
+    made = diagmem.plan(diamond(), schedule="file")
+    assert made.optimal
+    assert not made.is_over_all_orders
+    assert diagmem.plan(diamond()).is_over_all_orders
+
+
+def test_json_is_complete_and_the_same_every_time() -> None:
+    """The keys that other programs rely on, and byte-identical output."""
+    made = diagmem.plan(diamond(), kernels="tflm-reference").to_json()
+    keys = "model kernels arena_bytes baseline_bytes lower_bound_bytes optimal peak_op schedule tensors overlaps"
+    assert set(keys.split()) <= made.keys()
+    assert made["tensors"][0].keys() == {"name", "index", "offset", "bytes", "first_step", "last_step"}
+    assert made["overlaps"][0].keys() == {"op", "input", "output", "bytes"}
+    again = diagmem.plan(diamond(), kernels="tflm-reference").to_json()
+    assert json.dumps(made) == json.dumps(again)
+
+
+def test_steps_and_overlaps_of_a_chain() -> None:
+    """Steps are counted from 0, both ends included; overlaps are the bytes that an op's input and output share."""
+    made = diagmem.plan(chain(8, 8))
+    assert [(t["first_step"], t["last_step"]) for t in made.to_json()["tensors"]] == [(0, 0), (0, 1), (1, 1)]
+    x, y = made.graph.tensors[2], made.graph.tensors[4]
+    shared = made.offsets[4] + y.size_bytes - made.offsets[2]
+    assert (1, 2, 4, shared) in [(o.op, o.input, o.output, o.size_bytes) for o in made.overlaps]
+    assert made.peak_op == 1
+    assert {t for b in made.peak_buffers for t in b.tensors} == {x.index, y.index}
+
+
+def test_alignment_defaults_to_the_library() -> None:
+    """1 byte for our own kernels, 16 for TensorFlow Lite Micro."""
+    assert diagmem.plan(chain(3)).options.align_bytes == 1
+    made = diagmem.plan(chain(3, 5), kernels="tflm-reference")
+    assert made.options.align_bytes == 16
+    assert all(offset % 16 == 0 for offset in made.offsets.values())
+    assert made.arena_bytes % 16 == 0
+
+
+@pytest.mark.parametrize("options", [{"schedule": "fast"}, {"allocator": "magic"}, {"kernels": "none"}, {"align": 3}])
+def test_unknown_names_are_refused(options: dict[str, Any]) -> None:
+    """In one line that lists what there is."""
+    with pytest.raises(PlanError) as caught:
+        diagmem.plan(chain(2), **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unsafe_plan_is_never_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the validator finds anything, the plan is a bug and does not leave the pipeline."""
+    monkeypatch.setattr(pipeline, "validate", lambda made: [Finding(Fault.NO_PLACE, tensor="t1")])
+    with pytest.raises(UnsafePlanError, match="no place"):
+        diagmem.plan(chain(2))
+
+
+def test_heuristics_that_fail_fall_back_to_the_plain_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should the allocator do worse with overlap than without, the plan without overlap is used."""
+    poor = {**ALLOCATORS, "optimal": ALLOCATORS["heap"]}
+    monkeypatch.setattr(pipeline, "ALLOCATORS", poor)
+    for channels in itertools.product((2, 9, 20), repeat=4):
+        made = diagmem.plan(chain(*channels))
+        assert made.arena_bytes <= made.baseline_bytes
+
+
+def test_batches_run_on_any_executor() -> None:
+    """Plans come back in order; they and their graphs can be sent between processes."""
+    graphs = [chain(4), chain(8, 4), diamond()]
+    alone = [p.arena_bytes for p in diagmem.plan_many(graphs, kernels="tflm-reference")]
+    with ProcessPoolExecutor(1) as pool:
+        assert [p.arena_bytes for p in diagmem.plan_many(graphs, pool, kernels="tflm-reference")] == alone
+
+
+def test_plans_can_be_pickled() -> None:
+    """And are equal afterwards."""
+    made = diagmem.plan(chain(4), kernels="cmsis-nn-mve")
+    assert pickle.loads(pickle.dumps(made)) == made
+
+
+def test_importing_is_light() -> None:
+    """`import diagmem` loads neither numpy nor OR-tools."""
+    code = "import sys, diagmem; assert not {'numpy', 'ortools', 'tflite'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+KERAS_KB = {
+    "mobilenet_v1_1.0_224": 3136.2,
+    "mobilenet_v1_1.0_224_int8": 784.1,
+    "mobilenet_v1_0.25_224": 784.1,
+    "mobilenet_v1_0.25_128_int8": 64.1,
+    "mobilenet_v2_0.35_224": 2352.1,
+    "mobilenet_v2_1.0_224": 4704.2,
+    "inception_v4": 6735,
+    "inception_resnet_v2": 5476.3,
+    "nasnet_mobile": 2601.5,
+    "densenet_121": 5489,
+    "resnet50_v2": 6272.4,
+}
+
+
+@pytest.mark.parametrize("name", KERAS_KB)
+def test_the_eleven_models_of_the_paper(shared: Path, name: str) -> None:
+    """Each is planned at its known optimum, proven over all orders, input and output counted."""
+    made = diagmem.plan(shared / "models" / "paper" / "keras" / f"{name}.tflite", align=1)
+    assert made.arena_bytes <= KERAS_KB[name] * 1024
+    assert made.optimal
+
+
+TFLM_BYTES = {"vww_96_int8": 36880, "kws_ref_model": 9792, "pretrainedResnet_quant": 33312, "ad01_int8": 768}
+
+
+@pytest.mark.parametrize("name", TFLM_BYTES)
+def test_mlperf_tiny_for_stock_tflm(shared: Path, name: str) -> None:
+    """The arenas that TensorFlow Lite Micro runs in with its reference kernels, proven optimal."""
+    made = diagmem.plan(shared / "models" / "mlperf_tiny" / f"{name}.tflite", kernels="tflm-reference", align=16)
+    assert made.arena_bytes == TFLM_BYTES[name]
+    assert made.optimal

@@ -1,0 +1,244 @@
+"""The validator finds every fault, and none where there is none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from diagmem import plan
+from diagmem.footprint import footprint
+from diagmem.graph import DType, Graph
+from diagmem.kernels import library
+from diagmem.plans import Plan
+from diagmem.problem import problem
+from diagmem.schedule import Schedule
+from diagmem.validate import Fault, Finding, replay, validate
+from tests.networks import Net, chain, nets, random_net
+from tests.shadow_memory import loses_bytes
+
+DIAGMEM = library("diagmem")
+LARGE = 1 << 20
+
+
+def findings(graph: Graph, offsets: Mapping[int, int], ops: tuple[int, ...] | None = None) -> list[Finding]:
+    """Findings in an arena that is large enough, in file order if no other is given."""
+    return replay(graph, Schedule.whole(range(len(graph.ops)) if ops is None else ops), offsets, DIAGMEM, LARGE)
+
+
+def faults(found: list[Finding]) -> set[Fault]:
+    return {finding.fault for finding in found}
+
+
+def apart(graph: Graph) -> dict[int, int]:
+    """Every tensor at a place of its own."""
+    return {t.index: 256 * t.index for t in graph.tensors if not t.is_constant}
+
+
+@given(nets(one_output_each=True), st.randoms(use_true_random=False))
+@settings(max_examples=100)
+def test_it_agrees_with_byte_by_byte_shadow_memory(graph: Graph, chance: random.Random) -> None:
+    """A plan whose tensors are shifted about loses bytes if and only if the validator says so."""
+    made = plan(graph)
+    for shift in ([-1, 1], [-4, 4], list(range(-20, 20))):
+        offsets = dict(made.offsets)
+        for tensor in chance.sample(sorted(offsets), chance.randint(1, min(2, len(offsets)))):
+            offsets[tensor] = max(0, offsets[tensor] + chance.choice(shift))
+        found = faults(findings(graph, offsets, made.schedule.ops)) - {Fault.MISALIGNED}
+        assert loses_bytes(graph, made.schedule, offsets, DIAGMEM) == bool(found)
+
+
+@pytest.mark.parametrize("kernels", ["diagmem", "tflm-reference", "cmsis-nn-mve"])
+def test_one_byte_closer_is_caught(kernels: str) -> None:
+    """A convolution in the smallest arena there is, which its input and output fill: move either one towards the other,
+    and the finding names both."""
+    made = plan(chain(8), kernels=kernels, align=1)
+    (used,) = made.overlaps
+    order, scratch = made.schedule, made.scratch_offsets
+    for tensor, shift in ((used.input, -1), (used.output, 1)):
+        offsets = {**made.offsets, tensor: made.offsets[tensor] + shift}
+        found = replay(made.graph, order, offsets, library(kernels), LARGE, scratch=scratch)
+        assert (Fault.OVERWRITTEN, "t0", "t2") in [(f.fault, f.tensor, f.writer) for f in found]
+
+
+def test_one_byte_closer_is_caught_in_every_tight_pair() -> None:
+    """Over random networks: of each pair that its op keeps exactly at its separation, one byte less is found."""
+    tight = 0
+    for seed in range(150):
+        made = plan(random_net(seed, one_output_each=True))
+        for output, tensor in _exact_pairs(made):
+            found = findings(made.graph, {**made.offsets, tensor: made.offsets[tensor] - 1}, made.schedule.ops)
+            assert any(f.writer == made.graph.tensors[output].label for f in found)
+            tight += 1
+    assert tight > 20
+
+
+def _exact_pairs(made: Plan) -> list[tuple[int, int]]:
+    """Pairs (output, input) of plain convolutions whose input starts exactly as low as it may."""
+    posed = problem(footprint(made.graph, made.options), made.schedule)
+    offsets = made.buffer_offsets
+    pairs = [(a, b) for (a, b), apart in posed.overlaps.items() if 0 < offsets[b] - offsets[a] == apart]
+    reached = [(posed.buffers[a].tensors[0], posed.buffers[b].tensors[0]) for a, b in pairs]
+    return [(a, b) for a, b in reached if made.graph.ops[made.graph.producer[a]].kind == "CONV_2D"]
+
+
+def test_a_plan_without_faults_has_no_findings() -> None:
+    """Everything apart is safe, in any order that respects the graph."""
+    graph = chain(2, 3)
+    assert findings(graph, apart(graph)) == []
+
+
+def test_faults_of_the_schedule() -> None:
+    """An op left out, run twice, unknown, or run before its input is made."""
+    graph = chain(2, 3, 2)
+    places = apart(graph)
+    assert faults(findings(graph, places, (0, 1))) == {Fault.OP_MISSING}
+    assert faults(findings(graph, places, (0, 1, 1, 2))) == {Fault.OP_REPEATED}
+    assert faults(findings(graph, places, (0, 1, 2, 3))) == {Fault.OP_UNKNOWN}
+    (early,) = findings(graph, places, (0, 2, 1))
+    assert (early.fault, early.step, early.op, early.tensor) == (Fault.OP_TOO_EARLY, 1, 2, "t4")
+
+
+def test_faults_of_places() -> None:
+    """A tensor without a place, outside the arena, or misaligned."""
+    graph = chain(2)
+    order = Schedule.whole((0,))
+    assert faults(replay(graph, order, {0: 0}, DIAGMEM, LARGE)) == {Fault.NO_PLACE}
+    assert faults(replay(graph, order, {0: 0, 2: 200}, DIAGMEM, 250)) == {Fault.OUTSIDE}
+    assert Fault.OUTSIDE in faults(replay(graph, order, {0: 200, 2: -1}, DIAGMEM, LARGE))
+    assert faults(replay(graph, order, {0: 0, 2: 200}, DIAGMEM, LARGE, align_bytes=16)) == {Fault.MISALIGNED}
+
+
+def test_floats_are_aligned_even_if_not_asked_for() -> None:
+    """A float32 at an odd offset is misaligned at --align 1."""
+    graph = chain(2, dtype=DType.FLOAT32)
+    assert faults(findings(graph, {0: 0, 2: 1026})) == {Fault.MISALIGNED}
+
+
+def test_inputs_with_the_caller_need_no_place() -> None:
+    """With external_io graph inputs, outputs and what reshapes tie to them may lie elsewhere; others may not."""
+    net = Net()
+    flat = net.reshape(net.input(1, 2, 2, 3), 12)
+    middle = net.relu(flat)
+    graph = net.graph(net.reshape(net.relu(middle), 3, 4))
+    order = Schedule.whole(range(4))
+    assert replay(graph, order, {middle: 0}, DIAGMEM, 12, external_io=True) == []
+    assert faults(replay(graph, order, {}, DIAGMEM, 12, external_io=True)) == {Fault.NO_PLACE}
+    assert len(replay(graph, order, {middle: 0}, DIAGMEM, 12)) == 4
+
+
+def test_a_tensor_that_is_read_again_later() -> None:
+    """The second reader finds the bytes of the first reader's output, and the finding says all about it."""
+    net = Net()
+    x = net.relu(net.input(8))
+    y = net.relu(x)
+    z = net.add(x, y)
+    graph = net.graph(z)
+    (found,) = findings(graph, {**apart(graph), y: 256 * x})
+    assert found == Finding(Fault.OVERWRITTEN, 2, 2, f"t{x}", 256 * x, f"t{y}", 1)
+    assert str(found) == (
+        "step 2, op 2: an op reads a byte that another tensor has overwritten; tensor 't1'; byte 256; "
+        "overwritten by 't2' at step 1"
+    )
+
+
+def test_a_graph_output_is_not_overwritten() -> None:
+    """What the caller reads after the run is lost if a later op writes over it."""
+    net = Net()
+    x = net.relu(net.input(8))
+    y = net.relu(x)
+    graph = net.graph(x, y)
+    (found,) = findings(graph, {**apart(graph), y: 256 * x})
+    assert (found.fault, found.tensor, found.op) == (Fault.RESULT_LOST, "t1", None)
+    assert str(found).startswith("after the run: ")
+
+
+def test_kept_inputs_and_variables_survive() -> None:
+    """Neither may be overwritten, even after its last reader."""
+    net = Net()
+    x, state = net.input(8), net.variable(8)
+    y = net.opaque(x, state)
+    graph = net.graph(net.relu(net.relu(y)))
+    order = Schedule.whole(range(3))
+    places = {**apart(graph), graph.outputs[0]: 0}
+    assert replay(graph, order, places, DIAGMEM, LARGE) == []
+    assert faults(replay(graph, order, places, DIAGMEM, LARGE, keep_inputs=True)) == {Fault.RESULT_LOST}
+    places = {**apart(graph), graph.outputs[0]: 256 * state}
+    assert faults(replay(graph, order, places, DIAGMEM, LARGE)) == {Fault.RESULT_LOST}
+
+
+def test_two_outputs_of_one_op_stay_apart() -> None:
+    """One byte shared by both is a finding, whichever is written last."""
+    net = Net()
+    left, right = net.split(net.input(1, 2, 2, 4), 2)
+    graph = net.graph(left, right)
+    assert Fault.RESULT_LOST in faults(findings(graph, {**apart(graph), right: 256 * left + 7}))
+    assert findings(graph, {**apart(graph), right: 256 * left + 8}) == []
+
+
+def test_two_inputs_stay_apart() -> None:
+    """The caller fills both before the run."""
+    net = Net()
+    a, b = net.input(8), net.input(8)
+    graph = net.graph(net.add(a, b))
+    assert Fault.OVERWRITTEN in faults(findings(graph, {**apart(graph), b: 4}))
+
+
+def test_unknown_ops_may_not_overlap() -> None:
+    """An op of unknown order is taken to read to its end and to write from its start."""
+    net = Net()
+    x = net.relu(net.input(8))
+    y = net.opaque(x)
+    graph = net.graph(y)
+    assert Fault.OVERWRITTEN in faults(findings(graph, {**apart(graph), y: 256 * x - 7}))
+    assert findings(graph, {**apart(graph), y: 256 * x - 8}) == []
+
+
+def test_a_reshape_stays_or_moves_as_a_whole() -> None:
+    """At its source's address nothing moves, and both names stay valid; elsewhere it is a copy that may not overlap."""
+    net = Net()
+    x = net.relu(net.input(8))
+    flat = net.reshape(x, 2, 4)
+    graph = net.graph(net.add(net.relu(flat), net.reshape(net.relu(x), 2, 4)))
+    places = {**apart(graph), flat: 256 * x}
+    assert findings(graph, places) == []
+    assert findings(graph, {**places, flat: 256 * x + 8}) == []
+    assert Fault.OVERWRITTEN in faults(findings(graph, {**places, flat: 256 * x + 4}))
+
+
+def test_a_reshape_does_not_bring_lost_bytes_back() -> None:
+    """A tensor that was overwritten before its reshape is still lost."""
+    net = Net()
+    x = net.relu(net.input(8))
+    other = net.relu(net.inputs[0])
+    flat = net.reshape(x, 2, 4)
+    graph = net.graph(net.relu(flat), other)
+    places = {**apart(graph), flat: 256 * x, other: 256 * x + 4}
+    assert faults(findings(graph, places)) == {Fault.OVERWRITTEN}
+
+
+def test_scratch_stays_clear_of_what_its_op_touches() -> None:
+    """Scratch over the op's input, or without a place, is found; over a tensor that is dead it is not."""
+    net = Net()
+    x = net.relu(net.input(1, 4, 4, 4))
+    y = net.mean(x)
+    graph = net.graph(y)
+    kernels, order = library("tflm-reference"), Schedule.whole((0, 1))
+    places = apart(graph)
+
+    def found(scratch: dict[int, int]) -> set[Fault]:
+        return faults(replay(graph, order, places, kernels, LARGE, scratch=scratch, align_bytes=16))
+
+    assert found({}) == {Fault.NO_PLACE}
+    assert found({1: 256 * x}) == {Fault.OVERWRITTEN}
+    assert found({1: 256 * y}) == {Fault.OVERWRITTEN, Fault.RESULT_LOST}
+    assert found({1: 0}) == set()
+    assert found({1: LARGE}) == {Fault.OUTSIDE}
+
+
+def test_a_whole_plan_is_checked() -> None:
+    """validate() looks at all that a plan says."""
+    assert validate(plan(chain(4, 8), kernels="tflm-reference")) == []
