@@ -1,14 +1,14 @@
 """What a graph must hold in RAM, whatever the order of its operations: stores, and how far they may share addresses.
 
-A *store* is a stretch of the arena that one tensor uses, or a tensor and its reshapes, or a kernel as scratch. Orders
-are compared, and bounds for all of them proven, on these values alone; `problem.py` adds the order.
+A *store* is a stretch of the arena that one tensor uses, or a tensor with its reshapes and views, or a kernel as
+scratch. Orders are compared, and bounds for all of them proven, on these values alone; `problem.py` adds the order.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
@@ -51,14 +51,15 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """`maker`: the op that first writes it, None where it is filled before the run. `readers`: the ops that need it.
-    `is_kept`: it must survive the run."""
+    """`writers`: the ops that write it, none where it is filled before the run. One of several writes some views of a
+    tensor; the whole is held from the first of them on. `readers`: the ops that need it. `is_kept`: it must survive the
+    run."""
 
     name: str
     tensors: tuple[int, ...]
     size_bytes: int
     align_bytes: int
-    maker: int | None
+    writers: frozenset[int]
     readers: frozenset[int]
     is_kept: bool
 
@@ -68,15 +69,16 @@ class Store:
 
     @property
     def is_needed_later(self) -> bool:
-        """Whether anything looks at it after the step that makes it."""
-        return self.is_kept or bool(self.readers)
+        """Whether anything touches it after the step that makes it."""
+        return self.is_kept or bool(self.readers) or len(self.writers) > 1
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """`separations[op][out, in]`: bytes, stores by index, for the pairs that may overlap when `in` dies at `op`.
+    """`separations[op][out, in]`: bytes, stores by index, for the pairs that may overlap when `in` dies at `op` and `op`
+    is the first to write `out`.
 
-    `needs[op]`, `makes[op]`: the stores that an op reads, and those that it is the first to write, scratch included.
+    `needs[op]`, `makes[op]`: the stores that an op reads, and those that it writes, scratch included.
     `after[op]`: the ops that must run before it, in the order of its inputs.
     """
 
@@ -110,7 +112,7 @@ class Footprint:
     @cached_property
     def at_start(self) -> tuple[int, ...]:
         """Stores that are filled before the run."""
-        return tuple(s for s, store in enumerate(self.stores) if store.maker is None)
+        return tuple(s for s, store in enumerate(self.stores) if not store.writers)
 
     @cached_property
     def live_at_start(self) -> int:
@@ -122,11 +124,16 @@ class Footprint:
         return tuple(sum(1 << op for op in store.readers) for store in self.stores)
 
     @cached_property
-    def _maker_bits(self) -> tuple[int, ...]:
-        return tuple(0 if store.maker is None else 1 << store.maker for store in self.stores)
+    def _writer_bits(self) -> tuple[int, ...]:
+        return tuple(sum(1 << op for op in store.writers) for store in self.stores)
 
     @cached_property
-    def _moves(self) -> dict[tuple[int, tuple[int, ...]], tuple[int, int]]:
+    def _touched(self) -> tuple[tuple[int, ...], ...]:
+        """The stores that an op reads or writes."""
+        return tuple(tuple(sorted({*n, *m})) for n, m in zip(self.needs, self.makes, strict=True))
+
+    @cached_property
+    def _moves(self) -> dict[tuple[int, tuple[int, ...], tuple[int, ...]], tuple[int, int]]:
         return {}
 
     def move(self, op: int, done: int) -> tuple[int, int]:
@@ -135,13 +142,18 @@ class Footprint:
         First, the least that no placement can do without while it runs; second, what is live after it. Both can only
         sink when more ops have run before.
         """
-        waiting = ~done & ~(1 << op)
-        dying = tuple(s for s in self.needs[op] if not (self._reader_bits[s] & waiting or self.stores[s].is_kept))
-        found = self._moves.get((op, dying))
+        waiting, writers, readers = ~done & ~(1 << op), self._writer_bits, self._reader_bits
+        fresh = tuple(s for s in self.makes[op] if not writers[s] & done)
+        dying = tuple(
+            s
+            for s in self._touched[op]
+            if not ((readers[s] | writers[s]) & waiting or self.stores[s].is_kept) and s not in fresh
+        )
+        found = self._moves.get((op, fresh, dying))
         if found is None:
-            left = sum(self.sizes[s] for s in self.makes[op] if self.stores[s].is_needed_later)
-            found = self.grown(op, dying), left - sum(self.sizes[s] for s in dying)
-            self._moves[op, dying] = found
+            left = sum(self.sizes[s] for s in fresh if self.stores[s].is_needed_later)
+            found = self.grown(op, fresh, dying), left - sum(self.sizes[s] for s in dying)
+            self._moves[op, fresh, dying] = found
         return found
 
     def pressure(self, ops: Iterable[int]) -> list[int]:
@@ -185,25 +197,25 @@ class Footprint:
         earlier, later = self.earlier[op], self.later[op]
         needed = set(self.needs[op]).union(
             s
-            for s, (maker, readers) in enumerate(zip(self._maker_bits, self._reader_bits, strict=True))
-            if maker & earlier == maker and (readers & later or self.stores[s].is_kept)
+            for s, (writers, readers) in enumerate(zip(self._writer_bits, self._reader_bits, strict=True))
+            if (writers & earlier or not writers) and ((readers | writers) & later or self.stores[s].is_kept)
         )
         return sum(self.sizes[s] for s in needed) + self.move(op, ~later)[0]
 
-    def grown(self, op: int, dying: Iterable[int]) -> int:
+    def grown(self, op: int, fresh: Collection[int], dying: Iterable[int]) -> int:
         """Units beyond those live before, that no placement can do without while the op runs.
 
-        They are the op's outputs, less what the inputs that die there can at the most cover of them. Inputs stay clear
+        They are the stores that it is the first to write, less what the inputs that die there can at the most cover of them. Inputs stay clear
         of each other, and input j starts at least separation_j above the output's start, so what they cover is work
         done in [0, size) by a machine whose jobs have release times: first come, first served is best.
         """
         gone = set(dying)
         jobs: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for (out, store), separation in self.separations[op].items():
-            if store in gone:
+            if store in gone and out in fresh:
                 jobs[out].append((-(-separation // self.unit_bytes), self.sizes[store]))
         covered = sum(_covered(self.sizes[out], inputs) for out, inputs in jobs.items())
-        return sum(self.sizes[s] for s in self.makes[op]) - min(covered, sum(self.sizes[s] for s in gone))
+        return sum(self.sizes[s] for s in fresh) - min(covered, sum(self.sizes[s] for s in gone))
 
 
 def _covered(size: int, inputs: Iterable[tuple[int, int]]) -> int:
@@ -229,8 +241,8 @@ def footprint(graph: Graph, options: Options, rule: SeparationRule | None = None
     store_of = {tensor: index for index, line in enumerate(lines) for tensor in line}
     makes: list[list[int]] = [[] for _ in graph.ops]
     for index, store in enumerate(stores):
-        if store.maker is not None:
-            makes[store.maker].append(index)
+        for op in sorted(store.writers):
+            makes[op].append(index)
     chosen = rule or exact_separations(options.library)
     return Footprint(
         graph,
@@ -245,17 +257,18 @@ def footprint(graph: Graph, options: Options, rule: SeparationRule | None = None
 
 def is_alias(node: Node) -> bool:
     """Whether the output is the input's bytes under another shape. A constant's bytes must be copied, and so must a
-    variable's, which may change before the copy is read."""
+    variable's, which may change before the copy is read, and those of views, which are not in one piece as a rule."""
     kind = kind_of(node.op.kind)
     if kind is None or not kind.is_alias or len(node.outputs) != 1 or not node.inputs or node.inputs[0] is None:
         return False
     source, target = node.inputs[0], node.outputs[0]
-    movable = not (source.is_constant or source.is_variable or target.is_variable)
+    movable = not (source.is_constant or source.is_variable or target.is_variable or source.view or target.view)
     return movable and source.size_bytes == target.size_bytes
 
 
 def _lines_of_reshapes(graph: Graph, options: Options) -> list[tuple[int, ...]]:
-    """The tensors in the arena, those together that share their bytes: each line is a tensor and its reshapes.
+    """The tensors in the arena, those together that share their bytes: each line is a tensor with its reshapes and
+    views.
 
     What lies with the caller takes its line along. If both ends of a reshape lie there, in different places, its
     output begins a line of its own and the bytes are copied.
@@ -266,7 +279,7 @@ def _lines_of_reshapes(graph: Graph, options: Options) -> list[tuple[int, ...]]:
     line_of: dict[int, int] = {}
     # File order, so that a reshape comes after its source; inputs and variables come first.
     for tensor in sorted(graph.tensors, key=lambda t: graph.producer.get(t.index, -1)):
-        if not _is_in_ram(graph, options, tensor):
+        if tensor.view is not None or not _is_in_ram(graph, options, tensor):
             continue
         node, own = made_by.get(tensor.index), tensor.index
         source = line_of.get(node.op.inputs[0], own) if node is not None and is_alias(node) else own
@@ -275,6 +288,9 @@ def _lines_of_reshapes(graph: Graph, options: Options) -> list[tuple[int, ...]]:
             with_caller.add(source)
         line_of[own] = source
         lines.setdefault(source, []).append(own)
+    for tensor in graph.tensors:
+        if tensor.view is not None and _is_in_ram(graph, options, tensor):
+            lines[line_of[tensor.base]].append(tensor.index)
     return [tuple(line) for first, line in sorted(lines.items()) if first not in with_caller]
 
 
@@ -282,19 +298,20 @@ def _is_in_ram(graph: Graph, options: Options, tensor: Tensor) -> bool:
     if tensor.is_variable:
         return not options.library.keeps_variables
     index = tensor.index
-    used = index in graph.producer or index in graph.consumers or index in graph.inputs
+    used = index in graph.producer or index in graph.consumers or index in graph.inputs or index in graph.families
     return not tensor.is_constant and used
 
 
 def _tensor_store(graph: Graph, options: Options, line: tuple[int, ...]) -> Store:
     tensors = [graph.tensors[t] for t in line]
     is_given = tensors[0].is_variable or tensors[0].index in graph.inputs
+    written = [t.index for t in tensors if t.index == line[0] or t.view is not None]
     return Store(
         tensors[0].label,
         line,
         tensors[0].size_bytes,
         max(options.align_bytes, *(t.dtype.size_bytes for t in tensors)),
-        None if is_given else graph.producer.get(line[0]),
+        frozenset() if is_given else frozenset(graph.producer[t] for t in written if t in graph.producer),
         frozenset(op for t in line for op in graph.consumers.get(t, ())),
         any(t.is_variable or t.index in graph.outputs for t in tensors)
         or (options.keep_inputs and tensors[0].index in graph.inputs),
@@ -307,16 +324,16 @@ def _scratch_stores(graph: Graph, options: Options) -> Iterator[Store]:
         size_bytes = options.library.scratch_bytes(node)
         if size_bytes:
             name = f"scratch of {node.label}"
-            yield Store(name, (), size_bytes, align_bytes, node.op.index, frozenset(), is_kept=False)
+            yield Store(name, (), size_bytes, align_bytes, frozenset([node.op.index]), frozenset(), is_kept=False)
 
 
 def _predecessors(graph: Graph) -> Iterator[tuple[int, ...]]:
-    """For each op, those that must run before it: the makers of its inputs, and, where something outside the tensors
+    """For each op, those that must run before it: the writers of its inputs, and, where something outside the tensors
     is read or changed (variables, ops without a result), the op before it that does so."""
     last_effect: list[int] = []
     for node in graph.nodes:
         has_effect = not node.outputs or any(t is not None and t.is_variable for t in (*node.inputs, *node.outputs))
-        makers = [graph.producer[t] for t in node.op.inputs if t in graph.producer]
+        makers = [op for t in node.op.inputs for op in graph.writers(t)]
         before = [*makers, *(last_effect if has_effect else ())]
         yield tuple(dict.fromkeys(op for op in before if op < node.op.index))
         if has_effect:
@@ -333,13 +350,15 @@ def _separations(
     found: dict[tuple[int, int], int] = {}
     for number, output in enumerate(node.outputs):
         out = store_of.get(output.index)
-        if out is None or stores[out].maker != node.op.index or is_alias(node):
+        if out is None or node.op.index not in stores[out].writers or is_alias(node):
             continue
         for position, tensor in node.activations():
             store = store_of.get(tensor.index)
-            if store is None or stores[store].is_kept:
+            if store is None or store == out or stores[store].is_kept:
                 continue
             separation = rule(node, position, number)
-            apart = output.size_bytes if separation is None else separation
+            apart = output.span_bytes if separation is None else separation
+            # Between the starts of the stores, in which either tensor may begin further on.
+            apart += output.offset_bytes - tensor.offset_bytes
             found[out, store] = max(found.get((out, store), apart), apart)
     return {pair: apart for pair, apart in found.items() if apart < stores[pair[0]].size_bytes}

@@ -20,3 +20,16 @@ def load(model: str | Path | bytes | Graph) -> Graph:
     from diagmem.frontends import tflite
 
     return tflite.parse(model, "model") if isinstance(model, bytes) else tflite.read(model)
+
+
+def content(model: str | Path) -> bytes:
+    """The bytes of a .tflite file; for `zoo:NAME`, of the file that the model makes with random weights."""
+    if isinstance(model, str) and model.startswith(ZOO_PREFIX):
+        from diagmem import zoo
+        from diagmem.zoo.writer import to_tflite
+
+        return to_tflite(zoo.build(model[len(ZOO_PREFIX) :]))
+    from diagmem.frontends.tflite import LARGEST_FILE_BYTES
+
+    with Path(model).open("rb") as file:
+        return file.read(LARGEST_FILE_BYTES + 1)

@@ -154,10 +154,10 @@ def write_file(path: Path, content: bytes) -> None:
         raise
 
 
-def write_drawing(path: Path, drawing: Drawing) -> None:
+def write_drawing(path: Path, drawing: Drawing, with_png: bool = True) -> None:
     """Writes PATH.svg, and PATH.png and PATH-dark.png where the extra that makes pixels is installed."""
     write_file(path.with_name(f"{path.name}.svg"), drawing.svg().encode())
-    if find_spec("resvg_py"):
+    if with_png and find_spec("resvg_py"):
         write_file(path.with_name(f"{path.name}.png"), drawing.png("light"))
         write_file(path.with_name(f"{path.name}-dark.png"), drawing.png("dark"))
 

@@ -42,6 +42,9 @@ _DTYPES = {
     tflite.TensorType.BOOL: DType.BOOL,
 }
 
+CUSTOM = "CUSTOM:"
+"""What the kind of an operation begins with that TFLite does not define."""
+
 _CONTROL_FLOW = frozenset(
     {"IF", "WHILE", "CALL", "CALL_ONCE", "STABLEHLO_WHILE", "STABLEHLO_REDUCE", "STABLEHLO_CASE", "DELEGATE"}
 )
@@ -114,7 +117,7 @@ class _Reader:
             code = self.model.OperatorCodes(i)
             number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
             known = _builtin_names().get(number, f"BUILTIN_{number}")
-            names.append(f"CUSTOM:{self.text(code.CustomCode())}" if known == "CUSTOM" else known)
+            names.append(CUSTOM + self.text(code.CustomCode()) if known == "CUSTOM" else known)
         return names
 
     def text(self, raw: bytes | None) -> str:
@@ -255,7 +258,7 @@ def _options(operator: Any) -> Any:
 
 
 def _checked_name(index: int, names: Sequence[str], operator: Any) -> str:
-    code = operator.OpcodeIndex()
+    code = int(operator.OpcodeIndex())
     if code >= len(names):
         raise ModelError(f"op {index}: operator code {code} does not exist; the file is damaged")
     if names[code] in _CONTROL_FLOW:
@@ -312,7 +315,11 @@ def _check_wiring(graph: Graph) -> None:
         if tensor.is_variable:
             raise ModelError(f"tensor {tensor.index} '{tensor.label}': a graph input cannot be a variable")
     for node in graph.nodes:
+        # A custom operation may take room to work in as an input that nobody fills, as Arm's Ethos-U does.
+        is_custom = node.op.kind.startswith(CUSTOM)
         for missing in _unknown(node.inputs, known):
+            if is_custom and missing.index not in graph.producer:
+                continue
             reason = "only a later operation" if missing.index in graph.producer else "nothing"
             raise ModelError(
                 f"{node.label}: it reads tensor {missing.index} '{missing.label}', which {reason} produces; "

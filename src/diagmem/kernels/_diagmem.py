@@ -1,8 +1,17 @@
-"""The project's own kernels: each does what its op kind's first order says."""
+"""The project's own kernels."""
 
 from __future__ import annotations
 
+from diagmem.graph import Node
 from diagmem.kernels._library import Library
+from diagmem.ops._convolution import BLOCKS
+
+
+def _conv_2d(node: Node) -> str:
+    """Grouped convolutions go channel by channel."""
+    is_grouped = node.input(0).shape[-1] != node.input(1).shape[-1]
+    return "reference" if is_grouped else BLOCKS
+
 
 DIAGMEM = Library(
     "diagmem",
@@ -10,7 +19,7 @@ DIAGMEM = Library(
     {
         **dict.fromkeys(
             (
-                *("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "BATCH_MATMUL"),
+                *("DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "BATCH_MATMUL"),
                 *("AVERAGE_POOL_2D", "MAX_POOL_2D", "RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR"),
                 *("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU"),
                 *("RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "ELU", "HARD_SWISH", "LOGISTIC", "TANH", "GELU"),
@@ -23,6 +32,8 @@ DIAGMEM = Library(
             ),
             "reference",
         ),
+        "CONV_2D": _conv_2d,
+        "FULLY_CONNECTED": BLOCKS,
         **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), "alias"),
     },
 )

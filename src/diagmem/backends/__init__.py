@@ -1,0 +1,1 @@
+"""What a plan is handed on as: C, or a .tflite file."""

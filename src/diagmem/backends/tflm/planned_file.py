@@ -1,0 +1,192 @@
+"""Between plans and .tflite files: a plan put into a file, and a file's plan taken out and judged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from diagmem.allocators import optimal
+from diagmem.backends.tflm import metadata
+from diagmem.backends.tflm.greedy import ALIGN_BYTES, ONLINE, Layout, layout
+from diagmem.backends.tflm.metadata import Origin
+from diagmem.errors import PlanError, UnsafePlanError
+from diagmem.footprint import Options, footprint
+from diagmem.frontends import tflite
+from diagmem.graph import ABSENT, Graph, Op
+from diagmem.kernels import Library, library
+from diagmem.lifetimes import lifetimes
+from diagmem.ops import kind_of
+from diagmem.plans import Plan
+from diagmem.problem import Buffer, problem
+from diagmem.schedule import Schedule
+from diagmem.validate import Fault, Finding, replay
+
+LIBRARIES = ("tflm", "tflm-reference", "cmsis-nn", "cmsis-nn-mve")
+"""The kernels that TFLM may be built with. The first stands for those who do not know: it is safe for all of them."""
+NO_SCRATCH = Library("", "kernels that take nothing from the arena", {})
+EFFORT = 1.0
+"""For the second placement, which need not be proven the best."""
+
+
+def emit(data: bytes, plan: Plan) -> bytes:
+    """The file with the plan inside, its operators in the plan's order. The plan must be that of the file's graph.
+
+    What was written is read back and replayed once more, since TFLM checks nothing.
+    """
+    kernels = plan.options.kernels
+    if kernels not in LIBRARIES:
+        raise PlanError(f"TFLM is not built with kernels '{kernels}'; choose one of {', '.join(LIBRARIES)}")
+    planned = metadata.with_plan(data, offsets_for_tflm(plan), kernels, plan.schedule.ops)
+    found = embedded_plan(planned, tflite.parse(planned, plan.graph.name), kernels)
+    if found is None or found.findings or found.doubts:
+        reason = "it cannot be read back" if found is None else (*found.findings, *found.doubts)[0]
+        raise UnsafePlanError(f"{plan.graph.name}: the file is not safe: {reason}; this is a bug, please report it")
+    _check_scratch_alignment(found.plan, plan.options.align_bytes)
+    return planned
+
+
+def _check_scratch_alignment(found: Plan, align_bytes: int) -> None:
+    """TFLM puts scratch right behind tensors, and kernels count on its alignment. Unknown operations may have some."""
+    is_off = any(offset % ALIGN_BYTES for offset in found.scratch_offsets.values())
+    may_be_off = any(kind_of(op.kind) is None for op in found.graph.ops) and align_bytes < ALIGN_BYTES
+    if is_off or may_be_off:
+        raise PlanError(
+            f"alignment of {align_bytes}: TFLM would put the scratch of kernels where it is not aligned to "
+            f"{ALIGN_BYTES} bytes; use --align {ALIGN_BYTES}"
+        )
+
+
+def offsets_for_tflm(plan: Plan) -> tuple[int, ...]:
+    """An offset for each tensor: ONLINE for constants, variables, and what no operation uses.
+
+    TFLM places scratch itself, wherever there is room. So tensors are also placed as if there were none, and the better
+    is taken: the one that is nowhere worse than no plan at all; then the smaller head with scratch, then without.
+    """
+    runs, own = _as_it_runs(plan), plan.options.library
+    choices = [plan.offsets, _without_scratch(plan)] if plan.scratch_offsets else [plan.offsets]
+
+    def cost(choice: tuple[int, ...]) -> tuple[int, int, int]:
+        meant = (own.name,) if own.name != LIBRARIES[0] else LIBRARIES[1:]
+        heads = [head for name, head in heads_by_kernels(plan.graph, runs, choice).items() if name in meant]
+        with_scratch, without = (layout(runs, choice, known).head_bytes for known in (own, NO_SCRATCH))
+        return sum(max(0, after - before) for before, after in heads), with_scratch, without
+
+    return min((_by_tensor(runs, choice) for choice in choices), key=cost)
+
+
+def heads_by_kernels(before: Graph, after: Graph, offsets: Sequence[int]) -> dict[str, tuple[int, int]]:
+    """Kernel library -> the head as TFLM alone plans it, and with these offsets. The graphs: in file order, as it was
+    and as it becomes."""
+    alone = [ONLINE] * len(before.tensors)
+    return {
+        name: (layout(before, alone, library(name)).head_bytes, layout(after, offsets, library(name)).head_bytes)
+        for name in LIBRARIES
+    }
+
+
+def _by_tensor(graph: Graph, offsets: Mapping[int, int]) -> tuple[int, ...]:
+    return tuple(ONLINE if t.is_variable else offsets.get(t.index, ONLINE) for t in graph.tensors)
+
+
+def _as_it_runs(plan: Plan) -> Graph:
+    """The graph with its operations in the plan's order."""
+    ops = (replace(plan.graph.ops[op], index=place) for place, op in enumerate(plan.schedule.ops))
+    return replace(plan.graph, ops=tuple(ops))
+
+
+def _without_scratch(plan: Plan) -> Mapping[int, int]:
+    """Offsets of the tensors, in the plan's order, as if kernels needed no scratch."""
+    whole = problem(footprint(plan.graph, plan.options), plan.schedule)
+    tensors = whole.part(n for n, buffer in enumerate(whole.buffers) if buffer.scratch_of is None)
+    placed = optimal(replace(tensors, lower_bound_bytes=0), EFFORT)
+    return {t: at for buffer, at in zip(tensors.buffers, placed.offsets, strict=True) for t in buffer.tensors}
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedPlan:
+    """A plan found in a file, completed as TFLM's planner would: `online` are the tensors that it left to TFLM.
+
+    `findings`: what is wrong with it for the plan's kernel library. `doubts`: overlaps at operations that diagmem does
+    not know (such as Arm's Ethos-U), so that nobody but their maker can tell.
+    """
+
+    plan: Plan
+    origin: Origin | None
+    online: tuple[int, ...]
+    findings: tuple[Finding, ...]
+    doubts: tuple[Finding, ...]
+
+
+def embedded_plan(data: bytes, graph: Graph, kernels: str) -> EmbeddedPlan | None:
+    """The plan that a file carries, judged for a kernel library; None if it carries none. The graph is the file's."""
+    offsets = metadata.offsets_in(data, graph)
+    if offsets is None:
+        return None
+    made = layout(graph, offsets, library(kernels))
+    plan = _plan(_without_work_space(graph), made, kernels)
+    findings = replay(
+        plan.graph, plan.schedule, plan.offsets, plan.options.library, plan.arena_bytes, scratch=plan.scratch_offsets
+    )
+    return EmbeddedPlan(
+        plan,
+        metadata.origin(data),
+        tuple(t for t in made.tensors if offsets[t] == ONLINE),
+        tuple(f for f in findings if not _is_doubt(f, graph)),
+        tuple(f for f in findings if _is_doubt(f, graph)),
+    )
+
+
+def _is_doubt(finding: Finding, graph: Graph) -> bool:
+    within_one_op = finding.fault is Fault.OVERWRITTEN and finding.step == finding.writer_step
+    return within_one_op and finding.op is not None and kind_of(graph.ops[finding.op].kind) is None
+
+
+def _plan(graph: Graph, made: Layout, kernels: str) -> Plan:
+    """The layout as a plan in the file's order. Each tensor has a buffer of its own, since the file may give a reshape
+    and its source different places."""
+    schedule = Schedule.whole(range(len(graph.ops)), "file")
+    options = Options(kernels, _alignment(made))
+    known = problem(footprint(graph, options), schedule)
+    lives = lifetimes(graph, schedule.ops)
+    buffers = [
+        Buffer(t.label, t.size_bytes, lives[t.index].first, lives[t.index].end, t.dtype.size_bytes, (t.index,))
+        for t in graph.tensors
+        if t.index in made.tensors and t.index in lives
+    ]
+    offsets = [made.tensors[b.tensors[0]] for b in buffers]
+    for op, offset in made.scratch.items():
+        node = graph.nodes[op]
+        size_bytes = options.library.scratch_bytes(node)
+        buffers.append(Buffer(f"scratch of {node.label}", size_bytes, op, op + 1, ALIGN_BYTES, scratch_of=op))
+        offsets.append(offset)
+    return Plan(
+        graph,
+        options,
+        schedule,
+        tuple(buffers),
+        tuple(offsets),
+        arena_bytes=made.head_bytes,
+        lower_bound_bytes=known.lower_bound_bytes,
+        is_over_all_orders=False,
+        pressure=known.pressure,
+        allocator="embedded",
+        baseline_bytes=layout(graph, [ONLINE] * len(graph.tensors), options.library).head_bytes,
+    )
+
+
+def _alignment(made: Layout) -> int:
+    """The alignment that all offsets have, as far as TFLM cares."""
+    return math.gcd(ALIGN_BYTES, *made.tensors.values())
+
+
+def _without_work_space(graph: Graph) -> Graph:
+    """The graph without the inputs that nobody fills: room for a custom operation to work in, over all of the arena in
+    the case of Arm's Vela. They hold no value that could be lost."""
+    filled = {*graph.inputs, *graph.producer, ABSENT}
+    filled |= {t.index for t in graph.tensors if t.is_constant or t.is_variable}
+
+    def bare(op: Op) -> Op:
+        return replace(op, inputs=tuple(t if t in filled else ABSENT for t in op.inputs))
+
+    return replace(graph, ops=tuple(bare(op) for op in graph.ops))

@@ -1,0 +1,137 @@
+"""`diagmem emit tflm` and `diagmem verify --on tflm` keep their contract."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from diagmem.backends.tflm import metadata, planned_file, runtime
+from diagmem.backends.tflm.greedy import ONLINE
+from diagmem.cli import _emit_tflm
+from diagmem.frontends import tflite
+from tests.backends.tflm import small_models
+from tests.cli.test_command_line import run
+
+needs_tflm = pytest.mark.skipif(not runtime.is_installed(), reason="needs the package tflite-micro")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(small_models.branches())
+    return path
+
+
+@needs_tflm
+def test_arena_is_printed_with_the_line_to_paste(model: Path) -> None:
+    """Head, persistent part and slack add up to the arena, which stands in a line of C."""
+    out, numbers = model.with_name("out.tflite"), model.with_name("out.json")
+    done = run("emit", "tflm", str(model), "-o", str(out), "--json", str(numbers))
+    assert done.returncode == 0, done.stderr
+    arena = json.loads(numbers.read_text())["arena"]
+    parts = ("head_bytes", "persistent_bytes", "planning_bytes", "slack_bytes")
+    assert sum(arena[part] for part in parts) == arena["total_bytes"]
+    assert f"constexpr int kTensorArenaSize = {arena['total_bytes']};" in done.stdout
+    assert "measured" in done.stdout
+    assert "moved" in done.stdout
+    assert out.read_bytes().endswith(model.read_bytes())
+
+
+def test_without_tflm_it_says_how_to_measure(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head is known all the same, and the line of C has a name for the rest."""
+    monkeypatch.setattr(runtime, "is_installed", lambda: False)
+    done = CliRunner().invoke(_emit_tflm.command, [str(model), "-o", str(model.with_name("out.tflite"))])
+    assert done.exit_code == 0
+    assert "not measured" in done.output
+    assert "arena_used_bytes()" in done.output
+    assert "constexpr int kTensorArenaSize = 5200 + 16 + kPersistent;" in done.output
+
+
+def test_default_is_safe_and_reference_is_warned_of(model: Path) -> None:
+    """The default names no kernels; who names the reference ones is told what CMSIS-NN does with such a file."""
+    out = model.with_name("out.tflite")
+    safe = run("emit", "tflm", str(model), "-o", str(out))
+    note = metadata.origin(out.read_bytes())
+    assert note is not None
+    assert note.kernels == "tflm"
+    assert safe.stderr == ""
+    risky = run("emit", "tflm", str(model), "-o", str(out), "--kernels", "tflm-reference")
+    assert "CMSIS-NN" in risky.stderr
+    assert risky.returncode == 0
+
+
+def test_every_library_can_be_chosen() -> None:
+    """The command knows them without loading them."""
+    assert _emit_tflm.LIBRARIES == planned_file.LIBRARIES
+
+
+def test_emitting_twice_changes_nothing(model: Path) -> None:
+    """A file that has a plan gets the new one in its place, not on top."""
+    first, second = model.with_name("first.tflite"), model.with_name("second.tflite")
+    run("emit", "tflm", str(model), "-o", str(first), "--kernels", "cmsis-nn")
+    done = run("emit", "tflm", str(first), "-o", str(second), "--kernels", "cmsis-nn")
+    assert "in place of an older one" in done.stdout
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_zoo_models_are_written_first(tmp_path: Path) -> None:
+    """They have no file of their own."""
+    out = tmp_path / "out.tflite"
+    done = run("emit", "tflm", "zoo:resnet8_int8", "-o", str(out), "--json", "-")
+    assert json.loads(done.stdout)["kernels"] == "tflm"
+    assert tflite.read(out).ops
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--kernels", "diagmem"), "Invalid value for '--kernels'"),
+        (("--align", "3"), "power of two"),
+        ((), "Missing option '-o'"),
+    ],
+)
+def test_bad_usage_is_one_line(model: Path, arguments: tuple[str, ...], says: str) -> None:
+    """Status 2, and nothing is written."""
+    out = model.with_name("out.tflite")
+    done = run("emit", "tflm", str(model), *(("-o", str(out)) if arguments else ()), *arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not out.exists()
+
+
+@needs_tflm
+def test_verify_shows_before_and_after(model: Path) -> None:
+    """Status 0 and both arenas, for a file without a plan and for one that carries it."""
+    planned = model.with_name("planned.tflite")
+    run("emit", "tflm", str(model), "-o", str(planned))
+    for path in (model, planned):
+        done = run("verify", str(path), "--on", "tflm", "--inputs", "8", "--json", "-")
+        assert done.returncode == 0, done.stderr
+        [row] = json.loads(done.stdout)["runs"]
+        assert (row["on"], row["ok"], row["inputs"]) == ("tflm", True, 8)
+        assert row["arena_bytes"] < row["arena_bytes_before"]
+
+
+@needs_tflm
+def test_verify_says_no_to_a_plan_that_corrupts(model: Path) -> None:
+    """Everything in one place: status 1, and on how many inputs it fails."""
+    graph = tflite.read(model)
+    offsets = [ONLINE if t.is_constant else 0 for t in graph.tensors]
+    model.write_bytes(metadata.with_plan(model.read_bytes(), offsets, "tflm-reference"))
+    done = run("verify", str(model), "--on", "tflm", "--inputs", "8")
+    assert done.returncode == 1
+    assert "FAILED: outputs differ on" in done.stdout
+
+
+def test_verify_does_not_judge_other_kernels(model: Path) -> None:
+    """TFLM's interpreter has reference kernels only: one line, status 2."""
+    planned = model.with_name("planned.tflite")
+    run("emit", "tflm", str(model), "-o", str(planned), "--kernels", "cmsis-nn-mve")
+    done = run("verify", str(planned), "--on", "tflm")
+    assert done.returncode == 2
+    assert "the plan is for kernels cmsis-nn-mve" in done.stderr
+    assert done.stderr.count("\n") == 1
