@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+EXTRAS := verify tflm trace plot
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help setup system demo test lint format bench clean
@@ -17,13 +18,19 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed: make PYTHON=python3.12 …"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -e '.[dev]'
-	@$(BIN)/pip install --quiet -e '.[verify]' || echo "skipped: LiteRT is not to be had for this machine; tests that compare with it will be skipped"
+	@for extra in $(EXTRAS); do $(BIN)/pip install --quiet -e ".[$$extra]" || \
+		echo "skipped: the extra '$$extra' cannot be installed here; tests that need it will be skipped"; done
 	@touch $(READY)
 
-demo: $(READY)  ## Show which operation sets the RAM peak of a built-in model
-	$(BIN)/diagmem inspect zoo:mobilenet_v1_0.25_128_int8
+demo: $(READY)  ## Plan a built-in model: from 96 KB to 64 KB, so that it fits an STM32F103xF
+	$(BIN)/diagmem plan zoo:mobilenet_v1_0.25_128_int8 --no-overlap --target STM32F103xF || true
+	@echo
+	$(BIN)/diagmem plan zoo:mobilenet_v1_0.25_128_int8 --target STM32F103xF
 
-test: $(READY)  ## Run all tests
+system:  # Compilers, emulator, tracer and browser for the tests, from Debian where that is possible
+	@tools/install-system-packages
+
+test: $(READY) system  ## Run all tests
 	$(BIN)/pytest -n auto
 
 lint: $(READY)  ## Check formatting, style and types

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from diagmem.cli._embedded import embedded_in, embedded_json, embedded_lines
 from diagmem.cli._shared import (
     ModelParameter,
     console,
@@ -42,6 +44,7 @@ ANSWER_IS_NO = 1
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     models: tuple[str, ...],
     budget: int | None,
     target_name: str | None,
@@ -53,7 +56,8 @@ def command(
     """Plan the RAM of MODEL: the order of its ops, and where each tensor lies in one arena.
 
     An op's input and output overlap as far as the kernel allows. Every plan shown has been replayed byte by byte on
-    shadow memory. `proven` means that no plan of this graph can be smaller.
+    shadow memory. `proven` means that no plan of this graph can be smaller. A plan that the file carries already is
+    shown and judged first.
 
     \b
     Examples:
@@ -68,17 +72,23 @@ def command(
     limits = [limit for limit in (budget, chip.largest_region_bytes if chip else None) if limit is not None]
     limit = min(limits, default=None)
     plans = _plans(models, jobs, options)
+    given = ctx.get_parameter_source("kernels") is not ParameterSource.DEFAULT
+    carried = embedded_in(models[0], options["kernels"] if given else None) if len(models) == 1 else None
     if json_path:
-        write_json(json_path, _json(plans, limit))
+        extra = {"embedded": embedded_json(carried)} if carried else {}
+        write_json(json_path, {**_json(plans, limit), **extra})
     if svg_path:
         _draw(plans, svg_path)
     if json_path != "-":
         out = console()
+        for line in embedded_lines(carried) if carried else ():
+            out.print(line, markup=False, soft_wrap=True)
         if len(plans) == 1:
             _show(out, plans[0], budget, chip)
         else:
             _summarise(out, plans, limit)
-    if limit is not None and any(plan.arena_bytes > limit for plan in plans):
+    is_too_large = limit is not None and any(plan.arena_bytes > limit for plan in plans)
+    if is_too_large or (carried and carried.findings):
         ctx.exit(ANSWER_IS_NO)
 
 

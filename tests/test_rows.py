@@ -1,0 +1,189 @@
+"""Row by row: what rows need, orders that keep few of them, plans that are safe, and faults that are caught."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import diagmem
+from diagmem.errors import PlanError
+from diagmem.graph import Graph
+from diagmem.kernels import library
+from diagmem.plans import Plan
+from diagmem.rows import row_bytes, row_graph, rows_of
+from diagmem.schedule import PUSH, Schedule
+from diagmem.validate import Fault
+from diagmem.validate_rows import replay_rows, validate_rows
+from tests.networks import Net, nets
+
+DIAGMEM = library("diagmem")
+
+
+def streamed(graph: Graph, input_rows: bool = False) -> Plan:
+    return diagmem.plan(graph, schedule="rows", input_rows=input_rows)
+
+
+def test_a_row_of_a_convolution_needs_the_rows_under_its_window() -> None:
+    net = Net()
+    graph = net.graph(net.conv(net.input(1, 9, 4, 2), 3, kernel=3, stride=2))
+    (need,) = row_graph(graph, DIAGMEM).ops[0].needs
+    assert list(zip(need.first, need.end, strict=True)) == [(0, 2), (1, 4), (3, 6), (5, 8), (7, 9)]
+
+
+def test_what_each_kind_of_op_needs() -> None:
+    """Element-wise ops need their own row, a join both inputs' rows, a mean one row a turn, a reshape everything."""
+    net = Net()
+    x = net.input(1, 5, 4, 2)
+    y = net.relu(x)
+    joined = net.concat(x, y)
+    graph = net.graph(net.reshape(net.mean(joined), 1, 4), net.reshape(joined, 1, 80))
+    relu, concat, mean, small, large = row_graph(graph, DIAGMEM).ops
+    assert relu.needs[0].first == tuple(range(5))
+    assert [need.tensor for need in concat.needs] == [x, y]
+    assert (mean.turns, mean.accumulator_bytes) == (5, 16)
+    assert [mean.makes_at(turn) for turn in (0, 4)] == [range(0), range(1)]
+    assert small.is_whole
+    assert large.is_whole
+    assert large.needs[0].end == (5,)
+
+
+@pytest.mark.parametrize("input_rows", [False, True])
+def test_known_figures(input_rows: bool) -> None:
+    """Bytes of the arena, row by row, with the input in it or handed over row by row: never more than these."""
+    most = {"vww_96_int8": (28032, 10272), "resnet8_int8": (10304, 9504), "kws_dscnn_int8": (3866, 3600)}
+    for name, limits in most.items():
+        plan = diagmem.plan(f"zoo:{name}", schedule="rows", input_rows=input_rows)
+        assert plan.arena_bytes <= limits[input_rows]
+        assert plan.input_rows == input_rows
+
+
+def test_never_more_than_layer_by_layer() -> None:
+    """Where rows bring nothing, the plan is the one that runs layer by layer."""
+    plan = diagmem.plan("zoo:autoencoder_int8", schedule="rows")
+    assert not plan.runs_by_rows
+    assert plan.arena_bytes == diagmem.plan("zoo:autoencoder_int8").arena_bytes
+
+
+@settings(max_examples=60)
+@given(nets(), st.booleans())
+def test_random_graphs_are_planned_safely(graph: Graph, input_rows: bool) -> None:
+    """Each op does each of its rows once, no row is lost, and no more than the layer-by-layer arena is taken."""
+    if input_rows and (len(graph.inputs) != 1 or rows_of(graph.tensors[graph.inputs[0]]) == 1):
+        input_rows = False
+    plan = streamed(graph, input_rows)
+    if not plan.runs_by_rows:
+        return
+    assert validate_rows(plan) == []
+    ops = row_graph(graph, DIAGMEM).ops
+    assert [plan.schedule.ops.count(op.index) for op in ops] == [op.turns for op in ops]
+    if not input_rows:
+        assert plan.arena_bytes <= diagmem.plan(graph).arena_bytes
+
+
+def tight() -> Plan:
+    net = Net()
+    x = net.conv(net.input(1, 12, 6, 4), 4)
+    plan = streamed(net.graph(net.conv(net.relu(net.conv(x, 4)), 2)))
+    assert plan.runs_by_rows
+    return plan
+
+
+def test_a_row_moved_onto_its_neighbour_is_caught() -> None:
+    """Every row that has another one that lives at the same time just below it: moved down by one byte, it is found."""
+    plan = tight()
+    caught = moved = 0
+    for tensor, offsets in plan.row_offsets.items():
+        for row, offset in enumerate(offsets):
+            if not offset:
+                continue
+            changed = {**plan.row_offsets, tensor: [*offsets[:row], offset - 1, *offsets[row + 1 :]]}
+            moved += 1
+            caught += bool(faults(plan, row_offsets=changed))
+    assert caught > moved // 2
+
+
+def faults(plan: Plan, **changes: object) -> list[Fault]:
+    values = {
+        "graph": plan.graph,
+        "schedule": plan.schedule,
+        "row_offsets": plan.row_offsets,
+        "sum_offsets": plan.scratch_offsets,
+        "kernels": DIAGMEM,
+        "arena_bytes": plan.arena_bytes,
+        **changes,
+    }
+    return [finding.fault for finding in replay_rows(**values)]  # type: ignore[arg-type]
+
+
+def test_each_fault_is_found() -> None:
+    """A row outside the arena, a step left out, twice or too early, a result that does not survive."""
+    plan = tight()
+    steps = plan.schedule.steps
+    output = plan.graph.outputs[0]
+    assert faults(plan) == []
+    assert faults(plan, arena_bytes=plan.arena_bytes - 1) == [Fault.OUTSIDE]
+    assert faults(plan, schedule=Schedule(steps[:-1])) == [Fault.OP_MISSING]
+    assert faults(plan, schedule=Schedule((steps[0], *steps))) == [Fault.OP_REPEATED]
+    late = next(i for i, step in enumerate(steps) if step.op != steps[0].op)
+    assert faults(plan, schedule=Schedule((steps[late], *steps[:late], *steps[late + 1 :]))) == [Fault.OP_TOO_EARLY]
+    torn = [offset + (row > 3) for row, offset in enumerate(plan.row_offsets[output])]
+    assert Fault.NO_PLACE in faults(
+        plan, row_offsets={**plan.row_offsets, output: torn}, arena_bytes=plan.arena_bytes + 1
+    )
+
+
+def test_sums_that_are_overwritten_are_found() -> None:
+    net = Net()
+    graph = net.graph(net.mean(net.conv(net.conv(net.input(1, 8, 8, 4), 4), 4)))
+    plan = streamed(graph)
+    (op,) = plan.scratch_offsets
+    written = plan.row_offsets[graph.ops[0].outputs[0]][5]
+    assert faults(plan) == []
+    assert faults(plan, sum_offsets={op: written}) == [Fault.OVERWRITTEN]
+
+
+def test_a_streamed_input_is_handed_over_when_it_is_needed() -> None:
+    """The caller's rows come in order, each before the first step that reads it, not all at the start."""
+    net = Net()
+    plan = streamed(net.graph(net.conv(net.conv(net.input(1, 12, 6, 4), 4), 4)), input_rows=True)
+    pushes = [(at, step.rows.start) for at, step in enumerate(plan.schedule.steps) if step.op == PUSH and step.rows]
+    assert [row for _, row in pushes] == list(range(12))
+    assert pushes[-1][0] > 12
+    live = sum(row_bytes(t) * rows_of(t) for t in plan.graph.tensors if t.index in plan.graph.inputs)
+    assert plan.arena_bytes < live + plan.graph.tensors[plan.graph.outputs[0]].size_bytes
+
+
+@pytest.mark.parametrize("options", [{"kernels": "tflm-reference"}, {"external_io": True}])
+def test_rows_are_for_our_own_kernels(options: dict[str, object]) -> None:
+    with pytest.raises(PlanError, match="our own kernels"):
+        diagmem.plan("zoo:kws_dscnn_int8", schedule="rows", **options)  # type: ignore[arg-type]
+
+
+def test_streaming_without_rows_is_refused() -> None:
+    with pytest.raises(PlanError, match="--schedule rows"):
+        diagmem.plan("zoo:kws_dscnn_int8", input_rows=True)
+
+
+def test_random_moves_never_pass_unseen() -> None:
+    """A plan with a row moved elsewhere either still computes every row from sound rows, or is refused."""
+    plan = tight()
+    chance = random.Random(1)
+    seen = set()
+    for _ in range(60):
+        tensor = chance.choice(sorted(plan.row_offsets))
+        offsets = list(plan.row_offsets[tensor])
+        offsets[chance.randrange(len(offsets))] = chance.randrange(
+            plan.arena_bytes - row_bytes(plan.graph.tensors[tensor])
+        )
+        seen.update(faults(plan, row_offsets={**plan.row_offsets, tensor: offsets}))
+    assert seen & {Fault.OVERWRITTEN, Fault.RESULT_LOST}
+
+
+def test_json_lists_rows() -> None:
+    found = replace(tight()).to_json()
+    assert len(found["rows"]) == len(found["schedule"])
+    assert any("rows" in row for row in found["tensors"])
