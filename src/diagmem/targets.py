@@ -12,6 +12,9 @@ from diagmem.errors import PlanError
 
 KB = 1024
 
+RESERVE_BYTES = 1 * KB
+"""What any firmware needs beside its arena, at the very least: stack, vectors in RAM, the C library's data."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -28,9 +31,18 @@ class Target:
         return sum(size for _, size in self.regions)
 
     @property
+    def largest_region(self) -> tuple[str, int]:
+        """Name and bytes of the region that an arena would go into."""
+        return max(self.regions, key=lambda region: region[1])
+
+    @property
     def largest_region_bytes(self) -> int:
-        """The most that one arena, stack and data included, can take."""
-        return max(size for _, size in self.regions)
+        return self.largest_region[1]
+
+    @property
+    def arena_limit_bytes(self) -> int:
+        """The largest arena that leaves room for a stack and some data in the same region."""
+        return max(0, self.largest_region[1] - RESERVE_BYTES)
 
 
 def _target(name: str, core: str, regions: dict[str, int], flash_kb: int, source: str) -> Target:

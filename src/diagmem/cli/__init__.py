@@ -13,6 +13,8 @@ import click
 from diagmem import __version__
 from diagmem.errors import DiagmemError, UnsafePlanError
 
+IN_ORDER_OF_USE = ("inspect", "overlap", "plan", "emit", "verify", "trace", "report", "targets", "zoo", "paper")
+
 BAD_INPUT = 2
 ANSWER_IS_NO = 1
 
@@ -21,7 +23,8 @@ class _Commands(click.Group):
     """Every module of this package that does not start with an underscore is a command."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+        found = sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+        return sorted(found, key=lambda name: IN_ORDER_OF_USE.index(name) if name in IN_ORDER_OF_USE else len(found))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
@@ -43,8 +46,13 @@ def diagmem(ctx: click.Context) -> None:
     MODEL is a .tflite file, or zoo:NAME for a built-in model (see `diagmem zoo`).
 
     \b
-    Which layer sets the peak?    diagmem inspect model.tflite
-    Try without a model at hand:  diagmem inspect zoo:vww_96_int8
+    Which layer sets the peak?   diagmem inspect model.tflite
+    Does it fit?                 diagmem plan model.tflite --target STM32F103xF
+    How do I make it fit?        diagmem plan model.tflite --schedule rows
+    May I trust the result?      diagmem verify model.tflite --on host,cortex-m4
+    As C code:                   diagmem emit c model.tflite -o firmware/
+    For TensorFlow Lite Micro:   diagmem emit tflm model.tflite -o smaller.tflite
+    Without a model at hand:     diagmem plan zoo:vww_96_int8
 
     Exit status: 0 done; 1 the answer is no (does not fit, verification failed); 2 bad usage or input.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +70,7 @@ def command(
     from diagmem.targets import target
 
     chip = target(target_name) if target_name else None
-    limits = [limit for limit in (budget, chip.largest_region_bytes if chip else None) if limit is not None]
+    limits = [limit for limit in (budget, chip.arena_limit_bytes if chip else None) if limit is not None]
     limit = min(limits, default=None)
     plans = _plans(models, jobs, options)
     given = ctx.get_parameter_source("kernels") is not ParameterSource.DEFAULT
@@ -134,14 +135,17 @@ def _show(out: Console, plan: Plan, budget: int | None, chip: Target | None) -> 
         out.print()
         for line in arena_lines(plan, out.width):
             out.print(line, markup=False, overflow="crop", no_wrap=True)
-    verdicts = []
+    for verdict in _verdicts(plan, budget, chip):
+        out.print(verdict, markup=False, soft_wrap=True)
+
+
+def _verdicts(plan: Plan, budget: int | None, chip: Target | None) -> Iterator[str]:
     if budget is not None:
-        verdicts.append(("the budget", budget))
+        yield _verdict(plan, "the budget", budget, 0)
     if chip is not None:
-        name, size = max(chip.regions, key=lambda region: region[1])
-        verdicts.append((f"{chip.name} ({chip.core}, {size // 1024} KB {name})", size))
-    for what, limit in verdicts:
-        out.print(_verdict(plan, what, limit), markup=False, soft_wrap=True)
+        name, size = chip.largest_region
+        what = f"{chip.name} ({chip.core}, {size // 1024} KB {name})"
+        yield _verdict(plan, what, chip.arena_limit_bytes, size - chip.arena_limit_bytes)
 
 
 def _headline(plan: Plan) -> list[str]:
@@ -170,11 +174,13 @@ def _headline(plan: Plan) -> list[str]:
     return lines
 
 
-def _verdict(plan: Plan, what: str, limit: int) -> str:
+def _verdict(plan: Plan, what: str, limit: int, reserve: int) -> str:
+    """`reserve`: bytes beside the limit that the arena must leave to stack and data."""
     left = limit - plan.arena_bytes
     if left >= 0:
-        return f"fits         {what}: {size_text(left)} left for stack, data and the rest"
-    return f"too large    for {what}: short by {size_text(-left)}"
+        return f"fits         {what}: {size_text(left + reserve)} left for stack, data and the rest"
+    kept = f" ({size_text(reserve)} must stay free for stack and data)" if reserve else ""
+    return f"too large    for {what}: short by {size_text(-left)}{kept}"
 
 
 def _summarise(out: Console, plans: list[Plan], limit: int | None) -> None:

@@ -37,7 +37,7 @@ def command(json_path: str | None) -> None:
     for heading in ("target", "core", "SRAM KB", "largest region", "flash KB", "source"):
         table.add_column(heading, justify="right" if "KB" in heading else "left", no_wrap=True)
     for t in TARGETS:
-        name, size = max(t.regions, key=lambda region: region[1])
+        name, size = t.largest_region
         flash = str(t.flash_bytes // KB) if t.flash_bytes else "external"
         table.add_row(t.name, t.core, str(t.sram_bytes // KB), f"{size // KB} KB {name}", flash, t.source)
     console().print(table)
