@@ -1,4 +1,4 @@
-"""The paper's allocator (section V): a heap whose next buffer is chosen, not given.
+"""The paper's allocator (section IV): a heap whose next buffer is chosen, not given.
 
 Starting from one buffer at offset zero, the next is taken among those that live together with one already placed: the
 one that, put at the lowest free place, ends lowest. Forwards starts at the first buffer, backwards at the last one.
@@ -15,15 +15,18 @@ def heap(problem: Problem) -> Offsets:
     return min(modified_heap(problem, backwards=False), modified_heap(problem, backwards=True), key=problem.arena_bytes)
 
 
-def modified_heap(problem: Problem, backwards: bool) -> Offsets:
+def modified_heap(problem: Problem, backwards: bool, latest_first: bool = False) -> Offsets:
     """Of two buffers that would end at the same address, the one that has waited longer beside a placed one goes first,
-    then the one created first. The paper does not say; this reproduces its figures."""
+    then the one created first; or, if `latest_first`, the one created last. The paper does not say which."""
     waiting = in_order_of_creation(problem)
+    created = {buffer: place for place, buffer in enumerate(waiting)}
     placed: Partial = [None] * len(waiting)
     ends: dict[int, int] = {}
     while waiting:
         # At the start, and if none that is left touches a placed one, take the one at the end of the row.
-        chosen = min(ends, key=ends.__getitem__) if ends else waiting[-1 if backwards else 0]
+        chosen = waiting[-1 if backwards else 0]
+        if ends:
+            chosen = min(ends, key=lambda b: (ends[b], -created[b] if latest_first else 0))
         placed[chosen] = lowest_fit(problem, chosen, placed)
         waiting.remove(chosen)
         ends.pop(chosen, None)

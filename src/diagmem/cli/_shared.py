@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -59,7 +59,8 @@ def kernels_option(function: Command) -> Command:
         show_default=True,
         metavar="LIB",
         help="Kernel library that will run the model: overlap depends on its loops. "
-        "diagmem, tflm-reference, cmsis-nn (cores without MVE), cmsis-nn-mve.",
+        "diagmem, tflm-reference, cmsis-nn (cores without MVE), cmsis-nn-mve, or traced:FILE.json for one that was "
+        "traced with `diagmem trace`.",
     )(function)
 
 
@@ -110,6 +111,16 @@ def progress(items: Sequence[Item], what: str) -> Iterable[Item]:
 
 
 @contextmanager
+def working(what: str) -> Iterator[None]:
+    """Says on standard error what is going on, as long as it does, when that is a terminal."""
+    from rich.console import Console
+
+    errors = Console(stderr=True)
+    with errors.status(what) if errors.is_terminal else nullcontext():
+        yield
+
+
+@contextmanager
 def naming_model(model: str) -> Iterator[None]:
     """Puts the model's name before whatever is wrong with it."""
     try:
@@ -126,6 +137,17 @@ def load_model(model: str) -> Graph:
 
     with naming_model(model):
         return models.load(model)
+
+
+def load_runnable(model: str) -> Graph:
+    """Loads the model with weights; one of the zoo gets random ones."""
+    from diagmem import models
+
+    if not model.startswith(models.ZOO_PREFIX):
+        return load_model(model)
+    from diagmem.frontends import tflite
+
+    return tflite.parse(models.content(model), model[len(models.ZOO_PREFIX) :])
 
 
 def write_json(path: str, value: Any) -> None:

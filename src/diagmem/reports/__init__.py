@@ -1,0 +1,25 @@
+"""Tables, figures and pages that a person can judge."""
+
+from __future__ import annotations
+
+import base64
+
+from diagmem.plans import Plan
+
+
+def arena_svg(plan: Plan, theme: str = "auto") -> str:
+    """The arena map of a plan as an SVG file; `theme` is auto, light or dark."""
+    from diagmem.reports.arena import arena_drawing
+
+    return arena_drawing(plan).svg(theme)
+
+
+def plan_html(plan: Plan) -> str:
+    """A plan for a notebook: its figures, and the arena map as an image, so that its style stays its own."""
+    from diagmem.reports.axes import kb
+    from diagmem.reports.svg import plain, tag
+
+    proof = "proven the least" if plan.optimal else f"lower bound {kb(plan.lower_bound_bytes)}"
+    words = f"{plan.graph.name}: {kb(plan.baseline_bytes)} before, {kb(plan.arena_bytes)} after, {proof}"
+    image = base64.b64encode(arena_svg(plan).encode()).decode("ascii")
+    return tag("p", plain(words)) + tag("img", src=f"data:image/svg+xml;base64,{image}", alt=words)

@@ -1,0 +1,258 @@
+"""The arena map: addresses across, steps down, a block for each buffer.
+
+A block is drawn twice: pale, all the bytes that it takes; full, the window of them that matters at each moment. Where
+the plan makes an operation's input and output share addresses, the windows meet along a diagonal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from diagmem.plans import Plan
+from diagmem.reports.axes import byte_ticks, kb, short_kb
+from diagmem.reports.blocks import MARGIN_ROWS, Block, Picture, Shared
+from diagmem.reports.drawing import Drawing
+from diagmem.reports.svg import clipped, line, path, plain, rect, tag, text, text_width
+
+WIDTH = 640
+ROW_LABELS = 164
+TONES = 4
+LEAST_ROW_FOR_TEXT = 11
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """Where a map lies on its drawing: `bytes_shown` across `width` pixels, `row_px` for each step."""
+
+    x: float
+    y: float
+    width: float
+    row_px: float
+    bytes_shown: int
+    rows: int
+
+    def across(self, offset: float) -> float:
+        return self.x + self.width * offset / max(1, self.bytes_shown)
+
+    def down(self, row: float) -> float:
+        return self.y + self.row_px * (row + MARGIN_ROWS)
+
+    @property
+    def height(self) -> float:
+        return self.row_px * (self.rows + 2 * MARGIN_ROWS)
+
+    @property
+    def bottom(self) -> float:
+        return self.y + self.height
+
+
+def row_height(rows: int, least: float = 1.5) -> float:
+    """Tall enough to read where there are few steps; at most about a page where there are many."""
+    return min(22.0, max(least, 640 / max(1, rows)))
+
+
+def arena_drawing(plan: Plan, width: float = WIDTH, last_step: int | None = None) -> Drawing:
+    """The map of one plan; up to `last_step`, if not to the end."""
+    picture = Picture(plan)
+    rows = picture.rows if last_step is None else min(picture.rows, last_step + 1)
+    sheet = Sheet(ROW_LABELS, 64, width, row_height(rows), plan.arena_bytes, rows)
+    body = [
+        text(ROW_LABELS, 22, plan.graph.name, "title"),
+        *_axis(sheet),
+        *_row_labels(picture, sheet, ROW_LABELS - 8),
+        *map_elements(picture, sheet),
+        *_limit(sheet, plan.arena_bytes, f"arena {kb(plan.arena_bytes)}"),
+        *_legend([picture], sheet.x, sheet.x + width, sheet.bottom + 32),
+    ]
+    title = f"Arena map of {plan.graph.name}: {kb(plan.arena_bytes)} for {rows} steps"
+    return Drawing(sheet.x + width + 24, sheet.bottom + 64, "".join(body), title)
+
+
+def before_after_drawing(before: Plan, after: Plan, width: float = 400, last_step: int | None = None) -> Drawing:
+    """Two maps side by side, to the same scale of bytes; up to `last_step`, if not to the end."""
+    pictures = Picture(before), Picture(after)
+    rows = [p.rows if last_step is None else min(p.rows, last_step + 1) for p in pictures]
+    height = max(row_height(count) * (count + 2 * MARGIN_ROWS) for count in rows)
+    row_px = [height / (count + 2 * MARGIN_ROWS) for count in rows]
+    largest = max(before.arena_bytes, after.arena_bytes)
+    same_order = before.schedule.steps == after.schedule.steps
+    left = Sheet(ROW_LABELS, 108, width, row_px[0], largest, rows[0])
+    gap = 40 if same_order else ROW_LABELS + 16
+    right = Sheet(left.x + width + gap, 108, width, row_px[1], largest, rows[1])
+    saved = 1 - after.arena_bytes / max(1, before.arena_bytes)
+    body = [text(left.x, 22, after.graph.name, "title")]
+    for sheet, picture, word in ((left, pictures[0], "before"), (right, pictures[1], "after")):
+        arena = picture.plan.arena_bytes
+        body += [
+            text(sheet.x, 54, f"{word}  {kb(arena)}", "big"),
+            *_axis(sheet),
+            *(_saving(picture, sheet) if word == "after" and arena < largest else ()),
+            *map_elements(picture, sheet),
+            *_limit(sheet, arena, ""),
+        ]
+        if word == "before" or not same_order:
+            body += _row_labels(picture, sheet, sheet.x - 8)
+        elif picture.peak is not None and picture.peak < sheet.rows:
+            body.append(text(sheet.x - 6, sheet.down(picture.peak + 0.5) + 4, "▸", "small end limit-text"))
+    if saved > 0:
+        body.append(text(right.x + width, 54, f"−{100 * saved:.1f} %", "big save end"))
+    body += _legend(pictures, left.x, right.x + width, left.bottom + 32)
+    title = f"{after.graph.name}: {kb(before.arena_bytes)} before, {kb(after.arena_bytes)} after"
+    return Drawing(right.x + width + 24, left.bottom + 64, "".join(body), title)
+
+
+def page_map(picture: Picture, bytes_shown: int, width: float = 460) -> Drawing:
+    """A map for a page, with rows high enough to read and a cursor that a script may move."""
+    sheet = Sheet(ROW_LABELS, 24, width, row_height(picture.rows, least=14), bytes_shown, picture.rows)
+    body = [
+        *_axis(sheet),
+        *(_saving(picture, sheet) if picture.plan.arena_bytes < bytes_shown else ()),
+        rect(0, sheet.down(0), ROW_LABELS + width, sheet.row_px, "cursor", data_labels=ROW_LABELS),
+        *_row_labels(picture, sheet, ROW_LABELS - 8),
+        *map_elements(picture, sheet),
+        *_limit(sheet, picture.plan.arena_bytes, ""),
+    ]
+    title = f"Arena map, {kb(picture.plan.arena_bytes)}: addresses across, steps down, a block for each tensor"
+    return Drawing(sheet.x + width + 24, sheet.bottom + 8, "".join(body), title)
+
+
+def map_elements(picture: Picture, sheet: Sheet) -> Iterator[str]:
+    """The blocks, what they share, and the row of the peak; those that lie on the sheet."""
+    peak = picture.peak
+    if peak is not None and peak < sheet.rows:
+        yield rect(sheet.x, sheet.down(peak), sheet.width, max(2, sheet.row_px), "row")
+    shown = [block for block in picture.blocks if block.first < sheet.rows]
+    for block in shown:
+        yield _block(block, sheet)
+    for shared in picture.shared:
+        if shared.step < sheet.rows:
+            yield _shared(shared, sheet)
+    for block in shown:
+        yield from _label(block, sheet)
+
+
+def _block(block: Block, sheet: Sheet) -> str:
+    buffer, last = block.buffer, sheet.rows + MARGIN_ROWS
+    window = [(sheet.across(at), sheet.down(min(row, last))) for at, row in block.window]
+    place = f"{buffer.name}: bytes {block.offset} to {block.end_bytes}, steps {_steps(block, sheet)}"
+    parts = [tag("title", plain(place))]
+    if not block.is_full:
+        height = sheet.down(min(block.end, last)) - sheet.down(block.first)
+        x = sheet.across(block.offset)
+        parts.append(rect(x, sheet.down(block.first), sheet.across(block.end_bytes) - x, height, "alloc"))
+    parts.append(tag("path", d=path(window, close=True), class_="live"))
+    return tag("g", *parts, class_=f"block {_tone(block)}", data_block=block.index)
+
+
+def _steps(block: Block, sheet: Sheet) -> str:
+    first = "before the run" if block.buffer.first_step < 0 else str(block.buffer.first_step)
+    last = "after the run" if block.buffer.end_step > sheet.rows else str(block.buffer.end_step - 1)
+    return first if first == last else f"{first} to {last}"
+
+
+def _tone(block: Block) -> str:
+    if block.buffer.scratch_of is not None:
+        return "scratch"
+    return block.role or f"t{block.index % TONES}"
+
+
+def _label(block: Block, sheet: Sheet) -> Iterator[str]:
+    """Name and size inside the block, where there is room: in the rows in which it is whole."""
+    top, bottom = sheet.down(block.first), sheet.down(min(block.end, sheet.rows + MARGIN_ROWS))
+    left, right = sheet.across(block.offset), sheet.across(block.end_bytes)
+    if bottom - top < 2 * LEAST_ROW_FOR_TEXT or sheet.row_px < LEAST_ROW_FOR_TEXT / 2:
+        return
+    size = short_kb(block.buffer.size_bytes)
+    words = clipped(f"{block.buffer.name}  {size}", right - left - 8, 11) if right - left > 60 else ""
+    words = words if size in words else size if text_width(size, 11) < right - left - 6 else ""
+    if words:
+        class_ = "on-made" if block.role == "made" else "on-block"
+        yield text((left + right) / 2, (top + bottom) / 2 + 4, words, f"{class_} mid")
+
+
+def _shared(shared: Shared, sheet: Sheet) -> str:
+    x, end = sheet.across(shared.start), sheet.across(shared.end)
+    note = tag("title", plain(f"step {shared.step}: {shared.end - shared.start} bytes shared"))
+    attributes = {"x": x, "y": sheet.down(shared.step), "width": end - x, "height": sheet.row_px}
+    return tag(
+        "rect", note, **attributes, class_="shared" if sheet.row_px >= 4 else "shared-thin", data_step=shared.step
+    )
+
+
+def _axis(sheet: Sheet) -> Iterator[str]:
+    """KB along the top, a line down at each."""
+    for tick in byte_ticks(sheet.bytes_shown, int(sheet.width // 56)):
+        x = sheet.across(tick)
+        yield line(x, sheet.y, x, sheet.bottom, "grid")
+        yield text(x, sheet.y - 8, short_kb(tick), "small soft mid")
+
+
+def _row_labels(picture: Picture, sheet: Sheet, x: float) -> Iterator[str]:
+    """Step and kind of op at the left; only some where rows are too low for all."""
+    peak = picture.peak
+    every = max(1, -(-LEAST_ROW_FOR_TEXT // max(1, int(sheet.row_px))))
+    for step in range(sheet.rows):
+        near_peak = peak is not None and 0 < abs(step - peak) < every
+        if step == peak or (step % every == 0 and not near_peak):
+            words = f"{step}  {picture.step_words(step)}"
+            y = sheet.down(step + 0.5) + 4
+            mark = "▸ " if step == peak else ""
+            yield text(
+                x, y, clipped(mark + words, ROW_LABELS, 11), f"small end {'limit-text' if step == peak else 'soft'}"
+            )
+
+
+def _limit(sheet: Sheet, arena_bytes: int, words: str) -> Iterator[str]:
+    """The end of the arena."""
+    x = sheet.across(arena_bytes)
+    yield line(x, sheet.y - 4, x, sheet.bottom + 4, "limit")
+    if words:
+        yield text(x, sheet.y - 24, words, "limit-text end")
+
+
+def _saving(picture: Picture, sheet: Sheet) -> Iterator[str]:
+    """What is no longer needed, and what made it so."""
+    arena = picture.plan.arena_bytes
+    x, end = sheet.across(arena), sheet.across(sheet.bytes_shown)
+    yield rect(x, sheet.y, end - x, sheet.height, "gap")
+    yield line(end, sheet.y - 4, end, sheet.bottom + 4, "ghost")
+    words = [f"{kb(sheet.bytes_shown - arena)} saved"]
+    at_peak = [s for s in picture.shared if s.step == picture.peak and s.step < sheet.rows]
+    if at_peak:
+        shared = sum(s.end - s.start for s in at_peak)
+        words += [f"at step {at_peak[0].step}", "input and output", f"share {kb(shared)}"]
+    if max(map(text_width, words)) < end - x:
+        top = sheet.down((picture.peak or 0) + 1) + 24
+        for place, word in enumerate(words):
+            yield text((x + end) / 2, top + 17 * place, word, "save mid" if place == 0 else "small save mid")
+
+
+LEGEND = (
+    ("made", "made at the peak"),
+    ("used", "used up at the peak"),
+    ("held", "kept over the peak"),
+    ("t0", "other tensors"),
+    ("t0 alloc", "place taken, bytes not needed"),
+    ("shared", "addresses shared in a step"),
+)
+
+
+def legend_drawing(pictures: Iterable[Picture], width: float = 1100) -> Drawing:
+    """The legend alone, for a page."""
+    return Drawing(width, 24, "".join(_legend(pictures, 0, width, 16)), "What the colours of the arena maps mean")
+
+
+def _legend(pictures: Iterable[Picture], left: float, right: float, y: float) -> Iterator[str]:
+    """What the colours mean, those that are there; wrapped to the width."""
+    roles = {block.role for picture in pictures for block in picture.blocks}
+    x = left
+    for class_, words in LEGEND:
+        width = 24 + text_width(words, 11) + 14
+        if class_ == "held" and class_ not in roles:
+            continue
+        if x + width > right + 14:
+            x, y = left, y + 18
+        yield rect(x, y - 10, 18, 12, class_)
+        yield text(x + 24, y, words, "small soft")
+        x += width

@@ -1,0 +1,101 @@
+"""The report: one HTML page about a model's plan that needs nothing but a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from diagmem import __version__
+from diagmem.inspection import inspect
+from diagmem.plans import Plan, Rung
+from diagmem.reports.arena import legend_drawing, page_map
+from diagmem.reports.blocks import Picture
+from diagmem.reports.live import live_drawing
+from diagmem.reports.pages import render
+from diagmem.reports.steps import steps_data
+from diagmem.schedule import PUSH
+from diagmem.targets import RESERVE_BYTES, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Bytes left of a micro-controller's largest region of RAM, before and after, and of its flash (None: it has none
+    of its own)."""
+
+    target: Target
+    before_bytes: int
+    after_bytes: int
+    flash_bytes: int | None
+
+    @classmethod
+    def of(cls, target: Target, before: Plan, after: Plan, weights_bytes: int) -> Fit:
+        _, room = target.largest_region
+        flash = target.flash_bytes - weights_bytes if target.flash_bytes else None
+        return cls(target, room - before.arena_bytes, room - after.arena_bytes, flash)
+
+    @property
+    def fitted(self) -> bool:
+        return self.before_bytes >= RESERVE_BYTES and self.holds_weights
+
+    @property
+    def fits(self) -> bool:
+        return self.after_bytes >= RESERVE_BYTES and self.holds_weights
+
+    @property
+    def holds_weights(self) -> bool:
+        return self.flash_bytes is None or self.flash_bytes >= 0
+
+
+def report_page(before: Plan, after: Plan, targets: Sequence[Target], rungs: Sequence[Rung] = ()) -> str:
+    """`before`: the model's own graph in file order, nothing shared. `after`: the plan that the page is about. `rungs`:
+    what each step between them is worth."""
+    found, pictures = inspect(after.graph), (Picture(before), Picture(after))
+    largest = max(1, before.arena_bytes, after.arena_bytes)
+    return render(
+        "report",
+        version=__version__,
+        before=before,
+        after=after,
+        graph=after.graph,
+        rungs=rungs,
+        found=found,
+        largest=largest,
+        maps=[page_map(picture, largest).inline() for picture in pictures],
+        legend=legend_drawing(pictures).inline(),
+        live=live_drawing(before, after).inline(),
+        fits=[Fit.of(target, before, after, found.weights_bytes) for target in targets],
+        ops=list(_op_rows(pictures[1])),
+        parts=list(_parts(after)),
+        data=steps_data(pictures),
+        plan=after.to_json(),
+        reserve=RESERVE_BYTES,
+    )
+
+
+def _op_rows(picture: Picture) -> Iterator[dict[str, Any]]:
+    """A row of the page's table for each step."""
+    plan, shared = picture.plan, dict.fromkeys(range(picture.rows), 0)
+    for piece in picture.shared:
+        shared[piece.step] += piece.end - piece.start
+    for step, op in enumerate(plan.schedule.ops):
+        node = None if op == PUSH else plan.graph.nodes[op]
+        yield {
+            "step": step,
+            "op": "" if node is None else node.op.number,
+            "kind": picture.step_words(step),
+            "name": node.outputs[0].label if node and node.outputs else "",
+            "in_bytes": sum(t.size_bytes for _, t in node.activations()) if node else 0,
+            "out_bytes": sum(t.size_bytes for t in node.outputs) if node else 0,
+            "needed": plan.pressure[step],
+            "shared": shared[step],
+        }
+
+
+def _parts(plan: Plan) -> Iterator[tuple[str, int]]:
+    """What the arena holds at some time or other; the parts share addresses."""
+    graph = plan.graph
+    yield "graph inputs", sum(graph.tensors[t].size_bytes for t in graph.inputs if t in plan.offsets)
+    yield "graph outputs", sum(graph.tensors[t].size_bytes for t in graph.outputs if t in plan.offsets)
+    yield "largest kernel scratch", max((b.size_bytes for b in plan.buffers if b.scratch_of is not None), default=0)
+    yield "all tensors, were each to have its own place", sum(b.size_bytes for b in plan.buffers)

@@ -1,0 +1,42 @@
+"""`diagmem report` and `diagmem paper` write what they say, or nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from diagmem.cli import diagmem
+
+
+def test_report_writes_a_page_and_pictures(tmp_path: Path) -> None:
+    """A directory that was not there holds the page, the plan and the pictures."""
+    place = tmp_path / "new" / "report"
+    done = CliRunner().invoke(diagmem, ["report", "zoo:resnet8_int8", "-o", str(place), "--align", "16"])
+    assert done.exit_code == 0, done.output
+    assert "report.html" in done.output
+    plan = json.loads((place / "plan.json").read_text())
+    assert plan["align_bytes"] == 16
+    assert (place / "report.html").read_text().startswith("<!doctype html>")
+    assert {"arena.svg", "live.svg"} <= {path.name for path in place.iterdir()}
+
+
+@pytest.mark.parametrize("arguments", [["report", "zoo:resnet8_int8"], ["report", "-o", "x"]])
+def test_report_needs_a_model_and_a_directory(arguments: list[str]) -> None:
+    assert CliRunner().invoke(diagmem, arguments).exit_code == 2
+
+
+def test_paper_prints_its_tables() -> None:
+    """Without a directory the tables go to standard output."""
+    done = CliRunner().invoke(diagmem, ["paper"])
+    assert done.exit_code == 0, done.output
+    for words in ("Table I:", "Table II:", "Table III:", "10079.1", "Section II-A"):
+        assert words in done.output
+
+
+def test_json_stands_alone() -> None:
+    """`--json -` writes JSON and nothing else."""
+    done = CliRunner().invoke(diagmem, ["paper", "--json", "-"])
+    assert [len(table["rows"]) for table in json.loads(done.stdout)["tables"]] == [5, 3, 11, 3]

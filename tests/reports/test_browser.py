@@ -1,0 +1,169 @@
+"""The report in a real browser."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diagmem import pipeline
+from diagmem.graph import Graph
+from diagmem.reports.report import report_page
+from diagmem.targets import TARGETS
+from tests.reports.hostile import apart, hostile_graph
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+MOST_MS = 100
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    quiet = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-gpu"]
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=quiet)
+        yield running
+        running.close()
+
+
+class Opened:
+    """A page, and all that it said and asked for."""
+
+    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
+        self.said: list[str] = []
+        self.requests: list[str] = []
+        self.page = browser.new_page(viewport={"width": 1400, "height": 1000}, **options)
+        self.page.set_default_timeout(5000)
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri())
+
+    def text(self, selector: str) -> str:
+        return str(self.page.text_content(selector))
+
+
+def written(model: str | Graph, place: Path) -> Path:
+    path = place / "report.html"
+    before, after = apart(model), pipeline.plan(model)
+    path.write_text(report_page(before, after, TARGETS), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    return Opened(browser, written("zoo:mobilenet_v1_0.25_128_int8", tmp_path_factory.mktemp("page")))
+
+
+def test_page_is_quiet_and_alone(opened: Opened) -> None:
+    """No message on the console, and no request but for the file itself."""
+    assert opened.said == []
+    assert [url for url in opened.requests if not url.startswith("data:")] == [opened.page.url]
+
+
+def test_slider_moves_through_the_steps(opened: Opened) -> None:
+    """The keyboard moves the slider; sentence, cursor, live blocks, table row and details follow."""
+    opened.page.focus("#step")
+    opened.page.keyboard.press("Home")
+    assert opened.text("#now").startswith("Step 0: conv 2d, conv_2d_0.")
+    before = opened.page.get_attribute("#map-after .cursor", "y")
+    opened.page.keyboard.press("ArrowRight")
+    assert opened.text("#now").startswith("Step 1: depthwise conv 2d")
+    assert float(opened.page.get_attribute("#map-after .cursor", "y")) > float(before or 0)
+    assert opened.page.locator("#map-after .block.now").count() == 2
+    assert opened.page.get_attribute("#table tr.current", "data-step") == "1"
+    assert "DEPTHWISE_CONV_2D" in opened.text("#details h3")
+    assert opened.page.locator("#overlap svg path.live").count() == 2
+
+
+def test_the_peak_shows_what_it_shares(opened: Opened) -> None:
+    """One click leads to the step that sets the peak, whose input and output share addresses."""
+    opened.page.click("#peak")
+    assert opened.text("#now").startswith("Step 2:")
+    assert opened.page.locator("#overlap rect.shared").count() == 1
+
+
+def test_hover_names_the_tensor(opened: Opened) -> None:
+    """The pointer over a block shows its name and place, and nothing once it has left."""
+    opened.page.locator("#map-after").scroll_into_view_if_needed()
+    box = opened.page.locator("#map-after .block.made path.live").bounding_box()
+    opened.page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 0.45 * box["height"])
+    assert opened.page.is_visible(".tip")
+    assert opened.text(".tip").startswith("conv_2d_2: bytes 0 to 65536")
+    opened.page.locator("h1").hover()
+    assert not opened.page.is_visible(".tip")
+
+
+def test_table_sorts_searches_and_chooses(opened: Opened) -> None:
+    """Headings sort and say so; the search narrows the table and marks blocks; a click shows the step."""
+    page = opened.page
+    page.click("#table th:has-text('output bytes') button")
+    sizes = [int(t) for t in page.locator("#table tbody td:nth-child(6)").all_text_contents()]
+    assert sizes == sorted(sizes, reverse=True)
+    assert page.get_attribute("#table th:has-text('output bytes')", "aria-sort") == "descending"
+    page.fill("#search", "softmax")
+    assert page.locator("#table tbody tr:visible").count() == 1
+    assert page.locator("#map-after .block.found").count() == 1
+    page.click("#table tbody tr:visible button")
+    assert ": softmax" in opened.text("#now")
+    page.fill("#search", "")
+
+
+def test_plan_can_be_downloaded(opened: Opened) -> None:
+    """The download is the plan's JSON."""
+    with opened.page.expect_download() as download:
+        opened.page.click("#download")
+    assert download.value.suggested_filename == "plan.json"
+    saved = json.loads(Path(download.value.path()).read_text())
+    assert saved == json.loads(json.dumps(pipeline.plan("zoo:mobilenet_v1_0.25_128_int8").to_json()))
+
+
+def test_dark_and_light(browser: Any, opened: Opened) -> None:
+    """The page follows the reader's setting, and its button turns it over."""
+    dark = Opened(browser, Path(opened.page.url.removeprefix("file://")), color_scheme="dark")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    assert dark.page.evaluate(colour) == "rgb(20, 23, 27)"
+    dark.page.click("#theme")
+    assert dark.page.evaluate(colour) == "rgb(255, 255, 255)"
+    dark.page.emulate_media(media="print", color_scheme="dark")
+    assert not dark.page.is_visible("#step")
+    dark.page.close()
+
+
+def test_hostile_names_do_no_harm(browser: Any, tmp_path: Path) -> None:
+    """Names that are markup stay text while the page is used."""
+    opened = Opened(browser, written(hostile_graph(), tmp_path))
+    page = opened.page
+    for step in range(6):
+        page.evaluate(f"slider.value = {step}; slider.dispatchEvent(new Event('input'))")
+    page.locator("#map-after .block path").first.dispatch_event("pointermove")
+    assert opened.text(".tip").startswith("<script>")
+    page.fill("#search", "<script>")
+    assert page.evaluate("window.harmed") is None
+    assert opened.said == []
+    assert len(opened.requests) == 1
+    assert "<script>window.harmed" in opened.text("#table")
+    page.close()
+
+
+def test_a_thousand_operations_respond_at_once(browser: Any, tmp_path: Path) -> None:
+    """A step of NASNet is shown within 100 ms, layout included: the median, since other work may come between."""
+    opened = Opened(browser, written("zoo:nasnet_mobile", tmp_path))
+    took = opened.page.evaluate(
+        """() => [...Array(15).keys()].map((turn) => {
+            const begin = performance.now();
+            slider.value = 40 * turn;
+            slider.dispatchEvent(new Event("input"));
+            document.body.offsetHeight;
+            return performance.now() - begin;
+        })"""
+    )
+    assert sorted(took)[len(took) // 2] < MOST_MS
+    assert opened.said == []
+    opened.page.close()

@@ -1,0 +1,122 @@
+"""The report page: one file, complete, safe to open whatever the model's names are."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diagmem import pipeline
+from diagmem.graph import Graph
+from diagmem.reports.pages import as_json
+from diagmem.reports.report import Fit, report_page
+from diagmem.targets import RESERVE_BYTES, TARGETS, target
+from tests.reports.hostile import NAMES, apart, hostile_graph
+
+
+def page_of(model: str | Graph) -> str:
+    return report_page(apart(model), pipeline.plan(model), TARGETS)
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return page_of(hostile_graph())
+
+
+class Elements(HTMLParser):
+    """What a browser would make of the page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self._inside: str | None = None
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self._inside = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = None
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.scripts.append(data)
+
+
+def test_hostile_names_are_text(page: str) -> None:
+    """Three scripts, all ours; no event handler, no image, no link to anywhere."""
+    elements = Elements(page)
+    assert [attributes.get("id") for tag, attributes in elements.found if tag == "script"] == ["data", "plan", None]
+    assert not [tag for tag, _ in elements.found if tag in ("img", "iframe", "object", "embed", "base", "form")]
+    assert not [name for _, attributes in elements.found for name in attributes if name.startswith("on")]
+    for _, attributes in elements.found:
+        for name in ("src", "href"):
+            assert re.fullmatch(r"#\w+|data:,", attributes.get(name) or "#none")
+
+
+def test_names_are_shown(page: str) -> None:
+    """The names are there for people to read: in the plan's JSON unchanged, in the page escaped."""
+    plan = json.loads(Elements(page).scripts[1])
+    assert plan["model"] == NAMES[1]
+    assert any(t["name"].startswith(NAMES[0]) for t in plan["tensors"])
+    assert "&lt;script&gt;window.harmed = 1&lt;/script&gt;" in page
+
+
+def test_only_our_script_may_run(page: str) -> None:
+    """The page's policy allows the one script by its digest, and loads nothing."""
+    script = Elements(page).scripts[2]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = next(a["content"] for t, a in Elements(page).found if t == "meta" and "http-equiv" in a) or ""
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+
+
+def test_page_is_the_same_every_time(page: str) -> None:
+    assert page_of(hostile_graph()) == page
+
+
+def test_page_has_a_row_for_each_step_and_a_block_for_each_buffer(page: str) -> None:
+    """Nothing is left out."""
+    plan = pipeline.plan(hostile_graph())
+    assert page.count("<tr data-step=") == len(plan.schedule.steps)
+    assert page.count("data-block=") == 2 * len(plan.buffers)
+
+
+def test_labels_belong_to_controls(page: str) -> None:
+    """Every label names a control that exists, every region is labelled by a heading that exists."""
+    elements = Elements(page).found
+    ids = [a["id"] for _, a in elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    named = [a[key] for _, a in elements for key in ("for", "aria-labelledby") if a.get(key)]
+    assert set(named) <= set(ids)
+
+
+@pytest.mark.parametrize("model", ["vww_96_int8", "kws_dscnn_int8", "resnet8_int8", "mobilenet_v1_0.25_128_int8"])
+def test_pages_of_small_models_are_small(model: str) -> None:
+    """Under 2 MB for models of micro-controllers."""
+    assert len(page_of(f"zoo:{model}").encode()) < 2_000_000
+
+
+def test_fit_leaves_room_for_a_stack() -> None:
+    """An arena that takes all of a chip's RAM does not fit; the paper's example fits the paper's chip only after."""
+    model = "zoo:mobilenet_v1_0.25_128_int8"
+    before, after = apart(model), pipeline.plan(model)
+    fit = Fit.of(target("STM32F103xF"), before, after, weights_bytes=478812)
+    assert fit.before_bytes == 0 < RESERVE_BYTES
+    assert (fit.fitted, fit.fits) == (False, True)
+
+
+@given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_json_cannot_end_its_element(value: object) -> None:
+    """It reads back as it was, and holds no character that means anything to HTML."""
+    text = as_json(value)
+    assert json.loads(text) == value
+    assert not set("<>&\u2028\u2029") & set(text)
