@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BAR_WIDTH = 30
 
 
-@click.command()
+@click.command(short_help="Which op sets the peak: ops, shapes, live bytes.")
 @model_argument
 @json_option
 def command(model: str, json_path: str | None) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +14,7 @@ from diagmem.cli._shared import (
     json_option,
     kernels_option,
     load_model,
+    load_runnable,
     model_argument,
     progress,
     write_json,
@@ -22,15 +26,16 @@ if TYPE_CHECKING:
     from diagmem.overlap import Overlap
 
 
-@click.command()
+@click.command(short_help="How far inputs and outputs may overlap, by each method.")
 @model_argument
 @click.option("--op", "op_index", type=click.IntRange(min=0), metavar="I", help="Only this op.")
 @click.option(
     "--method",
-    type=click.Choice(["all", "exact", "algorithmic", "analytical", "paper"]),
+    type=click.Choice(["all", "exact", "algorithmic", "analytical", "paper", "traced"]),
     default="all",
     show_default=True,
-    help="Compute O_s by this method only; the algorithmic one replays every loop and takes its time.",
+    help="Compute O_s by this method only; the algorithmic one replays every loop and takes its time. "
+    "All means all but traced.",
 )
 @kernels_option
 @json_option
@@ -42,6 +47,7 @@ def command(model: str, op_index: int | None, method: str, kernels: str, json_pa
     algorithmic  replay of the kernel's loops; must agree with exact
     analytical   the paper's linear bound, corrected; never above exact
     paper        the paper's equations as printed; UNSAFE where above exact
+    traced       compiled for this machine and run under valgrind; must agree with exact. See `diagmem trace`
 
     \b
     Examples:
@@ -52,17 +58,34 @@ def command(model: str, op_index: int | None, method: str, kernels: str, json_pa
     from diagmem.kernels import library
     from diagmem.overlap import METHODS, overlaps
 
-    graph = load_model(model)
+    if method == "traced" and kernels != "diagmem":
+        raise click.UsageError("Only diagmem's own kernels can be traced here; for others see 'diagmem trace --elf'.")
+    graph = load_runnable(model) if method == "traced" else load_model(model)
     if op_index is not None and op_index >= len(graph.ops):
         raise click.BadParameter(f"the model's ops are 0 to {len(graph.ops) - 1}.", param_hint="'--op'")
     nodes = graph.nodes if op_index is None else (graph.nodes[op_index],)
     wanted = METHODS if method == "all" else tuple(dict.fromkeys(("exact", method)))
     lib = library(kernels)
     rows = [row for node in progress(nodes, "replaying loops") for row in overlaps(node, lib, wanted)]
+    if method == "traced":
+        rows = _traced(rows)
     if json_path:
         write_json(json_path, {"model": graph.name, "kernels": kernels, "rows": [row.to_json() for row in rows]})
     if json_path != "-":
         console().print(_table(rows))
+
+
+def _traced(rows: list[Overlap]) -> list[Overlap]:
+    """The rows with what was traced, for ops that C code can run."""
+    from diagmem.tracing.kernel import NATIVE
+    from diagmem.tracing.model import build_model, has_kernel, side_by_side
+    from diagmem.tracing.model_trace import trace_ops
+
+    nodes = [node for node in dict.fromkeys(row.node for row in rows) if has_kernel(node)]
+    with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
+        traced = trace_ops(build_model(side_by_side(nodes), NATIVE, Path(place)), nodes)
+    found = {(row.node, row.input, row.output): row.overlap.monotone for row in traced}
+    return [replace(row, traced=found.get((row.node, row.input.index, row.output.index))) for row in rows]
 
 
 def _table(rows: list[Overlap]) -> Table:
@@ -72,7 +95,7 @@ def _table(rows: list[Overlap]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("op", justify="right")
     table.add_column("kind", no_wrap=True)
-    for heading in ("in bytes", "out bytes", "exact", "of smaller", "algorithmic", "analytical", "paper"):
+    for heading in ("in bytes", "out bytes", "exact", "of smaller", "algorithmic", "analytical", "paper", "traced"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("")
     for row in rows:
@@ -86,6 +109,7 @@ def _table(rows: list[Overlap]) -> Table:
             _figure(row.algorithmic),
             _figure(row.analytical),
             "-" if row.paper is None else f"{float(row.paper):g}" if row.paper.denominator > 1 else str(row.paper),
+            _figure(row.traced),
             "UNSAFE" if row.paper_is_unsafe else "",
             style="red" if row.paper_is_unsafe else None,
         )

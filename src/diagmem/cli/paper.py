@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from diagmem.plans import Plan
 
 
-@click.command()
+@click.command(short_help="The paper, reproduced and corrected.")
 @click.option(
     "-o",
     "--output",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from diagmem.plans import Plan
 
 
-@click.command()
+@click.command(short_help="A page with everything about a plan.")
 @model_argument
 @click.option(
     "-o",

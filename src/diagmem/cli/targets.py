@@ -7,7 +7,7 @@ import click
 from diagmem.cli._shared import console, json_option, write_json
 
 
-@click.command()
+@click.command(short_help="The micro-controllers known.")
 @json_option
 def command(json_path: str | None) -> None:
     """List the micro-controllers that `diagmem plan --target` knows, with their memory and its source.

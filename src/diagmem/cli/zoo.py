@@ -27,7 +27,7 @@ class _NameParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         return [CompletionItem(name) for name in zoo.models() if name.startswith(incomplete)]
 
 
-@click.group(invoke_without_command=True)
+@click.group(short_help="The built-in models; write one as .tflite.", invoke_without_command=True)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, json_path: str | None) -> None:
