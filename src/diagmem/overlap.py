@@ -19,7 +19,8 @@ METHODS = ("exact", "algorithmic", "analytical", "paper")
 class Overlap:
     """How many bytes of the input's start may lie over the output's end, by method; None where a method has no answer.
 
-    `exact` is what planning uses. `paper` is the published formula as printed; it can be too large.
+    `exact` is what planning uses. `paper` is the published formula as printed; it can be too large. `traced` comes from
+    running the compiled kernel, for those who have done so.
     """
 
     node: Node
@@ -29,6 +30,7 @@ class Overlap:
     algorithmic: int | None
     analytical: int | None
     paper: Fraction | None
+    traced: int | None = None
 
     @property
     def paper_is_unsafe(self) -> bool:
@@ -54,6 +56,7 @@ class Overlap:
             "analytical": self.analytical,
             "paper": _number(self.paper),
             "paper_unsafe": self.paper_is_unsafe,
+            "traced": self.traced,
         }
 
 

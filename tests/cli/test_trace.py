@@ -86,14 +86,27 @@ def test_one_op_of_a_model(tmp_path: Path) -> None:
     assert png.read_bytes().startswith(b"\x89PNG")
 
 
+def test_overlap_has_the_method_traced() -> None:
+    """`diagmem overlap --method traced` shows it beside the exact one; reshapes are not run, so they have none."""
+    require_native()
+    done = run("overlap", "zoo:kws_dscnn_int8", "--method", "traced", "--json", "-")
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.output)["rows"]
+    assert all(row["traced"] == (None if row["kind"] == "RESHAPE" else row["exact"]) for row in rows)
+    assert "own kernels" in refusal("overlap", "zoo:kws_dscnn_int8", "--method", "traced", "--kernels", "cmsis-nn")
+
+
 def test_a_whole_model_plans_itself(tmp_path: Path) -> None:
     """A model's own trace, used as a library, gives the plan of our kernels again."""
     require_native()
     traced = tmp_path / "kws.json"
     done = run("trace", "zoo:kws_dscnn_int8", "--json", traced, "--svg", tmp_path / "kws.svg")
     assert done.exit_code == 0, done.output
-    assert "none broken" in done.output
+    assert "all by no more than was traced" in done.output
     found = json.loads(traced.read_text())
+    assert found["pairs"]
+    assert all(pair["distance"] >= pair["separation"] for pair in found["pairs"])
+    assert not found["lost"]
     assert found["traced_peak_bytes"] == found["arena_bytes"] < found["baseline_bytes"]
     plan = json.loads(run("plan", "zoo:kws_dscnn_int8", "--kernels", f"traced:{traced}", "--json", "-").output)
     assert plan["arena_bytes"] == found["arena_bytes"]

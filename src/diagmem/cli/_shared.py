@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -64,6 +65,35 @@ def kernels_option(function: Command) -> Command:
     )(function)
 
 
+TRANSFORMS = {
+    "drop-dead": "Keep ops whose results nobody looks at.",
+    "fuse-activation": "Keep activations apart from the op before them.",
+    "fold-pad": "Keep PAD apart from the op behind it.",
+    "drop-no-ops": "Keep reshapes, and moves that move nothing.",
+    "merge-duplicates": "Keep ops that compute the same from the same.",
+    "remove-slices": "Copy parts of tensors rather than read them in place.",
+    "remove-concat": "Copy parts together rather than write them in place.",
+}
+"""What removes ops, by name, and what it means not to."""
+
+
+def removal_options(function: Command) -> Command:
+    """Options that switch off what removes ops; together they make the option `remove` of pipeline.plan."""
+
+    @wraps(function)
+    def command(*args: Any, no_removal: bool, **options: Any) -> Any:
+        kept = {name for name in TRANSFORMS if options.pop(f"no_{name.replace('-', '_')}") or no_removal}
+        options["remove"] = [name for name in TRANSFORMS if name not in kept] if kept else None
+        return function(*args, **options)
+
+    decorated: Any = command
+    for name, meaning in reversed(TRANSFORMS.items()):
+        decorated = click.option(f"--no-{name}", is_flag=True, help=meaning)(decorated)
+    return click.option("--no-removal", is_flag=True, help="Keep every op of the model: all of the --no-… below.")(  # type: ignore[no-any-return]
+        decorated
+    )
+
+
 def planning_options(function: Command) -> Command:
     """The options of pipeline.plan, under its names."""
     for option in reversed(
@@ -95,6 +125,7 @@ def planning_options(function: Command) -> Command:
             click.option("--keep-inputs", is_flag=True, help="The graph's inputs survive the run."),
             click.option("--external-io", is_flag=True, help="The caller holds the graph's inputs and outputs."),
             click.option("--input-rows", is_flag=True, help="With --schedule rows: the input comes a row at a time."),
+            removal_options,
         )
     ):
         function = option(function)
@@ -195,7 +226,7 @@ def console() -> Console:
 def op_text(node: Node) -> str:
     """`op 7 DEPTHWISE_CONV_2D 'block3/dw'`, short enough for a line."""
     name = f" '{one_line(node.outputs[0].name, 36)}'" if node.outputs and node.outputs[0].name else ""
-    return f"op {node.op.index} {one_line(node.op.kind)}{name}"
+    return f"op {node.op.number} {one_line(node.op.kind)}{name}"
 
 
 def shape_text(shape: Sequence[int]) -> str:

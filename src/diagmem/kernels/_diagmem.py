@@ -23,7 +23,7 @@ DIAGMEM = Library(
                 *("AVERAGE_POOL_2D", "MAX_POOL_2D", "RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR"),
                 *("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU"),
                 *("RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "ELU", "HARD_SWISH", "LOGISTIC", "TANH", "GELU"),
-                *("SQRT", "RSQRT", "EXP", "ABS", "NEG", "CAST", "QUANTIZE", "DEQUANTIZE"),
+                *("SQRT", "RSQRT", "SQUARE", "EXP", "ABS", "NEG", "CAST", "QUANTIZE", "DEQUANTIZE"),
                 *("SOFTMAX", "LOG_SOFTMAX", "L2_NORMALIZATION"),
                 *("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "ARG_MAX", "ARG_MIN"),
                 *("PAD", "PADV2", "MIRROR_PAD", "CONCATENATION", "SPLIT", "SPLIT_V", "SLICE", "STRIDED_SLICE"),
@@ -36,4 +36,5 @@ DIAGMEM = Library(
         "FULLY_CONNECTED": BLOCKS,
         **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), "alias"),
     },
+    addresses_views=True,
 )

@@ -19,7 +19,8 @@ ScratchRule = Callable[[Node], int]
 class Library:
     """`orders`: TFLite's name of an operation -> one of that kind's `orders`. `scratch`: likewise -> what its kernel
     takes from the arena while it runs. `align_bytes`: the alignment that its tensors get unless told otherwise.
-    `keeps_variables`: its runtime holds variables elsewhere than among the tensors that are planned."""
+    `keeps_variables`: its runtime holds variables elsewhere than among the tensors that are planned.
+    `addresses_views`: its kernels can read and write a part of a tensor."""
 
     name: str
     summary: str
@@ -27,6 +28,7 @@ class Library:
     scratch: Mapping[str, ScratchRule] = field(default_factory=dict)
     align_bytes: int = 1
     keeps_variables: bool = False
+    addresses_views: bool = False
 
     def order(self, node: Node) -> str | None:
         """The loop order that this library uses for the node; None: not known, may not overlap."""

@@ -1,0 +1,47 @@
+"""The contract test's last part: what compiled kernels do is what `accesses` says, on x86 and on a micro-controller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from diagmem.graph import Node
+from diagmem.tracing.model import build_model, side_by_side
+from diagmem.tracing.model_trace import trace_ops
+from tests.ops.cases import case_modules
+from tests.tracing.conftest import require_cortex_m, require_native
+from tests.tracing.dressed import runnable
+
+CASES = case_modules()
+NODES_OF_A_KIND = 4
+
+
+@pytest.mark.parametrize("on", ["x86", "cortex-m4"])
+@settings(max_examples=2, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_traced_overlap_is_the_exact_one(
+    on: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Every kind that has a C kernel, in every type, over a few shapes at once."""
+    (require_native if on == "x86" else require_cortex_m)()
+    check(on, drawn_nodes(data, NODES_OF_A_KIND), tmp_path_factory.mktemp("ops"))
+
+
+def drawn_nodes(data: st.DataObject, count: int) -> list[Node]:
+    """Random nodes that C code can run."""
+    found: list[Node] = []
+    for strategy in CASES.values():
+        for seed in range(count):
+            found += runnable(data.draw(strategy), seed)
+    return found
+
+
+def check(on: str, nodes: list[Node], place: Path) -> None:
+    rows = trace_ops(build_model(side_by_side(nodes), on, place), nodes)
+    pairs = sum(len(node.outputs) * len(list(node.activations())) for node in nodes)
+    assert len(rows) == pairs
+    wrong = [f"{r.node and r.node.label}: traced {r.overlap.monotone}, exact {r.exact}" for r in rows if not r.agrees]
+    assert not wrong
