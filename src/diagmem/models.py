@@ -22,6 +22,12 @@ def load(model: str | Path | bytes | Graph) -> Graph:
     return tflite.parse(model, "model") if isinstance(model, bytes) else tflite.read(model)
 
 
+def name_of(model: str | Path) -> str:
+    """What a model is called: its file's name without the suffix, or its name in the zoo."""
+    is_zoo = isinstance(model, str) and model.startswith(ZOO_PREFIX)
+    return str(model)[len(ZOO_PREFIX) :] if is_zoo else Path(model).stem
+
+
 def content(model: str | Path) -> bytes:
     """The bytes of a .tflite file; for `zoo:NAME`, of the file that the model makes with random weights."""
     if isinstance(model, str) and model.startswith(ZOO_PREFIX):

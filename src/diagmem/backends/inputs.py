@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import DType, Graph, Shape
+from diagmem.graph import DType, Graph, Shape, Tensor
 
 CELLS = (2, 4, 8, 16, 2**31)
 """Structure of every size: networks answer plain noise almost always the same way, which would hide a difference."""
@@ -18,13 +18,21 @@ def sample_inputs(graph: Graph, count: int, seed: int = 0) -> list[list[npt.NDAr
     same seed, and the first ones the same for any count."""
     rng = np.random.default_rng(seed)
     tensors = [graph.tensors[i] for i in graph.inputs]
-    return [[_values(t.dtype, t.shape, n, rng) for t in tensors] for n in range(count)]
+    return [[_values(t, n, rng) for t in tensors] for n in range(count)]
 
 
-def _values(dtype: DType, shape: Shape, n: int, rng: np.random.Generator) -> npt.NDArray[Any]:
+def _values(tensor: Tensor, n: int, rng: np.random.Generator) -> npt.NDArray[Any]:
+    dtype, shape = tensor.dtype, tensor.shape
     low, high = _range(dtype)
+    zero = tensor.quantisation.zero_points[0] if tensor.quantisation else 0
     ramp = np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
-    edges = (np.full(shape, low), np.full(shape, high), np.zeros(shape), low + ramp % (high - low + 1), low + ramp % 2)
+    edges = (
+        np.full(shape, low),
+        np.full(shape, high),
+        np.full(shape, zero),
+        low + ramp % (high - low + 1),
+        low + ramp % 2,
+    )
     if n < len(edges):
         return np.asarray(edges[n]).astype(dtype.numpy)
     unit = _picture(shape, rng) if n % 2 else rng.uniform(0, 1, shape)

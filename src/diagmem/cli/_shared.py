@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from diagmem.graph import Graph, Node
     from diagmem.reports.drawing import Drawing
+
+SCHEDULES = ("best", "file", "eager", "lazy", "bounded", "search", "rows")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Item = TypeVar("Item")
@@ -101,7 +103,7 @@ def planning_options(function: Command) -> Command:
             kernels_option,
             click.option(
                 "--schedule",
-                type=click.Choice(["best", "file", "eager", "lazy", "bounded", "search", "rows"]),
+                type=click.Choice(SCHEDULES),
                 default="best",
                 show_default=True,
                 help="Order: as in the file, the paper's eager and lazy, memory-bounded, searched, or row by row.",
@@ -130,6 +132,14 @@ def planning_options(function: Command) -> Command:
     ):
         function = option(function)
     return function
+
+
+class PlanChoice(NamedTuple):
+    """A plan that is to be run: that in the file `path`, or a new one with these options of pipeline.plan."""
+
+    path: str | None = None
+    schedule: str = "best"
+    input_rows: bool = False
 
 
 def progress(items: Sequence[Item], what: str) -> Iterable[Item]:

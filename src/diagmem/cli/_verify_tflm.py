@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from diagmem.cli._shared import PlanChoice
 from diagmem.errors import PlanError
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ PLACES = ("tflm",)
 INTERPRETER_KERNELS = ("tflm", "tflm-reference")
 
 
-def verify(place: str, model: str, inputs: int, seed: int) -> tuple[dict[str, Any], list[str]]:
+def verify(place: str, model: str, inputs: int, seed: int, choice: PlanChoice) -> tuple[dict[str, Any], list[str]]:
     """Runs the model on so many inputs as TFLM alone plans it, and with a plan: the one that it carries, or a new one
     for TFLM's reference kernels. Returns the run as JSON has it, and lines for people."""
     from diagmem import models, pipeline
@@ -23,6 +24,11 @@ def verify(place: str, model: str, inputs: int, seed: int) -> tuple[dict[str, An
     from diagmem.backends.tflm.compare import compare
     from diagmem.frontends import tflite
 
+    if choice != PlanChoice():
+        raise PlanError(
+            "--plan, --schedule and --input-rows are for C code; on tflm a plan is run inside its file: "
+            "`diagmem emit tflm`"
+        )
     data = models.content(model)
     graph = tflite.parse(data, Path(model).stem)
     if metadata.offsets_in(data, graph) is None:

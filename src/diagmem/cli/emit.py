@@ -26,6 +26,6 @@ class _Forms(click.Group):
         return form
 
 
-@click.group(cls=_Forms)
+@click.group(short_help="Write a plan as C code, or into a .tflite file.", cls=_Forms)
 def command() -> None:
     """Hand a plan on: as C code, or inside a .tflite file."""

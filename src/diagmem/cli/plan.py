@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ANSWER_IS_NO = 1
 
 
-@click.command()
+@click.command(short_help="The arena: before, after, lower bound, fits or not.")
 @click.argument("models", type=ModelParameter(), nargs=-1, required=True, metavar="MODEL...")
 @planning_options
 @click.option("--budget", type=click.IntRange(min=1), metavar="BYTES", help="Say whether the arena fits into BYTES.")
@@ -113,9 +113,29 @@ def _planned(model: str, options: dict[str, Any]) -> Plan:
 def _json(plans: list[Plan], limit: int | None) -> dict[str, Any]:
     def one(plan: Plan) -> dict[str, Any]:
         fits = {} if limit is None else {"limit_bytes": limit, "fits": plan.arena_bytes <= limit}
-        return {**plan.to_json(), **fits}
+        return {**plan.to_json(), **fits, "ladder": list(_ladder(plan))}
 
     return one(plans[0]) if len(plans) == 1 else {"plans": [one(plan) for plan in plans]}
+
+
+def _ladder(plan: Plan) -> Iterator[dict[str, Any]]:
+    """What each step is worth, of the first one's bytes."""
+    from diagmem.pipeline import ladder
+
+    for rung in ladder(plan):
+        saved = 100 * (1 - rung.arena_bytes / plan.baseline_bytes) if plan.baseline_bytes else 0.0
+        yield {"step": rung.step, "arena_bytes": rung.arena_bytes, "saved_percent": round(saved, 2)}
+
+
+def _ladder_lines(plan: Plan) -> Iterator[str]:
+    first, *others = _ladder(plan)
+    yield f"ladder       {first['step'] + ', file order':<27}{first['arena_bytes']:>10} B"
+    for rung in others:
+        yield f"             {'+ ' + rung['step']:<27}{rung['arena_bytes']:>10} B  {0.0 - rung['saved_percent']:>6.1f} %"
+    for removal in plan.removals:
+        less = f", {size_text(-removal.bytes_changed)} of tensors less" if removal.bytes_changed < 0 else ""
+        count = f"{len(removal.ops)} op{'s' if len(removal.ops) != 1 else ''}"
+        yield f"removed      {count} by {removal.transform}{less}"
 
 
 def _draw(plans: list[Plan], path: str) -> None:
@@ -162,6 +182,7 @@ def _headline(plan: Plan) -> list[str]:
         f"after        {size_text(plan.arena_bytes)}: {saved:.1f} % less",
         f"lower bound  {size_text(plan.lower_bound_bytes)}; the plan is {proof}",
     ]
+    lines += _ladder_lines(plan)
     if plan.peak_op is not None:
         held = ", ".join(f"{one_line(b.name, 36)} {b.size_bytes} B" for b in plan.peak_buffers[:4])
         lines += [f"peak         at {op_text(nodes[plan.peak_op])}", f"             {held}"]

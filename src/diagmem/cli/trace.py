@@ -184,7 +184,8 @@ def _whole(graph: Graph, on: str, with_picture: bool) -> _Traced:
     from diagmem.tracing.model import apart, build_model
     from diagmem.tracing.model_trace import run_plan, trace_plan
 
-    before, after = pipeline.plan(graph, schedule="file", overlap=False), pipeline.plan(graph)
+    # Every op of the model has its rows, so none is removed.
+    before, after = pipeline.plan(graph, schedule="file", overlap=False, remove=()), pipeline.plan(graph, remove=())
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         found = trace_plan(build_model(apart(after), on, Path(place)), after)
         runs = {

@@ -1,4 +1,4 @@
-"""`diagmem verify`: runs a model with its plan and without, and compares bit for bit. One module for each place."""
+"""`diagmem verify`: builds and runs what is handed out, and compares bit for bit. One module for each sort of place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from typing import Any
 import click
 
 from diagmem import cli
-from diagmem.cli._shared import console, json_option, model_argument, naming_model, write_json
+from diagmem.cli._shared import (
+    SCHEDULES,
+    PlanChoice,
+    console,
+    json_option,
+    model_argument,
+    naming_model,
+    write_json,
+)
+from diagmem.errors import PlanError
 
 ANSWER_IS_NO = 1
 PREFIX = "_verify_"
@@ -36,33 +45,55 @@ class _PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore
         return wanted
 
 
-@click.command()
+@click.command(short_help="Build, run, and compare bit for bit.")
 @model_argument
-@click.option("--on", "places", type=_PlacesParameter(), default="tflm", show_default=True, help="Where to run it.")
+@click.option(
+    "--on", "places", type=_PlacesParameter(), default="host", show_default=True, help="Where to run it, with commas."
+)
 @click.option("--inputs", type=click.IntRange(min=1), default=50, show_default=True, help="How many inputs to run.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")
+@click.option("--plan", "plan_path", metavar="FILE", help="Run the C code with this plan, from `diagmem plan --json`.")
+@click.option("--schedule", type=click.Choice(SCHEDULES), default="best", show_default=True, help="Plan it like this.")
+@click.option("--input-rows", is_flag=True, help="With --schedule rows: the input comes a row at a time.")
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, /, model: str, places: list[str], inputs: int, seed: int, json_path: str | None
+    ctx: click.Context,
+    /,
+    model: str,
+    places: list[str],
+    inputs: int,
+    seed: int,
+    plan_path: str | None,
+    schedule: str,
+    input_rows: bool,
+    json_path: str | None,
 ) -> None:
-    """Run MODEL with its plan, and compare every output byte with what it gives without one.
+    """Build and run MODEL as it is handed out, and compare every byte with what it should be.
 
-    Inputs are the edges of the range, noise, and pictures of many scales; the same for the same seed. A file that
-    carries a plan is verified with that plan.
+    Inputs are the edges of the range, noise, and pictures of many scales; the same for the same seed.
 
     \b
-      tflm  TensorFlow Lite Micro's own Python interpreter, with reference kernels:
-            pip install 'diagmem[tflm]'
+      host       its C code here, under the address and undefined-behaviour sanitizers: every operation
+                 compared with numpy; outputs with TFLM or LiteRT too, if installed
+      cortex-m3, cortex-m4, cortex-m7
+                 its C code as firmware in QEMU: sizes, stack and instructions are measured as well
+      tflm       its .tflite file with a plan inside (the one it carries, or a new one), in TensorFlow
+                 Lite Micro's own interpreter, against the file without: pip install 'diagmem[tflm]'
 
     \b
     Examples:
-      diagmem verify model.tflite --on tflm
+      diagmem verify model.tflite --on host,cortex-m4
+      diagmem verify model.tflite --plan plan.json
+      diagmem verify model.tflite --schedule rows --input-rows --on cortex-m4
       diagmem verify planned.tflite --on tflm --inputs 200
     """
     known = _places()
     with naming_model(model):
-        found = [known[place].verify(place, model, inputs, seed) for place in places]
+        choice = PlanChoice(plan_path, schedule, input_rows)
+        if plan_path is not None and choice != PlanChoice(plan_path):
+            raise PlanError("--plan is a plan already; leave out --schedule and --input-rows")
+        found = [known[place].verify(place, model, inputs, seed, choice) for place in places]
     ok = all(row["ok"] for row, _ in found)
     if json_path:
         write_json(json_path, {"ok": ok, "runs": [row for row, _ in found]})

@@ -7,6 +7,23 @@ import pkgutil
 from functools import cache
 
 from diagmem.ops._base import OpKind
+from diagmem.ops._c_call import CArgument, CCall, CPointers, CRow, CRows, CStruct, CTable, CTurn, Unsupported, values_of
+
+__all__ = [
+    "CArgument",
+    "CCall",
+    "CPointers",
+    "CRow",
+    "CRows",
+    "CStruct",
+    "CTable",
+    "CTurn",
+    "OpKind",
+    "Unsupported",
+    "kind_of",
+    "kinds",
+    "values_of",
+]
 
 
 @cache

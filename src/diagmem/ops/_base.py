@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
+import numpy as np
 import numpy.typing as npt
 
 from diagmem.accesses import Accesses, Runs, replayed_separation
 from diagmem.errors import ModelError
 from diagmem.graph import Node, Padding, Shape, Tensor
 from diagmem.ops._c_call import CCall, Unsupported
-from diagmem.views import places
+from diagmem.ops._c_rows import cut_to_row, row_call
+from diagmem.views import pieces, places
 
 Array = npt.NDArray[Any]
 
@@ -122,6 +124,15 @@ class OpKind(ABC):
         """How the operation is called in C; raises Unsupported."""
         raise Unsupported("the C backend has no kernel for it")
 
+    def has_row_kernel(self, node: Node) -> bool:
+        """Whether `c_row_call` knows how to make one row. Asked when planning, where weights need not be known."""
+        return False
+
+    def c_row_call(self, node: Node) -> CCall:
+        """How one turn is called in C: it makes one row of the output, or takes one row of the input into sums. Here,
+        the kernel for whole tensors on one row of each."""
+        return row_call(self.c_call(cut_to_row(node)), node)
+
 
 def input_at(inputs: Sequence[Tensor | None], position: int) -> Tensor:
     """The input at `position`, which must be there."""
@@ -160,5 +171,10 @@ def swept(node: Node, reads: Mapping[int, Runs]) -> Accesses:
 
 
 def held_separation(node: Node) -> int | None:
-    """The separation of an input that `swept` takes as read whole at every step."""
-    return node.output.span_bytes - node.output.dtype.size_bytes or None
+    """The separation of an input that `swept` takes as read whole at every step: up to the end of the last element but
+    one."""
+    out = node.output
+    if out.elems < 2:
+        return None
+    before_last = pieces(out.shape, out.strides).places_of(np.array([out.elems - 2]))
+    return (int(before_last[0]) + 1) * out.dtype.size_bytes

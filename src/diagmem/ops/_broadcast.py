@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from diagmem.accesses import Accesses
 from diagmem.errors import ModelError
 from diagmem.graph import Node, Shape, row_major_strides
 from diagmem.ops._base import OpKind, swept
+from diagmem.ops._c_axes import joined_axes
+from diagmem.ops._c_call import CStruct
+from diagmem.ops._c_rows import is_row_local
+from diagmem.ops._pixels import all_have_pitches
 from diagmem.ops._rearrange import Chunks, strided
 
 
@@ -17,7 +23,13 @@ class BroadcastKind(OpKind):
 
     def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
         sizes = node.input(position).dtype.size_bytes, node.output.dtype.size_bytes
-        return _chunks(node, position).separation(position, output, *sizes)
+        return _chunks(node, position).laid_out(node).separation(position, output, *sizes)
+
+    def can_address(self, node: Node) -> bool:
+        return all_have_pitches(node)
+
+    def has_row_kernel(self, node: Node) -> bool:
+        return is_row_local(node)
 
 
 def broadcast_shape(a: Shape, b: Shape) -> Shape:
@@ -35,7 +47,34 @@ def _widened(shape: Shape, rank: int) -> Shape:
 
 def _chunks(node: Node, position: int) -> Chunks:
     """The elements of one input in the order in which they are read, one at each step."""
-    out = node.output.shape
-    shape = _widened(node.input(position).shape, len(out))
-    strides = [0 if size == 1 else stride for size, stride in zip(shape, row_major_strides(shape), strict=True)]
-    return strided(out, strides, position=position)
+    return strided(node.output.shape, _strides(node, position), position=position)
+
+
+def _strides(node: Node, position: int) -> list[int]:
+    """Elements between neighbours of one input along each axis of the output; 0 where it is repeated."""
+    shape = _widened(node.input(position).shape, len(node.output.shape))
+    return [0 if size == 1 else stride for size, stride in zip(shape, row_major_strides(shape), strict=True)]
+
+
+def _pitches(node: Node, position: int) -> list[int]:
+    """The same in memory, where the input may be a view."""
+    tensor, rank = node.input(position), len(node.output.shape)
+    shape, strides = _widened(tensor.shape, rank), (0,) * (rank - len(tensor.shape)) + tensor.strides
+    return [0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True)]
+
+
+def c_broadcast(node: Node) -> CStruct:
+    """The `diagmem_broadcast` of an operation on two inputs."""
+    return c_walk(node.output.shape, _pitches(node, 0), _pitches(node, 1), node.output.strides)
+
+
+def c_elementwise(node: Node) -> CStruct:
+    """The `diagmem_broadcast` of an operation on one input."""
+    shape = node.output.shape
+    return c_walk(shape, node.input(0).strides, [0] * len(shape), node.output.strides)
+
+
+def c_walk(shape: Shape, first: Sequence[int], second: Sequence[int], out: Sequence[int]) -> CStruct:
+    """A `diagmem_broadcast`: the elements between neighbours along each axis, in either input and in the output."""
+    names = ("size", "first", "second", "out")
+    return CStruct("diagmem_broadcast", dict(zip(names, joined_axes(4, shape, first, second, out), strict=True)))

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import enum
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
 
 import numpy.typing as npt
 
-from diagmem.graph import DType, Node, Tensor
+from diagmem.graph import DType, Node, Tensor, Window1D
 
 MAX_ROWS = "DIAGMEM_MAX_ROWS"
 """Limit: rows of the largest window."""
 
 MAX_TAPS = "DIAGMEM_MAX_TAPS"
 """Limit: pixels of the largest window."""
+
+SUFFIXES = {DType.INT8: "s8", DType.INT16: "s16", DType.INT32: "s32", DType.FLOAT32: "f32"}
+"""How kernels are named after the type of their elements."""
 
 
 class Unsupported(Exception):
@@ -32,13 +36,52 @@ class CTable:
 CValue = Union[int, float, tuple[int, ...], CTable, "CStruct", None]
 """What a field may hold; None is a null pointer."""
 
+Fields = Mapping[str, Any]
+"""Names and values of a C struct's fields; the values are CValue's."""
+
 
 @dataclass(frozen=True, slots=True)
 class CStruct:
     """A constant of the C type `type`."""
 
     type: str
-    fields: Mapping[str, CValue]
+    fields: Fields
+
+
+@dataclass(frozen=True, slots=True)
+class CRow:
+    """The address of one row of a tensor: at turn y that of row `first + y * step`; NULL where there is none."""
+
+    tensor: Tensor
+    first: int = 0
+    step: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CRows:
+    """An array of the addresses of the rows under the window of output row y, at turn y; NULL for those outside."""
+
+    tensor: Tensor
+    window: Window1D
+
+
+class CTurn(enum.Enum):
+    """What else a kernel that works row by row is told: the turn, how many there are, and where it keeps its sums."""
+
+    NUMBER = "number"
+    COUNT = "count"
+    SUMS = "sums"
+
+
+@dataclass(frozen=True, slots=True)
+class CPointers:
+    """An array of the addresses of several tensors, or rows, constant data unless the kernel writes there."""
+
+    tensors: tuple[Tensor | CRow, ...]
+    is_written: bool = False
+
+
+CArgument = Tensor | CPointers | CRow | CRows | CTurn
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +95,64 @@ class CCall:
     source: str
     function: str
     parameters: CStruct
-    arguments: tuple[Tensor, ...]
+    arguments: tuple[CArgument, ...]
     limits: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All tensors whose addresses are passed."""
+        return tuple(tensor for argument in self.arguments for tensor in _tensors(argument))
+
+
+def _tensors(argument: CArgument) -> tuple[Tensor, ...]:
+    if isinstance(argument, CPointers):
+        return tuple(tensor for one in argument.tensors for tensor in _tensors(one))
+    if isinstance(argument, CTurn):
+        return ()
+    return (argument,) if isinstance(argument, Tensor) else (argument.tensor,)
 
 
 def kernel_call(
-    stem: str, fields: Mapping[str, CValue], arguments: tuple[Tensor, ...], limits: Mapping[str, int] | None = None
+    stem: str, fields: Fields, arguments: tuple[CArgument, ...], limits: Mapping[str, int] | None = None
 ) -> CCall:
     """The call of the one kernel in `stem`.c, by the names that such a file uses."""
     return CCall(f"{stem}.c", f"diagmem_{stem}", CStruct(f"diagmem_{stem}_params", fields), arguments, limits or {})
 
 
+_ELEMENT_CODES = {
+    DType.BOOL: 0,
+    DType.INT8: 1,
+    DType.UINT8: 2,
+    DType.INT16: 3,
+    DType.INT32: 4,
+    DType.INT64: 5,
+    DType.FLOAT32: 6,
+}
+"""As in `_element.h`."""
+
+
+def element_code(dtype: DType) -> int:
+    """The number by which kernels for any type know this one."""
+    if dtype not in _ELEMENT_CODES:
+        raise Unsupported(f"{dtype.value} elements; supported: {', '.join(d.value for d in _ELEMENT_CODES)}")
+    return _ELEMENT_CODES[dtype]
+
+
 def by_type(node: Node, choices: Mapping[DType, Callable[[Node], CCall]]) -> CCall:
     """The call for the type of the first input."""
     dtype = node.input(0).dtype
+    if not choices:
+        raise Unsupported("the C backend has no kernel for it")
     if dtype not in choices:
         raise Unsupported(f"{dtype.value} elements; supported: {', '.join(d.value for d in choices)}")
     return choices[dtype](node)
+
+
+def require_types(dtype: DType, tensors: Iterable[Tensor]) -> None:
+    """Raises Unsupported unless all have elements of this type."""
+    for tensor in tensors:
+        if tensor.dtype is not dtype:
+            raise Unsupported(f"'{tensor.label}' has {tensor.dtype.value} elements; supported here: {dtype.value}")
 
 
 def values_of(tensor: Tensor) -> npt.NDArray[Any]:

@@ -7,8 +7,9 @@ from diagmem.ops._windowed import WindowedLoop
 
 
 def c_window(loop: WindowedLoop) -> CStruct:
-    """The `diagmem_window` of a loop over whole tensors, pixel after pixel."""
+    """The `diagmem_window` of a loop."""
     image, out, rows, cols = loop.image, loop.out, loop.rows, loop.cols
+    pitches_in, pitches_out = loop.pitches_in, loop.pitches_out
     return CStruct(
         "diagmem_window",
         {
@@ -16,11 +17,15 @@ def c_window(loop: WindowedLoop) -> CStruct:
             "in_height": image.height,
             "in_width": image.width,
             "in_depth": image.depth,
-            "in_pitch": image.depth,
+            "in_image": pitches_in.image,
+            "in_row": pitches_in.row,
+            "in_pitch": pitches_in.pixel,
             "out_height": out.height,
             "out_width": out.width,
             "out_depth": out.depth,
-            "out_pitch": out.depth,
+            "out_image": pitches_out.image,
+            "out_row": pitches_out.row,
+            "out_pitch": pitches_out.pixel,
             "kernel_h": rows.kernel,
             "kernel_w": cols.kernel,
             "stride_h": rows.stride,

@@ -1,15 +1,14 @@
-"""What convolutions of both kinds have in common beside their loops: scales, biases, activations."""
+"""What convolutions and fully connected layers have in common beside their loops: scales, biases, activations."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from diagmem.graph import DType, Node, Tensor
 from diagmem.ops._base import Array
-from diagmem.ops._c_call import CTable, CValue, Unsupported, values_of
+from diagmem.ops._c_call import CStruct, CTable, Fields, require_types, values_of
 from diagmem.ops._c_window import c_window
+from diagmem.ops._channels_s16 import ChannelsS16
 from diagmem.ops._quantised import (
     Requantisation,
     channel_scales,
@@ -21,64 +20,85 @@ from diagmem.ops._quantised import (
 from diagmem.ops._taps import tap_counts
 from diagmem.ops._windowed import WindowedLoop
 
+BLOCKS = "blocks"
+"""The order of kernels that compute a few output channels together: they read all inputs, then write those channels."""
+
+CHANNELS_OF_A_BLOCK = 8
+"""As in `_dot_s8.h` and `_dot_f32.h`."""
+
 
 def bias_of(node: Node) -> Tensor | None:
     return node.inputs[2] if len(node.inputs) > 2 else None
 
 
 def requantisation_of(node: Node, axis: int) -> Requantisation:
-    """The output's, with a multiplier for each channel along the filter's `axis`."""
+    """A convolution's, with a multiplier for each channel along the filter's `axis`."""
     unit, output = scale_of(node.input(0)), scale_of(node.output)
-    scales = channel_scales(node.input(1), axis)
-    return Requantisation.of([unit * scale / output for scale in scales], node.output, node.attributes.activation)
+    reals = [unit * scale / output for scale in channel_scales(node.input(1), axis)]
+    return Requantisation.of(reals, node.output, node.attributes.activation)
 
 
-def finished_s8(node: Node, sums: Array, bias: Array | None, axis: int) -> Array:
-    """The output of a quantised convolution from the sums of its products."""
+def finished_s8(sums: Array, bias: Array | None, output: Requantisation) -> Array:
+    """A quantised output from the sums of its products."""
     whole = sums.astype(np.int64) + (0 if bias is None else bias)
-    return requantisation_of(node, axis).apply(whole).astype(np.int8)
+    return output.apply(whole).astype(np.int8)
 
 
 def finished_f32(node: Node, sums: Array, bias: Array | None) -> Array:
-    """The output of a convolution of real numbers from the sums of its products."""
+    """A real output from the sums of its products."""
     low, high = real_range(node.attributes.activation)
     whole: Array = np.clip(sums if bias is None else sums + bias, np.float32(low), np.float32(high))
     return whole
 
 
-def fields_s8(node: Node, loop: WindowedLoop, weights: Array, axis: int) -> dict[str, CValue]:
-    """Fields of a quantised kernel. `weights`: a row for each output channel, as the kernel wants them."""
-    bias, zero_point = bias_of(node), zero_point_of(node.input(0))
-    for tensor, dtype in ((node.input(1), DType.INT8), (bias, DType.INT32), (node.output, DType.INT8)):
-        if tensor is not None and tensor.dtype is not dtype:
-            raise Unsupported(f"'{tensor.label}' with {tensor.dtype.value} elements; supported: {dtype.value}")
-    folded = folded_bias(None if bias is None else values_of(bias), weights, zero_point, 128)
-    return {
-        "window": c_window(loop),
-        "filter": CTable("filter", weights),
-        "bias": CTable("bias", folded),
-        "padding": _padding(loop, np.int8, zero_point),
-        "output": requantisation_of(node, axis).c_struct(),
-    }
+def fields_s8(node: Node, weights: Array, output: Requantisation, stored: Array | None = None) -> Fields:
+    """Fields of every quantised kernel. `weights`: a row for each output channel; `stored`: the same in the order in
+    which the kernel wants them, if that is another."""
+    bias = bias_of(node)
+    require_types(DType.INT8, (node.input(1), node.output))
+    require_types(DType.INT32, () if bias is None else (bias,))
+    folded = folded_bias(None if bias is None else values_of(bias), weights, zero_point_of(node.input(0)), 128)
+    filters = CTable("filter", weights if stored is None else stored)
+    return {"filter": filters, "output": output.c_channels(folded)}
 
 
-def fields_f32(node: Node, loop: WindowedLoop, weights: Array) -> dict[str, CValue]:
-    """Fields of a kernel for real numbers."""
-    bias, channels = bias_of(node), loop.out.depth
+def fields_s16(node: Node, weights: Array, output: Requantisation, stored: Array | None = None) -> Fields:
+    """Fields of every kernel for 16-bit inputs with 8-bit weights, likewise."""
+    channels = ChannelsS16.of(node, output, bias_of(node))
+    return {"filter": CTable("filter", weights if stored is None else stored), "output": channels.c_struct()}
+
+
+def finished_s16(node: Node, sums: Array, bias: Array | None, output: Requantisation) -> Array:
+    """A 16-bit output from the sums of its products."""
+    return ChannelsS16.of(node, output, bias_of(node)).apply(sums, bias)
+
+
+def fields_f32(node: Node, weights: Array, stored: Array | None = None) -> Fields:
+    """Fields of every kernel for real numbers, likewise."""
+    bias = bias_of(node)
+    require_types(DType.FLOAT32, (node.input(1), node.output, *(() if bias is None else (bias,))))
+    values = np.zeros(len(weights), np.float32) if bias is None else values_of(bias)
     low, high = real_range(node.attributes.activation)
-    return {
-        "window": c_window(loop),
-        "filter": CTable("filter", weights),
-        "bias": CTable("bias", np.zeros(channels, np.float32) if bias is None else values_of(bias)),
-        "padding": _padding(loop, np.float32, 0),
-        "low": low,
-        "high": high,
-    }
+    filters = CTable("filter", weights if stored is None else stored)
+    output = CStruct("diagmem_channels_f32", {"bias": CTable("bias", values), "low": low, "high": high})
+    return {"filter": filters, "output": output}
 
 
-def _padding(loop: WindowedLoop, dtype: Any, value: int) -> CTable | None:
-    """A pixel for taps outside the image; None where there are no such taps."""
+def window_fields(loop: WindowedLoop, zero: Array) -> Fields:
+    """Fields of windowed kernels. `zero`: the stored value of 0, which taps outside the image read."""
     taps = loop.rows.kernel * loop.cols.kernel
-    if tap_counts(loop.rows, loop.cols).min() == taps:
-        return None
-    return CTable("padding", np.full(loop.image.depth, value, dtype))
+    is_inside = tap_counts(loop.rows, loop.cols).min() == taps
+    padding = None if is_inside else CTable("padding", np.full(loop.image.depth, zero))
+    return {"window": c_window(loop), "padding": padding}
+
+
+def interleaved(weights: Array) -> Array:
+    """Weights in blocks of output channels, channels last within a block; `weights`: a row for each channel."""
+    rows = weights.reshape(len(weights), -1)
+    blocks = (rows[c : c + CHANNELS_OF_A_BLOCK].T.reshape(-1) for c in range(0, len(rows), CHANNELS_OF_A_BLOCK))
+    return np.concatenate(list(blocks))
+
+
+def block_start(channels: int) -> int:
+    """How many output channels come before the last block."""
+    return (channels - 1) // CHANNELS_OF_A_BLOCK * CHANNELS_OF_A_BLOCK

@@ -8,6 +8,8 @@ import numpy as np
 
 from diagmem.accesses import Runs
 from diagmem.graph import IntArray, Node, Shape, row_major_strides
+from diagmem.ops._c_axes import joined_axes
+from diagmem.ops._c_call import CStruct
 from diagmem.ops._rearrange import outer_sum
 from diagmem.ops._separable import AxisTerm, separation_of
 
@@ -47,6 +49,18 @@ def fibre_separation(node: Node, axes: Collection[int]) -> int | None:
             if axis not in axes
         ]
     )
+
+
+def c_fibres(shape: Shape, axes: Collection[int]) -> CStruct:
+    """The `diagmem_fibres` of a reduction."""
+    strides = row_major_strides(shape)
+
+    def struct(picked: Sequence[int]) -> CStruct:
+        size, stride = joined_axes(3, [shape[axis] for axis in picked], [strides[axis] for axis in picked])
+        return CStruct("diagmem_axes", {"size": size, "stride": stride})
+
+    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    return CStruct("diagmem_fibres", {"kept": struct(kept), "reduced": struct(sorted(axes))})
 
 
 def _output_strides(shape: Shape, axes: Collection[int]) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from diagmem.accesses import Runs
 from diagmem.ops._pixels import PixelLoop
-from diagmem.ops._separable import AxisTerm, separation_of
+from diagmem.ops._separable import AxisTerm
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,4 +41,4 @@ class HeldPixels:
     def separation(self) -> int | None:
         """separation(output below, input above) in bytes, exact; None where no read follows a write."""
         own = self.writes * self.loop.out_size
-        return separation_of((*self.loop.pixel_terms(self.ahead), AxisTerm(None, own) if own else AxisTerm(0, None)))
+        return self.loop.separation_with((AxisTerm(None, own) if own else AxisTerm(0, None),), self.ahead)

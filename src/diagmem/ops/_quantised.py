@@ -11,13 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.fixed_point import Ints, Multiplier, rescale, round_half_away
-from diagmem.graph import Quantisation, Tensor
+from diagmem.graph import DType, Quantisation, Tensor
 from diagmem.ops._base import Activation
 from diagmem.ops._c_call import CStruct, CTable, Unsupported
 
+LARGEST = float(np.finfo(np.float32).max)
+"""Stands for "no limit", as in TFLite."""
+
 _BOUNDS = {
-    Activation.NONE: (-math.inf, math.inf),
-    Activation.RELU: (0.0, math.inf),
+    Activation.NONE: (-LARGEST, LARGEST),
+    Activation.RELU: (0.0, LARGEST),
     Activation.RELU_N1_TO_1: (-1.0, 1.0),
     Activation.RELU6: (0.0, 6.0),
 }
@@ -39,8 +42,8 @@ def integer_range(activation: Activation, output: Tensor) -> tuple[int, int]:
 
 def quantised(real: float, tensor: Tensor) -> float:
     """The stored value nearest to a real number, in the single precision in which TFLite computes it."""
-    if math.isinf(real):
-        return real
+    if abs(real) == LARGEST:
+        return math.copysign(math.inf, real)
     return zero_point_of(tensor) + round_half_away(float(np.float32(real) / np.float32(scale_of(tensor))))
 
 
@@ -60,6 +63,22 @@ def scale_of(tensor: Tensor) -> float:
 
 def zero_point_of(tensor: Tensor) -> int:
     return quantisation_of(tensor).zero_points[0]
+
+
+def stored_zero(tensor: Tensor) -> int:
+    """The stored value that stands for 0."""
+    return 0 if tensor.quantisation is None else zero_point_of(tensor)
+
+
+def require_same_quantisation(tensors: Sequence[Tensor]) -> None:
+    """Raises Unsupported unless a stored value means the same in all of these."""
+    found = {
+        (t.quantisation.scales, t.quantisation.zero_points)
+        for t in tensors
+        if t.quantisation is not None and t.dtype is not DType.FLOAT32
+    }
+    if len(found) > 1:
+        raise Unsupported("inputs and outputs of different scale; TensorFlow Lite refuses it too")
 
 
 def channel_scales(filters: Tensor, axis: int) -> tuple[float, ...]:
@@ -95,16 +114,26 @@ class Requantisation:
         return clipped
 
     def c_struct(self) -> CStruct:
+        """With one multiplier for all."""
+        (mantissa,), (shift,) = self.mantissas.tolist(), self.shifts.tolist()
+        return CStruct("diagmem_requantisation", {"mantissa": mantissa, "shift": shift, **self._range()})
+
+    def c_channels(self, bias: npt.NDArray[np.int32]) -> CStruct:
+        """With a bias and a multiplier for each channel."""
+        is_plain = bool(self.shifts.max() <= -2) and (self.low, self.high) == (-128, 127)
         return CStruct(
-            "diagmem_requantisation",
+            "diagmem_channels_s8",
             {
+                "bias": CTable("bias", bias),
                 "mantissa": CTable("mantissa", self.mantissas.astype(np.int32)),
                 "shift": CTable("shift", self.shifts.astype(np.int8)),
-                "zero_point": self.zero_point,
-                "low": self.low,
-                "high": self.high,
+                **self._range(),
+                "is_plain": int(is_plain),
             },
         )
+
+    def _range(self) -> dict[str, int]:
+        return {"zero_point": self.zero_point, "low": self.low, "high": self.high}
 
 
 def folded_bias(

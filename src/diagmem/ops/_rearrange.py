@@ -8,7 +8,7 @@ largest distance between the two lies at an end of a chunk, and a look at the en
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -17,7 +17,9 @@ import numpy.typing as npt
 
 from diagmem.accesses import Accesses, Ints, Runs, unknown_accesses
 from diagmem.graph import IntArray, Node, Shape, row_major_strides
-from diagmem.ops._base import OpKind
+from diagmem.ops._base import Array, OpKind, Values
+from diagmem.ops._c_call import Unsupported
+from diagmem.views import Pieces, pieces
 
 FILL = -(1 << 48)
 """A source that does not exist: the element gets a fill value. It stays below zero when offsets are added to it."""
@@ -27,6 +29,8 @@ REFERENCE = "reference"
 
 MEMCPY = "memcpy"
 """The order of kernels that copy each chunk with memcpy, within which nothing is known of reads and writes."""
+
+COMPUTED = "what it moves depends on values that are computed, and must be constant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,55 @@ class Chunks:
         )
         return int(distances.max()) if len(distances) else None
 
+    def laid_out(self, node: Node) -> Chunks:
+        """The same moves between places in memory, where the node's tensors are not all in one piece."""
+        inputs = {p: pieces(t.shape, t.strides) for p, t in node.activations() if not t.is_in_one_piece}
+        outputs = {o: pieces(t.shape, t.strides) for o, t in enumerate(node.outputs) if not t.is_in_one_piece}
+        if not inputs and not outputs:
+            return self
+        cut = self._cut(inputs, outputs)
+        source, target = cut.source.copy(), cut.target.copy()
+        for position, found in inputs.items():
+            picked = cut._reading(position)
+            source[picked] = found.places_of(source[picked])
+        for output, found in outputs.items():
+            picked = cut.output == output
+            target[picked] = found.places_of(target[picked])
+        return replace(cut, source=source, target=target)
+
+    def _cut(self, inputs: Mapping[int, Pieces], outputs: Mapping[int, Pieces]) -> Chunks:
+        """The same chunks, cut where a piece of an input or output ends."""
+        begin = _before(self.length)
+        cuts = [begin]
+        for output, found in outputs.items():
+            cuts.append(_ends_of_pieces(begin, self.target, self.length, self.output == output, found.length))
+        for position, found in inputs.items():
+            even = self.pitch == 1
+            read = self._reading(position)
+            cuts.append(_ends_of_pieces(begin, self.source, self.length, read & even, found.length))
+            cuts.append(_ends_of_pieces(begin, self.source, self.length, read & ~even & (self.pitch != 0), 1))
+        starts = np.unique(np.concatenate(cuts))
+        chunk = np.searchsorted(begin, starts, side="right") - 1
+        k = starts - begin[chunk]
+        columns = {name: getattr(self, name)[chunk] for name in ("position", "pitch", "output")}
+        return replace(
+            self,
+            **columns,
+            source=self.source[chunk] + k * self.pitch[chunk],
+            target=self.target[chunk] + k,
+            length=np.diff(np.append(starts, self.length.sum())),
+        )
+
+    def moved(self, inputs: Values, outputs: Sequence[Array]) -> None:
+        """Moves what the chunks say from the inputs into the outputs, which hold the fill value."""
+        for output, target in enumerate(outputs):
+            for position in np.unique(self.position):
+                picked = self._reading(position) & (self.output == output)
+                length = self.length[picked]
+                k = np.arange(length.sum()) - np.repeat(_before(length), length)
+                source = np.repeat(self.source[picked], length) + k * np.repeat(self.pitch[picked], length)
+                target.reshape(-1)[np.repeat(self.target[picked], length) + k] = inputs[position].reshape(-1)[source]
+
     def _reading(self, position: int) -> npt.NDArray[np.bool_]:
         reading: npt.NDArray[np.bool_] = (self.position == position) & (self.source >= 0)
         return reading
@@ -121,6 +174,18 @@ class RearrangeKind(OpKind):
     def chunks(self, node: Node, order: str) -> Chunks | None:
         """The table; None where it depends on values that are not constant in the file."""
 
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        chunks = self.chunks(node, REFERENCE)
+        if chunks is None:
+            raise Unsupported(COMPUTED)
+        outputs = tuple(np.full(t.shape, self.fill(node), t.dtype.numpy) for t in node.outputs)
+        chunks.moved(inputs, outputs)
+        return outputs
+
+    def fill(self, node: Node) -> int:
+        """The stored value of elements that are not moved from anywhere."""
+        return 0
+
     def accesses(self, node: Node, order: str) -> Accesses:
         chunks = self.chunks(node, order)
         if chunks is None:
@@ -132,8 +197,8 @@ class RearrangeKind(OpKind):
         tensor, out = node.input(position), node.outputs[output]
         chunks = self.chunks(node, order)
         if chunks is None:
-            return out.elems * out.dtype.size_bytes
-        return chunks.separation(position, output, tensor.dtype.size_bytes, out.dtype.size_bytes)
+            return out.span_bytes
+        return chunks.laid_out(node).separation(position, output, tensor.dtype.size_bytes, out.dtype.size_bytes)
 
 
 def strided(shape: Shape, strides: Sequence[int], offset: int = 0, position: int = 0) -> Chunks:
@@ -164,6 +229,17 @@ def outer_sum(*terms: IntArray) -> IntArray:
 def _before(lengths: IntArray) -> IntArray:
     """For each chunk, the elements of all chunks before it."""
     return np.cumsum(lengths) - lengths
+
+
+def _ends_of_pieces(
+    begin: IntArray, element: IntArray, length: IntArray, picked: npt.NDArray[np.bool_], piece: int
+) -> IntArray:
+    """The steps at which the picked chunks, which begin at step `begin` with `element`, come to a multiple of `piece`
+    elements, other than at their own begin."""
+    first = element[picked] // piece + 1
+    count = (element[picked] + length[picked] - 1) // piece - first + 1
+    nth = np.arange(count.sum(), dtype=np.int64) - np.repeat(_before(count), count)
+    return np.repeat(begin[picked] - element[picked], count) + (np.repeat(first, count) + nth) * piece
 
 
 def _forward_targets(output: IntArray, length: IntArray) -> IntArray:

@@ -11,6 +11,7 @@ from diagmem.accesses import Accesses, Runs
 from diagmem.errors import ModelError
 from diagmem.graph import Node, Shape, Tensor
 from diagmem.ops._base import OpKind, input_at
+from diagmem.ops._c_rows import is_row_local
 from diagmem.ops._separable import AxisTerm, separation_of
 
 
@@ -22,6 +23,9 @@ class RowwiseKind(OpKind):
         if not shape:
             raise ModelError(f"{name} needs an input with at least one axis; the file is damaged")
         return (shape,)
+
+    def has_row_kernel(self, node: Node) -> bool:
+        return is_row_local(node)
 
     def accesses(self, node: Node, order: str) -> Accesses:
         data = node.input(0)

@@ -25,7 +25,8 @@ def tap_images(image: Array, rows: Window1D, cols: Window1D, fill: float) -> Ite
 def tap_counts(rows: Window1D, cols: Window1D) -> Array:
     """For each output pixel (row, column), how many taps lie inside the image."""
     inside_y, inside_x = (np.maximum(0, axis.end_taps() - axis.first_taps()) for axis in (rows, cols))
-    return np.multiply.outer(inside_y, inside_x)
+    counts: Array = np.multiply.outer(inside_y, inside_x)
+    return counts
 
 
 def _margins(axis: Window1D) -> tuple[int, int]:

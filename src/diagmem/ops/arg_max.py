@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from diagmem.accesses import Accesses
 from diagmem.errors import ModelError
 from diagmem.graph import DType, Node, Shape, Tensor
-from diagmem.ops._base import OpKind, axis_of, held_separation, input_at, swept
+from diagmem.ops._base import Array, OpKind, Values, axis_of, held_separation, input_at, swept
+from diagmem.ops._c_call import CCall, element_code, kernel_call, values_of
 from diagmem.ops._fibres import fibre_reads, fibre_separation, kept_shape
 
 _OUTPUT_TYPES = {2: DType.INT32, 4: DType.INT64}
@@ -42,6 +46,24 @@ class ArgMaxKind(OpKind):
 
     def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
         return fibre_separation(node, _axes(node.inputs)) if position == 0 else held_separation(node)
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        (axis,) = _axes(node.inputs)
+        found: Array = (np.argmax if node.op.kind == "ARG_MAX" else np.argmin)(inputs[0], axis=axis)
+        return (np.reshape(found, node.output.shape).astype(node.output.dtype.numpy),)
+
+    def c_call(self, node: Node) -> CCall:
+        values_of(node.input(1))
+        shape, (axis,) = node.input(0).shape, _axes(node.inputs)
+        fields = {
+            "outer": math.prod(shape[:axis]),
+            "size": shape[axis],
+            "inner": math.prod(shape[axis + 1 :]),
+            "type": element_code(node.input(0).dtype),
+            "is_max": int(node.op.kind == "ARG_MAX"),
+            "index_type": element_code(node.output.dtype),
+        }
+        return kernel_call("arg_max", fields, (node.input(0), node.output))
 
 
 def _axes(inputs: Sequence[Tensor | None]) -> tuple[int]:

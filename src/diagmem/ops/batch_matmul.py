@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from diagmem.accesses import Accesses, Runs
 from diagmem.errors import ModelError
-from diagmem.graph import Node, Shape, Tensor, row_major_strides
-from diagmem.ops._base import OpKind, held_separation, input_at, swept
+from diagmem.graph import DType, Node, Shape, Tensor, row_major_strides
+from diagmem.ops._base import Array, OpKind, Values, held_separation, input_at, swept
+from diagmem.ops._broadcast import c_walk
+from diagmem.ops._c_call import SUFFIXES, CCall, CStruct, Fields, Unsupported, by_type, require_types
+from diagmem.ops._channels_s16 import rescale_wide, wide_mantissas
+from diagmem.ops._quantised import Requantisation, scale_of, stored_zero, zero_point_of
 from diagmem.ops._rearrange import outer_sum
 from diagmem.ops._separable import AxisTerm, separation_of
 
@@ -66,6 +70,23 @@ class BatchMatMulKind(OpKind):
         left, _ = _sides(node.attributes, node.inputs)
         return node.output.elems * left.depth[0]
 
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        left, right = inputs[:2]
+        left = np.swapaxes(left, -1, -2) if node.attributes.adj_x else left
+        right = np.swapaxes(right, -1, -2) if node.attributes.adj_y else right
+        if node.output.dtype is DType.FLOAT32:
+            return (_sums_f32(left, right),)
+        centred = (x.astype(np.int64) - zero_point_of(node.input(i)) for i, x in enumerate((left, right)))
+        sums, output = np.matmul(*centred), _requantisation(node)
+        if node.output.dtype is DType.INT8:
+            return (output.apply(sums).astype(np.int8),)
+        scaled = rescale_wide(sums, wide_mantissas(output.mantissas), output.shifts)
+        return (np.clip(scaled, output.low, output.high).astype(np.int16),)
+
+    def c_call(self, node: Node) -> CCall:
+        require_types(node.output.dtype, (node.input(0), node.input(1)))
+        return by_type(node, dict.fromkeys((DType.INT8, DType.INT16, DType.FLOAT32), _call))
+
 
 def _row_reads(left: Side) -> Runs:
     """A row of the left matrix is read anew for each column of the output."""
@@ -117,6 +138,51 @@ def _batch_loops(shape: Shape, batch: Shape) -> list[tuple[int, int]]:
     padded = (1,) * (len(batch) + 2 - len(shape)) + shape
     strides = row_major_strides(padded)
     return [(turns, 0 if padded[axis] == 1 else strides[axis]) for axis, turns in enumerate(batch)]
+
+
+def _sums_f32(left: Array, right: Array) -> Array:
+    """Sums of products in single precision, one product after the other."""
+    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    sums = np.zeros((*batch, left.shape[-2], right.shape[-1]), np.float32)
+    for k in range(left.shape[-1]):
+        sums += left[..., :, k, None] * right[..., None, k, :]
+    return sums
+
+
+def _requantisation(node: Node) -> Requantisation:
+    """TFLite multiplies the scales in single precision here."""
+    unit = float(np.float32(scale_of(node.input(0))) * np.float32(scale_of(node.input(1))))
+    return Requantisation.of([unit / scale_of(node.output)], node.output)
+
+
+def _c_output(node: Node) -> CStruct | None:
+    """None for real numbers."""
+    if node.output.dtype is DType.FLOAT32:
+        return None
+    output = _requantisation(node)
+    if node.output.dtype is DType.INT8:
+        return output.c_struct()
+    if any(stored_zero(tensor) for tensor in (node.input(0), node.input(1), node.output)):
+        raise Unsupported("16-bit numbers with a zero point other than 0; TensorFlow Lite refuses it too")
+    return replace(output, mantissas=wide_mantissas(output.mantissas)).c_struct()
+
+
+def _call(node: Node) -> CCall:
+    left, right = _sides(node.attributes, node.inputs)
+    first, second = ([stride for _, stride in side.loops] for side in (left, right))
+    output = _c_output(node)
+    fields: Fields = {
+        "shape": c_walk(node.output.shape, first, second, row_major_strides(node.output.shape)),
+        "depth": left.depth[0],
+        "left_step": left.depth[1],
+        "right_step": right.depth[1],
+        "left_zero_point": stored_zero(node.input(0)) if output else 0,
+        "right_zero_point": stored_zero(node.input(1)) if output else 0,
+        **({} if output is None else {"output": output}),
+    }
+    function = f"diagmem_batch_matmul_{SUFFIXES[node.output.dtype]}"
+    arguments = (node.input(0), node.input(1), node.output)
+    return CCall("batch_matmul.c", function, CStruct("diagmem_batch_matmul_params", fields), arguments)
 
 
 KIND = BatchMatMulKind()

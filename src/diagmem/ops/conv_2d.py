@@ -12,7 +12,7 @@ import numpy as np
 
 from diagmem.accesses import Accesses
 from diagmem.errors import ModelError
-from diagmem.graph import DType, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
+from diagmem.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
 from diagmem.ops._base import (
     Activation,
     Array,
@@ -25,21 +25,29 @@ from diagmem.ops._base import (
     swept,
 )
 from diagmem.ops._c_call import CCall, by_type, kernel_call, values_of
+from diagmem.ops._c_rows import window_row_call
 from diagmem.ops._c_window import window_limits
-from diagmem.ops._convolution import fields_f32, fields_s8, finished_f32, finished_s8
+from diagmem.ops._convolution import (
+    BLOCKS,
+    block_start,
+    fields_f32,
+    fields_s8,
+    fields_s16,
+    finished_f32,
+    finished_s8,
+    finished_s16,
+    interleaved,
+    requantisation_of,
+    window_fields,
+)
 from diagmem.ops._held import HeldPixels
+from diagmem.ops._pixels import all_have_pitches, pitches_of
 from diagmem.ops._quantised import zero_point_of
 from diagmem.ops._taps import tap_images
 from diagmem.ops._windowed import WindowedLoop
 
 IM2COL = "im2col"
 """The order of kernels that copy a pixel's window to a buffer before they write anything of the pixel."""
-
-BLOCKS = "blocks"
-"""The order of kernels that compute a few output channels together: they read the window, then write those channels."""
-
-CHANNELS_OF_A_BLOCK = 4
-"""As in `_dot_s8.h`."""
 
 QUADS = "quads"
 """The order of kernels that compute four pixels of a row together, channel by channel. A pointwise convolution knows no
@@ -53,7 +61,7 @@ ROWS = "rows"
 class Conv2D:
     """Inputs: image, filter (output channels, height, width, input channels of one group), bias (optional)."""
 
-    padding: Padding = Padding.SAME
+    padding: Padding | ExplicitPadding = Padding.SAME
     stride_h: int = 1
     stride_w: int = 1
     dilation_h: int = 1
@@ -88,6 +96,9 @@ class Conv2DKind(OpKind):
     def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
         return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
 
+    def can_address(self, node: Node) -> bool:
+        return all_have_pitches(node)
+
     def analytical(self, node: Node, position: int) -> int | None:
         return _loop(node).analytical_overlap() if position == 0 else None
 
@@ -111,11 +122,19 @@ class Conv2DKind(OpKind):
         bias = rest[0] if rest else None
         if node.input(0).dtype is DType.FLOAT32:
             return (finished_f32(node, _sums_f32(loop, image, filters), bias),)
-        zero_point = zero_point_of(node.input(0))
-        return (finished_s8(node, _sums(loop, image, filters, zero_point), bias, axis=0),)
+        sums = _sums_s8(loop, image, filters, zero_point_of(node.input(0)))
+        if node.input(0).dtype is DType.INT16:
+            return (finished_s16(node, sums, bias, requantisation_of(node, axis=0)),)
+        return (finished_s8(sums, bias, requantisation_of(node, axis=0)),)
+
+    def has_row_kernel(self, node: Node) -> bool:
+        return True
+
+    def c_row_call(self, node: Node) -> CCall:
+        return window_row_call(self.c_call(node), node, window_of(node).rows)
 
     def c_call(self, node: Node) -> CCall:
-        return by_type(node, {DType.INT8: _call_s8, DType.FLOAT32: _call_f32})
+        return by_type(node, {DType.INT8: _call_s8, DType.INT16: _call_s16, DType.FLOAT32: _call_f32})
 
 
 def window_of(node: Node) -> Window2D:
@@ -146,13 +165,15 @@ def _loop(node: Node) -> WindowedLoop:
     image, filters = _image_and_filter(node.inputs)
     window = window_of(node)
     sizes = node.input(0).dtype.size_bytes, node.output.dtype.size_bytes
-    return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, image.depth // filters.depth, *sizes)
+    pitches = pitches_of(node.input(0), node.output)
+    groups = image.depth // filters.depth
+    return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, groups, *sizes, *pitches)
 
 
 def _ordered(loop: WindowedLoop, order: str) -> WindowedLoop | HeldPixels:
     all_but_one = loop.out.depth - 1
     if order == BLOCKS:
-        return HeldPixels(loop, ahead=0, writes=all_but_one // CHANNELS_OF_A_BLOCK * CHANNELS_OF_A_BLOCK)
+        return HeldPixels(loop, ahead=0, writes=block_start(loop.out.depth))
     if order == IM2COL:
         return HeldPixels(loop, ahead=0, writes=0)
     if order == QUADS:
@@ -175,7 +196,7 @@ def _in_one_row(loop: WindowedLoop) -> WindowedLoop:
     return replace(loop, image=image, out=out, rows=Window1D.resolve(1, 1, 1), cols=Window1D.resolve(pixels, 1, 1))
 
 
-def _sums(loop: WindowedLoop, image: Array, filters: Array, zero_point: int) -> Array:
+def _sums_s8(loop: WindowedLoop, image: Array, filters: Array, zero_point: int) -> Array:
     """Sums of integer products. 64-bit floats hold them exactly, and numpy multiplies matrices of those fast."""
     sums = np.zeros(loop.out)
     for k_y, k_x, pixels in tap_images(image, loop.rows, loop.cols, zero_point):
@@ -204,15 +225,33 @@ def _channels(loop: WindowedLoop, group: int) -> tuple[slice, slice]:
     )
 
 
+def _stored(loop: WindowedLoop, filters: Array) -> Array:
+    """Weights as the kernels want them: channel by channel where they go so themselves."""
+    return interleaved(filters) if loop.groups == 1 else filters
+
+
 def _call_s8(node: Node) -> CCall:
     loop, filters = _loop(node), values_of(node.input(1))
-    fields = {"groups": loop.groups, **fields_s8(node, loop, filters, axis=0)}
-    return kernel_call("conv_2d_s8", fields, (node.input(0), node.output), window_limits(loop))
+    fields = fields_s8(node, filters, requantisation_of(node, axis=0), _stored(loop, filters))
+    window = window_fields(loop, np.int8(zero_point_of(node.input(0))))
+    arguments = (node.input(0), node.output)
+    return kernel_call("conv_2d_s8", {"groups": loop.groups, **window, **fields}, arguments, window_limits(loop))
+
+
+def _call_s16(node: Node) -> CCall:
+    loop, filters = _loop(node), values_of(node.input(1))
+    fields = fields_s16(node, filters, requantisation_of(node, axis=0), _stored(loop, filters))
+    fields = {"groups": loop.groups, **window_fields(loop, np.int16(0)), **fields}
+    return kernel_call("conv_2d_s16", fields, (node.input(0), node.output), window_limits(loop))
 
 
 def _call_f32(node: Node) -> CCall:
     loop, filters = _loop(node), values_of(node.input(1))
-    fields = {"groups": loop.groups, **fields_f32(node, loop, filters)}
+    fields = {
+        "groups": loop.groups,
+        **window_fields(loop, np.float32(0)),
+        **fields_f32(node, filters, _stored(loop, filters)),
+    }
     return kernel_call("conv_2d_f32", fields, (node.input(0), node.output), window_limits(loop))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from diagmem.accesses import Accesses
 from diagmem.errors import ModelError
-from diagmem.graph import DType, Nhwc, Node, Padding, Shape, Tensor, Window2D
+from diagmem.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
 from diagmem.ops._base import (
     Activation,
     Array,
@@ -24,9 +24,20 @@ from diagmem.ops._base import (
     swept,
 )
 from diagmem.ops._c_call import CCall, by_type, kernel_call, values_of
+from diagmem.ops._c_rows import window_row_call
 from diagmem.ops._c_window import window_limits
 from diagmem.ops._channel_blocks import ChannelBlocks
-from diagmem.ops._convolution import fields_f32, fields_s8, finished_f32, finished_s8
+from diagmem.ops._convolution import (
+    fields_f32,
+    fields_s8,
+    fields_s16,
+    finished_f32,
+    finished_s8,
+    finished_s16,
+    requantisation_of,
+    window_fields,
+)
+from diagmem.ops._pixels import all_have_pitches, pitches_of
 from diagmem.ops._quantised import zero_point_of
 from diagmem.ops._taps import tap_images
 from diagmem.ops._windowed import WindowedLoop
@@ -42,7 +53,7 @@ CHANNELS_OF_A_BLOCK = 124
 class DepthwiseConv2D:
     """Inputs: image, filter (1, height, width, input channels * multiplier), bias (optional)."""
 
-    padding: Padding = Padding.SAME
+    padding: Padding | ExplicitPadding = Padding.SAME
     stride_h: int = 1
     stride_w: int = 1
     dilation_h: int = 1
@@ -87,6 +98,9 @@ class DepthwiseConv2DKind(OpKind):
         loop = _loop(node)
         return ChannelBlocks(loop, CHANNELS_OF_A_BLOCK).separation() if order == CHANNEL_BLOCKS else loop.separation()
 
+    def can_address(self, node: Node) -> bool:
+        return all_have_pitches(node)
+
     def analytical(self, node: Node, position: int) -> int | None:
         return _loop(node).analytical_overlap() if position == 0 else None
 
@@ -110,11 +124,19 @@ class DepthwiseConv2DKind(OpKind):
         bias = rest[0] if rest else None
         if node.input(0).dtype is DType.FLOAT32:
             return (finished_f32(node, _sums(loop, image, filters, np.float32(0)), bias),)
-        zero_point = np.int64(zero_point_of(node.input(0)))
-        return (finished_s8(node, _sums(loop, image, filters, zero_point), bias, axis=3),)
+        sums = _sums(loop, image, filters, np.int64(zero_point_of(node.input(0))))
+        if node.input(0).dtype is DType.INT16:
+            return (finished_s16(node, sums, bias, requantisation_of(node, axis=3)),)
+        return (finished_s8(sums, bias, requantisation_of(node, axis=3)),)
+
+    def has_row_kernel(self, node: Node) -> bool:
+        return True
+
+    def c_row_call(self, node: Node) -> CCall:
+        return window_row_call(self.c_call(node), node, window_of(node).rows)
 
     def c_call(self, node: Node) -> CCall:
-        return by_type(node, {DType.INT8: _call_s8, DType.FLOAT32: _call_f32})
+        return by_type(node, {DType.INT8: _call_s8, DType.INT16: _call_s16, DType.FLOAT32: _call_f32})
 
 
 def window_of(node: Node) -> Window2D:
@@ -145,7 +167,8 @@ def _window(attributes: DepthwiseConv2D, image: Nhwc, filters: Nhwc) -> Window2D
 def _loop(node: Node) -> WindowedLoop:
     image, window = Nhwc.of(node.input(0)), window_of(node)
     sizes = node.input(0).dtype.size_bytes, node.output.dtype.size_bytes
-    return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, image.depth, *sizes)
+    pitches = pitches_of(node.input(0), node.output)
+    return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, image.depth, *sizes, *pitches)
 
 
 def _sums(loop: WindowedLoop, image: Array, filters: Array, zero_point: Any) -> Array:
@@ -163,13 +186,22 @@ def _by_channel(filters: Array) -> Array:
 
 def _call_s8(node: Node) -> CCall:
     loop, filters = _loop(node), _by_channel(values_of(node.input(1)))
-    fields = {"multiplier": loop.group_out, **fields_s8(node, loop, filters, axis=3)}
+    fields = fields_s8(node, filters, requantisation_of(node, axis=3))
+    window = window_fields(loop, np.int8(zero_point_of(node.input(0))))
+    fields = {"multiplier": loop.group_out, **window, **fields}
     return kernel_call("depthwise_conv_2d_s8", fields, (node.input(0), node.output), window_limits(loop))
+
+
+def _call_s16(node: Node) -> CCall:
+    loop, filters = _loop(node), _by_channel(values_of(node.input(1)))
+    fields = fields_s16(node, filters, requantisation_of(node, axis=3))
+    fields = {"multiplier": loop.group_out, **window_fields(loop, np.int16(0)), **fields}
+    return kernel_call("depthwise_conv_2d_s16", fields, (node.input(0), node.output), window_limits(loop))
 
 
 def _call_f32(node: Node) -> CCall:
     loop, filters = _loop(node), _by_channel(values_of(node.input(1)))
-    fields = {"multiplier": loop.group_out, **fields_f32(node, loop, filters)}
+    fields = {"multiplier": loop.group_out, **window_fields(loop, np.float32(0)), **fields_f32(node, filters)}
     return kernel_call("depthwise_conv_2d_f32", fields, (node.input(0), node.output), window_limits(loop))
 
 

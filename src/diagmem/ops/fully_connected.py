@@ -11,8 +11,31 @@ import numpy as np
 
 from diagmem.accesses import Accesses, Runs
 from diagmem.errors import ModelError
-from diagmem.graph import Node, Shape, Tensor
-from diagmem.ops._base import Activation, OpKind, activation_of, held_separation, input_at, swept
+from diagmem.graph import DType, Node, Shape, Tensor
+from diagmem.ops._base import (
+    Activation,
+    Array,
+    OpKind,
+    Values,
+    activation_of,
+    held_separation,
+    input_at,
+    swept,
+)
+from diagmem.ops._c_call import CCall, by_type, kernel_call, values_of
+from diagmem.ops._convolution import (
+    BLOCKS,
+    block_start,
+    fields_f32,
+    fields_s8,
+    fields_s16,
+    finished_f32,
+    finished_s8,
+    finished_s16,
+    interleaved,
+    requantisation_of,
+)
+from diagmem.ops._quantised import zero_point_of
 from diagmem.ops._separable import AxisTerm, separation_of
 
 
@@ -26,6 +49,7 @@ class FullyConnected:
 
 class FullyConnectedKind(OpKind):
     names = ("FULLY_CONNECTED",)
+    orders = ("reference", BLOCKS)
 
     def decode(self, name: str, options: Any) -> FullyConnected:
         if options is None:
@@ -51,7 +75,8 @@ class FullyConnectedKind(OpKind):
     def accesses(self, node: Node, order: str) -> Accesses:
         rows, outputs, size = _sizes(node.inputs)
         row = np.arange(rows, dtype=np.int64)
-        return swept(node, {0: Runs.of(row * size, size, row * outputs, stride=0, hold=outputs)})
+        hold = 1 + _written_before_the_last_read(outputs, order)
+        return swept(node, {0: Runs.of(row * size, size, row * outputs, stride=0, hold=hold)})
 
     def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
         if position:
@@ -59,10 +84,26 @@ class FullyConnectedKind(OpKind):
         rows, outputs, size = _sizes(node.inputs)
         in_size, out_size = node.input(0).dtype.size_bytes, node.output.dtype.size_bytes
         row_gain = outputs * out_size - size * in_size
-        return separation_of((AxisTerm.even(rows, row_gain), AxisTerm.even(outputs, out_size)))
+        own = _written_before_the_last_read(outputs, order) * out_size
+        return separation_of((AxisTerm.even(rows, row_gain), AxisTerm(None, own) if own else AxisTerm(0, None)))
 
     def macs(self, node: Node) -> int:
         return math.prod(_sizes(node.inputs))
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        data, weights, *rest = inputs
+        bias, rows = rest[0] if rest else None, data.reshape(-1, weights.shape[1])
+        if node.input(0).dtype is DType.FLOAT32:
+            out = finished_f32(node, _sums_f32(rows, weights), bias)
+        else:
+            centred = rows.astype(np.float64) - zero_point_of(node.input(0))
+            sums, output = centred @ weights.T.astype(np.float64), requantisation_of(node, axis=0)
+            is_wide = node.input(0).dtype is DType.INT16
+            out = finished_s16(node, sums, bias, output) if is_wide else finished_s8(sums, bias, output)
+        return (out.reshape(node.output.shape),)
+
+    def c_call(self, node: Node) -> CCall:
+        return by_type(node, {DType.INT8: _call_s8, DType.INT16: _call_s16, DType.FLOAT32: _call_f32})
 
 
 def _sizes(inputs: Sequence[Tensor | None]) -> tuple[int, int, int]:
@@ -74,6 +115,41 @@ def _sizes(inputs: Sequence[Tensor | None]) -> tuple[int, int, int]:
         )
     outputs, size = weights.shape
     return data.elems // size, outputs, size
+
+
+def _written_before_the_last_read(outputs: int, order: str) -> int:
+    """Of a row's outputs."""
+    return block_start(outputs) if order == BLOCKS else outputs - 1
+
+
+def _sums_f32(rows: Array, weights: Array) -> Array:
+    """Sums of products in single precision, one product after the other."""
+    sums = np.zeros((len(rows), len(weights)), np.float32)
+    for i in range(weights.shape[1]):
+        sums += rows[:, i, None] * weights[:, i]
+    return sums
+
+
+def _c_sizes(node: Node) -> dict[str, int]:
+    return dict(zip(("rows", "outputs", "inputs"), _sizes(node.inputs), strict=True))
+
+
+def _call_s8(node: Node) -> CCall:
+    weights = values_of(node.input(1))
+    fields = {**_c_sizes(node), **fields_s8(node, weights, requantisation_of(node, axis=0), interleaved(weights))}
+    return kernel_call("fully_connected_s8", fields, (node.input(0), node.output))
+
+
+def _call_s16(node: Node) -> CCall:
+    weights = values_of(node.input(1))
+    fields = {**_c_sizes(node), **fields_s16(node, weights, requantisation_of(node, axis=0), interleaved(weights))}
+    return kernel_call("fully_connected_s16", fields, (node.input(0), node.output))
+
+
+def _call_f32(node: Node) -> CCall:
+    weights = values_of(node.input(1))
+    fields = {**_c_sizes(node), **fields_f32(node, weights, interleaved(weights))}
+    return kernel_call("fully_connected_f32", fields, (node.input(0), node.output))
 
 
 KIND = FullyConnectedKind()

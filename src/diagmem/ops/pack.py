@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from diagmem.errors import ModelError
-from diagmem.graph import Node, Shape, Tensor
+from diagmem.graph import Node, Shape, Tensor, row_major_strides
 from diagmem.ops._base import axis_of, input_at
+from diagmem.ops._c_call import CCall
 from diagmem.ops._rearrange import REFERENCE, Chunks, RearrangeKind
-from diagmem.ops.split import MOST_OUTPUTS
+from diagmem.ops.concatenation import concatenation_call
+from diagmem.ops.split import MOST_OUTPUTS, split_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,15 @@ class PackKind(RearrangeKind):
             return chunks if order == REFERENCE else chunks.sorted_by(chunks.position)
         chunks = Chunks.of((rows * len(tensors) + tensors) * length, length, output=tensors)
         return chunks if order == REFERENCE else chunks.sorted_by(chunks.output)
+
+    def c_call(self, node: Node) -> CCall:
+        if node.op.kind == "PACK":
+            axis, shape = axis_of(node.attributes.axis, len(node.output.shape)), node.input(0).shape
+            strides = row_major_strides(shape)[:axis]
+            return concatenation_call(node, axis, [shape[axis:]] * len(node.inputs), [strides] * len(node.inputs))
+        data = node.input(0)
+        axis = axis_of(node.attributes.axis, len(data.shape))
+        return split_call(node, data, [math.prod(data.shape[axis + 1 :])] * len(node.outputs))
 
 
 def _stacked(attributes: Pack, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:

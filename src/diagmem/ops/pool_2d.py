@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from diagmem.accesses import Accesses
-from diagmem.graph import DType, Nhwc, Node, Padding, Shape, Tensor, Window2D
+from diagmem.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
 from diagmem.ops._base import (
     SUM_BYTES,
     Activation,
@@ -23,7 +23,8 @@ from diagmem.ops._base import (
     padding_of,
     swept,
 )
-from diagmem.ops._c_call import MAX_ROWS, CCall, Unsupported, by_type, kernel_call
+from diagmem.ops._c_call import MAX_ROWS, SUFFIXES, CCall, Unsupported, by_type, kernel_call
+from diagmem.ops._c_rows import taking_call, window_row_call
 from diagmem.ops._c_window import c_window
 from diagmem.ops._held import HeldPixels
 from diagmem.ops._pixels import all_have_pitches, pitches_of
@@ -39,7 +40,7 @@ ACCUMULATE = "accumulate"
 class Pool2D:
     """Input: image."""
 
-    padding: Padding = Padding.SAME
+    padding: Padding | ExplicitPadding = Padding.SAME
     stride_h: int = 1
     stride_w: int = 1
     kernel_h: int = 1
@@ -102,11 +103,24 @@ class Pool2DKind(OpKind):
         if is_average:
             pooled = (_average_f32 if is_real else _average_s8)(loop, image)
         else:
-            pooled = _largest(loop, image, -np.inf if is_real else -128)
+            pooled = _largest(loop, image, -np.inf if is_real else np.iinfo(image.dtype).min)
         return (np.clip(pooled, low, high).astype(image.dtype),)
 
+    def has_row_kernel(self, node: Node) -> bool:
+        return node.op.kind != "L2_POOL_2D"
+
+    def c_row_call(self, node: Node) -> CCall:
+        call = self.c_call(node)
+        takes_rows = self.accumulator_bytes(node) is not None
+        return taking_call(call, node) if takes_rows else window_row_call(call, node, _loop(node).rows)
+
     def c_call(self, node: Node) -> CCall:
-        return by_type(node, {DType.INT8: _call_s8, DType.FLOAT32: _call_f32})
+        return by_type(node, {DType.INT8: _call_int, DType.INT16: _call_int, DType.FLOAT32: _call_f32})
+
+
+def window_of(node: Node) -> Window2D:
+    """The node's window, its padding resolved."""
+    return _window(node.attributes, Nhwc.of(node.input(0)))
 
 
 def _window(attributes: Pool2D, image: Nhwc) -> Window2D:
@@ -162,11 +176,11 @@ def _call(node: Node, suffix: str, low: float, high: float) -> CCall:
     return kernel_call(stem, fields, (node.input(0), node.output), {MAX_ROWS: loop.rows.kernel})
 
 
-def _call_s8(node: Node) -> CCall:
+def _call_int(node: Node) -> CCall:
     source, target = node.input(0), node.output
     if abs(scale_of(source) - scale_of(target)) > 1e-6 or zero_point_of(source) != zero_point_of(target):
         raise Unsupported("input and output of different scale; TensorFlow Lite refuses it too")
-    return _call(node, "s8", *integer_range(node.attributes.activation, target))
+    return _call(node, SUFFIXES[target.dtype], *integer_range(node.attributes.activation, target))
 
 
 def _call_f32(node: Node) -> CCall:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from diagmem.accesses import Accesses, Runs
 from diagmem.graph import DType, Node, Shape, Tensor
 from diagmem.ops._base import SUM_BYTES, Array, OpKind, Values, axis_of, held_separation, input_at, swept
-from diagmem.ops._c_call import CCall, by_type, kernel_call, require_types, values_of
+from diagmem.ops._c_call import SUFFIXES, CCall, CStruct, Fields, by_type, require_types, values_of
+from diagmem.ops._c_rows import taking_call
 from diagmem.ops._fibres import c_fibres, fibre_reads, fibre_separation, kept_shape
-from diagmem.ops._quantised import Requantisation, scale_of, zero_point_of
+from diagmem.ops._quantised import Requantisation, require_same_quantisation, scale_of, zero_point_of
 
 ZERO_FIRST = "zero_first"
 """The order of kernels that set the whole output to its neutral value before they read anything."""
@@ -58,15 +59,22 @@ class ReduceKind(OpKind):
         return node.output.elems * SUM_BYTES if adds_rows and shape[0] == 1 < shape[1] else None
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        by_kind = _REFERENCES.get((node.op.kind, node.output.dtype))
-        if by_kind is None:
+        way = _WAYS[node.op.kind].get(node.output.dtype)
+        if way is None:
             return super().reference(node, inputs)
-        return (by_kind(node, _fibres(inputs[0], _axes(node.inputs))).reshape(node.output.shape),)
+        return (way.reference(node, _fibres(inputs[0], _axes(node.inputs))).reshape(node.output.shape),)
+
+    def c_row_call(self, node: Node) -> CCall:
+        """The fibres are those of one row, all else is that of the whole."""
+        whole, shape = self.c_call(node), node.input(0).shape
+        fibres = c_fibres((1, 1, *shape[2:]), _axes(node.inputs))
+        parameters = replace(whole.parameters, fields={**whole.parameters.fields, "fibres": fibres})
+        return taking_call(replace(whole, parameters=parameters), node)
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0),))
         values_of(node.input(1))
-        return by_type(node, _CALLS.get(node.op.kind, {}))
+        return by_type(node, {dtype: way.call for dtype, way in _WAYS[node.op.kind].items()})
 
 
 def _axes(inputs: Sequence[Tensor | None]) -> frozenset[int]:
@@ -98,45 +106,59 @@ def _requantisation(node: Node) -> Requantisation:
     return replace(plain, mantissas=divided, shifts=np.array([shift - extra]))
 
 
-def _mean_s8(node: Node, fibres: Array) -> Array:
+def _sum_int(node: Node, fibres: Array) -> Array:
     total = fibres.astype(np.int64).sum(axis=1) - zero_point_of(node.input(0)) * _count(node)
-    return _requantisation(node).apply(total).astype(np.int8)
+    return _requantisation(node).apply(total).astype(fibres.dtype)
 
 
-def _call_s8(node: Node) -> CCall:
-    fields = {
-        "fibres": c_fibres(node.input(0).shape, _axes(node.inputs)),
-        "offset": -zero_point_of(node.input(0)) * _count(node),
-        "output": _requantisation(node).c_struct(),
-    }
-    return kernel_call("mean_s8", fields, (node.input(0), node.output))
+def _sum_int_call(node: Node) -> CCall:
+    offset = -zero_point_of(node.input(0)) * _count(node)
+    return _call(node, "sum", "sum_int", {"offset": offset, "output": _requantisation(node).c_struct()})
 
 
-def _mean_f32(node: Node, fibres: Array) -> Array:
+def _sum_f32(node: Node, fibres: Array) -> Array:
     total = np.zeros(len(fibres), np.float32)
     for column in fibres.T:
         total += column
-    mean: Array = total / np.float32(_divisor(node))
-    return mean
+    divided: Array = total / np.float32(_divisor(node))
+    return divided
+
+
+def _sum_f32_call(node: Node) -> CCall:
+    return _call(node, "sum", "reduce", {"divisor": _divisor(node)})
 
 
 def _divisor(node: Node) -> float:
     return float(_count(node)) if node.op.kind == "MEAN" else 1.0
 
 
-def _call_f32(node: Node) -> CCall:
-    fields = {
-        "fibres": c_fibres(node.input(0).shape, _axes(node.inputs)),
-        "divisor": _divisor(node),
-    }
-    return kernel_call("mean_f32", fields, (node.input(0), node.output))
+def _extreme(node: Node, fibres: Array) -> Array:
+    found: Array = fibres.max(axis=1) if node.op.kind == "REDUCE_MAX" else fibres.min(axis=1)
+    return found
 
 
-_REFERENCES = {
-    (kind, dtype): f for kind in ("MEAN", "SUM") for dtype, f in ((DType.INT8, _mean_s8), (DType.FLOAT32, _mean_f32))
-}
+def _extreme_call(node: Node) -> CCall:
+    require_same_quantisation((node.input(0), node.output))
+    return _call(node, node.op.kind.lower(), "reduce", {"divisor": 1.0})
 
-_CALLS = {kind: {DType.INT8: _call_s8, DType.FLOAT32: _call_f32} for kind in ("MEAN", "SUM")}
+
+def _call(node: Node, name: str, parameters: str, fields: Fields) -> CCall:
+    fibres = c_fibres(node.input(0).shape, _axes(node.inputs))
+    struct = CStruct(f"diagmem_{parameters}_params", {"fibres": fibres, **fields})
+    function = f"diagmem_{name}_{SUFFIXES[node.output.dtype]}"
+    return CCall("reduce.c", function, struct, (node.input(0), node.output))
+
+
+class _Way(NamedTuple):
+    reference: Callable[[Node, Array], Array]
+    call: Callable[[Node], CCall]
+
+
+_INT = (DType.INT8, DType.INT16)
+_SUM = {**dict.fromkeys(_INT, _Way(_sum_int, _sum_int_call)), DType.FLOAT32: _Way(_sum_f32, _sum_f32_call)}
+_EXTREME = dict.fromkeys((*_INT, DType.FLOAT32), _Way(_extreme, _extreme_call))
+
+_WAYS = {"MEAN": _SUM, "SUM": _SUM, "REDUCE_MAX": _EXTREME, "REDUCE_MIN": _EXTREME}
 
 
 KIND = ReduceKind()

@@ -9,7 +9,8 @@ from typing import Any
 
 from diagmem.errors import ModelError
 from diagmem.graph import Node, Shape, Tensor
-from diagmem.ops._base import axis_of, constant_ints, input_at
+from diagmem.ops._base import Array, Values, axis_of, constant_ints, input_at
+from diagmem.ops._c_call import CCall, kernel_call
 from diagmem.ops._rearrange import MEMCPY, REFERENCE, Chunks, RearrangeKind
 
 
@@ -49,6 +50,12 @@ class ReshapeKind(RearrangeKind):
             raise ModelError(f"{node.label}: its input and output differ in element count; the file is damaged")
         chunks = Chunks.of(0, node.output.elems)
         return chunks.moved_at_once() if order == MEMCPY else chunks
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        return (inputs[0].reshape(node.output.shape),)
+
+    def c_call(self, node: Node) -> CCall:
+        return kernel_call("reshape", {"bytes": node.output.size_bytes}, (node.input(0), node.output))
 
 
 def _reshaped(attributes: Reshape, inputs: Sequence[Tensor | None]) -> Shape | None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from diagmem.accesses import Accesses
 from diagmem.errors import ModelError
-from diagmem.graph import DType, IntArray, Nhwc, Node, Shape, Tensor
-from diagmem.ops._base import OpKind, constant_ints, held_separation, input_at, swept
+from diagmem.graph import DType, IntArray, Nhwc, Node, Shape, Tensor, row_major_strides
+from diagmem.ops._base import Array, OpKind, Values, constant_ints, held_separation, input_at, swept
+from diagmem.ops._c_call import SUFFIXES, CCall, CStruct, CTable, by_type, require_types
+from diagmem.ops._gathered import gathered_call
 from diagmem.ops._held import HeldPixels
 from diagmem.ops._pixels import PixelLoop
+from diagmem.ops._quantised import require_same_quantisation
 from diagmem.ops._rearrange import MEMCPY, REFERENCE
 
 
@@ -71,6 +74,21 @@ class ResizeKind(OpKind):
     def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
         return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
 
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        if node.op.kind == "RESIZE_BILINEAR":
+            return (_blended(node, inputs[0]),)
+        rows, cols = (_nearest(node.attributes, inputs[0].shape[a], node.output.shape[a]) for a in (1, 2))
+        return (inputs[0][:, rows][:, :, cols],)
+
+    def c_call(self, node: Node) -> CCall:
+        require_types(node.output.dtype, (node.input(0),))
+        require_same_quantisation((node.input(0), node.output))
+        if node.op.kind == "RESIZE_BILINEAR":
+            return by_type(node, dict.fromkeys((DType.INT8, DType.INT16, DType.FLOAT32), _bilinear_call))
+        shape, strides = node.input(0).shape, row_major_strides(node.input(0).shape)
+        nearest = [_nearest(node.attributes, shape[a], node.output.shape[a]) * strides[a] for a in (1, 2)]
+        return gathered_call(node, [np.arange(shape[0], dtype=np.int64) * strides[0], *nearest], shape[3])
+
 
 def sampled_axis(name: str, attributes: Resize, dtype: DType, size_in: int, size_out: int) -> SampledAxis:
     """The inputs that each output along one axis reads."""
@@ -105,21 +123,33 @@ def _neighbours(attributes: Resize, size_in: int, size_out: int) -> tuple[IntArr
     """Compilers may fuse the product with the subtraction, which rounds once less: the reads of both ways count."""
     output, scale = _single_precision(attributes, size_in, size_out)
     half = np.float32(0.5 if attributes.half_pixel_centers else 0)
-    plain = output * scale - half
+    plain = _real_places(attributes, size_in, size_out)
     fused = (output.astype(np.float64) * np.float64(scale) - np.float64(half)).astype(np.float32)
     low, high = np.floor(np.minimum(plain, fused)), np.ceil(np.maximum(plain, fused))
     return low.astype(np.int64), high.astype(np.int64)
 
 
+def _real_places(attributes: Resize, size_in: int, size_out: int) -> npt.NDArray[np.float32]:
+    """The places in the input, the product rounded before the subtraction."""
+    output, scale = _single_precision(attributes, size_in, size_out)
+    places: npt.NDArray[np.float32] = output * scale - np.float32(0.5 if attributes.half_pixel_centers else 0)
+    return places
+
+
 def _fixed_point_neighbours(attributes: Resize, size_in: int, size_out: int) -> tuple[IntArray, IntArray]:
-    """Quantised kernels compute in integers, with 10 bits behind the point."""
-    one = 1 << 10
+    place = _fixed_point_places(attributes, size_in, size_out)
+    return place // _ONE, -(-place // _ONE)
+
+
+_ONE = 1 << 10
+"""Quantised kernels compute in integers, with 10 bits behind the point."""
+
+
+def _fixed_point_places(attributes: Resize, size_in: int, size_out: int) -> IntArray:
     places, outputs = _scale(attributes, size_in, size_out)
-    scale = (one * places + outputs // 2) // outputs
+    scale = (_ONE * places + outputs // 2) // outputs
     place = np.arange(size_out, dtype=np.int64) * scale
-    if attributes.half_pixel_centers:
-        place += scale // 2 - one // 2
-    return place // one, -(-place // one)
+    return place + scale // 2 - _ONE // 2 if attributes.half_pixel_centers else place
 
 
 def _loop(node: Node) -> PixelLoop:
@@ -132,6 +162,70 @@ def _loop(node: Node) -> PixelLoop:
 
 def _ordered(loop: PixelLoop, order: str) -> PixelLoop | HeldPixels:
     return HeldPixels(loop, ahead=0, writes=loop.out.depth) if order == MEMCPY else loop
+
+
+class _Blend(NamedTuple):
+    """For each output along an axis: its neighbours in the input, and the share of the second one, a real number or one
+    with 10 bits behind the point."""
+
+    low: IntArray
+    high: IntArray
+    share: Array
+
+
+def _blend(node: Node, axis: int) -> _Blend:
+    size_in, size_out = node.input(0).shape[axis], node.output.shape[axis]
+    is_real = node.input(0).dtype is DType.FLOAT32
+    place: Array = (_real_places if is_real else _fixed_point_places)(node.attributes, size_in, size_out)
+    one = np.float32(1) if is_real else _ONE
+    low = np.clip(np.floor(place / one).astype(np.int64), 0, size_in - 1)
+    high = np.clip(np.ceil(place / one).astype(np.int64), 0, size_in - 1)
+    return _Blend(low, high, place - low.astype(place.dtype) * one)
+
+
+def _blended(node: Node, data: Array) -> Array:
+    rows, cols = _blend(node, 1), _blend(node, 2)
+    is_real = data.dtype == np.float32
+    values, one = (data, np.float32(1)) if is_real else (data.astype(np.int64), _ONE)
+    y, x = rows.share[:, None, None], cols.share[:, None]
+    above, below = values[:, rows.low], values[:, rows.high]
+    total: Array = above[:, :, cols.low] * (one - y) * (one - x) + below[:, :, cols.low] * y * (one - x)
+    total = total + above[:, :, cols.high] * (one - y) * x + below[:, :, cols.high] * y * x
+    if is_real:
+        return total
+    nearest: Array = (np.sign(total) * ((np.abs(total) + _ONE**2 // 2) // _ONE**2)).astype(data.dtype)
+    return nearest
+
+
+def _bilinear_call(node: Node) -> CCall:
+    image, out, rows, cols = Nhwc.of(node.input(0)), Nhwc.of(node.output), _blend(node, 1), _blend(node, 2)
+    shape = CStruct(
+        "diagmem_resize",
+        {
+            "batches": image.batch,
+            "in_height": image.height,
+            "in_width": image.width,
+            "in_pitch": image.depth,
+            "out_height": out.height,
+            "out_width": out.width,
+            "out_pitch": out.depth,
+            "depth": out.depth,
+            "rows": CTable("rows", np.stack([rows.low, rows.high], axis=1).astype(np.int32)),
+            "cols": CTable("cols", np.stack([cols.low, cols.high], axis=1).astype(np.int32)),
+        },
+    )
+    is_real = node.output.dtype is DType.FLOAT32
+    shares = [CTable(f"{name}_shares", _stored_shares(axis)) for name, axis in (("row", rows), ("col", cols))]
+    parameters = CStruct(
+        f"diagmem_resize_bilinear_{'f32' if is_real else 'int'}_params",
+        {"shape": shape, "row_shares": shares[0], "col_shares": shares[1]},
+    )
+    function = f"diagmem_resize_bilinear_{SUFFIXES[node.output.dtype]}"
+    return CCall("resize_bilinear.c", function, parameters, (node.input(0), node.output))
+
+
+def _stored_shares(axis: _Blend) -> Array:
+    return axis.share if axis.share.dtype == np.float32 else axis.share.astype(np.int32)
 
 
 KIND = ResizeKind()

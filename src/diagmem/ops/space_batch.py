@@ -11,7 +11,10 @@ import numpy as np
 from diagmem.errors import ModelError
 from diagmem.graph import IntArray, Node, Shape, Tensor, row_major_strides
 from diagmem.ops._base import constant_ints, input_at
-from diagmem.ops._rearrange import FILL, MEMCPY, REFERENCE, Chunks, RearrangeKind, outer_sum
+from diagmem.ops._c_call import CCall, CTable, Unsupported, kernel_call, require_types
+from diagmem.ops._gathered import gathered_call
+from diagmem.ops._quantised import stored_zero
+from diagmem.ops._rearrange import COMPUTED, FILL, MEMCPY, REFERENCE, Chunks, RearrangeKind, outer_sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,19 @@ class SpaceBatchKind(RearrangeKind):
         if order == REFERENCE:
             return chunks
         return (chunks if to_batch else chunks.sorted_by(chunks.source)).moved_at_once()
+
+    def fill(self, node: Node) -> int:
+        return stored_zero(node.output)
+
+    def c_call(self, node: Node) -> CCall:
+        require_types(node.output.dtype, (node.input(0),))
+        blocks = _blocks(node.inputs)
+        if blocks is None:
+            raise Unsupported(COMPUTED)
+        if node.op.kind == "BATCH_TO_SPACE_ND":
+            shape, out = node.input(0).shape, node.output.shape
+            return gathered_call(node, _spread_terms(shape, out, blocks), math.prod(shape[len(blocks.sizes) + 1 :]))
+        return _to_batch_call(node, blocks)
 
 
 def _blocks(inputs: Sequence[Tensor | None]) -> _Blocks | None:
@@ -107,13 +123,43 @@ def _batched_sources(shape: Shape, out: Shape, blocks: _Blocks) -> IntArray:
 
 def _spread_sources(shape: Shape, out: Shape, blocks: _Blocks) -> IntArray:
     """BATCH_TO_SPACE_ND: for each output pixel, the first element of the input pixel that it copies."""
+    return outer_sum(*_spread_terms(shape, out, blocks))
+
+
+def _spread_terms(shape: Shape, out: Shape, blocks: _Blocks) -> list[IntArray]:
+    """What each axis of the output adds to that."""
     strides = row_major_strides(shape)
     places = row_major_strides(blocks.sizes)
     terms = [np.arange(out[0], dtype=np.int64) * strides[0]]
     for a, (block, (before, _)) in enumerate(zip(blocks.sizes, blocks.margins, strict=True)):
         index = np.arange(out[a + 1], dtype=np.int64) + before
         terms.append(index % block * places[a] * out[0] * strides[0] + index // block * strides[a + 1])
-    return outer_sum(*terms)
+    return terms
+
+
+def _to_batch_call(node: Node, blocks: _Blocks) -> CCall:
+    """Heights stand along the axis that is last but one of those cut into blocks."""
+    if len(blocks.sizes) > 2:
+        raise Unsupported(f"blocks along {len(blocks.sizes)} axes; at most 2 are supported")
+    missing, rank = 2 - len(blocks.sizes), len(blocks.sizes) + 1
+    (block_h, block_w), margins = (1,) * missing + blocks.sizes, ((0, 0),) * missing + blocks.margins
+    in_height, in_width = (1,) * missing + node.input(0).shape[1:rank]
+    out_height, out_width = (1,) * missing + node.output.shape[1:rank]
+    fields = {
+        "element": node.output.dtype.size_bytes,
+        "batches": node.input(0).shape[0],
+        "in_height": in_height,
+        "in_width": in_width,
+        "out_height": out_height,
+        "out_width": out_width,
+        "block_h": block_h,
+        "block_w": block_w,
+        "pad_top": margins[0][0],
+        "pad_left": margins[1][0],
+        "depth": math.prod(node.input(0).shape[rank:]),
+        "value": CTable("value", np.array([stored_zero(node.output)], node.output.dtype.numpy)),
+    }
+    return kernel_call("space_to_batch", fields, (node.input(0), node.output))
 
 
 KIND = SpaceBatchKind()

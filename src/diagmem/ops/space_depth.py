@@ -9,7 +9,8 @@ from typing import Any
 from diagmem.errors import ModelError
 from diagmem.graph import Nhwc, Node, Shape, Tensor, row_major_strides
 from diagmem.ops._base import input_at
-from diagmem.ops._rearrange import REFERENCE, Chunks, RearrangeKind, strided
+from diagmem.ops._rearrange import REFERENCE, Chunks
+from diagmem.ops._strided import StridedKind, Walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,7 @@ class SpaceDepth:
     block: int = 0
 
 
-class SpaceDepthKind(RearrangeKind):
+class SpaceDepthKind(StridedKind):
     """In order "reference" the output is walked forward; in "input_major" the input is."""
 
     names = ("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
@@ -36,7 +37,7 @@ class SpaceDepthKind(RearrangeKind):
             raise ModelError(f"{image.depth} channels do not make blocks of {block} pixels; the file is damaged")
         return ((image.batch, image.height * block, image.width * block, image.depth // block**2),)
 
-    def chunks(self, node: Node, order: str) -> Chunks:
+    def walk(self, node: Node) -> Walk:
         image, out, block = Nhwc.of(node.input(0)), Nhwc.of(node.output), node.attributes.block
         # The input's axes: batch, row of blocks, then row in block and block, one way or the other, row of a block.
         if node.op.kind == "SPACE_TO_DEPTH":
@@ -44,7 +45,10 @@ class SpaceDepthKind(RearrangeKind):
         else:
             axes = (image.batch, image.height, image.width, block, block * out.depth)
         swapped, strides = ((a[0], a[1], a[3], a[2], a[4]) for a in (axes, row_major_strides(axes)))
-        chunks = strided(swapped, strides)
+        return Walk(swapped, strides)
+
+    def chunks(self, node: Node, order: str) -> Chunks:
+        chunks = self.walk(node).chunks()
         return chunks if order == REFERENCE else chunks.sorted_by(chunks.source)
 
 

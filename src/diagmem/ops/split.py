@@ -12,7 +12,8 @@ import numpy as np
 from diagmem.errors import ModelError
 from diagmem.graph import Node, Shape, Tensor
 from diagmem.ops._base import axis_of, constant_ints, input_at
-from diagmem.ops._rearrange import Chunks, RearrangeKind
+from diagmem.ops._c_call import CCall, CPointers, CTable, Unsupported, kernel_call, require_types
+from diagmem.ops._rearrange import COMPUTED, Chunks, RearrangeKind
 
 MOST_OUTPUTS = 1 << 16
 
@@ -49,6 +50,25 @@ class SplitKind(RearrangeKind):
         rows = np.arange(math.prod(shape[:axis]), dtype=np.int64)[:, None]
         starts = rows * math.prod(shape[axis:]) + np.cumsum(lengths) - lengths
         return Chunks.of(starts, lengths, position=position, output=np.arange(len(lengths)))
+
+    def c_call(self, node: Node) -> CCall:
+        cut = _cut(node.op.kind, node.attributes, node.inputs)
+        if cut is None:
+            raise Unsupported(COMPUTED)
+        data, (axis, sizes) = node.input(_data(node.op.kind)), cut
+        return split_call(node, data, [size * math.prod(data.shape[axis + 1 :]) for size in sizes])
+
+
+def split_call(node: Node, data: Tensor, widths: Sequence[int]) -> CCall:
+    """`widths`: elements that each output gets in its turn."""
+    require_types(data.dtype, node.outputs)
+    fields = {
+        "element": data.dtype.size_bytes,
+        "rows": data.elems // max(1, sum(widths)),
+        "count": len(widths),
+        "width": CTable("width", np.array(widths, np.int32)),
+    }
+    return kernel_call("split", fields, (data, CPointers(node.outputs, is_written=True)))
 
 
 def _data(name: str) -> int:

@@ -11,7 +11,8 @@ import numpy as np
 from diagmem.errors import ModelError
 from diagmem.graph import Node, Shape, Tensor, row_major_strides
 from diagmem.ops._base import constant_ints, input_at
-from diagmem.ops._rearrange import MEMCPY, REFERENCE, Chunks, RearrangeKind, outer_sum, strided
+from diagmem.ops._rearrange import MEMCPY, REFERENCE, Chunks, outer_sum
+from diagmem.ops._strided import StridedKind, Walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class StridedSlice:
     offset: bool = False
 
 
-class StridedSliceKind(RearrangeKind):
+class StridedSliceKind(StridedKind):
     """Inputs: data, begin, and for SLICE the size, for STRIDED_SLICE end and strides. In order "memcpy" the rows of the
     last axis are copied whole, where its elements are neighbours."""
 
@@ -53,16 +54,22 @@ class StridedSliceKind(RearrangeKind):
         box = _box(name, attributes, inputs)
         return None if box is None else (box.out_shape,)
 
-    def chunks(self, node: Node, order: str) -> Chunks | None:
+    def walk(self, node: Node) -> Walk | None:
         box = _box(node.op.kind, node.attributes, node.inputs)
         if box is None:
             return None
-        taken = [(r, stride) for r, stride in zip(box.ranges, row_major_strides(node.input(0).shape), strict=True)]
-        if order == MEMCPY and taken and box.ranges[-1].step == 1:
-            starts = outer_sum(*(np.array(r, dtype=np.int64) * stride for r, stride in taken[:-1]))
-            return Chunks.of(starts + box.ranges[-1].start, len(box.ranges[-1])).moved_at_once()
+        taken = list(zip(box.ranges, row_major_strides(node.input(0).shape), strict=True))
         offset = sum(r.start * stride for r, stride in taken)
-        return strided(tuple(len(r) for r in box.ranges), [r.step * stride for r, stride in taken], offset)
+        return Walk(tuple(len(r) for r in box.ranges), tuple(r.step * stride for r, stride in taken), offset)
+
+    def chunks(self, node: Node, order: str) -> Chunks | None:
+        box = _box(node.op.kind, node.attributes, node.inputs)
+        if box is None or order != MEMCPY or not box.ranges or box.ranges[-1].step != 1:
+            return super().chunks(node, order)
+        *outer, last = box.ranges
+        rows = zip(outer, row_major_strides(node.input(0).shape), strict=False)
+        starts = outer_sum(*(np.array(r, dtype=np.int64) * stride for r, stride in rows))
+        return Chunks.of(starts + last.start, len(last)).moved_at_once()
 
 
 @dataclass(frozen=True, slots=True)

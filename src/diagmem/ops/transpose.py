@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from diagmem.errors import ModelError
 from diagmem.graph import Node, Shape, Tensor, row_major_strides
 from diagmem.ops._base import axis_of, constant_ints, input_at
-from diagmem.ops._rearrange import Chunks, RearrangeKind, strided
+from diagmem.ops._strided import StridedKind, Walk
 
 
-class TransposeKind(RearrangeKind):
+class TransposeKind(StridedKind):
     """Inputs: data, permutation: axis a of the output is axis permutation[a] of the data."""
 
     names = ("TRANSPOSE",)
@@ -19,12 +19,12 @@ class TransposeKind(RearrangeKind):
         permutation = _permutation(inputs)
         return None if permutation is None else (tuple(input_at(inputs, 0).shape[a] for a in permutation),)
 
-    def chunks(self, node: Node, order: str) -> Chunks | None:
+    def walk(self, node: Node) -> Walk | None:
         permutation = _permutation(node.inputs)
         if permutation is None:
             return None
         strides = row_major_strides(node.input(0).shape)
-        return strided(node.output.shape, [strides[a] for a in permutation])
+        return Walk(node.output.shape, tuple(strides[a] for a in permutation))
 
 
 def _permutation(inputs: Sequence[Tensor | None]) -> tuple[int, ...] | None:

@@ -10,10 +10,12 @@ import numpy as np
 
 from diagmem.accesses import Accesses, Runs
 from diagmem.errors import ModelError
-from diagmem.graph import IntArray, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
+from diagmem.graph import DType, IntArray, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
 from diagmem.ops._base import (
     Activation,
+    Array,
     OpKind,
+    Values,
     activation_of,
     constant_ints,
     held_separation,
@@ -21,7 +23,22 @@ from diagmem.ops._base import (
     padding_of,
     swept,
 )
+from diagmem.ops._c_call import (
+    SUFFIXES,
+    CCall,
+    CStruct,
+    CTable,
+    Fields,
+    Unsupported,
+    require_types,
+    values_of,
+)
+from diagmem.ops._c_window import c_window
+from diagmem.ops._channels_s16 import ChannelsS16
+from diagmem.ops._convolution import finished_f32, finished_s8
 from diagmem.ops._pixels import PixelLoop
+from diagmem.ops._quantised import Requantisation, channel_scales, real_range, scale_of, zero_point_of
+from diagmem.ops._windowed import WindowedLoop
 
 BUFFERED = "buffered"
 """The order of kernels that sum up the whole output in a buffer, and write it when all of the image is read."""
@@ -96,6 +113,23 @@ class TransposeConvKind(OpKind):
         filters = Nhwc.of(node.input(FILTER))
         return node.input(IMAGE).elems * filters.height * filters.width * filters.batch
 
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        _, filters, image, *rest = inputs
+        bias = rest[0] if rest else None
+        if node.output.dtype is DType.FLOAT32:
+            return (finished_f32(node, _sums(node, image, filters), bias),)
+        sums = _sums(node, image.astype(np.int64) - zero_point_of(node.input(IMAGE)), filters.astype(np.int64))
+        if node.output.dtype is DType.INT16:
+            return (_channels_s16(node).apply(sums, bias),)
+        return (finished_s8(sums, bias, _requantisation(node)),)
+
+    def c_call(self, node: Node) -> CCall:
+        calls = {DType.INT8: _call_s8, DType.INT16: _call_s16, DType.FLOAT32: _call_f32}
+        dtype = node.input(IMAGE).dtype
+        if dtype not in calls:
+            raise Unsupported(f"{dtype.value} elements; supported: {', '.join(d.value for d in calls)}")
+        return calls[dtype](node)
+
 
 def _window(attributes: TransposeConv, inputs: Sequence[Tensor | None], out: Nhwc) -> Window2D:
     """The window of the convolution that leads from the output back to the image."""
@@ -119,6 +153,74 @@ def _loop(node: Node) -> PixelLoop:
     sizes = node.input(IMAGE).dtype.size_bytes, node.output.dtype.size_bytes
     rows, cols = GatheredAxis(window.rows), GatheredAxis(window.cols)
     return PixelLoop(Nhwc.of(node.input(IMAGE)), out, rows, cols, 1, *sizes)
+
+
+def _bias(node: Node) -> Tensor | None:
+    return node.inputs[3] if len(node.inputs) > 3 else None
+
+
+def _requantisation(node: Node) -> Requantisation:
+    unit, output = scale_of(node.input(IMAGE)), scale_of(node.output)
+    reals = [unit * scale / output for scale in channel_scales(node.input(FILTER), axis=0)]
+    return Requantisation.of(reals, node.output, node.attributes.activation)
+
+
+def _channels_s16(node: Node) -> ChannelsS16:
+    return ChannelsS16.of(node, _requantisation(node), _bias(node))
+
+
+def _sums(node: Node, image: Array, filters: Array) -> Array:
+    """Sums of products, one after the other: those of the image's first row, of its second row, …"""
+    window = _window(node.attributes, node.inputs, Nhwc.of(node.output))
+    sums = np.zeros(node.output.shape, image.dtype)
+    for k_y in reversed(range(window.rows.kernel)):
+        for k_x in reversed(range(window.cols.kernel)):
+            (y, in_y), (x, in_x) = _reached(window.rows, k_y), _reached(window.cols, k_x)
+            pixels, weights = image[:, in_y][:, :, in_x], filters[:, k_y, k_x]
+            for c in range(image.shape[3]):
+                sums[:, y[:, None], x] += pixels[..., c, None] * weights[:, c]
+    return sums
+
+
+def _reached(axis: Window1D, tap: int) -> tuple[IntArray, IntArray]:
+    """Outputs that are reached with this tap, and the inputs that reach them."""
+    inputs = np.arange(axis.size_out, dtype=np.int64)
+    outputs = inputs * axis.stride - axis.pad_before + tap
+    inside = (outputs >= 0) & (outputs < axis.size_in)
+    return outputs[inside], inputs[inside]
+
+
+def _call(node: Node, fields: Fields) -> CCall:
+    """The kernel's window is that of the convolution which leads from the output back to the image."""
+    loop, window = _loop(node), _window(node.attributes, node.inputs, Nhwc.of(node.output))
+    sizes = loop.in_size, loop.out_size
+    slid = WindowedLoop(loop.image, loop.out, window.rows, window.cols, 1, *sizes)
+    filters = CTable("filter", values_of(node.input(FILTER)))
+    stem = f"transpose_conv_{SUFFIXES[node.output.dtype]}"
+    parameters = CStruct(f"diagmem_{stem}_params", {"window": c_window(slid), "filter": filters, **fields})
+    return CCall("transpose_conv.c", f"diagmem_{stem}", parameters, (node.input(IMAGE), node.output))
+
+
+def _call_s8(node: Node) -> CCall:
+    bias = _bias(node)
+    require_types(DType.INT8, (node.input(FILTER), node.output))
+    require_types(DType.INT32, () if bias is None else (bias,))
+    values = np.zeros(node.output.shape[3], np.int32) if bias is None else values_of(bias)
+    output = _requantisation(node).c_channels(values)
+    return _call(node, {"zero_point": zero_point_of(node.input(IMAGE)), "output": output})
+
+
+def _call_s16(node: Node) -> CCall:
+    return _call(node, {"output": _channels_s16(node).c_struct()})
+
+
+def _call_f32(node: Node) -> CCall:
+    bias = _bias(node)
+    require_types(DType.FLOAT32, (node.input(FILTER), node.output, *(() if bias is None else (bias,))))
+    values = np.zeros(node.output.shape[3], np.float32) if bias is None else values_of(bias)
+    low, high = real_range(node.attributes.activation)
+    output = CStruct("diagmem_channels_f32", {"bias": CTable("bias", values), "low": low, "high": high})
+    return _call(node, {"output": output})
 
 
 KIND = TransposeConvKind()

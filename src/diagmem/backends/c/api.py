@@ -1,0 +1,53 @@
+"""The functions that a firmware calls. Each has a twin that takes the arena: NAME_invoke and NAME_invoke_in(arena)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from diagmem.backends.c.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """`argument`: type and name of its only parameter, if it has one."""
+
+    result: str
+    name: str
+    argument: tuple[str, str] | None = None
+
+    def declaration(self, model: str) -> str:
+        return f"{self._typed(f'{model}_{self.name}')}({self._parameter or 'void'})"
+
+    def declaration_in(self, model: str) -> str:
+        parameter = f", {self._parameter}" if self.argument else ""
+        return f"{self._typed(f'{model}_{self.name}_in')}(void *arena{parameter})"
+
+    def definition(self, model: str) -> str:
+        """It calls its twin with the model's own arena."""
+        passed = f", {self.argument[1]}" if self.argument else ""
+        call = f"{model}_{self.name}_in(&static_arena{passed});"
+        return f"{self.declaration(model)} {{\n    {'' if self.result == 'void' else 'return '}{call}\n}}\n"
+
+    @property
+    def _parameter(self) -> str:
+        return _declared(*self.argument) if self.argument else ""
+
+    def _typed(self, name: str) -> str:
+        return _declared(self.result, name)
+
+
+def _declared(type_name: str, name: str) -> str:
+    return f"{type_name}{'' if type_name.endswith('*') else ' '}{name}"
+
+
+_INDEX = ("int", "index")
+_WHOLE = (Function("void *", "input", _INDEX), Function("void *", "output", _INDEX), Function("void", "invoke"))
+_BY_ROWS = (
+    Function("void", "start"),
+    Function("int", "push_row", ("const void *", "row")),
+    Function("void *", "output", _INDEX),
+)
+
+
+def functions(program: Program) -> tuple[Function, ...]:
+    return _BY_ROWS if program.input_rows else _WHOLE

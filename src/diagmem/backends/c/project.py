@@ -1,0 +1,146 @@
+"""What surrounds the code: how build systems find it, and what a firmware engineer has to know."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from diagmem import __version__
+from diagmem.backends.c.header import C_TYPES
+from diagmem.backends.c.model_source import shape_of
+from diagmem.backends.c.names import comment
+from diagmem.backends.c.program import Program
+from diagmem.backends.c.row_program import RowProgram
+from diagmem.backends.c.row_source import sequence_bytes
+
+
+def origin(program: Program, name: str, model_sha256: str | None) -> str:
+    """The comment at the start of every file."""
+    bound = "" if program.lower_bound_bytes is None else f" (lower bound {program.lower_bound_bytes})"
+    digest = "" if model_sha256 is None else f", sha256 {model_sha256}"
+    return f"""\
+/* {name}: made by diagmem {__version__}; do not edit.
+ * model: {comment(program.graph.name)}{digest}
+ * kernels: diagmem; arena: {program.arena_bytes} bytes{bound} */
+"""
+
+
+def cmake(name: str, sources: Sequence[str], needs_libm: bool) -> str:
+    languages = "C ASM" if any(source.endswith(".S") for source in sources) else "C"
+    libm = f"target_link_libraries({name} PUBLIC m)\n" if needs_libm else ""
+    return f"""\
+cmake_minimum_required(VERSION 3.13)
+project({name} {languages})
+
+add_library({name} STATIC {" ".join(sources)})
+target_include_directories({name} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})
+set_target_properties({name} PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+{libm}"""
+
+
+def arduino(name: str) -> str:
+    return f"""\
+name={name}
+version={__version__}
+author=diagmem
+maintainer=diagmem
+sentence=The neural network {name} as C.
+paragraph=Made by diagmem: static memory, no dependencies.
+category=Data Processing
+url=https://pypi.org/project/diagmem
+architectures=*
+includes={name}.h
+"""
+
+
+def platformio(name: str) -> str:
+    about = {
+        "name": name,
+        "version": __version__,
+        "description": f"The neural network {name} as C, made by diagmem",
+        "frameworks": "*",
+        "platforms": "*",
+        "headers": f"{name}.h",
+    }
+    return json.dumps(about, indent=2) + "\n"
+
+
+def readme(program: Program, name: str, weights_bytes: int) -> str:
+    macro = name.upper()
+    return f"""\
+# {name}
+
+A neural network as C99, made by diagmem {__version__}. It needs no operating system and no heap, and of the C library
+only what the compiler itself calls, such as `memcpy`.
+
+- RAM: {program.arena_bytes} bytes of arena, and the stack (`diagmem verify --on cortex-m4` measures it).
+- Flash: {weights_bytes} bytes of weights, and the code.
+
+```c
+#include "{name}.h"
+
+{_use(program, name, macro)}
+const {macro}_OUTPUT_0_TYPE *output = {name}_output(0);
+```
+{_by_rows(program)}
+| tensor | shape | type | scale | zero point |
+|---|---|---|---|---|
+{"".join(_rows(program))}
+A stored value q means the number scale * (q - zero point).
+
+{_KEPT_ROWS if program.input_rows else _KEPT}
+- `{name}_{_RUN_ROWS if program.input_rows else _RUN}` runs in memory of yours: {macro}_ARENA_BYTES bytes, aligned to
+  {macro}_ARENA_ALIGN. Define {macro}_NO_STATIC_ARENA for all files to leave out the model's own arena.
+- Define {macro}_AFTER_OP(op) to have something done after each operation.
+- Several models may be part of one program: every global name starts with the model's own.
+- `{name}_kernels.h` and `{name}_weights.h` are for `{name}.c` alone.
+- Compile with optimisation (`-O2`). Tensors overlap in memory on purpose; the kernels are written for it.
+- For real numbers (float), keep the compiler from fusing operations (`-ffp-contract=off`) if every bit counts.
+"""
+
+
+_RUN, _RUN_ROWS = "invoke_in(arena)", "push_row_in(arena, row)"
+
+_KEPT = """\
+- Inputs, outputs and everything between share one arena, so a run may overwrite its inputs: write all of them before
+  each run, and read the outputs before the next one."""
+
+_KEPT_ROWS = """\
+- Rows and everything made of them share one arena: read the outputs before the first row of the next run."""
+
+
+def _use(program: Program, name: str, macro: str) -> str:
+    if program.input_rows:
+        return f"""\
+for (int y = 0; y < {macro}_INPUT_0_ROWS; ++y) {{
+    {name}_push_row(…); /* {macro}_INPUT_0_ROW_BYTES bytes: a line of the camera, a frame of sound */
+}}"""
+    return f"""\
+{macro}_INPUT_0_TYPE *input = {name}_input(0);
+for (int i = 0; i < {macro}_INPUT_0_ELEMS; ++i) {{
+    input[i] = …;
+}}
+{name}_invoke();"""
+
+
+def _by_rows(program: Program) -> str:
+    """How a model runs of which only some rows exist at once."""
+    if not isinstance(program, RowProgram):
+        return ""
+    forms = Counter(storage.form for storage in program.by_rows.values())
+    return f"""
+It runs row by row: each of {len(program.steps)} steps makes one row of a tensor, or all of a small one. Rows lie one
+behind the other ({forms["linear"]} tensors), in a ring ({forms["ring"]}), or where a table says ({forms["table"]}).
+Steps and tables take {sequence_bytes(program)} bytes of flash.
+"""
+
+
+def _rows(program: Program) -> Iterator[str]:
+    """Lines of the README's table."""
+    for what, indices in (("input", program.graph.inputs), ("output", program.graph.outputs)):
+        for number, index in enumerate(indices):
+            tensor = program.graph.tensors[index]
+            found = tensor.quantisation
+            scale = f"{found.scales[0]!r} | {found.zero_points[0]}" if found else "- | -"
+            yield f"| {what} {number} | {shape_of(tensor)} | {C_TYPES[tensor.dtype]} | {scale} |\n"

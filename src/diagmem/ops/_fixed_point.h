@@ -1,0 +1,64 @@
+/* TensorFlow Lite's integer arithmetic, exact to the bit: the C twin of fixed_point.py.
+ *
+ * A real multiplier is mantissa * 2^(shift - 31), the mantissa in [2^30, 2^31) or 0. Right shifts of negative numbers
+ * are taken to be arithmetic, as on every compiler for micro-controllers. */
+#ifndef DIAGMEM_FIXED_POINT_H
+#define DIAGMEM_FIXED_POINT_H
+
+#include <stdint.h>
+
+/* From 32-bit numbers to stored values of an output. */
+typedef struct {
+    int32_t mantissa;
+    int32_t shift;
+    int32_t zero_point;
+    int32_t low; /* the range that the activation leaves */
+    int32_t high;
+} diagmem_requantisation;
+
+static inline int32_t diagmem_clamp(int32_t x, int32_t low, int32_t high) {
+    return x < low ? low : x > high ? high : x;
+}
+
+/* a * b / 2^31, halves upwards. */
+static inline int32_t diagmem_high_mul(int32_t a, int32_t b) {
+    return (int32_t)(((int64_t)a * b + (1 << 30)) >> 31);
+}
+
+/* x / 2^exponent, halves away from zero. */
+static inline int32_t diagmem_rounding_shift(int32_t x, int32_t exponent) {
+    const int32_t mask = (int32_t)((1u << exponent) - 1u);
+    const int32_t threshold = (mask >> 1) + (x < 0);
+    return (x >> exponent) + ((x & mask) > threshold);
+}
+
+/* x times a real multiplier of at least a quarter, rounded twice. */
+static inline int32_t diagmem_rescale_up(int32_t x, int32_t mantissa, int32_t shift) {
+    const int32_t left = shift > 0 ? shift : 0;
+    const int32_t product = diagmem_high_mul((int32_t)((uint32_t)x << left), mantissa);
+    return shift < 0 ? (product + 1 + (product >> 31)) >> 1 : product;
+}
+
+/* x times a real multiplier of less than a quarter, rounded twice: both roundings are one addition before one shift.
+ * With e = -shift it is
+ *     (x * mantissa + 2^30 + 2^(30 + e) - (x < 0 ? 2^31 : 0)) >> (31 + e),
+ * whose addend is put together from two words. */
+static inline int32_t diagmem_rescale_down(int32_t x, int32_t mantissa, int32_t shift) {
+    const int32_t right = -1 - shift;
+    const int32_t high = (int32_t)((1u << right) >> 1) + (x >> 31);
+    const uint32_t low = ((uint32_t)x & 0x80000000u) | 0x40000000u;
+    const int64_t addend = (int64_t)(((uint64_t)(uint32_t)high << 32) | low);
+    return (int32_t)(((int64_t)x * mantissa + addend) >> 32) >> right;
+}
+
+/* x times a real multiplier, rounded to 31 fractional bits, halves upwards, and then to an integer, halves away from
+ * zero. */
+static inline int32_t diagmem_rescale(int32_t x, int32_t mantissa, int32_t shift) {
+    return shift > -2 ? diagmem_rescale_up(x, mantissa, shift) : diagmem_rescale_down(x, mantissa, shift);
+}
+
+static inline int32_t diagmem_requantise(const diagmem_requantisation *to, int32_t x) {
+    return diagmem_clamp(diagmem_rescale(x, to->mantissa, to->shift) + to->zero_point, to->low, to->high);
+}
+
+#endif

@@ -1,0 +1,40 @@
+"""Copies where an element's place in the input is a sum of one number for each axis of the output, as C takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from diagmem.graph import IntArray, Node
+from diagmem.ops._c_call import CCall, CTable, Unsupported, kernel_call, require_types
+
+MOST_AXES = 4
+"""As in `gathered.c`."""
+
+
+def gathered_call(node: Node, places: Sequence[IntArray], run: int = 1) -> CCall:
+    """`places`: for each axis, and each index along it, elements from the input's start. `run`: elements that lie side
+    by side behind each place."""
+    require_types(node.output.dtype, (node.input(0),))
+    axes, run = _joined(places, run)
+    if len(axes) > MOST_AXES:
+        raise Unsupported(f"{len(axes)} axes that cannot be joined; at most {MOST_AXES} are supported")
+    axes = [np.zeros(1, np.int64)] * (MOST_AXES - len(axes)) + axes
+    element = node.output.dtype.size_bytes
+    fields = {
+        "element": element,
+        "run": run,
+        "size": tuple(len(axis) for axis in axes),
+        "places": CTable("places", (np.concatenate(axes) * element).astype(np.int32)),
+    }
+    return kernel_call("gathered", fields, (node.input(0), node.output))
+
+
+def _joined(places: Sequence[IntArray], run: int) -> tuple[list[IntArray], int]:
+    """The same places with fewer axes: those of one index that is 0 are left out, last ones that run on become part of
+    the run."""
+    axes = [axis for axis in places if len(axis) != 1 or axis[0]]
+    while axes and (axes[-1] == np.arange(len(axes[-1])) * run).all():
+        run *= len(axes.pop())
+    return axes, run

@@ -1,0 +1,140 @@
+"""Cortex-M cores, emulated: QEMU runs the firmware, counts its instructions, and the stack is measured."""
+
+from __future__ import annotations
+
+import re
+import struct
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from diagmem.backends.c.program import Program
+from diagmem.verification import tools
+from diagmem.verification.runs import Run
+from diagmem.verification.stream import Inputs, encoded, first_difference, write_model
+
+COMPILER_PACKAGE = "gcc-arm-none-eabi libnewlib-arm-none-eabi"
+BOARD_BYTES = 4 * 2**20
+"""Flash, and RAM, of the emulated boards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """`board`: a machine of QEMU's that has this core."""
+
+    name: str
+    board: str
+    flags: tuple[str, ...]
+
+
+CORES = {
+    core.name: core
+    for core in (
+        Core("cortex-m3", "mps2-an385", ("-mcpu=cortex-m3",)),
+        Core("cortex-m4", "mps2-an386", ("-mcpu=cortex-m4", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")),
+        Core("cortex-m7", "mps2-an500", ("-mcpu=cortex-m7", "-mfloat-abi=hard", "-mfpu=fpv5-d16")),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the linker script may use."""
+
+    flash_bytes: int = BOARD_BYTES
+    ram_bytes: int = BOARD_BYTES
+
+
+def run_on_core(program: Program, inputs: Inputs, core: Core, memory: Memory | None = None) -> Run:
+    """Builds firmware with -O2 and runs it. Where an output is wrong, a second build tells which operation is."""
+    with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
+        directory = Path(place)
+        build(program, len(inputs), core, memory or Memory(), directory)
+        said, status = _emulate(core, directory, inputs)
+        sections = _sections(directory)
+        sent = (directory / "outputs.bin").read_bytes()
+        stack = (directory / "stack.bin").read_bytes()
+    failure = first_difference(program, inputs, sent, is_traced=False)
+    if failure is not None or status:
+        failure = _traced_failure(program, inputs, core) or failure or f"the firmware stopped with status {status}"
+    counts = [int(count) for count in re.findall(r"^instructions (\d+)$", said, re.MULTILINE)]
+    return Run(
+        core.name,
+        len(inputs),
+        failure,
+        program.arena_bytes,
+        stack_bytes=struct.unpack("<I", stack)[0] if stack else None,
+        static_bytes=sections.get(".data", 0) + sections.get(".bss", 0),
+        code_bytes=sections.get(".text", 0),
+        weights_bytes=sections.get(".weights", 0),
+        instructions=max(counts, default=None),
+    )
+
+
+def _traced_failure(program: Program, inputs: Inputs, core: Core) -> str | None:
+    """The first operation whose output is wrong."""
+    with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
+        directory = Path(place)
+        build(program, len(inputs), core, Memory(), directory, is_traced=True)
+        _emulate(core, directory, inputs)
+        return first_difference(program, inputs, (directory / "outputs.bin").read_bytes(), is_traced=True)
+
+
+def build(program: Program, runs: int, core: Core, memory: Memory, directory: Path, is_traced: bool = False) -> None:
+    """Makes firmware.elf."""
+    compiler = tools.find("arm-none-eabi-gcc", COMPILER_PACKAGE)
+    weights = write_model(program, runs, directory)
+    tools.write_firmware(directory, "cortex_m.c", "cortex_m.ld", "trace.h")
+    common = [compiler, "-mthumb", *core.flags, "-O2", "-I.", "-ffunction-sections", "-fdata-sections"]
+    strict = [*tools.STANDARD, *tools.WARNINGS, "-DMODEL_NO_STATIC_ARENA"]
+    traced = ["-DHARNESS_TRACE", "-include", "trace.h"] if is_traced else []
+    tools.build([*common, *strict, *traced, "-c", "model.c", "-o", "model.o"], directory)
+    tools.build([*common, "-c", weights, "-o", "model_weights.o"], directory)
+    for name in ("harness", "cortex_m"):
+        tools.build([*common, *traced[:1], "-c", f"{name}.c", "-o", f"{name}.o"], directory)
+    sizes = [f"-Wl,--defsym=FLASH_BYTES={memory.flash_bytes}", f"-Wl,--defsym=RAM_BYTES={memory.ram_bytes}"]
+    objects = ["model.o", "model_weights.o", "harness.o", "cortex_m.o"]
+    link = ["-nostartfiles", "--specs=nosys.specs", "-T", "cortex_m.ld", "-Wl,--gc-sections", *sizes]
+    tools.build([*common, *link, *objects, "-lm", "-o", "firmware.elf"], directory)
+
+
+def _emulate(core: Core, directory: Path, inputs: Inputs) -> tuple[str, int]:
+    """What the emulator says on standard error, and how the firmware ends."""
+    emulator = tools.find("qemu-system-arm", "qemu-system-arm")
+    (directory / "inputs.bin").write_bytes(encoded(inputs))
+    for name in ("outputs.bin", "stack.bin"):
+        (directory / name).write_bytes(b"")
+    command = [emulator, "-M", core.board, "-nographic", "-monitor", "none", "-serial", "none"]
+    command += ["-semihosting-config", "enable=on,target=native", "-kernel", "firmware.elf"]
+    done = tools.call([*command, *_counter(emulator, directory)], directory)
+    said = done.stderr.decode(errors="replace")
+    if done.returncode and "plugin" in said:
+        # An emulator that is built without plugins runs the firmware all the same, it only does not count.
+        done = tools.call(command, directory)
+    return said, done.returncode
+
+
+def _counter(emulator: str, directory: Path) -> list[str]:
+    """The option that makes the emulator count instructions between the harness's marks."""
+    tools.write_firmware(directory, "count_instructions.c")
+    version = tools.call([emulator, "--version"], directory).stdout.decode(errors="replace")
+    major = re.search(r"version (\d+)", version)
+    # QEMU 9 asks for a newer number, though the functions that the plugin uses have not changed.
+    number = 2 if major and int(major[1]) >= 9 else 1
+    flags = ["-shared", "-fPIC", "-O2", f"-DPLUGIN_VERSION={number}"]
+    tools.build([tools.find("gcc", "gcc"), *flags, "count_instructions.c", "-o", "count.so"], directory)
+    marks = _symbols(directory)
+    return ["-plugin", f"./count.so,begin={marks['harness_begin']},end={marks['harness_end']}"]
+
+
+def _symbols(directory: Path) -> Mapping[str, str]:
+    listed = tools.call([tools.find("arm-none-eabi-nm", COMPILER_PACKAGE), "firmware.elf"], directory).stdout
+    return {name: f"0x{at}" for at, _, name in (line.split() for line in listed.decode().splitlines())}
+
+
+def _sections(directory: Path) -> Mapping[str, int]:
+    """Section of the firmware -> its bytes."""
+    size = tools.find("arm-none-eabi-size", COMPILER_PACKAGE)
+    listed = tools.call([size, "-A", "-d", "firmware.elf"], directory).stdout.decode()
+    return {name: int(count) for name, count in re.findall(r"^(\.\S+)\s+(\d+)", listed, re.MULTILINE)}

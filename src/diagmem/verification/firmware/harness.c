@@ -1,0 +1,88 @@
+/* Runs the model on every input that the host gives, and hands its outputs back. With HARNESS_TRACE also what each
+ * operation has written, right after it. */
+#include "harness.h"
+
+#include <string.h>
+
+#include "harness_model.h"
+#include "model.h"
+
+#define POISON 0xA5
+
+static unsigned char *arena;
+
+#ifdef HARNESS_TRACE
+static int step, span;
+
+void harness_after_op(int op) {
+    (void)op;
+    for (; span < HARNESS_SPANS && harness_spans[span].step == step; ++span) {
+        harness_write(arena + harness_spans[span].offset, harness_spans[span].bytes);
+    }
+    ++step;
+}
+
+static void restart_trace(void) { step = span = 0; }
+#else
+static void restart_trace(void) {}
+#endif
+
+/* Places of their own for the instructions before and after a run, by which a counter finds them. */
+HARNESS_NOINLINE void harness_begin(void) { __asm__ volatile(""); }
+HARNESS_NOINLINE void harness_end(void) { __asm__ volatile(""); }
+
+#ifdef MODEL_INPUT_0_ROWS
+HARNESS_OUTSIDE static unsigned char image[MODEL_INPUT_0_BYTES];
+
+static int read_inputs(void) {
+    model_start_in(arena);
+    return harness_read(image, sizeof image);
+}
+
+/* Returns 1 if the run is complete with the last row, and not before. */
+static int run_model(void) {
+    for (int row = 0; row < MODEL_INPUT_0_ROWS; ++row) {
+        if (model_push_row_in(arena, image + row * MODEL_INPUT_0_ROW_BYTES) != (row == MODEL_INPUT_0_ROWS - 1)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+#else
+static int read_inputs(void) {
+    for (int i = 0; i < MODEL_INPUTS; ++i) {
+        if (!harness_read(model_input_in(arena, i), harness_input_bytes[i])) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int run_model(void) {
+    model_invoke_in(arena);
+    return 1;
+}
+#endif
+
+int main(void) {
+    arena = harness_arena();
+    for (int run = 0; run < HARNESS_RUNS; ++run) {
+        memset(arena, POISON, MODEL_ARENA_BYTES);
+        restart_trace();
+        if (!read_inputs()) {
+            return 1;
+        }
+        harness_paint_stack();
+        harness_begin();
+        const int is_complete = run_model();
+        harness_end();
+        harness_measure_stack();
+        if (!is_complete) {
+            return 1;
+        }
+        for (int i = 0; i < MODEL_OUTPUTS; ++i) {
+            harness_write(model_output_in(arena, i), harness_output_bytes[i]);
+        }
+    }
+    return 0;
+}

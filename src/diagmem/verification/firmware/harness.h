@@ -1,0 +1,23 @@
+/* What the harness needs of the place where it runs. */
+#ifndef HARNESS_H
+#define HARNESS_H
+
+#include <stddef.h>
+
+#define HARNESS_NOINLINE __attribute__((noinline))
+
+/* What belongs to the harness, and is not counted as the model's. */
+#define HARNESS_OUTSIDE __attribute__((section(".arena.bss")))
+
+/* MODEL_ARENA_BYTES bytes and no more. */
+void *harness_arena(void);
+
+/* The next bytes from the host; 0 where there are no more. */
+int harness_read(void *to, size_t bytes);
+
+void harness_write(const void *from, size_t bytes);
+
+void harness_paint_stack(void);
+void harness_measure_stack(void);
+
+#endif

@@ -1,0 +1,48 @@
+"""The machine at hand: the address and undefined-behaviour sanitizers watch, and every operation is compared."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from diagmem.backends.c import weights_bytes
+from diagmem.backends.c.program import Program
+from diagmem.errors import one_line
+from diagmem.verification import tools
+from diagmem.verification.runs import Run
+from diagmem.verification.stream import Inputs, encoded, first_difference, write_model
+
+SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+
+
+def run_on_host(program: Program, inputs: Inputs) -> Run:
+    """Builds the model with all warnings as errors, runs it in an arena of exactly its size, and compares."""
+    sent, complaint = trace_on_host(program, inputs)
+    difference = first_difference(program, inputs, sent, is_traced=True)
+    failure = "; ".join(reason for reason in (complaint, difference) if reason) or None
+    return Run("host", len(inputs), failure, program.arena_bytes, weights_bytes=weights_bytes(program))
+
+
+def trace_on_host(program: Program, inputs: Inputs, flags: Sequence[str] = SANITIZED) -> tuple[bytes, str]:
+    """What every operation writes, for all inputs, and what the sanitizers have to say, in one line."""
+    with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
+        directory = Path(place)
+        _build(program, len(inputs), flags, directory)
+        done = tools.call([str(directory / "harness")], directory, encoded(inputs))
+    said = done.stderr.decode(errors="replace").splitlines() if done.returncode else []
+    complaint = next((line for line in said if "ERROR" in line or "runtime error" in line), "")
+    return done.stdout, one_line(
+        complaint or (f"it ended with status {done.returncode}" if done.returncode else ""), 200
+    )
+
+
+def _build(program: Program, runs: int, flags: Sequence[str], directory: Path) -> None:
+    compiler = tools.find("gcc", "gcc")
+    weights = write_model(program, runs, directory)
+    tools.write_firmware(directory, "host.c", "trace.h")
+    common = [compiler, "-I.", *flags]
+    strict = [*tools.STANDARD, *tools.WARNINGS, "-DMODEL_NO_STATIC_ARENA", "-include", "trace.h"]
+    tools.build([*common, *strict, "-c", "model.c", "-o", "model.o"], directory)
+    sources = ["harness.c", "host.c", "model.o", weights]
+    tools.build([*common, "-DHARNESS_TRACE", *sources, "-lm", "-o", "harness"], directory)

@@ -1,0 +1,67 @@
+"""Other people's runtimes, where they are installed: a second opinion on what numpy computes."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from diagmem.backends.tflm import runtime
+from diagmem.graph import DType, Graph
+from diagmem.verification import reference
+from diagmem.verification.stream import Inputs
+
+RELATIVE_TOLERANCE = 1e-4
+"""Of the largest output, for real numbers: runtimes add up in different orders. Integers must be equal."""
+
+Outputs = Sequence[Sequence[npt.NDArray[Any]]]
+
+
+def second_opinion(content: bytes, graph: Graph, inputs: Inputs) -> tuple[str | None, str | None]:
+    """Whose opinion there is, and how it differs from numpy's; None for either where there is nothing to say."""
+    if runtime.is_installed():
+        return "tflm", _difference(graph, inputs, _tflm(content, graph, inputs))
+    if importlib.util.find_spec("ai_edge_litert"):
+        return "litert", _difference(graph, inputs, _litert(content, inputs))
+    return None, None
+
+
+def _tflm(content: bytes, graph: Graph, inputs: Inputs) -> Outputs:
+    tensors = [graph.tensors[t] for t in graph.outputs]
+    return [
+        [np.frombuffer(raw, t.dtype.numpy).reshape(t.shape) for raw, t in zip(run, tensors, strict=True)]
+        for run in runtime.run(content, graph, inputs).outputs
+    ]
+
+
+def _litert(content: bytes, inputs: Inputs) -> Outputs:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    interpreter = Interpreter(model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
+    interpreter.allocate_tensors()
+    found = []
+    for run in inputs:
+        for detail, values in zip(interpreter.get_input_details(), run, strict=True):
+            interpreter.set_tensor(detail["index"], values)
+        interpreter.invoke()
+        found.append([interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()])
+    return found
+
+
+def _difference(graph: Graph, inputs: Inputs, theirs: Outputs) -> str | None:
+    for run, (values, found) in enumerate(zip(inputs, theirs, strict=True)):
+        ours = reference.run(graph, values)
+        for number, (t, their) in enumerate(zip(graph.outputs, found, strict=True)):
+            if not _agrees(ours[t], their, graph.tensors[t].dtype):
+                return f"input {run}: output {number} is not what numpy computes"
+    return None
+
+
+def _agrees(ours: npt.NDArray[Any], theirs: npt.NDArray[Any], dtype: DType) -> bool:
+    if dtype is not DType.FLOAT32:
+        return bool(np.array_equal(ours, theirs))
+    largest = float(np.abs(theirs).max(initial=0))
+    return bool(np.allclose(ours, theirs, rtol=0, atol=RELATIVE_TOLERANCE * max(largest, 1e-6)))

@@ -1,0 +1,123 @@
+"""What the harness and the host say to each other: inputs one way, outputs the other, as plain bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from diagmem.backends.c import emit
+from diagmem.backends.c.program import Program
+from diagmem.errors import one_line
+from diagmem.graph import Shape, Tensor
+from diagmem.turns import row_bytes, rows_of
+from diagmem.verification import reference
+from diagmem.verification.tools import write_firmware
+from diagmem.views import places
+
+MOST_TEXT_BYTES = 2**16
+"""Above so many bytes of weights, compiling them as text would take most of the time."""
+
+Inputs = Sequence[Sequence[npt.NDArray[Any]]]
+"""For each run, the values of each graph input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A tensor as the harness sends it, first element to last, or one row of it. `source`: `op 3 'name' (ADD)` or
+    `output 0` made it."""
+
+    source: str
+    tensor: Tensor
+    row: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return self.tensor.span_bytes if self.row is None else row_bytes(self.tensor)
+
+    @property
+    def shape(self) -> Shape:
+        return self.tensor.shape if self.row is None or rows_of(self.tensor) == 1 else (1, 1, *self.tensor.shape[2:])
+
+
+def spans(program: Program, is_traced: bool) -> list[Span]:
+    """What the harness sends for each run, in its order."""
+    made = [Span(written.node.label, written.tensor, written.row) for written in program.written()] if is_traced else []
+    outputs = (program.graph.tensors[t] for t in program.graph.outputs)
+    return [*made, *(Span(f"output {n}", tensor) for n, tensor in enumerate(outputs))]
+
+
+def header(program: Program, runs: int) -> str:
+    """The harness's own knowledge of the model, as C."""
+    graph = program.graph
+    rows = [f"    {{{written.step}, {written.offset}, {written.size_bytes}}}," for written in program.written()]
+    lines = [
+        "#include <stddef.h>",
+        f"#define HARNESS_RUNS {runs}",
+        f"#define HARNESS_SPANS {len(rows)}",
+        _sizes("input", [graph.tensors[t] for t in graph.inputs]),
+        _sizes("output", [graph.tensors[t] for t in graph.outputs]),
+        "#ifdef HARNESS_TRACE",
+        "static const struct {",
+        "    int step;",
+        "    size_t offset, bytes;",
+        "} harness_spans[] = {",
+        *rows,
+        "};",
+        "#endif",
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def write_model(program: Program, runs: int, directory: Path) -> str:
+    """Writes the model as C, and the harness for it. Returns the file that holds the weights."""
+    files = emit(program, "model", most_text_bytes=MOST_TEXT_BYTES)
+    for name, content in files.items():
+        (directory / name).write_bytes(content)
+    (directory / "harness_model.h").write_text(header(program, runs))
+    write_firmware(directory, "harness.c", "harness.h")
+    return "model_weights.S" if "model_weights.S" in files else "model_weights.c"
+
+
+def _sizes(what: str, tensors: Sequence[Tensor]) -> str:
+    sizes = ", ".join(str(tensor.size_bytes) for tensor in tensors) or "0"
+    return f"static const size_t harness_{what}_bytes[] = {{{sizes}}};"
+
+
+def encoded(inputs: Inputs) -> bytes:
+    return b"".join(np.ascontiguousarray(values).tobytes() for run in inputs for values in run)
+
+
+def first_difference(program: Program, inputs: Inputs, sent: bytes, is_traced: bool) -> str | None:
+    """What is wrong with the bytes that the harness sent, in one line; None if they are what numpy computes."""
+    expected = spans(program, is_traced)
+    size_bytes = sum(span.size_bytes for span in expected)
+    for run, values in enumerate(inputs):
+        received = sent[run * size_bytes : (run + 1) * size_bytes]
+        if len(received) != size_bytes:
+            return f"input {run}: the program stopped early"
+        wrong = next(differences(expected, reference.run(program.model, values), received), None)
+        if wrong is not None:
+            return f"input {run}: {wrong}"
+    return None
+
+
+def differences(expected: Sequence[Span], values: Mapping[int, npt.NDArray[Any]], received: bytes) -> Iterator[str]:
+    """For each span that is not what it should be, its first element that is wrong."""
+    offset = 0
+    for span in expected:
+        tensor, shape, first = span.tensor, span.shape, 0 if span.row is None else span.row
+        span_elems = span.size_bytes // tensor.dtype.size_bytes
+        got = np.frombuffer(received, tensor.dtype.numpy, span_elems, offset)[places(shape, tensor.strides)]
+        offset += span.size_bytes
+        want = values[tensor.index].reshape(-1)[first * len(got) : (first + 1) * len(got)]
+        if got.tobytes() != want.astype(tensor.dtype.numpy).tobytes():
+            at = int(np.flatnonzero(got.view(np.uint8) != want.view(np.uint8))[0]) // tensor.dtype.size_bytes
+            index = ", ".join(str(i) for i in np.unravel_index(first * len(got) + at, tensor.shape))
+            yield (
+                f"{span.source}: element [{index}] of '{one_line(tensor.name)}' is {got[at]}, and should be {want[at]}"
+            )

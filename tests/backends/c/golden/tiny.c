@@ -1,0 +1,172 @@
+/* tiny: made by diagmem VERSION; do not edit.
+ * model: tiny, sha256 0000000000000000000000000000000000000000000000000000000000000000
+ * kernels: diagmem; arena: 256 bytes (lower bound 256) */
+#include "tiny.h"
+
+#include <stddef.h>
+
+#include "tiny_kernels.h"
+#include "tiny_weights.h"
+
+/* Called after each operation with its index in the model's file: to feed a watchdog, to measure, to look on. */
+#ifndef TINY_AFTER_OP
+#define TINY_AFTER_OP(op) ((void)0)
+#endif
+
+#define AT(offset) ((void *)((unsigned char *)arena + (offset)))
+
+/* op 0 'conv_2d_0' (CONV_2D): 1x8x8x3 -> 1x4x4x8 */
+static const diagmem_conv_2d_s8_params op0 = {
+    .groups = 1,
+    .window = {
+        .batches = 1, .in_height = 8, .in_width = 8, .in_depth = 3, .in_image = 192, .in_row = 24, .in_pitch = 3,
+        .out_height = 4, .out_width = 4, .out_depth = 8, .out_image = 128, .out_row = 32, .out_pitch = 8,
+        .kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2, .dilation_h = 1, .dilation_w = 1, .pad_top = 0,
+        .pad_left = 0,
+    },
+    .padding = tiny_op0_padding, .filter = tiny_op0_filter,
+    .output = {
+        .bias = tiny_op0_bias, .mantissa = tiny_op0_mantissa, .shift = tiny_op0_shift, .zero_point = -128,
+        .low = -128, .high = 127, .is_plain = 1,
+    },
+};
+
+/* op 1 'depthwise_conv_2d_1' (DEPTHWISE_CONV_2D): 1x4x4x8 -> 1x4x4x8 */
+static const diagmem_depthwise_conv_2d_s8_params op1 = {
+    .multiplier = 1,
+    .window = {
+        .batches = 1, .in_height = 4, .in_width = 4, .in_depth = 8, .in_image = 128, .in_row = 32, .in_pitch = 8,
+        .out_height = 4, .out_width = 4, .out_depth = 8, .out_image = 128, .out_row = 32, .out_pitch = 8,
+        .kernel_h = 3, .kernel_w = 3, .stride_h = 1, .stride_w = 1, .dilation_h = 1, .dilation_w = 1, .pad_top = 1,
+        .pad_left = 1,
+    },
+    .padding = tiny_op1_padding, .filter = tiny_op1_filter,
+    .output = {
+        .bias = tiny_op1_bias, .mantissa = tiny_op1_mantissa, .shift = tiny_op1_shift, .zero_point = -4,
+        .low = -128, .high = 127, .is_plain = 1,
+    },
+};
+
+/* op 2 'conv_2d_2' (CONV_2D): 1x4x4x8 -> 1x4x4x8 */
+static const diagmem_conv_2d_s8_params op2 = {
+    .groups = 1,
+    .window = {
+        .batches = 1, .in_height = 4, .in_width = 4, .in_depth = 8, .in_image = 128, .in_row = 32, .in_pitch = 8,
+        .out_height = 4, .out_width = 4, .out_depth = 8, .out_image = 128, .out_row = 32, .out_pitch = 8,
+        .kernel_h = 1, .kernel_w = 1, .stride_h = 1, .stride_w = 1, .dilation_h = 1, .dilation_w = 1, .pad_top = 0,
+        .pad_left = 0,
+    },
+    .padding = NULL, .filter = tiny_op2_filter,
+    .output = {
+        .bias = tiny_op2_bias, .mantissa = tiny_op2_mantissa, .shift = tiny_op2_shift, .zero_point = -8,
+        .low = -128, .high = 127, .is_plain = 1,
+    },
+};
+
+/* op 3 'add_3' (ADD): 1x4x4x8, 1x4x4x8 -> 1x4x4x8 */
+static const diagmem_sum_params op3 = {
+    .shape = {
+        .size = {1, 1, 1, 128}, .first = {0, 0, 0, 1}, .second = {0, 0, 0, 1}, .out = {0, 0, 0, 1},
+    },
+    .left_shift = 20,
+    .first = {
+        .zero_point = -128, .mantissa = 1159708535, .shift = -1,
+    },
+    .second = {
+        .zero_point = -8, .mantissa = 1073741824, .shift = 0,
+    },
+    .output = {
+        .mantissa = 1874171191, .shift = -19, .zero_point = -23, .low = -128, .high = 127,
+    },
+};
+
+/* op 4 'max_pool_2d_4' (MAX_POOL_2D): 1x4x4x8 -> 1x2x2x8 */
+static const diagmem_max_pool_2d_s8_params op4 = {
+    .window = {
+        .batches = 1, .in_height = 4, .in_width = 4, .in_depth = 8, .in_image = 128, .in_row = 32, .in_pitch = 8,
+        .out_height = 2, .out_width = 2, .out_depth = 8, .out_image = 32, .out_row = 16, .out_pitch = 8,
+        .kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2, .dilation_h = 1, .dilation_w = 1, .pad_top = 0,
+        .pad_left = 0,
+    },
+    .low = -128, .high = 127,
+};
+
+/* op 5 'average_pool_2d_5' (AVERAGE_POOL_2D): 1x2x2x8 -> 1x1x1x8 */
+static const diagmem_average_pool_2d_s8_params op5 = {
+    .window = {
+        .batches = 1, .in_height = 2, .in_width = 2, .in_depth = 8, .in_image = 32, .in_row = 16, .in_pitch = 8,
+        .out_height = 1, .out_width = 1, .out_depth = 8, .out_image = 8, .out_row = 8, .out_pitch = 8,
+        .kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2, .dilation_h = 1, .dilation_w = 1, .pad_top = 0,
+        .pad_left = 0,
+    },
+    .low = -128, .high = 127,
+};
+
+/* op 7 'fully_connected_7' (FULLY_CONNECTED): 1x8 -> 1x5 */
+static const diagmem_fully_connected_s8_params op7 = {
+    .rows = 1, .outputs = 5, .inputs = 8, .filter = tiny_op7_filter,
+    .output = {
+        .bias = tiny_op7_bias, .mantissa = tiny_op7_mantissa, .shift = tiny_op7_shift, .zero_point = 1, .low = -128,
+        .high = 127, .is_plain = 1,
+    },
+};
+
+/* op 8 'softmax_8' (SOFTMAX): 1x5 -> 1x5 */
+static const diagmem_softmax_s8_params op8 = {
+    .rows = 1, .size = 5, .mantissa = 1562378240, .shift = 23, .least_difference = -248,
+};
+
+void tiny_invoke_in(void *arena) {
+    diagmem_conv_2d_s8(&op0, AT(6), AT(0));
+    TINY_AFTER_OP(0);
+    diagmem_depthwise_conv_2d_s8(&op1, AT(0), AT(128));
+    TINY_AFTER_OP(1);
+    diagmem_conv_2d_s8(&op2, AT(128), AT(128));
+    TINY_AFTER_OP(2);
+    diagmem_add_s8(&op3, AT(0), AT(128), AT(0));
+    TINY_AFTER_OP(3);
+    diagmem_max_pool_2d_s8(&op4, AT(0), AT(0));
+    TINY_AFTER_OP(4);
+    diagmem_average_pool_2d_s8(&op5, AT(0), AT(0));
+    TINY_AFTER_OP(5);
+    diagmem_fully_connected_s8(&op7, AT(0), AT(0));
+    TINY_AFTER_OP(7);
+    diagmem_softmax_s8(&op8, AT(0), AT(0));
+    TINY_AFTER_OP(8);
+}
+
+void *tiny_input_in(void *arena, int index) {
+    switch (index) {
+    case 0:
+        return AT(6);
+    default:
+        return NULL;
+    }
+}
+
+void *tiny_output_in(void *arena, int index) {
+    switch (index) {
+    case 0:
+        return AT(0);
+    default:
+        return NULL;
+    }
+}
+
+#ifndef TINY_NO_STATIC_ARENA
+static union {
+    unsigned char bytes[TINY_ARENA_BYTES];
+} static_arena;
+
+void *tiny_input(int index) {
+    return tiny_input_in(&static_arena, index);
+}
+
+void *tiny_output(int index) {
+    return tiny_output_in(&static_arena, index);
+}
+
+void tiny_invoke(void) {
+    tiny_invoke_in(&static_arena);
+}
+#endif

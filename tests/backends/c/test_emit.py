@@ -1,0 +1,200 @@
+"""The files that `emit` makes: complete, the same every time, and accepted by compilers with every warning an error."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from diagmem import __version__, pipeline
+from diagmem.backends.c import LAYOUTS, Layout, emit
+from diagmem.backends.c.literals import number
+from diagmem.backends.c.program import Program
+from diagmem.errors import ModelError, PlanError
+from diagmem.graph import DType, Graph, Op, Tensor
+from diagmem.verification import reference
+from diagmem.verification.tools import STANDARD, WARNINGS
+from diagmem.zoo.builder import Builder
+from tests.backends.c.models import COMPILERS, compiler, program, tiny, with_weights, write
+
+GOLDEN = Path(__file__).parent / "golden"
+REWRITE = "DIAGMEM_REWRITE_GOLDEN"
+
+
+@pytest.mark.parametrize("name", ["tiny.h", "tiny.c", "README.md", "CMakeLists.txt"])
+def test_golden_text(name: str) -> None:
+    """What people read has not changed unawares. Set DIAGMEM_REWRITE_GOLDEN=1 to take the new text for right."""
+    text = emit(program(tiny()), model_sha256="0" * 64)[name].decode().replace(__version__, "VERSION")
+    if os.environ.get(REWRITE):
+        (GOLDEN / name).write_text(text)
+    assert text == (GOLDEN / name).read_text()
+
+
+def test_the_same_every_time() -> None:
+    """Bytes depend on the model alone."""
+    assert emit(program(tiny())) == emit(program(tiny()))
+
+
+def test_only_kernels_that_are_used() -> None:
+    b = Builder("pointwise", DType.INT8)
+    graph = with_weights(b.graph(b.conv(b.input(1, 4, 4, 4), 8, 1)))
+    kernels = emit(program(graph))["pointwise_kernels.h"]
+    assert b"diagmem_conv_2d_s8(" in kernels
+    assert not [kernel for kernel in (b"softmax", b"pool", b"depthwise", b"f32") if kernel in kernels]
+
+
+@pytest.mark.parametrize("name", COMPILERS)
+@pytest.mark.parametrize("dtype", [DType.INT8, DType.FLOAT32])
+def test_compilers_have_no_complaint(name: str, dtype: DType, tmp_path: Path) -> None:
+    """C99 with every warning an error, with and without the model's own arena."""
+    cc = compiler(name)
+    write(emit(program(tiny(dtype))), tmp_path)
+    for arena in ((), ("-DTINY_NO_STATIC_ARENA",)):
+        flags = [cc, *STANDARD, *WARNINGS, "-O2", *arena, "-c", "tiny.c", "tiny_weights.c"]
+        subprocess.run(flags, cwd=tmp_path, check=True)
+
+
+def test_cpp_programs_may_include_the_header(tmp_path: Path) -> None:
+    cxx = compiler("g++")
+    write(emit(program(tiny())), tmp_path)
+    (tmp_path / "main.cpp").write_text('#include "tiny.h"\nint main() { tiny_invoke(); return tiny_input(1) != 0; }\n')
+    subprocess.run([compiler("gcc"), "-std=c99", "-c", "tiny.c", "tiny_weights.c"], cwd=tmp_path, check=True)
+    subprocess.run([cxx, "-Wall", "-Werror", "main.cpp", "tiny.o", "tiny_weights.o"], cwd=tmp_path, check=True)
+    subprocess.run(["./a.out"], cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout: Layout, tmp_path: Path) -> None:
+    """What each build system looks for is there, and all sources compile where they lie."""
+    files = emit(program(tiny()), layout=layout)
+    if layout == "platformio":
+        assert json.loads(files["library.json"])["headers"] == "tiny.h"
+    elif layout == "arduino":
+        about = dict(line.split("=", 1) for line in files["library.properties"].decode().splitlines())
+        assert {"name", "version", "author", "maintainer", "sentence", "paragraph", "category", "url"} <= set(about)
+        assert about["includes"] == "tiny.h"
+    else:
+        assert b"tiny_weights.c" in files["CMakeLists.txt"]
+    write(files, tmp_path)
+    sources = [path for path in files if path.endswith(".c")]
+    assert {Path(path).parent.name for path in sources} == {"" if layout == "plain" else "src"}
+    subprocess.run([compiler("gcc"), "-std=c99", "-fsyntax-only", *sources], cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize("most_text_bytes", [2**20, 0], ids=["text", "binary"])
+def test_cmake_builds_the_library(most_text_bytes: int, tmp_path: Path) -> None:
+    cmake = compiler("cmake")
+    compiler("gcc")
+    write(emit(program(tiny()), most_text_bytes=most_text_bytes), tmp_path)
+    subprocess.run([cmake, "-S", ".", "-B", "build"], cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run([cmake, "--build", "build"], cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "build" / "libtiny.a").exists()
+
+
+MAIN = """
+#include <stdio.h>
+#include <string.h>
+#include "first.h"
+#include "second.h"
+
+static const int8_t first_in[] = {%(first_in)s}, first_out[] = {%(first_out)s};
+static const int8_t other_in[] = {%(other_in)s}, other_out[] = {%(other_out)s};
+static const float second_in[] = {%(second_in)s}, second_out[] = {%(second_out)s};
+
+int main(void) {
+    static unsigned char a[FIRST_ARENA_BYTES], b[FIRST_ARENA_BYTES];
+    memcpy(first_input_in(a, 0), first_in, sizeof first_in);
+    memcpy(first_input_in(b, 0), other_in, sizeof other_in);
+    memcpy(second_input(0), second_in, sizeof second_in);
+    first_invoke_in(b);
+    second_invoke();
+    first_invoke_in(a);
+    if (memcmp(first_output_in(a, 0), first_out, sizeof first_out) != 0) return 1;
+    if (memcmp(first_output_in(b, 0), other_out, sizeof other_out) != 0) return 2;
+    if (memcmp(second_output(0), second_out, sizeof second_out) != 0) return 3;
+    return first_output(1) == NULL && second_input(-1) == NULL ? 0 : 4;
+}
+"""
+
+
+@pytest.mark.parametrize("most_text_bytes", [2**20, 0], ids=["text", "binary"])
+def test_two_models_and_several_arenas_in_one_program(most_text_bytes: int, tmp_path: Path) -> None:
+    """Kernels of both models go by the same names, and runs in different arenas do not disturb each other. Weights may
+    be text or a binary that the assembler includes."""
+    first, second = tiny(DType.INT8, "first"), tiny(DType.FLOAT32, "second")
+    rng = np.random.default_rng(0)
+    values: dict[str, npt.NDArray[Any]] = {
+        "first": rng.integers(-128, 128, (1, 8, 8, 3)).astype(np.int8),
+        "other": rng.integers(-128, 128, (1, 8, 8, 3)).astype(np.int8),
+        "second": rng.normal(0, 1, (1, 8, 8, 3)).astype(np.float32),
+    }
+    texts = {}
+    for key, graph in (("first", first), ("other", first), ("second", second)):
+        output = reference.run(graph, [values[key]])[graph.outputs[0]]
+        for side, array in (("in", values[key]), ("out", output)):
+            texts[f"{key}_{side}"] = ", ".join(map(number, array.reshape(-1)))
+    for graph in (first, second):
+        write(emit(program(graph), most_text_bytes=most_text_bytes), tmp_path)
+    (tmp_path / "main.c").write_text(MAIN % texts)
+    weights = [path.name for path in tmp_path.glob("*_weights.[cS]")]
+    assert all(name.endswith(".S" if most_text_bytes == 0 else ".c") for name in weights)
+    command = [compiler("gcc"), *STANDARD, "-O2", "-I.", "main.c", "first.c", "second.c", *weights]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    assert subprocess.run(["./a.out"], cwd=tmp_path, check=False).returncode == 0
+
+
+def test_ops_that_cannot_run_are_listed_all_at_once() -> None:
+    """Before anything is written, each with its reason, and what to do."""
+    b = Builder("strange", DType.INT8)
+    graph = with_weights(b.graph(b.conv(b.input(1, 4, 4, 2), 2, 1)))
+    last, count = graph.outputs[0], len(graph.tensors)
+    extra = tuple(Tensor(count + i, f"odd {i}", (1, 4, 4, 2), DType.INT8) for i in range(2))
+    ops = (*graph.ops, Op(1, "CUSTOM:odd", (last,), (count,)), Op(2, "BUILTIN_999", (count,), (count + 1,)))
+    strange = replace(graph, tensors=(*graph.tensors, *extra), ops=ops, outputs=(count + 1,))
+    with pytest.raises(ModelError, match=r"2 of 3 ops.*op 1 'odd 0'.*op 2 'odd 1'.*diagmem emit tflm"):
+        emit(program(strange))
+
+
+def test_weights_that_the_file_lacks_are_named() -> None:
+    with pytest.raises(ModelError, match=r"values of .* are not in the model"):
+        emit(program(_without_weights()))
+
+
+def _without_weights() -> Graph:
+    b = Builder("bare", DType.INT8)
+    graph = b.graph(b.conv(b.input(1, 4, 4, 2), 2, 1))
+    scaled = with_weights(graph)
+    return replace(scaled, tensors=tuple(replace(t, data=None) for t in scaled.tensors))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"), [({"kernels": "tflm-reference"}, "kernels"), ({"external_io": True}, "io")]
+)
+def test_plans_that_c_cannot_follow(options: dict[str, object], reason: str) -> None:
+    plan = pipeline.plan(tiny(), **options)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match=reason):
+        Program.of(plan)
+
+
+def test_hostile_names_stay_inside_their_comments(tmp_path: Path) -> None:
+    """A name that closes a comment, holds a trigraph, or is an endless line."""
+    graph = tiny()
+    evil = ("*/ #error /*", "??/", "\n#error", "\\", "é" * 3, "x" * 1000, "\u202e")
+    named = tuple(replace(t, name=evil[t.index % len(evil)]) for t in graph.tensors)
+    write(emit(program(replace(graph, name="*/ evil\n", tensors=named))), tmp_path)
+    flags = [compiler("gcc"), *STANDARD, *WARNINGS, "-fsyntax-only", "evil.c", "evil_weights.c"]
+    subprocess.run(flags, cwd=tmp_path, check=True)
+
+
+def test_real_numbers_lie_on_their_boundaries() -> None:
+    """An arena of floats asks for alignment, and every offset keeps it."""
+    made = program(tiny(DType.FLOAT32))
+    assert b"#define TINY_ARENA_ALIGN 4 " in emit(made)["tiny.h"]
+    assert all(offset % 4 == 0 for offset in made.offsets.values())

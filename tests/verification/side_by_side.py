@@ -1,0 +1,61 @@
+"""Many operations in one program that have nothing to do with each other: built once, each in a place of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from diagmem.backends.c.program import Program
+from diagmem.graph import ABSENT, Graph, Node, Op, Tensor
+
+ALIGN_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A node's input that lies `apart_bytes` above one of its outputs."""
+
+    node: Node
+    position: int
+    output: int
+    apart_bytes: int
+
+
+def side_by_side(pairs: Sequence[Pair]) -> Program:
+    """Runs the nodes in turn. What is neither input nor output of a pair lies apart."""
+    tensors: list[Tensor] = []
+    ops: list[Op] = []
+    offsets: dict[int, int] = {}
+    inputs: list[int] = []
+    end = 0
+    for pair in pairs:
+        node, first = pair.node, len(tensors)
+        local: dict[int, int] = {}
+        for tensor in (*node.inputs, *node.outputs):
+            if tensor is not None and tensor.index not in local:
+                local[tensor.index] = first + len(local)
+                tensors.append(replace(tensor, index=local[tensor.index], name=f"{tensor.name} of {len(ops)}"))
+        places, end = _places(pair, end)
+        offsets |= {local[index]: offset for index, offset in places.items()}
+        inputs += [local[tensor.index] for _, tensor in node.activations()]
+        wiring = tuple(ABSENT if t is None else local[t.index] for t in node.inputs)
+        ops.append(replace(node.op, index=len(ops), inputs=wiring, outputs=tuple(local[t.index] for t in node.outputs)))
+    graph = Graph("side_by_side", tuple(tensors), tuple(ops), tuple(inputs), ops[-1].outputs)
+    return Program(graph, tuple(range(len(ops))), offsets, end, None)
+
+
+def _places(pair: Pair, start: int) -> tuple[dict[int, int], int]:
+    """Offsets of a node's tensors from `start` on, by its own indices, and where they end."""
+    node, source, target = pair.node, pair.node.input(pair.position), pair.node.outputs[pair.output]
+    low = start + _aligned(max(0, -pair.apart_bytes))
+    places = {target.index: low, source.index: low + pair.apart_bytes}
+    end = max(low + target.size_bytes, low + pair.apart_bytes + source.size_bytes)
+    for tensor in (*(t for _, t in node.activations()), *node.outputs):
+        if tensor.index not in places:
+            places[tensor.index] = _aligned(end)
+            end = places[tensor.index] + tensor.size_bytes
+    return places, _aligned(end)
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // ALIGN_BYTES) * ALIGN_BYTES

@@ -1,0 +1,77 @@
+"""Running as firmware on emulated cores: right, measured, and within a real chip's memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from diagmem.backends.inputs import sample_inputs
+from diagmem.graph import DType, Graph
+from diagmem.targets import target
+from diagmem.verification.cortex_m import CORES, Core, Memory, run_on_core
+from diagmem.verification.tools import ToolError
+from diagmem.zoo import build
+from tests.backends.c.models import compiler, program, tiny, with_weights
+
+
+@pytest.fixture(autouse=True)
+def _tools() -> None:
+    for tool in ("arm-none-eabi-gcc", "qemu-system-arm", "gcc"):
+        compiler(tool)
+
+
+@pytest.mark.parametrize("core", CORES.values(), ids=lambda core: core.name)
+@pytest.mark.parametrize("dtype", [DType.INT8, DType.FLOAT32])
+def test_every_core_gives_the_same_bits(core: Core, dtype: DType) -> None:
+    """With and without a floating-point unit. All that is measured is there."""
+    graph = tiny(dtype)
+    run = run_on_core(program(graph), sample_inputs(graph, 3), core)
+    assert run.failure is None
+    assert run.stack_bytes is not None
+    assert 64 <= run.stack_bytes <= 2048
+    assert run.code_bytes is not None
+    assert 1000 <= run.code_bytes <= 16384
+    assert run.static_bytes == 0
+    assert run.weights_bytes
+    assert run.instructions
+
+
+def test_instructions_are_counted_exactly() -> None:
+    """The same input takes the same number of instructions, every time."""
+    graph = tiny()
+    counts = {run_on_core(program(graph), sample_inputs(graph, 1), CORES["cortex-m4"]).instructions for _ in range(2)}
+    assert len(counts) == 1
+
+
+def test_a_wrong_plan_is_found_and_its_op_named() -> None:
+    """An output moved onto an input that is still needed."""
+    graph = tiny()
+    made = program(graph)
+    pooled = next(node for node in graph.nodes if node.op.kind == "DEPTHWISE_CONV_2D")
+    place = made.offsets[pooled.input(0).index]
+    broken = replace(made, offsets={**made.offsets, pooled.output.index: place})
+    failure = run_on_core(broken, sample_inputs(graph, 6), CORES["cortex-m3"]).failure
+    assert failure is not None
+    assert "(DEPTHWISE_CONV_2D)" in failure
+
+
+def test_the_paper_s_model_runs_in_96_kilobytes() -> None:
+    """MobileNet v1 0.25 128 in 8 bits within the memory map of an STM32F103xF: arena, stack and data."""
+    graph = _mobilenet()
+    chip = target("STM32F103xF")
+    memory = Memory(chip.flash_bytes, chip.sram_bytes)
+    assert memory.ram_bytes == 96 * 1024
+    run = run_on_core(program(graph), sample_inputs(graph, 1, seed=1), CORES["cortex-m3"], memory)
+    assert run.failure is None
+    assert run.arena_bytes + (run.stack_bytes or 0) + (run.static_bytes or 0) < memory.ram_bytes
+
+
+def test_what_does_not_fit_does_not_link() -> None:
+    graph = tiny()
+    with pytest.raises(ToolError, match="arm-none-eabi-gcc failed"):
+        run_on_core(program(graph), sample_inputs(graph, 1), CORES["cortex-m3"], Memory(64 * 1024, 256))
+
+
+def _mobilenet() -> Graph:
+    return with_weights(build("mobilenet_v1_0.25_128_int8"))

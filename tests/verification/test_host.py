@@ -1,0 +1,80 @@
+"""Running on the host finds what is right, and what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from diagmem import pipeline
+from diagmem.backends.c.program import Program
+from diagmem.backends.inputs import sample_inputs
+from diagmem.errors import PlanError
+from diagmem.graph import DType
+from diagmem.verification.host import run_on_host
+from tests.backends.c.models import compiler, program, tiny
+
+
+@pytest.fixture(autouse=True)
+def _gcc() -> None:
+    compiler("gcc")
+
+
+@pytest.mark.parametrize("dtype", [DType.INT8, DType.FLOAT32])
+def test_a_planned_model_is_right(dtype: DType) -> None:
+    """Every operation, bit for bit, real numbers too, though tensors overlap."""
+    graph = tiny(dtype)
+    made = program(graph)
+    assert made.arena_bytes < sum(t.size_bytes for t in made.tensors)
+    run = run_on_host(made, sample_inputs(graph, 6))
+    assert (run.ok, run.inputs, run.arena_bytes, run.failure) == (True, 6, made.arena_bytes, None)
+    assert run.weights_bytes
+
+
+def test_a_wrong_plan_is_found_and_its_op_named() -> None:
+    """An output moved onto an input that is still needed."""
+    graph = tiny()
+    made = program(graph)
+    residual = next(node for node in graph.nodes if node.op.kind == "ADD")
+    first, second = residual.inputs[0], residual.inputs[1]
+    assert first is not None
+    assert second is not None
+    broken = replace(made, offsets={**made.offsets, second.index: made.offsets[first.index]})
+    failure = run_on_host(broken, sample_inputs(graph, 6)).failure
+    assert failure is not None
+    assert "(ADD)" in failure or f"op {graph.producer[second.index]} " in failure
+    assert "should be" in failure
+
+
+def test_memory_outside_the_arena_is_watched() -> None:
+    """An arena that is said to be smaller than it must be is overrun, and the sanitizer says so."""
+    graph = tiny()
+    made = program(graph)
+    short = replace(made, arena_bytes=made.arena_bytes - 1)
+    failure = run_on_host(short, sample_inputs(graph, 1)).failure
+    assert failure is not None
+    assert "AddressSanitizer" in failure
+
+
+def test_plans_from_files_are_checked_for_sense() -> None:
+    """A plan's JSON makes the same program; one of another model, or a damaged one, is refused."""
+    graph = tiny()
+    plan = pipeline.plan(graph)
+    text = plan.to_json()
+    read, made = Program.from_json(graph, text), Program.of(plan)
+    assert (read.graph, read.order, read.offsets) == (made.graph, made.order, made.offsets)
+    assert (read.arena_bytes, read.lower_bound_bytes) == (made.arena_bytes, made.lower_bound_bytes)
+    damages: list[tuple[str, Any]] = [("schedule", [0]), ("tensors", []), ("kernels", "cmsis-nn"), ("arena_bytes", 1)]
+    for key, damage in (*damages, ("arena_bytes", None), ("schedule", ["x"])):
+        with pytest.raises(PlanError):
+            Program.from_json(graph, {**text, key: damage})
+
+
+def test_random_inputs_are_not_all_alike() -> None:
+    """Edges first: least, largest; then noise. The same for the same seed."""
+    graph = tiny()
+    first, second = sample_inputs(graph, 8), sample_inputs(graph, 8)
+    assert all(np.array_equal(a[0], b[0]) for a, b in zip(first, second, strict=True))
+    assert {int(run[0].min()) for run in first[:2]} == {-128, 127}

@@ -1,0 +1,75 @@
+"""The four files of MLPerf Tiny as C: the same bytes as TensorFlow Lite Micro's reference kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tflite as schema
+
+from diagmem.backends.inputs import sample_inputs
+from diagmem.backends.tflm import runtime
+from diagmem.frontends import tflite
+from diagmem.verification import reference
+from diagmem.verification.cortex_m import CORES, run_on_core
+from diagmem.verification.host import run_on_host
+from diagmem.verification.oracles import second_opinion
+from tests.backends.c.models import compiler, program
+
+MODELS = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")
+TFLM_INSTRUCTIONS = (1_953_790, 43_113_132, 107_484_994, 100_478_972)
+"""Of TFLM's reference kernels on a Cortex-M4."""
+AMPLE_ARENA_BYTES = 2**20
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_on_the_host(name: str, shared: Path) -> None:
+    """A hundred inputs, every operation, under sanitizers; the outputs are TFLM's."""
+    compiler("gcc")
+    path = shared / "models" / "mlperf_tiny" / f"{name}.tflite"
+    graph = tflite.read(path)
+    inputs = sample_inputs(graph, 100)
+    assert run_on_host(program(graph), inputs).failure is None
+    if not runtime.is_installed():
+        pytest.skip("needs tflite-micro to compare with")
+    assert second_opinion(path.read_bytes(), graph, inputs) == ("tflm", None)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_tensor_is_tflm_s(name: str, shared: Path) -> None:
+    """Not only what comes out: with each operation's output as the model's, TFLM gives the same bytes."""
+    tflm = pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
+    content = (shared / "models" / "mlperf_tiny" / f"{name}.tflite").read_bytes()
+    graph = tflite.parse(content, name)
+    inputs = sample_inputs(graph, 8)
+    wanted = [reference.run(graph, values) for values in inputs]
+    for node in graph.nodes:
+        index = node.output.index
+        interpreter = tflm.Interpreter.from_bytes(_with_output(content, index), arena_size=AMPLE_ARENA_BYTES)
+        for (values,), computed in zip(inputs, wanted, strict=True):
+            interpreter.set_input(values, 0)
+            interpreter.invoke()
+            assert interpreter.get_output(0).tobytes() == computed[index].tobytes(), node.label
+
+
+def _with_output(content: bytes, index: int) -> bytes:
+    """The file with another tensor as its only output: one number changes."""
+    changed = bytearray(content)
+    table = schema.Model.GetRootAs(changed, 0).Subgraphs(0)._tab
+    start = table.Vector(table.Offset(8))
+    changed[start : start + 4] = index.to_bytes(4, "little")
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(("name", "tflm"), list(zip(MODELS, TFLM_INSTRUCTIONS, strict=True)))
+def test_on_cores(name: str, tflm: int, shared: Path) -> None:
+    """On every core, in no more than half of the instructions that TFLM's reference kernels take."""
+    for tool in ("arm-none-eabi-gcc", "qemu-system-arm", "gcc"):
+        compiler(tool)
+    graph = tflite.read(shared / "models" / "mlperf_tiny" / f"{name}.tflite")
+    made = program(graph)
+    for core in CORES.values():
+        run = run_on_core(made, sample_inputs(graph, 3), core)
+        assert run.failure is None
+        assert (run.instructions or 0) < tflm / 2
+        assert (run.code_bytes or 0) < 24 * 1024

@@ -1,0 +1,156 @@
+"""Models that run row by row in C compute the same bytes, in an arena of exactly the size that is planned."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from diagmem import models, pipeline
+from diagmem.backends.c.program import Program
+from diagmem.backends.c.row_program import RowProgram
+from diagmem.backends.inputs import sample_inputs
+from diagmem.frontends import tflite
+from diagmem.graph import Graph
+from diagmem.kernels import library
+from diagmem.validate import Fault
+from diagmem.validate_rows import replay_rows
+from diagmem.verification import reference
+from diagmem.verification.cortex_m import CORES, run_on_core
+from diagmem.verification.host import run_on_host, trace_on_host
+from diagmem.verification.stream import differences, spans
+from tests.backends.c.models import compiler
+from tests.row_networks import image_net, side_by_side
+
+MLPERF_TINY = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")
+LARGEST = {
+    "kws_ref_model": (4_200, 3_900),
+    "pretrainedResnet_quant": (11_000, 9_900),
+    "vww_96_int8": (28_300, 11_200),
+    "mobilenet_v1_0.25_128_int8": (49_700, 16_600),
+}
+"""Bytes that the arena may take with the input in it, and with the input handed over row by row."""
+UNOPTIMISED = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+"""Many small models are compiled faster than they run."""
+
+
+def by_rows(graph: Graph, input_rows: bool = False) -> RowProgram | None:
+    """None where running row by row takes no less than running layer by layer."""
+    made = Program.of(pipeline.plan(graph, schedule="rows", input_rows=input_rows))
+    return made if isinstance(made, RowProgram) else None
+
+
+def test_random_networks() -> None:
+    """Strides, pads, dilations, residuals, pools, several readers, whole and real numbers: every row that is made is
+    right, under the sanitizers."""
+    compiler("gcc")
+    found = [made for made in (by_rows(image_net(seed)) for seed in range(44)) if made is not None]
+    assert len(found) > 20
+    program = side_by_side(found)
+    inputs = sample_inputs(program.graph, 2)
+    sent, complaint = trace_on_host(program, inputs, UNOPTIMISED)
+    assert not complaint
+    for run, values in enumerate(inputs):
+        assert list(wrong(program, sent, run, reference.run(program.graph, values))) == []
+
+
+def wrong(program: Program, sent: bytes, run: int, values: object) -> Iterator[str]:
+    expected = spans(program, is_traced=True)
+    size = sum(span.size_bytes for span in expected)
+    assert len(sent) >= (run + 1) * size
+    return differences(expected, values, sent[run * size : (run + 1) * size])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", [3, 12])
+def test_random_networks_with_streamed_input(seed: int) -> None:
+    """The caller's rows come one by one; the run is complete with the last one, and not before."""
+    compiler("gcc")
+    program = by_rows(image_net(seed), input_rows=True)
+    assert program is not None
+    assert run_on_host(program, sample_inputs(program.graph, 4)).failure is None
+
+
+def test_a_row_too_near_is_caught_and_corrupts_the_run() -> None:
+    """Rows moved down by one row, onto others that still live: the validator refuses each plan, and each computes
+    something else."""
+    compiler("gcc")
+    graph = image_net(5)
+    sound = by_rows(graph)
+    assert sound is not None
+    assert faults(sound) == []
+    broken = list(itertools.islice(moved_rows(sound), 12))
+    assert len(broken) > 5
+    program = side_by_side([replace(b, graph=replace(graph, name=f"broken{n}")) for n, b in enumerate(broken)])
+    (values,) = sample_inputs(program.graph, 1, seed=3)
+    sent, _ = trace_on_host(program, [values], UNOPTIMISED)
+    complaints = list(wrong(program, sent, 0, reference.run(program.graph, values)))
+    for n in range(len(broken)):
+        assert any(f"broken{n}/" in complaint for complaint in complaints)
+
+
+def moved_rows(program: RowProgram) -> Iterator[RowProgram]:
+    """Programs with one row of a table moved down by a row, those that the validator refuses."""
+    for tensor, offsets in program.row_offsets.items():
+        size = program.rows.row_bytes[tensor]
+        for row, offset in enumerate(offsets):
+            if tensor not in program.offsets and offset >= size:
+                table = (*offsets[:row], offset - size, *offsets[row + 1 :])
+                moved = replace(program, row_offsets={**program.row_offsets, tensor: table})
+                if faults(moved) == [Fault.OVERWRITTEN]:
+                    yield moved
+
+
+def faults(program: RowProgram) -> list[Fault]:
+    schedule = pipeline.Schedule(program.steps)
+    places = program.row_offsets, program.sum_offsets, library("diagmem"), program.arena_bytes
+    return [finding.fault for finding in replay_rows(program.graph, schedule, *places)]
+
+
+def test_the_arena_is_used_to_its_last_byte() -> None:
+    """In an arena that is one byte shorter, the sanitizer sees a row end outside."""
+    compiler("gcc")
+    program = by_rows(image_net(5))
+    assert program is not None
+    short = replace(program, arena_bytes=program.arena_bytes - 1)
+    assert "AddressSanitizer" in (run_on_host(short, sample_inputs(program.graph, 1)).failure or "")
+
+
+@pytest.mark.parametrize("input_rows", [False, True])
+@pytest.mark.parametrize("name", MLPERF_TINY)
+def test_mlperf_tiny_on_the_host(name: str, input_rows: bool, shared: Path) -> None:
+    """Every row of every tensor, in no more RAM than this."""
+    compiler("gcc")
+    graph = tflite.read(shared / "models" / "mlperf_tiny" / f"{name}.tflite")
+    run = run_on_host(Program.of(pipeline.plan(graph, schedule="rows", input_rows=input_rows)), sample_inputs(graph, 5))
+    assert run.failure is None
+    assert run.arena_bytes <= LARGEST.get(name, (800, 800))[input_rows]
+
+
+@pytest.mark.parametrize("input_rows", [False, True])
+def test_mobilenet_on_the_host(input_rows: bool) -> None:
+    compiler("gcc")
+    name = "mobilenet_v1_0.25_128_int8"
+    graph = tflite.parse(models.content(f"zoo:{name}"), name)
+    program = by_rows(graph, input_rows)
+    assert program is not None
+    run = run_on_host(program, sample_inputs(graph, 2))
+    assert run.failure is None
+    assert run.arena_bytes <= LARGEST[name][input_rows]
+
+
+def test_on_a_cortex_m4(shared: Path) -> None:
+    """The same outputs, and within 5 % of the instructions that layer by layer takes."""
+    for tool in ("arm-none-eabi-gcc", "qemu-system-arm", "gcc"):
+        compiler(tool)
+    graph = tflite.read(shared / "models" / "mlperf_tiny" / "kws_ref_model.tflite")
+    inputs, core = sample_inputs(graph, 2), CORES["cortex-m4"]
+    whole = run_on_core(Program.of(pipeline.plan(graph)), inputs, core)
+    for input_rows in (False, True):
+        program = by_rows(graph, input_rows)
+        assert program is not None
+        run = run_on_core(program, inputs, core)
+        assert run.failure is None
+        assert (run.instructions or 0) < 1.05 * (whole.instructions or 0)
