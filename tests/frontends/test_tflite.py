@@ -119,6 +119,10 @@ def test_a_batch_of_minus_one_in_the_signature_is_one() -> None:
             "only a later operation produces",
         ),
         (FlatModel([T([4]), T([4], data=b"1234")], [RELU]), "constant, yet"),
+        (
+            FlatModel([T([4]), T([4], type=schema.TensorType.INT32)], [FlatOp("RESHAPE", [0], [1])]),
+            "different element types",
+        ),
         (FlatModel([T([4]), T([4])], [FlatOp("CONV_2D", [0], [1])]), "are needed"),
     ],
 )

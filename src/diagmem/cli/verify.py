@@ -75,7 +75,7 @@ def command(
 
     \b
       host       its C code here, under the address and undefined-behaviour sanitizers: every operation
-                 compared with numpy; outputs with TFLM or LiteRT too, if installed
+                 compared with numpy; outputs with TFLM too if installed, or LiteRT for float models
       cortex-m3, cortex-m4, cortex-m7
                  its C code as firmware in QEMU: sizes, stack and instructions are measured as well
       tflm       its .tflite file with a plan inside (the one it carries, or a new one), in TensorFlow

@@ -224,6 +224,8 @@ class _Reader:
             raise ModelError(f"{label}: {error}") from error
         except DAMAGE as error:
             raise ModelError(f"{label}: its inputs or options are damaged") from error
+        if known.is_alias and {t.dtype for t in results} != {sources[0].dtype if sources and sources[0] else None}:
+            raise ModelError(f"{label}: its input and output have different element types; the file is damaged")
         if shapes is not None and shapes != tuple(t.shape for t in results):
             raise ModelError(
                 f"{label}: the file says its outputs have shapes {[list(t.shape) for t in results]}, "

@@ -21,7 +21,7 @@ from diagmem.ops._binary_int import (
     sum_or_difference,
 )
 from diagmem.ops._broadcast import BroadcastKind, broadcast_shape
-from diagmem.ops._c_call import CCall, by_type
+from diagmem.ops._c_call import CCall, by_type, require_types
 from diagmem.ops._quantised import real_range
 
 
@@ -72,6 +72,7 @@ def _real(node: Node, first: Array, second: Array) -> Array:
 
 
 def _call_f32(node: Node) -> CCall:
+    require_types(DType.FLOAT32, (node.input(1), node.output))
     low, high = real_range(node.attributes.activation)
     return binary_call(node, "binary_f32", {"low": low, "high": high}, "f32")
 

@@ -12,7 +12,7 @@ from diagmem.accesses import Accesses, Runs
 from diagmem.errors import ModelError
 from diagmem.graph import DType, IntArray, Node, Shape, Tensor, row_major_strides
 from diagmem.ops._base import Array, Values, constant_ints, input_at
-from diagmem.ops._c_call import CCall, CRow, CTable, Unsupported, kernel_call, values_of
+from diagmem.ops._c_call import CCall, CRow, CTable, Unsupported, kernel_call, require_types, values_of
 from diagmem.ops._c_rows import cut_to_row
 from diagmem.ops._gathered import gathered_call
 from diagmem.ops._quantised import zero_point_of
@@ -86,6 +86,7 @@ class PadKind(RearrangeKind):
         return replace(self.c_call(inside), arguments=(CRow(node.input(0), first=-given[2]), CRow(node.output)))
 
     def c_call(self, node: Node) -> CCall:
+        require_types(node.output.dtype, (node.input(0),))
         values_of(node.input(1))
         if isinstance(node.attributes, MirrorPad):
             strides = row_major_strides(node.input(0).shape)

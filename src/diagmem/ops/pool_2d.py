@@ -23,7 +23,7 @@ from diagmem.ops._base import (
     padding_of,
     swept,
 )
-from diagmem.ops._c_call import MAX_ROWS, SUFFIXES, CCall, Unsupported, by_type, kernel_call
+from diagmem.ops._c_call import MAX_ROWS, SUFFIXES, CCall, Unsupported, by_type, kernel_call, require_types
 from diagmem.ops._c_rows import taking_call, window_row_call
 from diagmem.ops._c_window import c_window
 from diagmem.ops._held import HeldPixels
@@ -115,6 +115,7 @@ class Pool2DKind(OpKind):
         return taking_call(call, node) if takes_rows else window_row_call(call, node, _loop(node).rows)
 
     def c_call(self, node: Node) -> CCall:
+        require_types(node.input(0).dtype, (node.output,))
         return by_type(node, {DType.INT8: _call_int, DType.INT16: _call_int, DType.FLOAT32: _call_f32})
 
 
