@@ -61,6 +61,14 @@ def test_compilers_have_no_complaint(name: str, dtype: DType, tmp_path: Path) ->
         subprocess.run(flags, cwd=tmp_path, check=True)
 
 
+def test_a_model_that_does_nothing_compiles(tmp_path: Path) -> None:
+    """A single reshape, which stays in place: no function has a use for its arena but the accessors."""
+    b = Builder("still", DType.INT8)
+    graph = with_weights(b.graph(b.flatten(b.input(1, 2, 2, 3))))
+    write(emit(program(graph), "still"), tmp_path)
+    subprocess.run([compiler("gcc"), *STANDARD, *WARNINGS, "-c", "still.c"], cwd=tmp_path, check=True)
+
+
 def test_cpp_programs_may_include_the_header(tmp_path: Path) -> None:
     cxx = compiler("g++")
     write(emit(program(tiny())), tmp_path)

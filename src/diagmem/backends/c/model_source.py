@@ -67,7 +67,7 @@ def parameters(node: Node, call: CCall | None, tables: Tables) -> str:
 
 def _invoke(program: Program, tables: Tables, name: str) -> str:
     body = "".join(line for node in program.nodes for line in _step(node, program, tables, name))
-    return f"void {name}_invoke_in(void *arena) {{\n{body}}}\n"
+    return f"void {name}_invoke_in(void *arena) {{\n{unused_arena(body)}{body}}}\n"
 
 
 def _step(node: Node, program: Program, tables: Tables, name: str) -> Iterator[str]:
@@ -101,12 +101,17 @@ def accessor(program: Program, function: str, tensors: Sequence[int]) -> str:
     cases = "".join(f"    case {n}:\n        return AT({program.offsets[t]});\n" for n, t in enumerate(tensors))
     return f"""\
 void *{function}_in(void *arena, int index) {{
-    switch (index) {{
+{unused_arena(cases)}    switch (index) {{
 {cases}    default:
         return NULL;
     }}
 }}
 """
+
+
+def unused_arena(body: str) -> str:
+    """A line that keeps compilers quiet where a function has no use for its arena."""
+    return "" if "AT(" in body else "    (void)arena;\n"
 
 
 def static_arena(program: Program, name: str) -> str:
