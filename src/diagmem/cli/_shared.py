@@ -27,6 +27,9 @@ SCHEDULES = ("best", "file", "eager", "lazy", "bounded", "search", "rows")
 Command = TypeVar("Command", bound=Callable[..., Any])
 Item = TypeVar("Item")
 
+LONGEST_PATH = 1000
+"""Characters of a model's path that a message shows: all, as a rule."""
+
 
 class ModelParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     """A path to a .tflite file, or zoo:NAME; completes both."""
@@ -167,9 +170,9 @@ def naming_model(model: str) -> Iterator[None]:
     try:
         yield
     except DiagmemError as error:
-        raise type(error)(f"{one_line(model)}: {error}") from error
+        raise type(error)(f"{one_line(model, LONGEST_PATH)}: {error}") from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise DiagmemError(f"{one_line(model)}: cannot be read ({type(error).__name__})") from error
+        raise DiagmemError(f"{one_line(model, LONGEST_PATH)}: cannot be read ({type(error).__name__})") from error
 
 
 def load_model(model: str) -> Graph:

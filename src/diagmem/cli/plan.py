@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from diagmem.cli._embedded import embedded_in, embedded_json, embedded_lines
 from diagmem.cli._shared import (
+    LONGEST_PATH,
     ModelParameter,
     console,
     json_option,
@@ -107,7 +108,7 @@ def _planned(model: str, options: dict[str, Any]) -> Plan:
     try:
         return plan(model, **options)
     except DiagmemError as error:
-        raise type(error)(f"{one_line(model)}: {error}") from error
+        raise type(error)(f"{one_line(model, LONGEST_PATH)}: {error}") from error
 
 
 def _json(plans: list[Plan], limit: int | None) -> dict[str, Any]:
