@@ -1,0 +1,77 @@
+"""CONCATENATION and PACK: those who make the parts write them where they will be wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import accumulate
+
+from diagmem.graph import Graph, Node, Tensor, View, row_major_strides
+from diagmem.ops._base import Activation, axis_of
+from diagmem.transforms._editing import (
+    Choice,
+    Draft,
+    NotExpressible,
+    is_movable,
+    is_seen_by_caller,
+    moved_into,
+    part_of,
+)
+
+KINDS = ("CONCATENATION", "PACK")
+
+
+def remove_concat(graph: Graph, choice: Choice) -> Graph:
+    """Inputs become views of the output, also through several of these ops.
+
+    Each input must be whole in RAM, given once, unknown to the caller and quantised like the output; and all that touch
+    it must have kernels that can address a view.
+    """
+    draft = Draft(graph)
+    for op in graph.ops:
+        if op.kind in KINDS and choice(op):
+            _remove(draft, draft.node(op.index))
+    return draft.graph()
+
+
+def _remove(draft: Draft, node: Node) -> None:
+    """Removes an op if nothing stands against it."""
+    parts = [part for part in node.inputs if part is not None]
+    if not all(_may_move(draft, node, part) for part in parts) or len({p.base for p in parts}) < len(node.inputs):
+        return
+    changed: list[Tensor] = []
+    try:
+        for part, place in zip(parts, _places(node), strict=True):
+            root, *views = (draft.tensors[t] for t in draft.family(part.base))
+            # The part may be a reshape of the root; that lies where the part does.
+            inside = part_of(replace(part, view=place), root, 0, row_major_strides(root.shape))
+            changed += moved_into(inside.view or place, root, views)
+    except NotExpressible:
+        return
+    draft.replaced_by_views(node.op.index, changed)
+
+
+def _may_move(draft: Draft, node: Node, part: Tensor) -> bool:
+    root, whole = draft.tensors[part.base], node.output
+    return (
+        is_movable(root)
+        and part.is_in_one_piece
+        and part.elems == root.elems
+        and root.base != whole.base
+        and not any(is_seen_by_caller(draft.source, member) for member in draft.family(root.index))
+        and (part.dtype, part.quantisation) == (whole.dtype, whole.quantisation)
+        and getattr(node.attributes, "activation", Activation.NONE) is Activation.NONE
+    )
+
+
+def _places(node: Node) -> Iterator[View]:
+    """Where each input lies in the output."""
+    whole, axis = node.output, axis_of(node.attributes.axis, len(node.output.shape))
+    own = 0 if whole.view is None else whole.view.offset_elems
+    if node.op.kind == "PACK":
+        strides = (*whole.strides[:axis], *whole.strides[axis + 1 :])
+        yield from (View(whole.base, own + i * whole.strides[axis], strides) for i in range(len(node.inputs)))
+        return
+    sizes = [node.input(position).shape[axis] for position in range(len(node.inputs))]
+    for start in accumulate(sizes[:-1], initial=0):
+        yield View(whole.base, own + start * whole.strides[axis], whole.strides)

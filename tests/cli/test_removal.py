@@ -1,0 +1,64 @@
+"""What removes ops, on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from diagmem.cli import _shared
+from diagmem.transforms import TRANSFORMS
+from tests.cli.test_command_line import run
+
+MODEL = "zoo:squeezenet_1.1_int8"
+
+
+def test_every_transform_can_be_switched_off() -> None:
+    """The command line knows them all, without loading them."""
+    assert list(_shared.TRANSFORMS) == list(TRANSFORMS)
+
+
+def test_plan_shows_what_each_step_is_worth() -> None:
+    """The ladder, in bytes and percent, and what was removed."""
+    done = run("plan", MODEL)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ladder       whole tensors, file order      982144 B" in done.stdout
+    assert "+ overlap                      790564 B   -19.5 %" in done.stdout
+    assert "removed      8 ops by remove-concat" in done.stdout
+
+
+def test_json_holds_the_ladder_and_what_was_removed() -> None:
+    done = run("plan", MODEL, "--json", "-")
+    found = json.loads(done.stdout)
+    assert [rung["step"] for rung in found["ladder"]] == ["whole tensors", "best order", "overlap", "removal"]
+    assert found["ladder"][0] == {"step": "whole tensors", "arena_bytes": found["baseline_bytes"], "saved_percent": 0.0}
+    assert found["ladder"][-1]["arena_bytes"] == found["arena_bytes"]
+    gone = [op for row in found["removed"] for op in row["ops"]]
+    assert sorted([*gone, *found["schedule"]]) == list(range(40))
+    views = [tensor for tensor in found["tensors"] if "view" in tensor]
+    assert len(views) == 17
+    assert all(tensor["view"].keys() == {"base", "offset_elems", "strides"} for tensor in views)
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        (("--no-remove-concat",), 39),
+        (("--no-remove-concat", "--no-drop-no-ops"), 40),
+        (("--no-removal",), 40),
+        (("--kernels", "tflm-reference"), 40),
+        (("--kernels", "tflm-reference", "--no-fold-pad"), 40),
+    ],
+)
+def test_ops_stay_that_are_asked_to(options: tuple[str, ...], left: int) -> None:
+    done = run("plan", MODEL, "--json", "-", *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(json.loads(done.stdout)["schedule"]) == left
+
+
+def test_emit_keeps_ops_too(tmp_path: Path) -> None:
+    """The same options as for `plan`: the reshape is an operation again."""
+    for option, is_there in ((), False), (("--no-drop-no-ops",), True):
+        assert run("emit", "c", "zoo:kws_dscnn_int8", "-o", str(tmp_path), "--name", "kws", *option).returncode == 0
+        assert ("(RESHAPE)" in (tmp_path / "kws.c").read_text()) == is_there

@@ -1,0 +1,53 @@
+"""Graphs with fewer ops compute the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import diagmem
+from diagmem.graph import Graph
+from diagmem.kernels import library
+from diagmem.transforms import TRANSFORMS, transformed
+from tests.execution import random_inputs, run_planned, run_whole
+from tests.transforms.tangles import tangle, tangles
+
+DIAGMEM = library("diagmem")
+
+
+def same(a: list[np.ndarray], b: list[np.ndarray]) -> bool:
+    return all(x.dtype == y.dtype and np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("name", [*TRANSFORMS, "all"])
+@settings(max_examples=25)
+@given(graph=tangles())
+def test_the_result_is_the_same_bit_for_bit(name: str, graph: Graph) -> None:
+    """Planned, and run in one arena, a graph that was transformed as far as possible gives what the model gives."""
+    less, _ = transformed(graph, TRANSFORMS if name == "all" else [name])
+    inputs = random_inputs(graph)
+    made = diagmem.plan(less, remove=())
+    assert same(run_planned(made, inputs), run_whole(graph, inputs))
+
+
+@settings(max_examples=40)
+@given(tangles())
+def test_a_plan_never_grows(graph: Graph) -> None:
+    """What is removed is chosen so that the plan is no larger than without; it gives what the model gives."""
+    plain, less = diagmem.plan(graph, remove=()), diagmem.plan(graph, remove=None)
+    assert less.arena_bytes <= plain.arena_bytes
+    assert less.baseline_bytes == plain.baseline_bytes
+    inputs = random_inputs(graph)
+    assert same(run_planned(less, inputs), run_whole(graph, inputs))
+
+
+def test_every_transform_has_something_to_do() -> None:
+    """The random graphs hold all that the transforms look for."""
+    removed: Counter[str] = Counter()
+    for seed in range(200):
+        for removal in transformed(tangle(seed), TRANSFORMS)[1]:
+            removed[removal.transform] += len(removal.ops)
+    assert all(removed[name] > 5 for name in TRANSFORMS), removed
