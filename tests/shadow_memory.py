@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from diagmem.accesses import Runs
-from diagmem.graph import Graph, Node
+from diagmem.graph import Graph, Node, Tensor
 from diagmem.kernels import Library
 from diagmem.ops import kind_of
 from diagmem.schedule import Schedule
+from tests.ops.simulation import places
 
 Owner = tuple[object, int]
 
@@ -23,11 +24,10 @@ def loses_bytes(graph: Graph, schedule: Schedule, offsets: Mapping[int, int], li
     value_of: dict[int, object] = {t: t for t in offsets}
 
     def own(tensor: int) -> bool:
-        size = graph.tensors[tensor].size_bytes
-        return all(memory.get(offsets[tensor] + b) == (value_of[tensor], b) for b in range(size))
+        return all(memory.get(at) == owner for at, owner in _owners(graph.tensors[tensor], offsets, value_of))
 
     def write(tensor: int) -> None:
-        memory.update((offsets[tensor] + b, (value_of[tensor], b)) for b in range(graph.tensors[tensor].size_bytes))
+        memory.update(_owners(graph.tensors[tensor], offsets, value_of))
 
     for tensor in graph.inputs:
         write(tensor)
@@ -37,7 +37,9 @@ def loses_bytes(graph: Graph, schedule: Schedule, offsets: Mapping[int, int], li
         node = graph.nodes[op]
         kind, order = kind_of(node.op.kind), library.order(node)
         ram = [t.index for _, t in node.activations()]
-        if kind is not None and kind.is_alias and offsets[node.op.inputs[0]] == offsets[node.op.outputs[0]]:
+        moves = any(graph.tensors[t].view for t in (*node.op.inputs[:1], *node.op.outputs) if t >= 0)
+        moves = moves or kind is None or not kind.is_alias
+        if not moves and offsets[node.op.inputs[0]] == offsets[node.op.outputs[0]]:
             value_of[node.op.outputs[0]] = value_of[node.op.inputs[0]]
             continue
         if kind is None or order is None or kind.is_alias:
@@ -61,13 +63,22 @@ def _steps_are_clean(
     for step in range(accesses.steps):
         for position, touched in reads.items():
             tensor = node.input(position)
+            owners = list(_owners(tensor, offsets, value_of))
             for byte in _bytes(touched.get(step, ()), tensor.dtype.size_bytes):
-                if memory.get(offsets[tensor.index] + byte) != (value_of[tensor.index], byte):
+                if memory.get(owners[byte][0]) != owners[byte][1]:
                     return False
         for tensor, touched in zip(node.outputs, writes, strict=True):
-            for byte in _bytes(touched.get(step, ()), tensor.dtype.size_bytes):
-                memory[offsets[tensor.index] + byte] = (value_of[tensor.index], byte)
+            owners = list(_owners(tensor, offsets, value_of))
+            memory.update(owners[byte] for byte in _bytes(touched.get(step, ()), tensor.dtype.size_bytes))
     return True
+
+
+def _owners(tensor: Tensor, offsets: Mapping[int, int], value_of: Mapping[int, object]) -> Iterator[tuple[int, Owner]]:
+    """The address of each byte of a tensor, and what must be there: a byte of the value that its base is."""
+    size = tensor.dtype.size_bytes
+    for place in places(tensor):
+        for byte in range(place * size, (place + 1) * size):
+            yield offsets[tensor.index] + byte, (value_of[tensor.base], tensor.offset_bytes + byte)
 
 
 def _by_step(runs: Runs) -> dict[int, list[int]]:

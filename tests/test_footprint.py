@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diagmem.errors import PlanError
-from diagmem.footprint import Footprint, Options, _covered, exact_separations, footprint
+from diagmem.footprint import Footprint, Options, exact_separations, footprint, most_covered
 from diagmem.graph import DType, Graph
 from tests.networks import Net, chain, nets
 
@@ -25,7 +25,7 @@ def test_reshapes_share_a_store() -> None:
     y = net.reshape(net.reshape(x, 12), 2, 6)
     needs = footprint(net.graph(net.relu(y)), Options())
     assert (x, x + 1, y) in stores(needs)
-    assert next(s for s in needs.stores if y in s.tensors).maker == 0
+    assert next(s for s in needs.stores if y in s.tensors).writers == {0}
 
 
 def test_reshape_of_an_output_keeps_the_store() -> None:
@@ -76,7 +76,7 @@ def test_scratch_is_a_store_of_its_op() -> None:
     y = net.mean(net.input(1, 4, 4, 3))
     needs = footprint(net.graph(y), Options("tflm-reference", 16))
     scratch = [store for store in needs.stores if store.is_scratch]
-    assert [store.maker for store in scratch] == [0]
+    assert [store.writers for store in scratch] == [{0}]
     assert not scratch[0].is_needed_later
 
 
@@ -118,7 +118,7 @@ def test_covering_is_first_come_first_served(inputs: list[tuple[int, int]], size
         cells = [set(range(a, a + length)) for a, (_, length) in zip(at, inputs, strict=True)]
         if sum(map(len, cells)) == len(set().union(*cells)):
             best = max(best, len(set().union(*cells) & set(range(size))))
-    assert _covered(size, inputs) == best
+    assert most_covered(size, inputs) == best
 
 
 @settings(max_examples=60)

@@ -78,7 +78,7 @@ def test_random_graphs_are_planned_safely(graph: Graph, input_rows: bool) -> Non
     if not plan.runs_by_rows:
         return
     assert validate_rows(plan) == []
-    ops = row_graph(graph, DIAGMEM).ops
+    ops = row_graph(plan.graph, DIAGMEM).ops
     assert [plan.schedule.ops.count(op.index) for op in ops] == [op.turns for op in ops]
     if not input_rows:
         assert plan.arena_bytes <= diagmem.plan(graph).arena_bytes

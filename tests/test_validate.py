@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +18,7 @@ from diagmem.kernels import library
 from diagmem.plans import Plan
 from diagmem.problem import problem
 from diagmem.schedule import Schedule
+from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.validate import Fault, Finding, replay, validate
 from tests.networks import Net, chain, nets, random_net
 from tests.shadow_memory import loses_bytes
@@ -41,14 +44,34 @@ def apart(graph: Graph) -> dict[int, int]:
 @given(nets(one_output_each=True), st.randoms(use_true_random=False))
 @settings(max_examples=100)
 def test_it_agrees_with_byte_by_byte_shadow_memory(graph: Graph, chance: random.Random) -> None:
-    """A plan whose tensors are shifted about loses bytes if and only if the validator says so."""
-    made = plan(graph)
+    """A plan whose tensors are shifted about, with or without views, loses bytes if and only if the validator says
+    so."""
+    made = plan(transformed(graph, TRANSFORMS)[0], remove=()) if chance.random() < 0.5 else plan(graph, remove=())
+    graph = made.graph
     for shift in ([-1, 1], [-4, 4], list(range(-20, 20))):
         offsets = dict(made.offsets)
         for tensor in chance.sample(sorted(offsets), chance.randint(1, min(2, len(offsets)))):
-            offsets[tensor] = max(0, offsets[tensor] + chance.choice(shift))
+            by, base = chance.choice(shift), graph.tensors[tensor].base
+            by = max(by, -offsets[base])
+            offsets.update((t, at + by) for t, at in offsets.items() if graph.tensors[t].base == base)
         found = faults(findings(graph, offsets, made.schedule.ops)) - {Fault.MISALIGNED}
         assert loses_bytes(graph, made.schedule, offsets, DIAGMEM) == bool(found)
+
+
+@pytest.mark.parametrize(("before", "after"), [*itertools.permutations((DType.INT8, DType.INT16, DType.FLOAT32), 2)])
+def test_elements_of_different_size_at_any_offset(before: DType, after: DType) -> None:
+    """It agrees with shadow memory for every distance of a conversion's input and output, aligned or not."""
+    net = Net(before)
+    x = net.input(5)
+    graph = net.graph(net.cast(x, after))
+    order = Schedule.whole((0,))
+    verdicts = set()
+    for distance in range(-24, 25):
+        offsets = {x: 24 + distance, graph.outputs[0]: 24}
+        found = faults(findings(graph, offsets)) - {Fault.MISALIGNED}
+        assert loses_bytes(graph, order, offsets, DIAGMEM) == bool(found)
+        verdicts.add(bool(found))
+    assert verdicts == {True, False}
 
 
 @pytest.mark.parametrize("kernels", ["diagmem", "tflm-reference", "cmsis-nn-mve"])
@@ -68,7 +91,7 @@ def test_one_byte_closer_is_caught_in_every_tight_pair() -> None:
     """Over random networks: of each pair that its op keeps exactly at its separation, one byte less is found."""
     tight = 0
     for seed in range(150):
-        made = plan(random_net(seed, one_output_each=True))
+        made = plan(random_net(seed, one_output_each=True), remove=())
         for output, tensor in _exact_pairs(made):
             found = findings(made.graph, {**made.offsets, tensor: made.offsets[tensor] - 1}, made.schedule.ops)
             assert any(f.writer == made.graph.tensors[output].label for f in found)
@@ -242,3 +265,56 @@ def test_scratch_stays_clear_of_what_its_op_touches() -> None:
 def test_a_whole_plan_is_checked() -> None:
     """validate() looks at all that a plan says."""
     assert validate(plan(chain(4, 8), kernels="tflm-reference")) == []
+
+
+def side_by_side() -> Graph:
+    """Two results that are written straight into one tensor, and read from there."""
+    net = Net()
+    x = net.input(1, 2, 2, 2)
+    whole = net.concat(net.relu(x), net.relu(net.relu(x)))
+    return transformed(net.graph(net.relu(whole)), ["remove-concat"])[0]
+
+
+def placed(graph: Graph) -> dict[int, int]:
+    """Every tensor at a place of its own, views inside theirs."""
+    return {t: graph.tensors[t].offset_bytes + 256 * graph.tensors[t].base for t in apart(graph)}
+
+
+def test_parts_of_a_tensor_do_not_harm_each_other() -> None:
+    """Their bytes lie between each other, and none is the other's."""
+    graph = side_by_side()
+    assert findings(graph, placed(graph)) == []
+
+
+def test_a_view_lies_where_its_tensor_has_it() -> None:
+    graph = side_by_side()
+    view = next(t for t in graph.tensors if t.view is not None)
+    offsets = placed(graph)
+    assert Fault.VIEW_ASTRAY in faults(findings(graph, {**offsets, view.index: offsets[view.index] + 1}))
+
+
+def test_all_parts_are_written_before_the_whole_is_read() -> None:
+    """An op that runs too early, and a part that nobody writes."""
+    graph = side_by_side()
+    reader = graph.consumers[next(iter(graph.families))][0]
+    early = (reader, *(op for op in range(len(graph.ops)) if op != reader))
+    assert Fault.OP_TOO_EARLY in faults(findings(graph, placed(graph), early))
+    part = next(t for t in graph.tensors if t.view is not None)
+    less = replace(part, view=replace(part.view, offset_elems=part.view.offset_elems), shape=(1, 2, 2, 1))
+    torn = replace(graph, tensors=tuple(less if t.index == part.index else t for t in graph.tensors))
+    assert Fault.NOT_WRITTEN in faults(findings(torn, placed(torn)))
+
+
+def test_a_part_is_not_overwritten_before_the_whole_is_read() -> None:
+    """What lies over one byte of one part only, between its making and the last look at the whole, destroys it."""
+    graph = side_by_side()
+    first = next(t for t in graph.tensors if t.view is not None)
+    other = graph.tensors[graph.ops[1].outputs[0]]
+    offsets = placed(graph)
+    assert other.view is None
+    found = findings(graph, {**offsets, other.index: offsets[first.index] + first.span_bytes - 1})
+    assert any((f.fault, f.tensor, f.writer) == (Fault.OVERWRITTEN, first.label, other.label) for f in found)
+    # Just behind the first part lies the second, which is not written yet.
+    behind = {**offsets, other.index: offsets[first.index] + first.span_bytes}
+    assert faults(findings(graph, behind)) <= {Fault.OVERWRITTEN}
+    assert not any(f.tensor == first.label for f in findings(graph, behind))

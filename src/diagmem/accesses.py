@@ -91,8 +91,17 @@ def first_writes(runs: Runs, elems: int, never: int) -> IntArray:
     return first
 
 
-def replayed_separation(accesses: Accesses, position: int, output: int, in_size: int, out_size: int) -> int | None:
-    """separation(output below, input above) in bytes, by the definition: the paper's algorithmic method.
+def replayed_separation(
+    accesses: Accesses,
+    position: int,
+    output: int,
+    in_size: int,
+    out_size: int,
+    in_places: IntArray | None = None,
+    out_places: IntArray | None = None,
+) -> int | None:
+    """separation(output below, input above) in bytes, by the definition: the paper's algorithmic method. `in_places`,
+    `out_places`: where each element lies, of tensors that are not in one piece.
 
     With maxW the prefix maximum of write ends and minR the suffix minimum of reads still to come, it is the largest
     maxW[i] - minR[i]. None where no write precedes a read: any placement is safe.
@@ -101,11 +110,13 @@ def replayed_separation(accesses: Accesses, position: int, output: int, in_size:
     if reads is None:
         return None
     written, first, _ = accesses.writes[output].touches()
+    written = written if out_places is None else out_places[written]
     max_w = np.zeros(accesses.steps, dtype=np.int64)
     np.maximum.at(max_w, first, (written + 1) * out_size)
     np.maximum.accumulate(max_w, out=max_w)
 
     read, _, last = reads.touches()
+    read = read if in_places is None else in_places[read]
     far = np.iinfo(np.int64).max // 2
     min_r = np.full(accesses.steps, far, dtype=np.int64)
     np.minimum.at(min_r, last, read * in_size)

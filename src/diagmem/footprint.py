@@ -75,8 +75,8 @@ class Store:
 
 @dataclass(frozen=True)
 class Footprint:
-    """`separations[op][out, in]`: bytes, stores by index, for the pairs that may overlap when `in` dies at `op` and `op`
-    is the first to write `out`.
+    """`separations[op][out, in]`: bytes, stores by index, for the pairs that may overlap when `in` dies at `op` and
+    `op` is the first to write `out`.
 
     `needs[op]`, `makes[op]`: the stores that an op reads, and those that it writes, scratch included.
     `after[op]`: the ops that must run before it, in the order of its inputs.
@@ -189,36 +189,58 @@ class Footprint:
 
     @cached_property
     def least_pressure(self) -> int:
-        """Units that no order can do without: those of its most demanding op, with all that must then be live."""
+        """Units that no order can do without: those of its most demanding op with all that must then be live, or what
+        is there before or after the run."""
+        live = [0] * len(self.after)
+        for size, ops in zip(self.sizes, self._always_live_at, strict=True):
+            for op in _bits(ops):
+                live[op] += size
         given = sum(self.sizes[s] for s in self.at_start)
-        return max([given, *(self._least(op) for op in range(len(self.after)))])
+        kept = sum(size for size, store in zip(self.sizes, self.stores, strict=True) if store.is_kept)
+        return max([given, kept, *(live[op] + self._least_of_its_own(op) for op in range(len(live)))])
 
-    def _least(self, op: int) -> int:
-        earlier, later = self.earlier[op], self.later[op]
-        needed = set(self.needs[op]).union(
-            s
-            for s, (writers, readers) in enumerate(zip(self._writer_bits, self._reader_bits, strict=True))
-            if (writers & earlier or not writers) and ((readers | writers) & later or self.stores[s].is_kept)
-        )
-        return sum(self.sizes[s] for s in needed) + self.move(op, ~later)[0]
+    def _least_of_its_own(self, op: int) -> int:
+        """What an op needs besides the stores that always live while it runs: inputs that may die there, outputs."""
+        dying = sum(self.sizes[s] for s in self.needs[op] if not self._always_live_at[s] >> op & 1)
+        return dying + self.move(op, ~(self.later[op] | 1 << op))[0]
+
+    @cached_property
+    def _always_live_at(self) -> tuple[int, ...]:
+        """For each store, the ops that in every order run after one that writes it and before one that touches it, as
+        bits."""
+        everything = (1 << len(self.after)) - 1
+        found = []
+        for store in self.stores:
+            written_before = reduce(or_, (self.later[op] for op in store.writers), 0) if store.writers else everything
+            touched_after = reduce(or_, (self.earlier[op] for op in store.readers | store.writers), 0)
+            found.append(written_before & (everything if store.is_kept else touched_after))
+        return tuple(found)
 
     def grown(self, op: int, fresh: Collection[int], dying: Iterable[int]) -> int:
         """Units beyond those live before, that no placement can do without while the op runs.
 
-        They are the stores that it is the first to write, less what the inputs that die there can at the most cover of them. Inputs stay clear
-        of each other, and input j starts at least separation_j above the output's start, so what they cover is work
-        done in [0, size) by a machine whose jobs have release times: first come, first served is best.
+        They are the stores that it is the first to write, less what the inputs that die there can at the most cover of
+        them. Inputs stay clear of each other, and input j starts at least separation_j above the output's start, so
+        what they cover is work done in [0, size) by a machine whose jobs have release times: first come, first served
+        is best.
         """
         gone = set(dying)
         jobs: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for (out, store), separation in self.separations[op].items():
             if store in gone and out in fresh:
                 jobs[out].append((-(-separation // self.unit_bytes), self.sizes[store]))
-        covered = sum(_covered(self.sizes[out], inputs) for out, inputs in jobs.items())
+        covered = sum(most_covered(self.sizes[out], inputs) for out, inputs in jobs.items())
         return sum(self.sizes[s] for s in fresh) - min(covered, sum(self.sizes[s] for s in gone))
 
 
-def _covered(size: int, inputs: Iterable[tuple[int, int]]) -> int:
+def _bits(ops: int) -> Iterator[int]:
+    """The ops in a bit set."""
+    while ops:
+        yield (ops & -ops).bit_length() - 1
+        ops &= ops - 1
+
+
+def most_covered(size: int, inputs: Iterable[tuple[int, int]]) -> int:
     """The most of [0, size) that disjoint stretches (earliest start, length) can cover."""
     covered = end = 0
     for start, length in sorted(inputs):
@@ -348,9 +370,10 @@ def _separations(
     A reshape that is a copy stays clear of its source: runtimes use memcpy for it.
     """
     found: dict[tuple[int, int], int] = {}
+    kind = kind_of(node.op.kind)
     for number, output in enumerate(node.outputs):
         out = store_of.get(output.index)
-        if out is None or node.op.index not in stores[out].writers or is_alias(node):
+        if out is None or node.op.index not in stores[out].writers or (kind is not None and kind.is_alias):
             continue
         for position, tensor in node.activations():
             store = store_of.get(tensor.index)

@@ -1,4 +1,4 @@
-"""The model as a value: tensors, operations, the graph, and 2-D window geometry.
+"""The model as a value: tensors, operations, the graph.
 
 Nothing here changes once made. Intervals are half-open; sizes carry their unit in the name.
 """
@@ -7,18 +7,38 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from diagmem.errors import ModelError, one_line
+from diagmem.views import IntArray, Strides, View, in_one_piece, pieces, row_major_strides, share, span
+from diagmem.windows import ExplicitPadding, Nhwc, Padding, Window1D, Window2D
+
+__all__ = [
+    "ABSENT",
+    "DType",
+    "ExplicitPadding",
+    "Graph",
+    "IntArray",
+    "Nhwc",
+    "Node",
+    "Op",
+    "Padding",
+    "Quantisation",
+    "Shape",
+    "Tensor",
+    "View",
+    "Window1D",
+    "Window2D",
+    "row_major_strides",
+]
 
 Shape = tuple[int, ...]
-IntArray = npt.NDArray[np.int64]
 
 ABSENT = -1
 """Index of an optional input that is not given."""
@@ -79,7 +99,10 @@ class Quantisation:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor of the graph. A constant's `data` is None where only its shape is known (a zoo graph, a stub)."""
+    """A tensor of the graph. A constant's `data` is None where only its shape is known (a zoo graph, a stub).
+
+    `view`: where it lies, if inside another tensor; such a tensor is never a graph input or output.
+    """
 
     index: int
     name: str
@@ -89,10 +112,50 @@ class Tensor:
     is_constant: bool = False
     is_variable: bool = False
     data: npt.NDArray[Any] | None = field(default=None, compare=False, repr=False)
+    view: View | None = None
 
     @property
     def elems(self) -> int:
         return math.prod(self.shape)
+
+    @property
+    def base(self) -> int:
+        """The tensor whose bytes it uses: itself, or the one that it is a view of."""
+        return self.index if self.view is None else self.view.base
+
+    @property
+    def strides(self) -> Strides:
+        """Elements between neighbours along each axis."""
+        return row_major_strides(self.shape) if self.view is None else self.view.strides
+
+    @property
+    def offset_bytes(self) -> int:
+        """From the start of its base to its first element."""
+        return 0 if self.view is None else self.view.offset_elems * self.dtype.size_bytes
+
+    @property
+    def span_bytes(self) -> int:
+        """From the start of its first element to the end of its last one."""
+        return self.size_bytes if self.view is None else span(self.shape, self.strides) * self.dtype.size_bytes
+
+    @property
+    def is_in_one_piece(self) -> bool:
+        """Whether its elements are neighbours, so that its address is all that a kernel must know."""
+        return self.view is None or in_one_piece(self.shape, self.strides)
+
+    def shares_elements_with(self, other: Tensor) -> bool:
+        """Whether both lie in the same tensor, and any element of it is in both."""
+        low, high = max(self.offset_bytes, other.offset_bytes), min(self._end_bytes, other._end_bytes)
+        if self.base != other.base or low >= high:
+            return False
+        parts = [pieces(t.shape, t.strides) for t in (self, other)]
+        offsets = [0 if t.view is None else t.view.offset_elems for t in (self, other)]
+        return share(parts[0], offsets[0], parts[1], offsets[1])
+
+    @property
+    def _end_bytes(self) -> int:
+        """Of its last element, from the start of its base."""
+        return self.offset_bytes + self.span_bytes
 
     @property
     def size_bytes(self) -> int:
@@ -113,128 +176,24 @@ class Tensor:
         return tuple(int(v) for v in self.data.reshape(-1))
 
 
-class Nhwc(NamedTuple):
-    """A 4-D shape by name."""
-
-    batch: int
-    height: int
-    width: int
-    depth: int
-
-    @classmethod
-    def of(cls, tensor: Tensor) -> Nhwc:
-        if len(tensor.shape) != 4:
-            raise ModelError(
-                f"tensor {tensor.index} '{tensor.label}': shape {list(tensor.shape)} has "
-                f"{len(tensor.shape)} axes; batch, height, width and depth are needed"
-            )
-        return cls(*tensor.shape)
-
-
-class Padding(enum.Enum):
-    SAME = "same"
-    VALID = "valid"
-
-
-@dataclass(frozen=True, slots=True)
-class Window1D:
-    """A sliding window along one axis, its padding resolved: output o reads inputs o*stride - pad + k*dilation."""
-
-    size_in: int
-    size_out: int
-    kernel: int
-    stride: int
-    dilation: int
-    pad_before: int
-    pad_after: int
-
-    @classmethod
-    def resolve(
-        cls, size_in: int, kernel: int, stride: int, dilation: int = 1, padding: Padding = Padding.VALID
-    ) -> Window1D:
-        """Applies TensorFlow's rules. Padding is never negative (the paper's equations 5 and 6 forget that)."""
-        if min(size_in, kernel, stride, dilation) < 1:
-            raise ModelError(
-                f"window of {kernel}, stride {stride}, dilation {dilation} over {size_in}: "
-                "each must be at least 1; the file is damaged"
-            )
-        extent = (kernel - 1) * dilation + 1
-        if padding is Padding.SAME:
-            size_out = -(-size_in // stride)
-            total = max(0, (size_out - 1) * stride + extent - size_in)
-            return cls(size_in, size_out, kernel, stride, dilation, total // 2, total - total // 2)
-        return cls.explicit(size_in, kernel, stride, dilation, 0, 0)
-
-    @classmethod
-    def explicit(
-        cls, size_in: int, kernel: int, stride: int, dilation: int, pad_before: int, pad_after: int
-    ) -> Window1D:
-        """Padding given in elements, as after folding a PAD into the operation behind it."""
-        extent = (kernel - 1) * dilation + 1
-        size_out = (size_in + pad_before + pad_after - extent) // stride + 1
-        if size_out < 1:
-            raise ModelError(
-                f"window of {kernel} with dilation {dilation} does not fit into {size_in} elements; the file is damaged"
-            )
-        return cls(size_in, size_out, kernel, stride, dilation, pad_before, pad_after)
-
-    def first_taps(self) -> IntArray:
-        """For each output, the first k whose input is in bounds (may be past the last tap: then there is none)."""
-        start = np.arange(self.size_out, dtype=np.int64) * self.stride - self.pad_before
-        return np.maximum(0, -(start // self.dilation))
-
-    def end_taps(self) -> IntArray:
-        """For each output, one past the last k whose input is in bounds."""
-        start = np.arange(self.size_out, dtype=np.int64) * self.stride - self.pad_before
-        return np.clip((self.size_in - 1 - start) // self.dilation + 1, 0, self.kernel)
-
-    def first_reads(self) -> tuple[IntArray, IntArray]:
-        """Outputs that read anything, and the first input index that each of them reads."""
-        first, end = self.first_taps(), self.end_taps()
-        outputs = np.flatnonzero(first < end)
-        return outputs, outputs * self.stride - self.pad_before + first[outputs] * self.dilation
-
-    def taps(self) -> tuple[IntArray, IntArray]:
-        """Every in-bounds pair (output, input), outputs ascending, then inputs ascending."""
-        first, end = self.first_taps(), self.end_taps()
-        count = np.maximum(0, end - first)
-        outputs = np.repeat(np.arange(self.size_out, dtype=np.int64), count)
-        nth = np.arange(len(outputs), dtype=np.int64) - np.repeat(np.cumsum(count) - count, count)
-        return outputs, outputs * self.stride - self.pad_before + (first[outputs] + nth) * self.dilation
-
-
-@dataclass(frozen=True, slots=True)
-class Window2D:
-    """A sliding window over height (`rows`) and width (`cols`). The only place where padding is resolved."""
-
-    rows: Window1D
-    cols: Window1D
-
-    @classmethod
-    def resolve(
-        cls,
-        image: Nhwc,
-        kernel: tuple[int, int],
-        stride: tuple[int, int],
-        dilation: tuple[int, int] = (1, 1),
-        padding: Padding = Padding.VALID,
-    ) -> Window2D:
-        """Pairs are (height, width)."""
-        return cls(
-            Window1D.resolve(image.height, kernel[0], stride[0], dilation[0], padding),
-            Window1D.resolve(image.width, kernel[1], stride[1], dilation[1], padding),
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class Op:
-    """An operation. `attributes` is the frozen dataclass that the kind's file in `ops/` defines."""
+    """An operation. `attributes` is the frozen dataclass that the kind's file in `ops/` defines.
+
+    `index` is its place in the graph; `origin` that in the model's file, where another one stands there by now.
+    """
 
     index: int
     kind: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     attributes: Any = None
+    origin: int | None = None
+
+    @property
+    def number(self) -> int:
+        """Its index in the model's file."""
+        return self.index if self.origin is None else self.origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +212,7 @@ class Node:
     def label(self) -> str:
         """`op 7 'block3/dw' (DEPTHWISE_CONV_2D)`, the way every message names an operation."""
         name = f" '{self.outputs[0].label}'" if self.outputs else ""
-        return f"op {self.op.index}{name} ({one_line(self.op.kind)})"
+        return f"op {self.op.number}{name} ({one_line(self.op.kind)})"
 
     def input(self, position: int) -> Tensor:
         """The input at `position`, which must be there."""
@@ -310,10 +269,30 @@ class Graph:
                     found.setdefault(t, []).append(op.index)
         return {t: tuple(ops) for t, ops in found.items()}
 
+    @cached_property
+    def families(self) -> dict[int, tuple[int, ...]]:
+        """Base -> itself and its views, for the tensors that have any."""
+        found: dict[int, list[int]] = {}
+        for tensor in self.tensors:
+            if tensor.view is not None:
+                found.setdefault(tensor.base, [tensor.base]).append(tensor.index)
+        return {base: tuple(members) for base, members in found.items()}
 
-def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Elements between neighbours along each axis."""
-    strides = [1] * len(shape)
-    for axis in range(len(shape) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * shape[axis + 1]
-    return tuple(strides)
+    @cached_property
+    def sharing(self) -> dict[int, tuple[int, ...]]:
+        """For each tensor with views, and each view: the tensors that hold any of its elements, itself included."""
+        return {
+            member: tuple(m for m in members if self.tensors[member].shares_elements_with(self.tensors[m]))
+            for members in self.families.values()
+            for member in members
+        }
+
+    def writers(self, tensor: int) -> tuple[int, ...]:
+        """The ops that write any element of a tensor."""
+        members = self.sharing.get(tensor, (tensor,))
+        return tuple(sorted(self.producer[m] for m in members if m in self.producer))
+
+    def readers(self, tensor: int) -> tuple[int, ...]:
+        """The ops that read any element of a tensor."""
+        members = self.sharing.get(tensor, (tensor,))
+        return tuple(sorted({op for m in members for op in self.consumers.get(m, ())}))

@@ -20,19 +20,19 @@ def lifetimes(graph: Graph, order: Sequence[int]) -> dict[int, Lifetime]:
     """Lifetime of each tensor in RAM when the ops run in `order`.
 
     A graph input lives from the start to its last use, a graph output to the end, a variable always, a tensor that
-    nobody reads during its own step.
+    nobody reads during its own step. A tensor lives as long as any of its elements does, also under other names.
     """
     step_of = {op: step for step, op in enumerate(order)}
     found = {}
     for tensor in graph.tensors:
-        readers = [step_of[op] for op in graph.consumers.get(tensor.index, ())]
-        producer = graph.producer.get(tensor.index)
+        readers = [step_of[op] for op in graph.readers(tensor.index)]
+        writers = [step_of[op] for op in graph.writers(tensor.index)]
         is_input = tensor.index in graph.inputs
-        if tensor.is_constant or (producer is None and not is_input and not readers and not tensor.is_variable):
+        if tensor.is_constant or not (writers or is_input or readers or tensor.is_variable):
             continue
-        first = 0 if producer is None or is_input or tensor.is_variable else step_of[producer]
-        is_kept = tensor.is_variable or tensor.index in graph.outputs
-        found[tensor.index] = Lifetime(first, len(order) if is_kept else max([first, *readers]) + 1)
+        first = 0 if is_input or tensor.is_variable else min(writers, default=0)
+        is_kept = tensor.is_variable or any(t in graph.outputs for t in graph.sharing.get(tensor.index, [tensor.index]))
+        found[tensor.index] = Lifetime(first, len(order) if is_kept else max([first, *readers, *writers]) + 1)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,18 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from diagmem.allocators import ALLOCATORS, Placement, optimal
+from diagmem.allocators.many_orders import many_orders
 from diagmem.errors import PlanError, UnsafePlanError
 from diagmem.footprint import Footprint, Options, footprint
 from diagmem.graph import Graph
 from diagmem.kernels import library
 from diagmem.models import load
-from diagmem.plans import Plan
+from diagmem.plans import Plan, Rung
 from diagmem.problem import Problem, problem
+from diagmem.removal import without_ops
 from diagmem.row_problem import row_problem
 from diagmem.rows import row_graph
 from diagmem.schedule import Schedule
 from diagmem.schedulers import SCHEDULERS, every_order, file_order, gates, search
-from diagmem.schedulers.rows import row_order
+from diagmem.schedulers.recompute import recomputing_orders
+from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.validate import validate
 from diagmem.validate_rows import validate_rows
 
@@ -29,8 +32,11 @@ BEST = "best"
 
 ROWS = "rows"
 
-ROWS_EFFORT = 0.2
-"""Rows make problems of hundreds of buffers that heuristics solve well: the exact solver gets little time for each."""
+WITHOUT_VIEWS = ("drop-dead", "fuse-activation", "fold-pad")
+"""Transforms that make no tensor part of another one, which has rows of its own."""
+
+MOST_RECOMPUTE = 4.0
+"""Times the multiply-accumulates: as far as a curve of memory and work goes."""
 
 MOST_ORDERS = 50
 """Where nothing cheaper proves a plan to be the best, and there are no more orders than these, all are placed."""
@@ -51,27 +57,112 @@ def plan(
     keep_inputs: bool = False,
     external_io: bool = False,
     input_rows: bool = False,
+    recompute: float = 1.0,
+    remove: Collection[str] | None = None,
 ) -> Plan:
     """The plan of a model: a path to a .tflite file, its bytes, `zoo:NAME`, or a Graph.
 
     `align` is the least alignment of every offset; a tensor is never aligned below its element's size. By default it is
     what the kernel library asks for: 1 byte for `diagmem`, 16 for TensorFlow Lite Micro. With schedule `rows` ops run a
-    row at a time; `input_rows` then leaves it to the caller to hand over the input row by row. The plan has passed the
-    validator; one that does not is a bug, and raises UnsafePlanError.
+    row at a time; `input_rows` then leaves it to the caller to hand over the input row by row, and `recompute` allows
+    rows to be made again, up to so many times the multiply-accumulates. `remove` names the transforms that may remove
+    ops where that does not make the plan larger, by default all; for kernels that cannot address a part of a tensor,
+    none does. The plan has passed the validator; one that does not is a bug, and raises UnsafePlanError.
     """
     graph = load(model)
     align_bytes = library(kernels).align_bytes if align is None else align
     options = Options(kernels, align_bytes, keep_inputs, external_io, overlap)
+    names = _transforms(kernels, remove)
     if schedule == ROWS:
-        made = _planned_by_rows(footprint(graph, options), allocator, input_rows)
-    elif input_rows:
-        raise PlanError("an input that comes row by row needs --schedule rows")
+        made = _planned_by_rows(footprint(graph, options), allocator, input_rows, recompute, names)[-1]
+    elif input_rows or recompute != 1:
+        raise PlanError("an input that comes row by row, and rows that are made again, need --schedule rows")
     else:
         made = _planned(footprint(graph, options), schedule, allocator)
+        made = _with_fewer_ops(made, schedule, allocator, names)
+    return _validated(made)
+
+
+def pareto(
+    model: Model,
+    *,
+    allocator: str = BEST,
+    align: int = 1,
+    keep_inputs: bool = False,
+    input_rows: bool = False,
+    recompute: float = MOST_RECOMPUTE,
+    remove: Collection[str] | None = None,
+) -> tuple[Plan, ...]:
+    """What less memory costs in work: plans for our own kernels of which each takes less RAM than the one before, and
+    no fewer multiply-accumulates, up to `recompute` times those of the first."""
+    options = Options("diagmem", align, keep_inputs)
+    needs = footprint(load(model), options)
+    found = _planned_by_rows(needs, allocator, input_rows, recompute, _transforms(options.kernels, remove))
+    return tuple(_validated(made) for made in found)
+
+
+def _validated(made: Plan) -> Plan:
     findings = validate_rows(made) if made.runs_by_rows else validate(made)
     if findings:
-        raise UnsafePlanError(f"{graph.name}: the plan is not safe: {findings[0]}; this is a bug, please report it")
+        name = made.graph.name
+        raise UnsafePlanError(f"{name}: the plan is not safe: {findings[0]}; this is a bug, please report it")
     return made
+
+
+def _transforms(kernels: str, remove: Collection[str] | None) -> Collection[str]:
+    """The transforms to try."""
+    can_remove = library(kernels).addresses_views
+    unknown = sorted(set(remove or ()) - TRANSFORMS.keys())
+    if unknown:
+        raise PlanError(f"transform '{unknown[0]}' is not known; known: {', '.join(TRANSFORMS)}")
+    return (TRANSFORMS if remove is None else remove) if can_remove else ()
+
+
+def _with_fewer_ops(whole: Plan, schedule: str, allocator: str, names: Collection[str]) -> Plan:
+    """A plan of the graph with ops removed, if it is no larger than that of the whole graph."""
+    graph, options = whole.graph, whole.options
+    for removed in without_ops(graph, options, names, whole.arena_bytes) if names else ():
+        made = _planned(footprint(removed.graph, options), schedule, allocator)
+        if made.arena_bytes <= whole.arena_bytes:
+            return replace(
+                made,
+                baseline_bytes=whole.baseline_bytes,
+                removals=removed.removals,
+                source=graph,
+                whole_bytes=whole.arena_bytes,
+            )
+    return whole
+
+
+def ladder(made: Plan) -> tuple[Rung, ...]:
+    """What each step from whole tensors in the file's order to this plan is worth."""
+    whole_bytes = made.arena_bytes if made.whole_bytes is None else made.whole_bytes
+    order = BEST if made.is_over_all_orders or made.runs_by_rows else made.schedule.name
+    apart = footprint(made.model, replace(made.options, overlap=False))
+    rungs = [
+        Rung("whole tensors", made.baseline_bytes),
+        Rung(f"{order} order", _planned(apart, order, BEST).arena_bytes if made.options.overlap else whole_bytes),
+    ]
+    rungs += [Rung("overlap", whole_bytes)] if made.options.overlap else []
+    if made.runs_by_rows:
+        rungs += _rungs_of_rows(made)
+    elif made.removals:
+        rungs.append(Rung("removal", made.arena_bytes))
+    return tuple(rungs)
+
+
+def _rungs_of_rows(made: Plan) -> list[Rung]:
+    """Rows, then the input handed over row by row, then rows that are made again, as far as the plan has them."""
+    names, keep = {removal.transform for removal in made.removals}, made.options.keep_inputs
+    rows = partial(plan, made.model, schedule=ROWS, align=made.options.align_bytes, keep_inputs=keep, remove=names)
+    rungs = []
+    if made.input_rows:
+        rungs.append(Rung("rows", rows().arena_bytes))
+    if made.recompute > 1:
+        once = rows(input_rows=made.input_rows).arena_bytes
+        rungs.append(Rung("streamed input" if made.input_rows else "rows", once))
+    last = "recomputation" if made.recompute > 1 else "streamed input" if made.input_rows else "rows"
+    return [*rungs, Rung(last, made.arena_bytes)]
 
 
 def plan_many(models: Iterable[Model], executor: Executor | None = None, **options: Any) -> Iterator[Plan]:
@@ -118,35 +209,45 @@ def _planned(needs: Footprint, schedule: str, allocator: str) -> Plan:
     )
 
 
-def _planned_by_rows(needs: Footprint, allocator: str, input_rows: bool) -> Plan:
-    """Row by row, or layer by layer where that takes no more (and the input need not be streamed)."""
-    options = needs.options
+def _planned_by_rows(
+    needs: Footprint, allocator: str, input_rows: bool, recompute: float, names: Collection[str]
+) -> list[Plan]:
+    """Plans that take ever less memory for ever more work: layer by layer (unless the input is streamed), row by row,
+    and with rows that are made again."""
+    options, graph = needs.options, needs.graph
     if options.kernels != "diagmem" or options.external_io:
         raise PlanError("rows are run by our own kernels, in one arena: use --kernels diagmem and no --external-io")
-    if input_rows and (len(needs.graph.inputs) != 1 or options.keep_inputs):
+    if input_rows and (len(graph.inputs) != 1 or options.keep_inputs):
         raise PlanError("to hand over the input row by row the model must have one input, which is not kept")
-    layers = _planned(needs, BEST, allocator)
-    rows = row_graph(needs.graph, library(options.kernels))
-    order = row_order(rows, input_rows).schedule
-    posed = row_problem(needs, rows, order)
-    place = ALLOCATORS[_known(allocator, ALLOCATORS, "allocator")] if allocator != BEST else _quickly
-    placement = place(posed)
-    if placement.arena_bytes >= layers.arena_bytes and not input_rows:
-        return layers
-    return replace(
-        layers,
-        schedule=order,
-        buffers=posed.buffers,
-        buffer_offsets=placement.offsets,
-        arena_bytes=placement.arena_bytes,
-        lower_bound_bytes=placement.lower_bound_bytes,
-        is_over_all_orders=False,
-        pressure=posed.pressure,
-    )
-
-
-def _quickly(posed: Problem) -> Placement:
-    return optimal(posed, ROWS_EFFORT)
+    whole = _planned(needs, BEST, allocator)
+    lean, removals = transformed(graph, [name for name in names if name in WITHOUT_VIEWS])
+    less = footprint(lean, options)
+    rows = row_graph(lean, library(options.kernels))
+    place = ALLOCATORS[_known(allocator, ALLOCATORS, "allocator")] if allocator != BEST else many_orders
+    found = [] if input_rows else [_with_fewer_ops(whole, BEST, allocator, names)]
+    orders = recomputing_orders(rows, input_rows, recompute)
+    for order in orders:
+        posed = row_problem(less, rows, order.schedule)
+        placement = place(posed)
+        if not found or placement.arena_bytes < found[-1].arena_bytes:
+            found.append(
+                replace(
+                    whole,
+                    graph=lean,
+                    schedule=order.schedule,
+                    buffers=posed.buffers,
+                    buffer_offsets=placement.offsets,
+                    arena_bytes=placement.arena_bytes,
+                    lower_bound_bytes=placement.lower_bound_bytes,
+                    is_over_all_orders=False,
+                    pressure=posed.pressure,
+                    removals=removals,
+                    source=graph,
+                    whole_bytes=whole.arena_bytes,
+                    recompute=order.macs / max(1, orders[0].macs),
+                )
+            )
+    return found
 
 
 def _known(name: str, table: Mapping[str, Any], what: str) -> str:
@@ -195,9 +296,9 @@ def _better(needs: Footprint, best: _Choice, order: Schedule, place: Allocator) 
 
 
 def _bound_of_fixed_part(needs: Footprint, posed: Problem, bound: int) -> int:
-    """A bound from the buffers whose makers and readers run in the same sequence in every order: what they are to each
+    """A bound from the buffers whose writers and readers run in the same sequence in every order: what they are to each
     other does not depend on the order either."""
     fixed = gates(needs)
-    users = [{op for op in (store.maker, *store.readers) if op is not None} for store in needs.stores]
+    users = [store.writers | store.readers for store in needs.stores]
     members = [index for index, ops in enumerate(users) if all(fixed >> op & 1 for op in ops)]
     return optimal(replace(posed.part(members), lower_bound_bytes=bound)).lower_bound_bytes

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 from diagmem.footprint import Options
-from diagmem.graph import Graph, Tensor
+from diagmem.graph import Graph, Tensor, View
 from diagmem.lifetimes import lifetimes
 from diagmem.problem import Buffer
-from diagmem.rows import row_bytes, rows_of
+from diagmem.row_storage import RowStorage
 from diagmem.schedule import PUSH, Schedule
+from diagmem.transforms import Removal
+from diagmem.turns import row_bytes, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,14 @@ class UsedOverlap:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A step from whole tensors towards a plan, and what the arena takes with it and all before it."""
+
+    step: str
+    arena_bytes: int
+
+
 @dataclass(frozen=True)
 class Plan:
     """Offsets for all buffers of a graph under a schedule, made for one kernel library.
@@ -51,6 +62,10 @@ class Plan:
     `is_over_all_orders` (schedules `best` and `search`), else over all placements for this order. `pressure`: for each
     step the bytes that no placement can do without. `baseline_bytes`: the best plan without any overlap, in file order.
     The arena's size is a multiple of the alignment, as is every offset.
+
+    `graph` is that of the model after `removals`; `source` is the model's own. `whole_bytes`: what the arena takes if
+    every op is run, and run whole. For these, None stands for "the same". `recompute`: multiply-accumulates, as a
+    multiple of those of a run that computes everything once.
     """
 
     graph: Graph
@@ -64,6 +79,10 @@ class Plan:
     pressure: tuple[int, ...]
     allocator: str
     baseline_bytes: int
+    removals: tuple[Removal, ...] = ()
+    source: Graph | None = None
+    whole_bytes: int | None = None
+    recompute: float = 1.0
 
     @property
     def optimal(self) -> bool:
@@ -71,14 +90,24 @@ class Plan:
         return self.arena_bytes <= self.lower_bound_bytes
 
     @property
+    def model(self) -> Graph:
+        """The graph as the file has it."""
+        return self.graph if self.source is None else self.source
+
+    @property
     def saved_bytes(self) -> int:
         return self.baseline_bytes - self.arena_bytes
 
     @cached_property
     def offsets(self) -> Mapping[int, int]:
-        """Tensor -> offset, for the tensors that lie in the arena in one piece."""
+        """Tensor -> offset of its first element, for the tensors in the arena that are not cut into rows."""
         placed = zip(self.buffers, self.buffer_offsets, strict=True)
-        return {tensor: offset for buffer, offset in placed if buffer.rows is None for tensor in buffer.tensors}
+        return {
+            tensor: offset + self.graph.tensors[tensor].offset_bytes
+            for buffer, offset in placed
+            if buffer.rows is None
+            for tensor in buffer.tensors
+        }
 
     @cached_property
     def row_offsets(self) -> Mapping[int, tuple[int, ...]]:
@@ -145,8 +174,11 @@ class Plan:
                         yield UsedOverlap(node.op.index, tensor.index, output.index, shared)
 
     def _shared_bytes(self, a: Tensor, b: Tensor) -> int:
+        """Of the stretches that they reach over; views of one tensor lie between each other."""
+        if a.base == b.base:
+            return 0
         start_a, start_b = self.offsets[a.index], self.offsets[b.index]
-        return min(start_a + a.size_bytes, start_b + b.size_bytes) - max(start_a, start_b)
+        return min(start_a + a.span_bytes, start_b + b.span_bytes) - max(start_a, start_b)
 
     @property
     def peak_step(self) -> int | None:
@@ -164,11 +196,16 @@ class Plan:
         live = [b for b in self.buffers if step is not None and b.first_step <= step < b.end_step]
         return tuple(sorted(live, key=lambda b: -b.size_bytes))
 
+    def _repr_html_(self) -> str:
+        """How notebooks show a plan. Pictures stand above plans in the order of imports, so they are called by name."""
+        html: str = import_module("diagmem.reports").plan_html(self)
+        return html
+
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain values, the same for the same input and options. Steps are counted from 0; `last_step` is
-        the last one at which the tensor is needed. Row by row, `rows` says which row each step computes (None: all), op
-        -1 stands for a row that the caller hands over, and `tensors` lists rows."""
-        by_rows = self.runs_by_rows
+        """All of it as plain values, the same for the same input and options. Steps are counted from 0, ops as in the
+        model's file; `last_step` is the last one at which the tensor is needed. A tensor with a `view` lies inside its
+        base. Row by row, `rows` says which row each step computes (None: all), op -1 stands for a row that the caller
+        hands over, `storage` tells how the rows of tensors lie, and `tensors` lists rows."""
         return {
             "model": self.graph.name,
             "kernels": self.options.kernels,
@@ -183,10 +220,10 @@ class Plan:
             "optimal": self.optimal,
             "scheduler": self.schedule.name,
             "allocator": self.allocator,
-            "peak_op": self.peak_op,
+            "peak_op": None if self.peak_op is None else self._number(self.peak_op),
             "peak_step": self.peak_step,
-            "schedule": list(self.schedule.ops),
-            **({"rows": [step.rows.start if step.rows else None for step in self.schedule.steps]} if by_rows else {}),
+            "schedule": [self._number(op) for op in self.schedule.ops],
+            **(self._rows_json() if self.runs_by_rows else {}),
             "pressure": list(self.pressure),
             "tensors": [
                 {
@@ -197,15 +234,42 @@ class Plan:
                     "first_step": place.first_step,
                     "last_step": place.end_step - 1,
                     **({} if place.rows is None else {"rows": [place.rows.start, place.rows.stop]}),
+                    **({} if place.tensor.view is None else {"view": _view_json(place.tensor.view)}),
                 }
                 for place in self.places
             ],
             "scratch": [
-                {"op": buffer.scratch_of, "offset": offset, "bytes": buffer.size_bytes}
+                {"op": self._number(buffer.scratch_of), "offset": offset, "bytes": buffer.size_bytes}
                 for buffer, offset in zip(self.buffers, self.buffer_offsets, strict=True)
                 if buffer.scratch_of is not None
             ],
             "overlaps": [
-                {"op": o.op, "input": o.input, "output": o.output, "bytes": o.size_bytes} for o in self.overlaps
+                {"op": self._number(o.op), "input": o.input, "output": o.output, "bytes": o.size_bytes}
+                for o in self.overlaps
+            ],
+            "removed": [
+                {
+                    "transform": removal.transform,
+                    "ops": list(removal.ops),
+                    "bytes_changed": removal.bytes_changed,
+                    "macs_changed": removal.macs_changed,
+                }
+                for removal in self.removals
             ],
         }
+
+    def _rows_json(self) -> dict[str, Any]:
+        return {
+            "rows": [step.rows.start if step.rows else None for step in self.schedule.steps],
+            "input_rows": self.input_rows,
+            "recompute": round(self.recompute, 4),
+            "storage": {tensor: RowStorage.of(offsets).form for tensor, offsets in sorted(self.row_offsets.items())},
+        }
+
+    def _number(self, op: int) -> int:
+        """An op's index in the model's file."""
+        return op if op == PUSH else self.graph.ops[op].number
+
+
+def _view_json(view: View) -> dict[str, Any]:
+    return {"base": view.base, "offset_elems": view.offset_elems, "strides": list(view.strides)}

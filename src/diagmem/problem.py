@@ -115,9 +115,9 @@ def problem(footprint: Footprint, schedule: Schedule) -> Problem:
     end = len(schedule.steps)
     buffers = []
     for store in footprint.stores:
-        first = BEFORE_RUN if store.maker is None else step_of[store.maker]
-        last = end if store.is_kept else max((step_of[op] for op in store.readers), default=first)
-        scratch_of = store.maker if store.is_scratch else None
+        first = min((step_of[op] for op in store.writers), default=BEFORE_RUN)
+        last = end if store.is_kept else max((step_of[op] for op in store.writers | store.readers), default=first)
+        scratch_of = min(store.writers) if store.is_scratch else None
         buffers.append(
             Buffer(store.name, store.size_bytes, first, last + 1, store.align_bytes, store.tensors, scratch_of)
         )
@@ -125,7 +125,7 @@ def problem(footprint: Footprint, schedule: Schedule) -> Problem:
         (out, store): apart
         for op, pairs in enumerate(footprint.separations)
         for (out, store), apart in pairs.items()
-        if buffers[store].end_step == step_of[op] + 1
+        if buffers[store].end_step == step_of[op] + 1 and buffers[out].first_step == step_of[op]
     }
     unit = footprint.unit_bytes
     pressure = tuple(units * unit for units in footprint.pressure(schedule.ops))

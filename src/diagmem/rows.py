@@ -1,38 +1,17 @@
-"""A graph seen row by row: which input rows each output row needs, and how many bytes a row takes.
-
-A *row* is one index of the height axis of an image (batch 1, height, width, depth); any other tensor is one row. What a
-row needs is read off `accesses`, so it is the same truth that overlaps come from.
-"""
+"""A graph seen row by row: the turns of each operation, what they need, and how many bytes a row takes."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
-from diagmem.accesses import Accesses, Runs
-from diagmem.graph import Graph, IntArray, Node, Tensor
+from diagmem.graph import Graph, Node
 from diagmem.kernels import Library
 from diagmem.ops import kind_of
-
-
-def rows_of(tensor: Tensor) -> int:
-    """How many rows a tensor has."""
-    return tensor.shape[1] if len(tensor.shape) == 4 and tensor.shape[0] == 1 else 1
-
-
-def row_bytes(tensor: Tensor) -> int:
-    return tensor.size_bytes // rows_of(tensor)
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """Turn y of an operation reads rows [first[y], end[y]) of `tensor`; none where end <= first."""
-
-    tensor: int
-    first: tuple[int, ...]
-    end: tuple[int, ...]
+from diagmem.schedule import PUSH
+from diagmem.turns import Need, Turns, row_bytes, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +20,21 @@ class RowOp:
 
     An accumulator takes one input row a turn into `accumulator_bytes` of sums, and makes its output at the last turn.
     An operation that `is_whole` has a single turn: it reads and writes whole tensors, which must lie in one piece.
+    `macs`: multiply-accumulates of one turn.
     """
 
     index: int
     turns: int
     needs: tuple[Need, ...]
     makes: tuple[int, ...]
+    macs: int
     accumulator_bytes: int = 0
     is_whole: bool = False
+
+    @property
+    def makes_rows(self) -> bool:
+        """Whether each turn makes a row, from nothing but its inputs."""
+        return not self.is_whole and not self.accumulator_bytes
 
     def makes_at(self, turn: int) -> range | None:
         """The output rows that are made at this turn; None: all rows of all outputs."""
@@ -74,6 +60,10 @@ class RowGraph:
     def row_bytes(self) -> tuple[int, ...]:
         return tuple(row_bytes(t) for t in self.graph.tensors)
 
+    def macs(self, ops: Iterable[int]) -> int:
+        """Multiply-accumulates of turns of these ops; the caller's rows cost nothing."""
+        return sum(self.ops[op].macs for op in ops if op != PUSH)
+
     def in_one_piece(self, input_rows: bool) -> frozenset[int]:
         """Tensors that must lie in one piece: what the caller sees whole, and what a whole operation reads or writes.
         `input_rows`: the caller hands the input over row by row."""
@@ -82,71 +72,52 @@ class RowGraph:
         return frozenset({*given, *self.graph.outputs, *touched})
 
 
+@dataclass(frozen=True, slots=True)
+class PushState:
+    """What a run remembers while it waits for the caller's next row: how many steps it has done, in `at_bytes`, and
+    then for each of the model's `ops`, and for the caller's rows, how many turns, in `turn_bytes` each."""
+
+    ops: int
+    at_bytes: int
+    turn_bytes: int
+    size_bytes: int
+
+    @classmethod
+    def of(cls, graph: Graph, ops_of_steps: Sequence[int]) -> PushState:
+        most_turns = max(Counter(ops_of_steps).values(), default=0)
+        at_bytes, turn_bytes = 2 if len(ops_of_steps) < 1 << 16 else 4, 1 if most_turns < 1 << 8 else 2
+        ops = 1 + max((op.number for op in graph.ops), default=-1)
+        size = at_bytes + turn_bytes * (ops + 1)
+        return cls(ops, at_bytes, turn_bytes, -(-size // at_bytes) * at_bytes)
+
+
 def row_graph(graph: Graph, library: Library) -> RowGraph:
     return RowGraph(graph, tuple(_row_op(node, library) for node in graph.nodes))
 
 
 def _row_op(node: Node, library: Library) -> RowOp:
-    kind, order = kind_of(node.op.kind), library.order(node)
-    inputs = {tensor.index: (position, tensor) for position, tensor in node.activations()}
-    if kind is None or order is None or kind.is_alias or len(node.outputs) != 1:
+    kind, accesses = kind_of(node.op.kind), library.accesses(node)
+    if kind is None or accesses is None or kind.is_alias or len(node.outputs) != 1:
         return _whole(node)
     sums = kind.accumulator_bytes(node)
     if sums is not None:
         turns = rows_of(node.input(0))
-        need = Need(node.input(0).index, tuple(range(turns)), tuple(range(1, turns + 1)))
-        return RowOp(node.op.index, turns, (need,), (node.output.index,), sums)
-    if rows_of(node.output) == 1:
+        need = Need(node.input(0).index, tuple(range(turns)), tuple(range(1, turns + 1)), ((),) * turns)
+        return RowOp(node.op.index, turns, (need,), (node.output.index,), kind.macs(node) // turns, sums)
+    turns_of = Turns(node, accesses)
+    if rows_of(node.output) == 1 or not kind.has_row_kernel(node) or not turns_of.are_apart:
         return _whole(node)
-    accesses = kind.accesses(node, order)
-    needs = tuple(_need(accesses, node, [p for p, t in node.activations() if t.index == index]) for index in inputs)
-    if any(need.end[0] >= rows_of(inputs[need.tensor][1]) > 1 for need in needs):
+    inputs = {tensor.index: tensor for _, tensor in node.activations()}
+    needs = tuple(turns_of.need(tensor) for tensor in inputs.values())
+    if any(need.end[0] >= rows_of(inputs[need.tensor]) > 1 for need in needs):
         # Already the first row needs everything (transpose, a flip): nothing is gained by rows.
         return _whole(node)
-    return RowOp(node.op.index, rows_of(node.output), needs, (node.output.index,))
+    turns = rows_of(node.output)
+    return RowOp(node.op.index, turns, needs, (node.output.index,), kind.macs(node) // turns)
 
 
 def _whole(node: Node) -> RowOp:
-    needs = {t.index: Need(t.index, (0,), (rows_of(t),)) for _, t in node.activations()}
-    return RowOp(node.op.index, 1, tuple(needs.values()), tuple(t.index for t in node.outputs), is_whole=True)
-
-
-def _need(accesses: Accesses, node: Node, positions: list[int]) -> Need:
-    """The rows of one input tensor that each output row reads, from every position that the tensor stands at."""
-    tensor, output = node.input(positions[0]), node.output
-    turn_of_step = _turn_of_step(accesses, output)
-    turns, in_row = rows_of(output), tensor.elems // rows_of(tensor)
-    first = np.full(turns, rows_of(tensor), dtype=np.int64)
-    end = np.zeros(turns, dtype=np.int64)
-    for position in positions:
-        runs = accesses.reads[position]
-        for element_low, element_high, from_turn, to_turn in _spans(runs or Runs.none(), turn_of_step):
-            for turn in (from_turn, to_turn):
-                np.minimum.at(first, turn, element_low // in_row)
-                np.maximum.at(end, turn, element_high // in_row + 1)
-    reads = first < end
-    first[~reads] = end[~reads] = 0
-    return Need(tensor.index, tuple(first.tolist()), tuple(end.tolist()))
-
-
-def _turn_of_step(accesses: Accesses, output: Tensor) -> IntArray:
-    """The output row that each step of the kernel works for: the one that it, or the next step that writes, writes."""
-    written, step, _ = accesses.writes[0].touches()
-    turn = np.full(accesses.steps, rows_of(output) - 1, dtype=np.int64)
-    turn[step] = written // (output.elems // rows_of(output))
-    return np.minimum.accumulate(turn[::-1])[::-1]
-
-
-def _spans(runs: Runs, turn_of_step: IntArray) -> list[tuple[IntArray, IntArray, IntArray, IntArray]]:
-    """Lowest and highest element, first and last turn, of each run; runs over several turns are taken apart."""
-    last = runs.step + (runs.length - 1) * runs.stride + runs.hold - 1
-    begin, finish = turn_of_step[runs.step], turn_of_step[last]
-    inside = (begin == finish) | (runs.stride == 0)
-    short = Runs(*(getattr(runs, name)[inside] for name in Runs.__slots__))
-    ends = short.start + (short.length - 1) * short.pitch
-    low, high = np.minimum(short.start, ends), np.maximum(short.start, ends)
-    element, first, final = Runs(*(getattr(runs, name)[~inside] for name in Runs.__slots__)).touches()
-    return [
-        (low, high, begin[inside], finish[inside]),
-        (element, element, turn_of_step[first], turn_of_step[final]),
-    ]
+    needs = {t.index: Need(t.index, (0,), (rows_of(t),), ((),)) for _, t in node.activations()}
+    kind = kind_of(node.op.kind)
+    macs = 0 if kind is None else kind.macs(node)
+    return RowOp(node.op.index, 1, tuple(needs.values()), tuple(t.index for t in node.outputs), macs, is_whole=True)

@@ -11,10 +11,13 @@ import pytest
 from diagmem import models, pipeline
 from diagmem.backends.c.program import Program as Layout
 from diagmem.frontends import tflite
-from diagmem.graph import Graph
+from diagmem.graph import DType, Graph
 from diagmem.plans import Plan
 from diagmem.tracing.model import apart, build_model
 from diagmem.tracing.model_trace import run_plan, trace_plan
+from diagmem.transforms import transformed
+from diagmem.zoo.squeezenet import squeezenet
+from tests.backends.c.models import with_weights
 from tests.tracing.conftest import require_cortex_m, require_native
 
 
@@ -67,3 +70,16 @@ def test_traced_peak_is_the_arena(tmp_path: Path) -> None:
         assert run.raster.in_use.any(axis=1).all()
         assert run.raster.loaded.any()
         assert run.raster.stored.any()
+
+
+@pytest.mark.parametrize("on", ["x86", "cortex-m4"])
+def test_parts_of_tensors(on: str, tmp_path: Path) -> None:
+    """SqueezeNet without its concatenations: what is traced of kernels that write and read parts is exact too."""
+    (require_native if on == "x86" else require_cortex_m)()
+    graph = with_weights(squeezenet("squeezenet", 0.25, 48, DType.INT8, 10))
+    plan = pipeline.plan(transformed(graph, ["remove-concat"])[0], remove=())
+    found = trace_plan(build_model(apart(plan), on, tmp_path), plan)
+    spread = [row for row in found.rows if not plan.graph.tensors[row.output].is_in_one_piece]
+    assert len(spread) == 16
+    assert all(row.agrees for row in found.rows)
+    assert not found.lost

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from diagmem.backends.c.program import Program
 from diagmem.graph import ABSENT, Graph, Node, Op, Tensor
+from diagmem.ops.concatenation import Concatenation
 
 ALIGN_BYTES = 16
 
@@ -22,13 +23,14 @@ class Pair:
 
 
 def side_by_side(pairs: Sequence[Pair]) -> Program:
-    """Runs the nodes in turn. What is neither input nor output of a pair lies apart."""
+    """Runs the nodes in turn; op numbers are those of the pairs. What is neither input nor output of a pair lies apart.
+    An input that is not in one piece is copied to its place, by an op with a number behind theirs."""
     tensors: list[Tensor] = []
     ops: list[Op] = []
     offsets: dict[int, int] = {}
     inputs: list[int] = []
     end = 0
-    for pair in pairs:
+    for number, pair in enumerate(pairs):
         node, first = pair.node, len(tensors)
         local: dict[int, int] = {}
         for tensor in (*node.inputs, *node.outputs):
@@ -37,10 +39,24 @@ def side_by_side(pairs: Sequence[Pair]) -> Program:
                 tensors.append(replace(tensor, index=local[tensor.index], name=f"{tensor.name} of {len(ops)}"))
         places, end = _places(pair, end)
         offsets |= {local[index]: offset for index, offset in places.items()}
-        inputs += [local[tensor.index] for _, tensor in node.activations()]
+        for tensor in dict.fromkeys(t for _, t in node.activations()):
+            own = local[tensor.index]
+            if tensor.is_in_one_piece:
+                inputs.append(own)
+                continue
+            inputs.append(len(tensors))
+            offsets[len(tensors)] = end
+            end = _aligned(end + tensor.size_bytes)
+            copy = Op(
+                len(ops), "CONCATENATION", (len(tensors),), (own,), Concatenation(axis=-1), origin=len(pairs) + len(ops)
+            )
+            tensors.append(replace(tensor, index=len(tensors), view=None))
+            ops.append(copy)
         wiring = tuple(ABSENT if t is None else local[t.index] for t in node.inputs)
-        ops.append(replace(node.op, index=len(ops), inputs=wiring, outputs=tuple(local[t.index] for t in node.outputs)))
-    graph = Graph("side_by_side", tuple(tensors), tuple(ops), tuple(inputs), ops[-1].outputs)
+        outputs = tuple(local[t.index] for t in node.outputs)
+        ops.append(replace(node.op, index=len(ops), inputs=wiring, outputs=outputs, origin=number))
+    whole = next(op.outputs for op in ops if all(tensors[t].is_in_one_piece for t in op.outputs))
+    graph = Graph("side_by_side", tuple(tensors), tuple(ops), tuple(inputs), whole)
     return Program(graph, tuple(range(len(ops))), offsets, end, None)
 
 
@@ -49,11 +65,11 @@ def _places(pair: Pair, start: int) -> tuple[dict[int, int], int]:
     node, source, target = pair.node, pair.node.input(pair.position), pair.node.outputs[pair.output]
     low = start + _aligned(max(0, -pair.apart_bytes))
     places = {target.index: low, source.index: low + pair.apart_bytes}
-    end = max(low + target.size_bytes, low + pair.apart_bytes + source.size_bytes)
+    end = max(low + target.span_bytes, low + pair.apart_bytes + source.span_bytes)
     for tensor in (*(t for _, t in node.activations()), *node.outputs):
         if tensor.index not in places:
             places[tensor.index] = _aligned(end)
-            end = places[tensor.index] + tensor.size_bytes
+            end = places[tensor.index] + tensor.span_bytes
     return places, _aligned(end)
 
 

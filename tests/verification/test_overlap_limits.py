@@ -19,6 +19,7 @@ from diagmem.verification.stream import differences, spans
 from tests.backends.c.models import compiler
 from tests.ops.cases import case_modules
 from tests.ops.runnable import input_values, runnable
+from tests.ops.spread import with_views
 from tests.verification.side_by_side import Pair, side_by_side
 
 DIAGMEM = library("diagmem")
@@ -48,10 +49,17 @@ def _runs_in_c(node: Node) -> bool:
 
 
 def _nodes() -> Iterator[Node]:
-    """Random nodes of every kind that runs in C."""
+    """Random nodes of every kind that runs in C: their tensors in one piece, or parts of larger ones."""
     for strategy in case_modules().values():
-        drawn = (runnable(node, turn) for turn, node in enumerate(_drawn(strategy)))
-        yield from (node for node in drawn if _runs_in_c(node))
+        drawn = [*_drawn(strategy), *(node for node in _drawn(with_views(strategy)) if _is_spread(node))]
+        nodes = (runnable(node, turn) for turn, node in enumerate(drawn))
+        yield from (node for node in nodes if _runs_in_c(node))
+
+
+def _is_spread(node: Node) -> bool:
+    """Whether the kernel can address its tensors, though not all are in one piece."""
+    touched = (*(t for _, t in node.activations()), *node.outputs)
+    return not all(t.is_in_one_piece for t in touched) and kinds()[node.op.kind].can_address(node)
 
 
 def _pairs() -> Iterator[Pair]:
@@ -65,7 +73,7 @@ def _pairs() -> Iterator[Pair]:
                     continue
                 exact = kind.closed_separation(node, position, order, output)
                 align = _align(node, position, output)
-                if exact is not None and exact - align > -source.size_bytes:
+                if exact is not None and exact - align > -source.span_bytes:
                     yield Pair(node, position, output, -(-exact // align) * align)
 
 
@@ -80,7 +88,7 @@ def _wrong_ops(pairs: list[Pair]) -> set[int]:
     sent, complaint = trace_on_host(program, inputs, ["-O0"])
     assert not complaint
     expected = spans(program, is_traced=True)
-    size = sum(span.tensor.size_bytes for span in expected)
+    size = sum(span.tensor.span_bytes for span in expected)
     wrong: set[int] = set()
     for run, values in enumerate(inputs):
         found = differences(expected, reference.run(program.graph, values), sent[run * size : (run + 1) * size])
@@ -119,5 +127,8 @@ def test_one_element_further_corrupts() -> None:
     assert {pair.node.op.kind for pair in pairs} >= {"CONV_2D", "DEPTHWISE_CONV_2D", "ADD", "MAX_POOL_2D", "SOFTMAX"}
     wrong = _wrong_ops([*pairs, *map(_one_element_further, pairs)])
     assert {op for op in wrong if op < len(pairs)} == set()
+    spread = {pair.node.op.kind for pair in pairs if _is_spread(pair.node)}
+    assert spread >= {"CONV_2D", "DEPTHWISE_CONV_2D", "ADD", "RELU", "MAX_POOL_2D", "AVERAGE_POOL_2D", "MEAN"}
+    assert max(wrong) < 2 * len(pairs)
     failed = {pairs[op - len(pairs)].node.op.kind for op in wrong}
     assert failed >= {pair.node.op.kind for pair in pairs if _shows(pair)}

@@ -16,6 +16,7 @@ from diagmem.backends.inputs import sample_inputs
 from diagmem.frontends import tflite
 from diagmem.graph import Graph
 from diagmem.kernels import library
+from diagmem.schedule import Schedule
 from diagmem.validate import Fault
 from diagmem.validate_rows import replay_rows
 from diagmem.verification import reference
@@ -23,7 +24,7 @@ from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host, trace_on_host
 from diagmem.verification.stream import differences, spans
 from tests.backends.c.models import compiler
-from tests.row_networks import image_net, side_by_side
+from tests.row_networks import UNOPTIMISED, image_net, side_by_side
 
 MLPERF_TINY = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")
 LARGEST = {
@@ -33,8 +34,6 @@ LARGEST = {
     "mobilenet_v1_0.25_128_int8": (49_700, 16_600),
 }
 """Bytes that the arena may take with the input in it, and with the input handed over row by row."""
-UNOPTIMISED = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-"""Many small models are compiled faster than they run."""
 
 
 def by_rows(graph: Graph, input_rows: bool = False) -> RowProgram | None:
@@ -104,7 +103,7 @@ def moved_rows(program: RowProgram) -> Iterator[RowProgram]:
 
 
 def faults(program: RowProgram) -> list[Fault]:
-    schedule = pipeline.Schedule(program.steps)
+    schedule = Schedule(program.steps)
     places = program.row_offsets, program.sum_offsets, library("diagmem"), program.arena_bytes
     return [finding.fault for finding in replay_rows(program.graph, schedule, *places)]
 

@@ -11,14 +11,14 @@ from diagmem.problem import Problem
 def greedy(problem: Problem) -> Offsets:
     """The best of a few orders: by size, by the pressure of the steps that a buffer lives through, and backwards."""
     best = first_fit(problem, range(len(problem.buffers))) or ()
-    for order in _orders(problem):
+    for order in orders(problem):
         if problem.arena_bytes(best) <= problem.lower_bound_bytes:
             break
         best = first_fit(problem, order, problem.arena_bytes(best) - 1) or best
     return best
 
 
-def _orders(problem: Problem) -> Iterator[list[int]]:
+def orders(problem: Problem) -> Iterator[list[int]]:
     buffers, indices = problem.buffers, range(len(problem.buffers))
     pressure = [max(problem.pressure[max(0, b.first_step) : b.end_step], default=0) for b in buffers]
     # An operation's output lies below its input, so of two that meet at a tight step the later one goes first.

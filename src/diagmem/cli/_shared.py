@@ -130,6 +130,14 @@ def planning_options(function: Command) -> Command:
             click.option("--keep-inputs", is_flag=True, help="The graph's inputs survive the run."),
             click.option("--external-io", is_flag=True, help="The caller holds the graph's inputs and outputs."),
             click.option("--input-rows", is_flag=True, help="With --schedule rows: the input comes a row at a time."),
+            click.option(
+                "--recompute",
+                type=click.FloatRange(min=1),
+                default=1.0,
+                show_default=True,
+                metavar="R",
+                help="With --schedule rows: rows may be made again, up to R times the multiply-accumulates.",
+            ),
             removal_options,
         )
     ):

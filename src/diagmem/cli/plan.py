@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from diagmem.cli._embedded import embedded_in, embedded_json, embedded_lines
+from diagmem.cli._rows import row_lines, show_curve
 from diagmem.cli._shared import (
     LONGEST_PATH,
     ModelParameter,
@@ -25,6 +26,7 @@ from diagmem.cli._shared import (
     write_json,
 )
 from diagmem.errors import DiagmemError, PlanError, one_line
+from diagmem.schedule import PUSH
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,6 +43,9 @@ ANSWER_IS_NO = 1
 @click.option("--budget", type=click.IntRange(min=1), metavar="BYTES", help="Say whether the arena fits into BYTES.")
 @click.option("--target", "target_name", metavar="MCU", help="Say whether it fits this chip; see `diagmem targets`.")
 @click.option("--svg", "svg_path", metavar="FILE", help="Draw the arena into FILE.")
+@click.option(
+    "--pareto", is_flag=True, help="List what less memory costs in multiply-accumulates (--recompute: at most)."
+)
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Plan several models at once.")
 @json_option
 @click.pass_context
@@ -51,6 +56,7 @@ def command(
     budget: int | None,
     target_name: str | None,
     svg_path: str | None,
+    pareto: bool,
     jobs: int,
     json_path: str | None,
     **options: Any,
@@ -67,9 +73,14 @@ def command(
       diagmem plan zoo:mobilenet_v1_0.25_128_int8 --target STM32F103xF
       diagmem plan model.tflite --kernels tflm-reference --align 16 --json plan.json
       diagmem plan models/*.tflite --jobs 4
+      diagmem plan model.tflite --schedule rows --input-rows
+      diagmem plan model.tflite --pareto --recompute 2
     """
     from diagmem.targets import target
 
+    if pareto:
+        show_curve(models, options, json_path)
+        return
     chip = target(target_name) if target_name else None
     limits = [limit for limit in (budget, chip.arena_limit_bytes if chip else None) if limit is not None]
     limit = min(limits, default=None)
@@ -132,7 +143,8 @@ def _ladder_lines(plan: Plan) -> Iterator[str]:
     first, *others = _ladder(plan)
     yield f"ladder       {first['step'] + ', file order':<27}{first['arena_bytes']:>10} B"
     for rung in others:
-        yield f"             {'+ ' + rung['step']:<27}{rung['arena_bytes']:>10} B  {0.0 - rung['saved_percent']:>6.1f} %"
+        saved = f"{0.0 - rung['saved_percent']:>6.1f} %"
+        yield f"             {'+ ' + rung['step']:<27}{rung['arena_bytes']:>10} B  {saved}"
     for removal in plan.removals:
         less = f", {size_text(-removal.bytes_changed)} of tensors less" if removal.bytes_changed < 0 else ""
         count = f"{len(removal.ops)} op{'s' if len(removal.ops) != 1 else ''}"
@@ -186,7 +198,10 @@ def _headline(plan: Plan) -> list[str]:
     lines += _ladder_lines(plan)
     if plan.peak_op is not None:
         held = ", ".join(f"{one_line(b.name, 36)} {b.size_bytes} B" for b in plan.peak_buffers[:4])
-        lines += [f"peak         at {op_text(nodes[plan.peak_op])}", f"             {held}"]
+        where = "a row of the input" if plan.peak_op == PUSH else op_text(nodes[plan.peak_op])
+        lines += [f"peak         at {where}", f"             {held}"]
+    if plan.runs_by_rows:
+        return [*lines, *row_lines(plan)]
     shared = sorted(plan.overlaps, key=lambda o: -o.size_bytes)
     lines.append(
         f"overlaps     {len(shared)} of {len(nodes)} ops share bytes of an input and an output"

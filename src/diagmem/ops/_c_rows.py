@@ -22,7 +22,7 @@ def _fits(tensor: Tensor, output: Tensor) -> bool:
     """A constant cannot be cut into rows."""
     if _has_rows(tensor):
         return tensor.shape[1] == 1 or (tensor.shape[1] == output.shape[1] and not tensor.is_constant)
-    return len(tensor.shape) <= 2
+    return len(tensor.shape) <= 2 or (len(tensor.shape) == 3 and tensor.shape[0] == 1)
 
 
 def cut_to_row(node: Node) -> Node:

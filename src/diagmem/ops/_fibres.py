@@ -12,6 +12,7 @@ from diagmem.ops._c_axes import joined_axes
 from diagmem.ops._c_call import CStruct
 from diagmem.ops._rearrange import outer_sum
 from diagmem.ops._separable import AxisTerm, separation_of
+from diagmem.views import Strides
 
 
 def kept_shape(shape: Shape, axes: Collection[int], keep_dims: bool) -> Shape:
@@ -40,7 +41,7 @@ def fibre_separation(node: Node, axes: Collection[int]) -> int | None:
     """The separation where each output in turn reads its fibre, then is written. A fibre's lowest element has index 0
     on all reduced axes."""
     data, out_size = node.input(0), node.output.dtype.size_bytes
-    reached = zip(data.shape, row_major_strides(data.shape), _output_strides(data.shape, axes), strict=True)
+    reached = zip(data.shape, data.strides, _output_strides(data.shape, axes), strict=True)
     in_size = data.dtype.size_bytes
     return separation_of(
         [
@@ -51,9 +52,8 @@ def fibre_separation(node: Node, axes: Collection[int]) -> int | None:
     )
 
 
-def c_fibres(shape: Shape, axes: Collection[int]) -> CStruct:
+def c_fibres(shape: Shape, strides: Strides, axes: Collection[int]) -> CStruct:
     """The `diagmem_fibres` of a reduction."""
-    strides = row_major_strides(shape)
 
     def struct(picked: Sequence[int]) -> CStruct:
         size, stride = joined_axes(3, [shape[axis] for axis in picked], [strides[axis] for axis in picked])

@@ -239,7 +239,8 @@ def _ends_of_pieces(
     first = element[picked] // piece + 1
     count = (element[picked] + length[picked] - 1) // piece - first + 1
     nth = np.arange(count.sum(), dtype=np.int64) - np.repeat(_before(count), count)
-    return np.repeat(begin[picked] - element[picked], count) + (np.repeat(first, count) + nth) * piece
+    steps: IntArray = np.repeat(begin[picked] - element[picked], count) + (np.repeat(first, count) + nth) * piece
+    return steps
 
 
 def _forward_targets(output: IntArray, length: IntArray) -> IntArray:

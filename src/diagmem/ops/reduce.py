@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from diagmem.accesses import Accesses, Runs
-from diagmem.graph import DType, Node, Shape, Tensor
+from diagmem.graph import DType, Node, Shape, Tensor, row_major_strides
 from diagmem.ops._base import SUM_BYTES, Array, OpKind, Values, axis_of, held_separation, input_at, swept
 from diagmem.ops._c_call import SUFFIXES, CCall, CStruct, Fields, by_type, require_types, values_of
 from diagmem.ops._c_rows import taking_call
 from diagmem.ops._fibres import c_fibres, fibre_reads, fibre_separation, kept_shape
+from diagmem.ops._pixels import has_pitches
 from diagmem.ops._quantised import Requantisation, require_same_quantisation, scale_of, zero_point_of
 
 ZERO_FIRST = "zero_first"
@@ -58,6 +59,9 @@ class ReduceKind(OpKind):
         adds_rows = node.op.kind in ("MEAN", "SUM") and len(shape) == 4 and 1 in _axes(node.inputs)
         return node.output.elems * SUM_BYTES if adds_rows and shape[0] == 1 < shape[1] else None
 
+    def can_address(self, node: Node) -> bool:
+        return has_pitches(node.input(0)) and node.output.is_in_one_piece
+
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         way = _WAYS[node.op.kind].get(node.output.dtype)
         if way is None:
@@ -67,7 +71,8 @@ class ReduceKind(OpKind):
     def c_row_call(self, node: Node) -> CCall:
         """The fibres are those of one row, all else is that of the whole."""
         whole, shape = self.c_call(node), node.input(0).shape
-        fibres = c_fibres((1, 1, *shape[2:]), _axes(node.inputs))
+        row = (1, 1, *shape[2:])
+        fibres = c_fibres(row, row_major_strides(row), _axes(node.inputs))
         parameters = replace(whole.parameters, fields={**whole.parameters.fields, "fibres": fibres})
         return taking_call(replace(whole, parameters=parameters), node)
 
@@ -143,7 +148,8 @@ def _extreme_call(node: Node) -> CCall:
 
 
 def _call(node: Node, name: str, parameters: str, fields: Fields) -> CCall:
-    fibres = c_fibres(node.input(0).shape, _axes(node.inputs))
+    data = node.input(0)
+    fibres = c_fibres(data.shape, data.strides, _axes(node.inputs))
     struct = CStruct(f"diagmem_{parameters}_params", {"fibres": fibres, **fields})
     function = f"diagmem_{name}_{SUFFIXES[node.output.dtype]}"
     return CCall("reduce.c", function, struct, (node.input(0), node.output))

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from diagmem.accesses import Accesses
 from diagmem.errors import ModelError
-from diagmem.graph import DType, IntArray, Nhwc, Node, Shape, Tensor, row_major_strides
+from diagmem.graph import DType, IntArray, Nhwc, Node, Shape, Tensor
 from diagmem.ops._base import Array, OpKind, Values, constant_ints, held_separation, input_at, swept
 from diagmem.ops._c_call import SUFFIXES, CCall, CStruct, CTable, by_type, require_types
 from diagmem.ops._gathered import gathered_call
 from diagmem.ops._held import HeldPixels
-from diagmem.ops._pixels import PixelLoop
+from diagmem.ops._pixels import Pitches, PixelLoop, all_have_pitches, pitches_of
 from diagmem.ops._quantised import require_same_quantisation
 from diagmem.ops._rearrange import MEMCPY, REFERENCE
 
@@ -74,6 +74,9 @@ class ResizeKind(OpKind):
     def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
         return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
 
+    def can_address(self, node: Node) -> bool:
+        return all_have_pitches(node)
+
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         if node.op.kind == "RESIZE_BILINEAR":
             return (_blended(node, inputs[0]),)
@@ -85,9 +88,14 @@ class ResizeKind(OpKind):
         require_same_quantisation((node.input(0), node.output))
         if node.op.kind == "RESIZE_BILINEAR":
             return by_type(node, dict.fromkeys((DType.INT8, DType.INT16, DType.FLOAT32), _bilinear_call))
-        shape, strides = node.input(0).shape, row_major_strides(node.input(0).shape)
-        nearest = [_nearest(node.attributes, shape[a], node.output.shape[a]) * strides[a] for a in (1, 2)]
-        return gathered_call(node, [np.arange(shape[0], dtype=np.int64) * strides[0], *nearest], shape[3])
+        image, (image_in, row_in, pixel_in) = Nhwc.of(node.input(0)), Pitches.of(node.input(0))
+        out = Nhwc.of(node.output)
+        places = [
+            np.arange(image.batch, dtype=np.int64) * image_in,
+            _nearest(node.attributes, image.height, out.height) * row_in,
+            _nearest(node.attributes, image.width, out.width) * pixel_in,
+        ]
+        return gathered_call(node, places, image.depth, Pitches.of(node.output))
 
 
 def sampled_axis(name: str, attributes: Resize, dtype: DType, size_in: int, size_out: int) -> SampledAxis:
@@ -157,7 +165,8 @@ def _loop(node: Node) -> PixelLoop:
     image, out = Nhwc.of(data), Nhwc.of(node.output)
     rows = sampled_axis(node.op.kind, node.attributes, data.dtype, image.height, out.height)
     cols = sampled_axis(node.op.kind, node.attributes, data.dtype, image.width, out.width)
-    return PixelLoop(image, out, rows, cols, image.depth, data.dtype.size_bytes, node.output.dtype.size_bytes)
+    sizes = data.dtype.size_bytes, node.output.dtype.size_bytes
+    return PixelLoop(image, out, rows, cols, image.depth, *sizes, *pitches_of(data, node.output))
 
 
 def _ordered(loop: PixelLoop, order: str) -> PixelLoop | HeldPixels:
@@ -198,6 +207,7 @@ def _blended(node: Node, data: Array) -> Array:
 
 
 def _bilinear_call(node: Node) -> CCall:
+    pitches_in, pitches_out = Pitches.of(node.input(0)), Pitches.of(node.output)
     image, out, rows, cols = Nhwc.of(node.input(0)), Nhwc.of(node.output), _blend(node, 1), _blend(node, 2)
     shape = CStruct(
         "diagmem_resize",
@@ -205,10 +215,14 @@ def _bilinear_call(node: Node) -> CCall:
             "batches": image.batch,
             "in_height": image.height,
             "in_width": image.width,
-            "in_pitch": image.depth,
+            "in_image": pitches_in.image,
+            "in_row": pitches_in.row,
+            "in_pitch": pitches_in.pixel,
             "out_height": out.height,
             "out_width": out.width,
-            "out_pitch": out.depth,
+            "out_image": pitches_out.image,
+            "out_row": pitches_out.row,
+            "out_pitch": pitches_out.pixel,
             "depth": out.depth,
             "rows": CTable("rows", np.stack([rows.low, rows.high], axis=1).astype(np.int32)),
             "cols": CTable("cols", np.stack([cols.low, cols.high], axis=1).astype(np.int32)),

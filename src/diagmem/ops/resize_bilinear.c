@@ -4,8 +4,10 @@
 
 typedef struct {
     int32_t batches;
-    int32_t in_height, in_width, in_pitch;
-    int32_t out_height, out_width, out_pitch;
+    int32_t in_height, in_width;
+    int32_t in_image, in_row, in_pitch; /* elements between neighbouring images, rows, pixels */
+    int32_t out_height, out_width;
+    int32_t out_image, out_row, out_pitch;
     int32_t depth;
     const int32_t *rows; /* of each output row: the input row above its place and that below, which may be the same */
     const int32_t *cols; /* likewise the columns left and right */
@@ -54,10 +56,12 @@ static inline float diagmem_blend_f32(float y, float x, float a, float b, float 
     }                                                                                                                \
     static inline void name(const params *p, const type *in, type *out) {                                            \
         const diagmem_resize *const s = &p->shape;                                                                   \
-        const int32_t row = s->in_width * s->in_pitch;                                                               \
-        for (int32_t n = 0; n < s->batches; ++n, in += s->in_height * row) {                                         \
-            for (int32_t y = 0; y < s->out_height; ++y, out += s->out_width * s->out_pitch) {                        \
-                name##_row(p, in + s->rows[2 * y] * row, in + s->rows[2 * y + 1] * row, p->row_shares[y], out);      \
+        for (int32_t n = 0; n < s->batches; ++n) {                                                                   \
+            for (int32_t y = 0; y < s->out_height; ++y) {                                                            \
+                const type *const above = in + n * s->in_image + s->rows[2 * y] * s->in_row;                         \
+                const type *const below = in + n * s->in_image + s->rows[2 * y + 1] * s->in_row;                     \
+                type *const row = out + n * s->out_image + y * s->out_row;                                           \
+                name##_row(p, above, below, p->row_shares[y], row);                                                  \
             }                                                                                                        \
         }                                                                                                            \
     }

@@ -47,7 +47,7 @@ static inline diagmem_reach diagmem_reach_of(int32_t o, int32_t pad, int32_t ker
         sum_type sum = 0;                                                                                            \
         for (int32_t i = rows.first; i < rows.end; ++i) {                                                            \
             for (int32_t j = cols.first; j < cols.end; ++j) {                                                        \
-                const type *const pixel = in + (i * s->in_width + j) * s->in_pitch;                                  \
+                const type *const pixel = in + i * s->in_row + j * s->in_pitch;                                      \
                 const int32_t tap = origin - i * s->stride_h * s->kernel_w - j * s->stride_w;                         \
                 const weight_type *const weights = p->filter + tap * s->in_depth;                                    \
                 for (int32_t c = 0; c < s->in_depth; ++c) {                                                          \
@@ -74,9 +74,9 @@ static inline diagmem_reach diagmem_reach_of(int32_t o, int32_t pad, int32_t ker
     }                                                                                                                \
     static inline void name(const params *p, const type *in, type *out) {                                            \
         const diagmem_window *const s = &p->window;                                                                  \
-        for (int32_t n = 0; n < s->batches; ++n, in += s->in_height * s->in_width * s->in_pitch) {                   \
-            for (int32_t y = 0; y < s->out_height; ++y, out += s->out_width * s->out_pitch) {                        \
-                name##_row(p, in, y, out);                                                                           \
+        for (int32_t n = 0; n < s->batches; ++n) {                                                                   \
+            for (int32_t y = 0; y < s->out_height; ++y) {                                                            \
+                name##_row(p, in + n * s->in_image, y, out + n * s->out_image + y * s->out_row);                     \
             }                                                                                                        \
         }                                                                                                            \
     }

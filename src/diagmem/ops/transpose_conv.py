@@ -36,7 +36,7 @@ from diagmem.ops._c_call import (
 from diagmem.ops._c_window import c_window
 from diagmem.ops._channels_s16 import ChannelsS16
 from diagmem.ops._convolution import finished_f32, finished_s8
-from diagmem.ops._pixels import PixelLoop
+from diagmem.ops._pixels import PixelLoop, all_have_pitches, pitches_of
 from diagmem.ops._quantised import Requantisation, channel_scales, real_range, scale_of, zero_point_of
 from diagmem.ops._windowed import WindowedLoop
 
@@ -109,6 +109,9 @@ class TransposeConvKind(OpKind):
             return held_separation(node)
         return None if order == BUFFERED else _loop(node).separation()
 
+    def can_address(self, node: Node) -> bool:
+        return all_have_pitches(node)
+
     def macs(self, node: Node) -> int:
         filters = Nhwc.of(node.input(FILTER))
         return node.input(IMAGE).elems * filters.height * filters.width * filters.batch
@@ -152,7 +155,8 @@ def _loop(node: Node) -> PixelLoop:
     window = _window(node.attributes, node.inputs, out)
     sizes = node.input(IMAGE).dtype.size_bytes, node.output.dtype.size_bytes
     rows, cols = GatheredAxis(window.rows), GatheredAxis(window.cols)
-    return PixelLoop(Nhwc.of(node.input(IMAGE)), out, rows, cols, 1, *sizes)
+    pitches = pitches_of(node.input(IMAGE), node.output)
+    return PixelLoop(Nhwc.of(node.input(IMAGE)), out, rows, cols, 1, *sizes, *pitches)
 
 
 def _bias(node: Node) -> Tensor | None:
@@ -193,8 +197,8 @@ def _reached(axis: Window1D, tap: int) -> tuple[IntArray, IntArray]:
 def _call(node: Node, fields: Fields) -> CCall:
     """The kernel's window is that of the convolution which leads from the output back to the image."""
     loop, window = _loop(node), _window(node.attributes, node.inputs, Nhwc.of(node.output))
-    sizes = loop.in_size, loop.out_size
-    slid = WindowedLoop(loop.image, loop.out, window.rows, window.cols, 1, *sizes)
+    given = loop.in_size, loop.out_size, loop.in_pitches, loop.out_pitches
+    slid = WindowedLoop(loop.image, loop.out, window.rows, window.cols, 1, *given)
     filters = CTable("filter", values_of(node.input(FILTER)))
     stem = f"transpose_conv_{SUFFIXES[node.output.dtype]}"
     parameters = CStruct(f"diagmem_{stem}_params", {"window": c_window(slid), "filter": filters, **fields})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 
 from diagmem.plans import Plan
+from diagmem.schedule import PUSH
 
 MOST_STEPS = 60
 """Beyond this, the steps around the peak are shown."""
@@ -35,12 +36,15 @@ def arena_lines(plan: Plan, width: int) -> list[str]:
 def _line(plan: Plan, step: int, unit: int) -> str:
     row = [_FREE] * -(-plan.arena_bytes // unit)
     for place in plan.places:
-        if not place.first_step <= step < place.end_step:
+        # What is part of another tensor is shown with that one.
+        if not place.first_step <= step < place.end_step or place.tensor.view is not None:
             continue
         letter = _LETTERS[place.tensor.index % len(_LETTERS)]
         for cell in range(place.offset // unit, -(-(place.offset + place.size_bytes) // unit)):
             row[cell] = letter if row[cell] == _FREE else _SHARED
-    return _line_head(plan.schedule.ops[step]) + "".join(row) + (_PEAK if step == plan.peak_step else "")
+    op = plan.schedule.ops[step]
+    head = _line_head(op if op == PUSH else plan.graph.ops[op].number)
+    return head + "".join(row) + (_PEAK if step == plan.peak_step else "")
 
 
 def _line_head(op: int) -> str:

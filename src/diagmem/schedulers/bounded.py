@@ -10,12 +10,16 @@ from collections.abc import Sequence
 from diagmem.footprint import Footprint
 from diagmem.schedule import Schedule
 
+HALVINGS = 12
+
 
 def bounded(footprint: Footprint) -> Schedule:
     """The order found under the lowest bound, halving the range between what one op needs and what any order takes."""
     order = under_bound(footprint, bound=None)
     low, high = footprint.least_pressure, _peak(footprint, order)
-    while low < high:
+    for _ in range(HALVINGS):
+        if low >= high:
+            break
         middle = (low + high) // 2
         found = under_bound(footprint, middle)
         if len(found) == len(order):

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from diagmem.footprint import Footprint
 from diagmem.schedule import Schedule
+from diagmem.schedulers.state import after, start
 
-MOST_STEPS_TRIED = 20_000
+MOST_STATES = 20_000
 
 
 def every_order(footprint: Footprint, below_bytes: int, most: int) -> list[Schedule] | None:
     """All orders none of whose steps needs `below_bytes` or more; None if there are more than `most`, or if it takes
     too long to tell."""
     limit = -(-below_bytes // footprint.unit_bytes)
-    size = len(footprint.after)
     orders: list[Schedule] = []
-    tried = 0
-    stack: list[tuple[tuple[int, ...], int, int]] = [((), 0, footprint.live_at_start)]
-    while stack:
-        order, done, live = stack.pop()
-        if len(order) == size:
-            orders.append(Schedule.whole(order, "every"))
-        if len(orders) > most or tried > MOST_STEPS_TRIED:
-            return None
-        for op in reversed(range(size)):
-            if done >> op & 1 or footprint.after_bits[op] & ~done:
-                continue
-            tried += 1
-            grown, change = footprint.move(op, done)
-            if live + grown < limit:
-                stack.append(((*order, op), done | 1 << op, live + change))
-    return orders
+    stack = [start(footprint)]
+    for _ in range(MOST_STATES):
+        if not stack or len(orders) > most:
+            break
+        state = stack.pop()
+        if not state.ready:
+            orders.append(Schedule.whole(state.order, "every"))
+        for op in reversed(state.ready):
+            grown, change = footprint.move(op, state.done)
+            if state.live + grown < limit:
+                stack.append(after(footprint, state, op, change))
+    return None if stack or len(orders) > most else orders

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import Any
 
 from diagmem.footprint import Footprint
 from diagmem.schedule import Schedule
 from diagmem.schedulers.bounded import bounded, under_bound
 from diagmem.schedulers.simple import eager, file_order, lazy
+from diagmem.schedulers.state import State, after, start
 
 MOST_STATES = 20_000
 """The search gives up after so many states: a count, not a time, so that results are the same on any machine."""
@@ -34,20 +34,6 @@ class Search:
     schedule: Schedule
     bound_bytes: int
     is_exact: bool
-
-
-_Link = tuple[int, Any] | None
-"""Ops that have run, latest first: (op, link to those before)."""
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """`done`: the ops that have run, as bits. `ready`: those that may run next."""
-
-    done: int
-    live: int
-    ready: tuple[int, ...]
-    ran: _Link
 
 
 def search(footprint: Footprint, most_states: int = MOST_STATES) -> Search:
@@ -66,8 +52,7 @@ def _best_path(footprint: Footprint, most_states: int) -> tuple[int, list[int]]:
     """The least key with which all ops can run, and their order. If the states run out, the least key that is not
     excluded, and the beginning of an order."""
     fixed, fixed_done = gates(footprint), 0
-    ready = tuple(op for op, before in enumerate(footprint.after) if not before)
-    state = _State(0, footprint.live_at_start, ready, None)
+    state = start(footprint)
     key = footprint.least_pressure
     frontier = [(key, 0, 0, 0, state)]
     closed: set[int] = set()
@@ -89,8 +74,8 @@ def _best_path(footprint: Footprint, most_states: int) -> tuple[int, list[int]]:
             pushed += 1
             # Among equal keys the deepest state comes first, so that an order is found as soon as there is one.
             rank = -(state.done.bit_count() + 1), state.live + change, pushed
-            heapq.heappush(frontier, (max(key, state.live + grown), *rank, _after(footprint, state, op, change)))
-    return key, _unlinked(state.ran)
+            heapq.heappush(frontier, (max(key, state.live + grown), *rank, after(footprint, state, op, change)))
+    return key, state.order
 
 
 def gates(footprint: Footprint) -> int:
@@ -100,14 +85,7 @@ def gates(footprint: Footprint) -> int:
     return sum(1 << op for op, (earlier, later) in orders if earlier | later | 1 << op == everything)
 
 
-def _after(footprint: Footprint, state: _State, op: int, change: int) -> _State:
-    done = state.done | 1 << op
-    woken = tuple(f for f in footprint.followers[op] if not footprint.after_bits[f] & ~done)
-    ready = tuple(o for o in state.ready if o != op) + woken
-    return _State(done, state.live + change, ready, (op, state.ran))
-
-
-def _run_free(footprint: Footprint, key: int, state: _State) -> _State:
+def _run_free(footprint: Footprint, key: int, state: State) -> State:
     """Runs all that can be run at once without loss."""
     while True:
         for op in state.ready:
@@ -119,26 +97,18 @@ def _run_free(footprint: Footprint, key: int, state: _State) -> _State:
             return state
 
 
-def _free_chain(footprint: Footprint, key: int, state: _State, op: int) -> _State | None:
+def _free_chain(footprint: Footprint, key: int, state: State, op: int) -> State | None:
     """The state after `op` and the ops that wait for it, one for another, at the first point where no more is live
     than now; None if there is no such point, or a step before it needs more than the key."""
-    reached: _State = state
+    reached: State = state
     next_op: int | None = op
     while next_op is not None:
         grown, change = footprint.move(next_op, reached.done)
         if reached.live + grown > key:
             return None
         known = len(reached.ready) - 1
-        reached = _after(footprint, reached, next_op, change)
+        reached = after(footprint, reached, next_op, change)
         if reached.live <= state.live:
             return reached
         next_op = reached.ready[known] if len(reached.ready) > known else None
     return None
-
-
-def _unlinked(ran: _Link) -> list[int]:
-    order = []
-    while ran is not None:
-        order.append(ran[0])
-        ran = ran[1]
-    return order[::-1]

@@ -32,7 +32,7 @@ def lazy(footprint: Footprint) -> Schedule:
     """Each op only when its result is asked for, from the graph's outputs back: depth first."""
     graph = footprint.graph
     order: dict[int, None] = {}
-    wanted = [graph.producer[t] for t in graph.outputs if t in graph.producer]
+    wanted = [op for t in graph.outputs for op in graph.writers(t)]
     stack = [*reversed(range(len(graph.ops))), *reversed(wanted)]
     while stack:
         op = stack[-1]

@@ -53,9 +53,9 @@ class TracedModel:
         return (arena.tobytes(),)
 
     def place(self, tensor: int) -> range:
-        """Where a tensor lies in the traced space."""
+        """Where a tensor lies in the traced space, from its first element to its last."""
         begin = self.layout.offsets[tensor]
-        return range(begin, begin + self.layout.graph.tensors[tensor].size_bytes)
+        return range(begin, begin + self.layout.graph.tensors[tensor].span_bytes)
 
 
 def apart(plan: Plan) -> Layout:
@@ -63,7 +63,7 @@ def apart(plan: Plan) -> Layout:
     offsets: dict[int, int] = {}
     end = 0
     for buffer in plan.buffers:
-        offsets |= dict.fromkeys(buffer.tensors, end)
+        offsets |= {tensor: end + plan.graph.tensors[tensor].offset_bytes for tensor in buffer.tensors}
         end += _whole(buffer.size_bytes)
     return Layout(plan.graph, plan.schedule.ops, offsets, end, None)
 

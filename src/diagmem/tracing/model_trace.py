@@ -100,19 +100,21 @@ def _pairs(plan: Plan, rows: Sequence[TracedRow]) -> Iterator[Pair]:
 def _rows(model: TracedModel, node: Node, span: Span) -> Iterator[TracedRow]:
     for position, source in node.activations():
         for number, target in enumerate(node.outputs):
+            if source.base == target.base:
+                continue
             separation = library(KERNELS).separation(node, position, number)
             yield TracedRow(
                 node.op.kind,
                 source.index,
                 target.index,
-                source.size_bytes,
-                target.size_bytes,
+                source.span_bytes,
+                target.span_bytes,
                 overlap_of(span, model.place(source.index), model.place(target.index)),
                 Counts.of(span),
                 position,
                 number,
                 node,
-                None if separation is None else max(0, target.size_bytes - separation),
+                None if separation is None else max(0, target.span_bytes - separation),
             )
 
 

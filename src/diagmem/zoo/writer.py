@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 
-from diagmem.graph import DType, Graph, Node, Quantisation, Tensor
+from diagmem.errors import ModelError
+from diagmem.graph import DType, ExplicitPadding, Graph, Node, Quantisation, Tensor
 from diagmem.ops.concatenation import Concatenation
 from diagmem.ops.conv_2d import Conv2D
 from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
@@ -194,6 +195,8 @@ def _options(node: Node) -> tuple[str, Fields] | None:
 
 
 def _window_fields(attributes: Conv2D | DepthwiseConv2D | Pool2D) -> Fields:
+    if isinstance(attributes.padding, ExplicitPadding):
+        raise ModelError("a .tflite file cannot hold padding other than SAME and VALID")
     padding = getattr(tflite.Padding, attributes.padding.name)
     strides = {"StrideH": attributes.stride_h, "StrideW": attributes.stride_w}
     return {"Padding": padding} | strides | _activation_field(attributes.activation)

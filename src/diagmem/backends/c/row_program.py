@@ -72,8 +72,7 @@ class RowProgram(Program):
 
     def check(self) -> None:
         """Raises PlanError unless every op has all its turns and every row lies inside the arena, aligned."""
-        done = [step.op for step in self.steps]
-        if any(done.count(op.index) != op.turns for op in self.rows.ops):
+        if any(len(set(self.visits.get(op.index, ()))) != op.turns for op in self.rows.ops):
             raise PlanError("the plan does not run each op of the model once; is it another model's?")
         for tensor in self.tensors:
             offsets, size = self.row_offsets.get(tensor.index, ()), row_bytes(tensor)
@@ -87,6 +86,14 @@ class RowProgram(Program):
     def rows(self) -> RowGraph:
         return row_graph(self.graph, library("diagmem"))
 
+    @cached_property
+    def visits(self) -> Mapping[int, tuple[int, ...]]:
+        """Op -> its turns in the order in which it has them. It may have some again, to make a row again."""
+        found: dict[int, list[int]] = {}
+        for step in self.steps:
+            found.setdefault(step.op, []).append(0 if step.rows is None else step.rows.start)
+        return {op: tuple(turns) for op, turns in found.items()}
+
     @property
     def input_rows(self) -> bool:
         """Whether the caller hands the input over a row at a time."""
@@ -94,7 +101,7 @@ class RowProgram(Program):
 
     @property
     def state(self) -> PushState:
-        return PushState.of(self.rows, len(self.steps))
+        return PushState.of(self.graph, [step.op for step in self.steps])
 
     @property
     def align_bytes(self) -> int:

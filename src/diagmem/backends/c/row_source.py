@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +36,7 @@ def row_source(program: RowProgram, tables: Tables, name: str) -> str:
         opening(name, ("stddef.h", "string.h") if program.input_rows else ("stddef.h",)),
         *(_storage(program.graph.tensors[t], storage) for t, storage in program.by_rows.items()),
         *(parameters(node, program.calls[node.op.index], tables) for node in program.nodes),
+        *(_repeated_turns(program, node) for node in program.nodes),
         _step_function(program, tables),
         _sequence(program),
         *((_push(program, name),) if program.input_rows else (_invoke(program, name), _input(program, name))),
@@ -53,7 +55,8 @@ def sequence_bytes(program: RowProgram) -> int:
     """Flash that the sequence of steps and the tables of rows take."""
     width = 2 if program.arena_bytes < 1 << 16 else 4
     tables = sum(width * len(storage.table or ()) for storage in program.by_rows.values())
-    return tables + len(program.steps) * (1 if program.state.ops < 256 else 2)
+    again = sum(len(program.visits[node.op.index]) for node in program.nodes if _is_repeated(program, node))
+    return tables + again + len(program.steps) * (1 if program.state.ops < 256 else 2)
 
 
 def _storage(tensor: Tensor, storage: RowStorage) -> str:
@@ -61,7 +64,12 @@ def _storage(tensor: Tensor, storage: RowStorage) -> str:
     about = f"/* '{comment(tensor.label)}': {shape_of(tensor)}, {_FORMS[storage.form]} */\n"
     name, table = f"rows{tensor.index}", ""
     names: Mapping[CTable, str] = {}
-    fields = {"height": storage.height, "base": storage.base, "period": storage.period, "pitch": storage.pitch}
+    fields: dict[str, Any] = {
+        "height": storage.height,
+        "base": storage.base,
+        "period": storage.period,
+        "pitch": storage.pitch,
+    }
     if storage.table is not None:
         held = CTable("rows", np.array(storage.table))
         lines = "\n".join(numbers(held.data))
@@ -91,7 +99,22 @@ static void run_step(void *arena, int32_t op, int32_t turn) {{
 def _case(node: Node, program: RowProgram, tables: Tables) -> str:
     number, call = node.op.number, program.calls[node.op.index]
     body = "/* stays where it is */" if call is None else _call(node, call, program, tables)
-    return f"    case {number}: /* {describe(node)} */\n        {body}\n        break;\n"
+    again = f"        turn = op{number}_turns[turn];\n" if _is_repeated(program, node) else ""
+    return f"    case {number}: /* {describe(node)} */\n{again}        {body}\n        break;\n"
+
+
+def _is_repeated(program: RowProgram, node: Node) -> bool:
+    """Whether some rows are made again."""
+    return len(program.visits[node.op.index]) > program.rows.ops[node.op.index].turns
+
+
+def _repeated_turns(program: RowProgram, node: Node) -> str:
+    """The rows in the order in which they are made, where some are made again."""
+    if not _is_repeated(program, node):
+        return ""
+    turns = np.array(program.visits[node.op.index])
+    lines, width = "\n".join(numbers(turns)), 8 if turns.max() < 256 else 16
+    return f"static const uint{width}_t op{node.op.number}_turns[{len(turns)}] = {{\n{lines}\n}};\n"
 
 
 def _call(node: Node, call: CCall, program: RowProgram, tables: Tables) -> str:

@@ -1,0 +1,168 @@
+"""Every kind that has a row kernel makes each row right: rows anywhere, or over the rows that they are made of."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from diagmem.backends.c.row_program import RowProgram
+from diagmem.graph import Graph, Node, Tensor
+from diagmem.kernels import library
+from diagmem.ops import CPointers, CRow, CRows, kinds
+from diagmem.rows import RowOp, row_graph
+from diagmem.schedule import Step
+from diagmem.turns import row_bytes, rows_of
+from diagmem.verification import reference
+from diagmem.verification.host import trace_on_host
+from diagmem.verification.stream import differences, spans
+from tests.ops.row_nodes import MAKERS, row_nodes
+from tests.ops.runnable import input_values
+from tests.row_networks import UNOPTIMISED, side_by_side
+
+DIAGMEM = library("diagmem")
+ALIGN_BYTES = 8
+
+
+def alone(node: Node, name: str) -> Graph:
+    """A graph of one operation, if it runs row by row."""
+    used = {t.index: t for t in (*node.inputs, *node.outputs) if t is not None}
+    given = dict.fromkeys(t.index for _, t in node.activations())
+    assert sorted(used) == list(range(len(used)))
+    return Graph(name, tuple(used[n] for n in range(len(used))), (node.op,), tuple(given), node.op.outputs)
+
+
+def row_op(graph: Graph) -> RowOp:
+    (op,) = row_graph(graph, DIAGMEM).ops
+    return op
+
+
+def by_rows(case: str, count: int) -> list[Node]:
+    return [node for node in row_nodes(case, count) if not row_op(alone(node, "")).is_whole]
+
+
+@pytest.mark.parametrize("case", MAKERS)
+def test_row_calls_read_what_accesses_say(case: str) -> None:
+    """At each turn a row call gets the rows that the turn needs, no more and no less."""
+    nodes = by_rows(case, 60)
+    assert len(nodes) > 15
+    for node in nodes:
+        op = row_op(alone(node, ""))
+        needed = {need.tensor: need for need in op.needs}
+        for tensor, rows in rows_by_turn(node, op.turns):
+            need = needed[tensor]
+            lowest = [(min(found), max(found) + 1) if found else (0, 0) for found in rows]
+            assert lowest == list(zip(need.first, need.end, strict=True))
+
+
+def rows_by_turn(node: Node, turns: int) -> Iterator[tuple[int, list[list[int]]]]:
+    """For each input of which the row call gets rows, those that it gets at each turn."""
+    found: dict[int, list[list[int]]] = {}
+    outputs = {t.index for t in node.outputs}
+    for argument in kinds()[node.op.kind].c_row_call(node).arguments:
+        for one in argument.tensors if isinstance(argument, CPointers) else (argument,):
+            if isinstance(one, CRow | CRows) and one.tensor.index not in outputs:
+                turn_rows = found.setdefault(one.tensor.index, [[] for _ in range(turns)])
+                for turn in range(turns):
+                    turn_rows[turn] += [row for row in _rows(one, turn) if 0 <= row < rows_of(one.tensor)]
+    return iter(found.items())
+
+
+def _rows(argument: CRow | CRows, turn: int) -> Iterator[int]:
+    if isinstance(argument, CRow):
+        yield argument.first + turn * argument.step
+    else:
+        w = argument.window
+        yield from (turn * w.stride - w.pad_before + k * w.dilation for k in range(w.kernel))
+
+
+@pytest.mark.parametrize("case", MAKERS)
+def test_each_row_is_right(case: str) -> None:
+    """Output rows in any order in the arena, and as low over dying input rows as the separation allows."""
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
+    programs: list[RowProgram] = []
+    values = []
+    for number, node in enumerate(by_rows(case, 40)):
+        found = zip(node.op.inputs, input_values(node, np.random.default_rng(number)), strict=True)
+        given = {index: value for index, value in found if value is not None}
+        for place in (anywhere, overlapped):
+            programs.append(place(alone(node, f"{place.__name__} {number}")))
+            values += [given[index] for index in programs[-1].graph.inputs]
+    program = side_by_side(programs)
+    sent, complaint = trace_on_host(program, [values], UNOPTIMISED)
+    assert not complaint
+    wrong = differences(spans(program, is_traced=True), reference.run(program.graph, values), sent)
+    assert [text for text in wrong if not text.startswith("output ")] == []
+    assert any(map(is_overlapped, programs)) or case in ("reduce", "concatenation")
+
+
+def anywhere(graph: Graph) -> RowProgram:
+    """Output rows above all inputs, in any order."""
+    offsets, end = one_behind_the_other(graph, 0)
+    pitch, count = _aligned(row_bytes(output_of(graph))), rows_of(output_of(graph))
+    order = np.random.default_rng(count).permutation(count)
+    return placed(graph, offsets, [end + int(n) * pitch for n in order], end + count * pitch)
+
+
+def overlapped(graph: Graph) -> RowProgram:
+    """Each output row over a row of the first input that dies, if it does not reach into one that lives on."""
+    op, target = row_op(graph), output_of(graph)
+    pitch, count = _aligned(row_bytes(target)), rows_of(target)
+    offsets, end = one_behind_the_other(graph, 2 * pitch)
+    rows = [end + y * pitch for y in range(count)]
+    need, source = op.needs[0], graph.tensors[op.needs[0].tensor]
+    start, size = offsets[source.index], row_bytes(source)
+    unit = max(source.dtype.size_bytes, target.dtype.size_bytes)
+    later = [first if first < end else rows_of(source) for first, end in zip(need.first, need.end, strict=True)]
+    for y in range(0 if op.accumulator_bytes else count):
+        row, lives_on = need.first[y], min(later[y + 1 :], default=rows_of(source))
+        if row < need.end[y] and row < lives_on:
+            at = (start + row * size - (need.apart_at(y, row) or 0)) // unit * unit
+            rows[y] = at if at + row_bytes(target) <= start + lives_on * size else rows[y]
+    return placed(graph, offsets, rows, end + count * pitch)
+
+
+def is_overlapped(program: RowProgram) -> bool:
+    """Whether a row of the output shares bytes with the first input."""
+    graph = program.graph
+    source, target = graph.tensors[graph.inputs[0]], output_of(graph)
+    low = program.offsets[source.index]
+    rows = program.row_offsets[target.index]
+    return any(row < low + source.size_bytes and row + row_bytes(target) > low for row in rows)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGN_BYTES) * ALIGN_BYTES
+
+
+def output_of(graph: Graph) -> Tensor:
+    return graph.tensors[graph.outputs[0]]
+
+
+def one_behind_the_other(graph: Graph, gap: int) -> tuple[dict[int, int], int]:
+    """Where inputs lie from `gap` on, so far apart, and where the last one ends."""
+    offsets, end = {}, gap
+    for index in graph.inputs:
+        offsets[index] = end
+        end += _aligned(graph.tensors[index].size_bytes) + gap
+    return offsets, end
+
+
+def placed(graph: Graph, offsets: dict[int, int], rows: list[int], end: int) -> RowProgram:
+    """The output in one piece, where a caller looks for it, is not written: only its rows are compared."""
+    op, whole = row_op(graph), output_of(graph)
+    tables = {index: _linear(graph.tensors[index], offset) for index, offset in offsets.items()}
+    return RowProgram(
+        *(graph, (0,), {**offsets, whole.index: _aligned(end + op.accumulator_bytes)}),
+        *(_aligned(end + op.accumulator_bytes) + whole.size_bytes, None),
+        steps=tuple(Step(0, range(turn, turn + 1)) for turn in range(op.turns)),
+        row_offsets={**tables, whole.index: tuple(rows)},
+        sum_offsets={0: end} if op.accumulator_bytes else {},
+    )
+
+
+def _linear(tensor: Tensor, offset: int) -> tuple[int, ...]:
+    return tuple(offset + row * row_bytes(tensor) for row in range(rows_of(tensor)))

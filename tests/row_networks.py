@@ -1,0 +1,173 @@
+"""Small networks of image operations with weights, made at random: what running row by row has to get right."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from diagmem.backends.c.row_program import RowProgram
+from diagmem.graph import ABSENT, DType, Graph, Op, Padding, Quantisation, Tensor
+from diagmem.ops._base import Activation
+from diagmem.ops.conv_2d import Conv2D
+from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.schedule import Step
+from diagmem.turns import rows_of
+from diagmem.zoo.builder import Builder
+
+GAP_BYTES = 64
+
+UNOPTIMISED = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+"""Many small models are compiled faster than they run."""
+
+
+class Images(Builder):
+    """A builder of any convolution: strides, dilations, kernels that are no squares, channels that are multiplied."""
+
+    def any_conv(self, x: Tensor, channels: int, attributes: Conv2D, kernel: tuple[int, int]) -> Tensor:
+        weights = self._weights(filter=(channels, *kernel, x.shape[-1]), bias=(channels,))
+        return self._op("CONV_2D", attributes, x, *weights)
+
+    def any_depthwise(self, x: Tensor, attributes: DepthwiseConv2D, kernel: tuple[int, int]) -> Tensor:
+        depth = x.shape[-1] * attributes.multiplier
+        weights = self._weights(filter=(1, *kernel, depth), bias=(depth,))
+        return self._op("DEPTHWISE_CONV_2D", attributes, x, *weights)
+
+
+def image_net(seed: int) -> Graph:
+    """Strides, pads, dilations, residuals, pools, joins and tensors with several readers; the last op reads all that
+    would else have no reader."""
+    chance = random.Random(seed)
+    b = Images(f"net{seed}", chance.choice([DType.INT8, DType.FLOAT32]))
+    x = b.input(1, chance.randint(7, 13), chance.randint(3, 6), chance.randint(1, 3))
+    made = [x]
+    for _ in range(chance.randint(3, 8)):
+        x = made[-1] if chance.random() < 0.75 else chance.choice(made[1:] or made)
+        made.append(_grown(b, x, made, chance))
+    x = made[-1]
+    ends = [b.mean(t, keep_dims=True) for t in made[1:-1] if chance.random() < 0.25]
+    if ends or chance.random() < 0.5:
+        x = b.concat(*ends, b.average_pool(x, (x.shape[1], x.shape[2]), 1, Padding.VALID))
+        x = b.softmax(b.fully_connected(b.flatten(x), 4))
+    return with_values(b.graph(x), seed)
+
+
+def with_values(graph: Graph, seed: int) -> Graph:
+    """Weights and, for integers, scales at which most results fit."""
+    rng = np.random.default_rng(seed)
+    scales = _scales(graph, rng) if graph.tensors[0].dtype is DType.INT8 else {}
+    values = {t.index: _constant(t, graph, rng) for t in graph.tensors if t.is_constant and t.data is None}
+    tensors = (replace(t, quantisation=scales.get(t.index)) for t in graph.tensors)
+    return replace(graph, tensors=tuple(values.get(t.index, t) for t in tensors))
+
+
+def _scales(graph: Graph, rng: np.random.Generator) -> dict[int, Quantisation]:
+    """One for each group of tensors that operations want to be of the same scale."""
+    leader = {t.index: t.index for t in graph.tensors if not t.is_constant}
+    for op in graph.ops:
+        if op.kind in ("MAX_POOL_2D", "AVERAGE_POOL_2D", "PAD", "CONCATENATION", "RESHAPE"):
+            group = {leader[t] for t in (*op.inputs, *op.outputs) if t in leader}
+            leader = {t: min(group) if of in group else of for t, of in leader.items()}
+    found = {t: Quantisation((float(rng.uniform(0.02, 0.06)),), (int(rng.integers(-30, 30)),)) for t in leader}
+    found |= {leader[op.outputs[0]]: Quantisation((1 / 256,), (-128,)) for op in graph.ops if op.kind == "SOFTMAX"}
+    return {t: found[of] for t, of in leader.items()}
+
+
+def _constant(tensor: Tensor, graph: Graph, rng: np.random.Generator) -> Tensor:
+    if tensor.dtype is DType.FLOAT32:
+        return replace(tensor, data=rng.normal(0, 0.5, tensor.shape).astype(np.float32))
+    if tensor.dtype is DType.INT32:
+        return replace(tensor, data=rng.integers(-500, 500, tensor.shape).astype(np.int32))
+    is_depthwise = graph.ops[graph.consumers[tensor.index][0]].kind == "DEPTHWISE_CONV_2D"
+    terms = math.prod(tensor.shape[1:3] if is_depthwise else tensor.shape[1:])
+    axis = 3 if is_depthwise else 0
+    spread = rng.uniform(0.5, 1.5, tensor.shape[axis]) / (64 * math.sqrt(terms))
+    scale = Quantisation(tuple(map(float, spread.astype(np.float32))), (0,) * len(spread), axis)
+    return replace(tensor, data=rng.integers(-127, 128, tensor.shape).astype(np.int8), quantisation=scale)
+
+
+def _grown(b: Images, x: Tensor, made: Sequence[Tensor], chance: random.Random) -> Tensor:
+    """One more operation behind x."""
+    alike = [t for t in made if t.shape == x.shape and t is not x]
+    beside = [t for t in made if t.shape[:3] == x.shape[:3] and t is not x]
+    ways = ["conv", "conv", "depthwise", "max", "average", "relu", "pad", "softmax"]
+    ways += ["add"] * 3 * bool(alike) + ["concat"] * bool(beside)
+    match chance.choice(ways):
+        case "add":
+            return b.add(x, chance.choice(alike), chance.choice([Activation.NONE, Activation.RELU]))
+        case "concat":
+            return b.concat(x, chance.choice(beside))
+        case "relu":
+            return b.relu(x)
+        case "softmax":
+            return b.softmax(x)
+        case "pad":
+            return b.pad(x, chance.randint(0, 2), chance.randint(0, 1))
+        case "max":
+            return b.max_pool(x, chance.randint(1, 3), chance.randint(1, 2))
+        case "average":
+            return b.average_pool(x, chance.randint(1, 3), chance.randint(1, 2))
+        case way:
+            return _window(b, x, way, chance)
+
+
+def _window(b: Images, x: Tensor, way: str, chance: random.Random) -> Tensor:
+    height, width = chance.randint(1, 4), chance.randint(1, 3)
+    stride = (chance.choice([1, 1, 2]), chance.choice([1, 1, 2]))
+    dilation = (chance.choice([1, 2]), chance.choice([1, 2])) if stride == (1, 1) else (1, 1)
+    fits = (height - 1) * dilation[0] < x.shape[1] and (width - 1) * dilation[1] < x.shape[2]
+    padding = chance.choice([Padding.SAME, Padding.VALID]) if fits else Padding.SAME
+    activation = chance.choice([Activation.NONE, Activation.RELU, Activation.RELU6])
+    if way == "conv":
+        options = Conv2D(padding, *stride, *dilation, activation)
+        return b.any_conv(x, chance.randint(1, 10), options, (height, width))
+    multiplier = chance.choice([1, 1, 2]) if x.shape[3] < 8 else 1
+    return b.any_depthwise(x, DepthwiseConv2D(padding, *stride, *dilation, multiplier, activation), (height, width))
+
+
+def side_by_side(programs: Sequence[RowProgram]) -> RowProgram:
+    """One program that runs each of these in turn, in a stretch of the arena of its own."""
+    tensors: list[Tensor] = []
+    ops: list[Op] = []
+    inputs: list[int] = []
+    outputs: list[int] = []
+    steps: list[Step] = []
+    offsets: dict[int, int] = {}
+    row_offsets: dict[int, tuple[int, ...]] = {}
+    sum_offsets: dict[int, int] = {}
+    base = 0
+    for program in programs:
+        first, op = len(tensors), len(ops)
+        graph = program.graph
+        tensors += (replace(t, index=t.index + first, name=f"{graph.name}/{t.name}") for t in graph.tensors)
+        ops += (_moved(o, op, first) for o in graph.ops)
+        inputs += (t + first for t in graph.inputs)
+        outputs += (t + first for t in graph.outputs)
+        steps += (Step(step.op + op, step.rows) for step in program.steps)
+        offsets |= {t + first: offset + base for t, offset in program.offsets.items()}
+        row_offsets |= {t + first: tuple(o + base for o in found) for t, found in program.row_offsets.items()}
+        sum_offsets |= {o + op: offset + base for o, offset in program.sum_offsets.items()}
+        base += -(-(program.arena_bytes + GAP_BYTES) // 8) * 8
+    graph = Graph("side_by_side", tuple(tensors), tuple(ops), tuple(inputs), tuple(outputs))
+    order = tuple(dict.fromkeys(step.op for step in steps))
+    return RowProgram(
+        *(graph, order, offsets, base, None),
+        steps=tuple(steps),
+        row_offsets=row_offsets,
+        sum_offsets=sum_offsets,
+    )
+
+
+def _moved(op: Op, first_op: int, first_tensor: int) -> Op:
+    def at(tensor: int) -> int:
+        return tensor if tensor == ABSENT else tensor + first_tensor
+
+    inputs, outputs = tuple(map(at, op.inputs)), tuple(map(at, op.outputs))
+    return replace(op, index=op.index + first_op, inputs=inputs, outputs=outputs)
+
+
+def has_image_input(graph: Graph) -> bool:
+    return rows_of(graph.tensors[graph.inputs[0]]) > 1
