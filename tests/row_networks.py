@@ -166,7 +166,7 @@ def _moved(op: Op, first_op: int, first_tensor: int) -> Op:
         return tensor if tensor == ABSENT else tensor + first_tensor
 
     inputs, outputs = tuple(map(at, op.inputs)), tuple(map(at, op.outputs))
-    return replace(op, index=op.index + first_op, inputs=inputs, outputs=outputs)
+    return replace(op, index=op.index + first_op, inputs=inputs, outputs=outputs, origin=None)
 
 
 def has_image_input(graph: Graph) -> bool:

@@ -64,10 +64,11 @@ def room(path: Path) -> str:
 def imported_rooms(path: Path) -> Iterator[tuple[int, str]]:
     """Line and room of each import of the project's own modules, also inside functions."""
     for node in ast.walk(ast.parse(path.read_text())):
-        names: list[str] = []
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = "diagmem" if node.level else node.module or ""
             names = [f"diagmem.{alias.name}" for alias in node.names] if base == "diagmem" else [base]
         for name in names:

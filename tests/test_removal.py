@@ -10,11 +10,12 @@ from hypothesis import given, settings
 import diagmem
 from diagmem import pipeline, removal
 from diagmem.errors import PlanError
-from diagmem.footprint import Options, footprint
+from diagmem.footprint import Footprint, Options, footprint
 from diagmem.graph import Graph
 from diagmem.problem import problem
 from diagmem.removal import without_again, without_ops
 from diagmem.schedule import Schedule
+from diagmem.schedulers.search import Search, search
 from diagmem.transforms import TRANSFORMS, transformed
 from tests.transforms.tangles import Tangle, tangles
 
@@ -41,9 +42,13 @@ def test_only_what_does_not_cost_anything_goes() -> None:
 def test_trials_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """When they are used up, what was found good so far is taken."""
     monkeypatch.setattr(removal, "MOST_TRIALS", 4)
-    tried = []
-    search = removal.search
-    monkeypatch.setattr(removal, "search", lambda needs: tried.append(needs) or search(needs))
+    tried: list[Footprint] = []
+
+    def counted(needs: Footprint) -> Search:
+        tried.append(needs)
+        return search(needs)
+
+    monkeypatch.setattr(removal, "search", counted)
     graph = dense_block()
     plain = diagmem.plan(graph, remove=())
     found = without_ops(graph, Options(), TRANSFORMS, plain.arena_bytes)

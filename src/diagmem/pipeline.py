@@ -153,8 +153,15 @@ def ladder(made: Plan) -> tuple[Rung, ...]:
 
 def _rungs_of_rows(made: Plan) -> list[Rung]:
     """Rows, then the input handed over row by row, then rows that are made again, as far as the plan has them."""
-    names, keep = {removal.transform for removal in made.removals}, made.options.keep_inputs
-    rows = partial(plan, made.model, schedule=ROWS, align=made.options.align_bytes, keep_inputs=keep, remove=names)
+    rows = partial(
+        plan,
+        made.model,
+        schedule=ROWS,
+        allocator=made.allocator,
+        align=made.options.align_bytes,
+        keep_inputs=made.options.keep_inputs,
+        remove={removal.transform for removal in made.removals},
+    )
     rungs = []
     if made.input_rows:
         rungs.append(Rung("rows", rows().arena_bytes))
@@ -244,7 +251,7 @@ def _planned_by_rows(
                     removals=removals,
                     source=graph,
                     whole_bytes=whole.arena_bytes,
-                    recompute=order.macs / max(1, orders[0].macs),
+                    recompute=order.macs / orders[0].macs if orders[0].macs else 1.0,
                 )
             )
     return found

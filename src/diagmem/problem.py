@@ -77,6 +77,11 @@ class Problem:
                 found[b].append(Neighbour(a, down, up))
         return tuple(tuple(sorted(n, key=lambda x: x.index)) for n in found)
 
+    @cached_property
+    def links(self) -> tuple[tuple[tuple[int, int, int], ...], ...]:
+        """`neighbours` as plain (index, below, above), for loops that run millions of times."""
+        return tuple(tuple((n.index, n.below, n.above) for n in near) for near in self.neighbours)
+
     def _pairs(self) -> Iterator[tuple[int, int]]:
         """Pairs that live at once."""
         by_start = sorted(range(len(self.buffers)), key=lambda i: self.buffers[i].first_step)

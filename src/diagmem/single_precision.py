@@ -64,7 +64,8 @@ def tanh(x: Any) -> Floats:
     size = np.minimum(np.abs(x), np.float32(10))
     grown = expm1(size * np.float32(2))
     positive = grown / (grown + np.float32(2))
-    return np.where(x < 0, -positive, positive)
+    found: Floats = np.where(x < 0, -positive, positive)
+    return found
 
 
 def logistic(x: Any) -> Floats:
@@ -100,7 +101,8 @@ def erfc(x: Any) -> Floats:
     size = np.abs(x)
     t = np.float32(1) / (np.float32(1) + np.float32(0.4) * size)
     positive = exp(-(size * size)) * (t * _polynomial(_ERFC, t))
-    return np.where(x < 0, np.float32(2) - positive, positive)
+    found: Floats = np.where(x < 0, np.float32(2) - positive, positive)
+    return found
 
 
 _ERFC = tuple(

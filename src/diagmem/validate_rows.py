@@ -71,7 +71,7 @@ def replay_rows(
         run.fill(schedule)
         turns = dict.fromkeys([PUSH, *range(len(rows.ops))], 0)
         for at, step in enumerate(schedule.steps):
-            run.check_turn(at, step, turns, may_repeat=recompute > 1)
+            run.check_turn(at, step, turns)
             run.step(at, step)
         run.check_turns(schedule, turns)
         run.check_work(schedule, recompute)
@@ -130,11 +130,11 @@ class _Run:
             size = PushState.of(self.rows.graph, schedule.ops).size_bytes
             self._held(None, PUSH, size)[:] = _mark_of_sums(PUSH)
 
-    def check_turn(self, at: int, step: Step, turns: dict[int, int], may_repeat: bool) -> None:
+    def check_turn(self, at: int, step: Step, turns: dict[int, int]) -> None:
         """Each op's steps come in order, and none twice, unless it makes a row again."""
         turn = step.rows.start if step.rows is not None else 0
         next_turn = turns.get(step.op, -1)
-        repeats = turn < next_turn and may_repeat and step.op != PUSH and self.rows.ops[step.op].makes_rows
+        repeats = 0 <= turn < next_turn and step.op != PUSH and self.rows.ops[step.op].makes_rows
         if turn != next_turn and not repeats:
             raise _Found(Finding(Fault.OP_REPEATED, at, step.op))
         turns[step.op] = max(next_turn, turn + 1)

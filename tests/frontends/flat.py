@@ -39,7 +39,7 @@ class FlatModel:
     subgraphs: int = 1
     version: int = 3
 
-    def bytes(self) -> bytes:
+    def content(self) -> bytes:
         """The file; data outside the flatbuffer come last, at offsets that a second pass fills in."""
         first = self._build({})
         places, tail = {}, b""

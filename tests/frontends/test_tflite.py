@@ -16,7 +16,7 @@ RELU = FlatOp("RELU", [0], [1])
 
 
 def read(model: FlatModel) -> Graph:
-    return parse(model.bytes(), "model")
+    return parse(model.content(), "model")
 
 
 def chain(*tensors: FlatTensor) -> FlatModel:
@@ -68,7 +68,7 @@ def test_constants_inside_and_outside_the_flatbuffer(outside: bool) -> None:
     assert constant.ints == (0, 1, 2, 3)
     if outside:
         with pytest.raises(ModelError, match="outside the file"):
-            parse(model.bytes()[:-1], "model")
+            parse(model.content()[:-1], "model")
 
 
 def test_a_stub_is_a_constant_without_values() -> None:

@@ -17,6 +17,7 @@ from diagmem.ops.l2_normalization import KIND as L2
 from diagmem.ops.pad import Pad
 from diagmem.ops.pool_2d import Pool2D
 from diagmem.ops.reduce import Reduce
+from diagmem.ops.resize import Resize
 from diagmem.ops.softmax import Softmax
 from tests.ops.cases import activation, constant, ints, node_of
 from tests.ops.drawing import WITHOUT_KERNEL, is_supported
@@ -108,6 +109,13 @@ def _pad(chance: random.Random) -> Node:
     return node_of("PAD", Pad(), [activation(_image(chance)), ints(pads)])
 
 
+def _resize(chance: random.Random) -> Node:
+    corners = chance.choice([Resize(), Resize(align_corners=True), Resize(half_pixel_centers=True)])
+    size = ints([chance.randint(2, 9), chance.randint(1, 7)])
+    kind = chance.choice(["RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"])
+    return node_of(kind, corners, [activation(_image(chance)), size])
+
+
 def _reduce(chance: random.Random) -> Node:
     axes = [1, *(axis for axis in (2, 3, 0) if chance.random() < 0.5)]
     inputs: Sequence[Tensor] = [activation(_image(chance)), ints(axes)]
@@ -125,5 +133,6 @@ MAKERS: dict[str, Callable[[random.Random], Node]] = {
     "l2_normalization": _norm,
     "concatenation": _concat,
     "pad": _pad,
+    "resize": _resize,
     "reduce": _reduce,
 }

@@ -53,8 +53,12 @@ def test_row_calls_read_what_accesses_say(case: str) -> None:
         needed = {need.tensor: need for need in op.needs}
         for tensor, rows in rows_by_turn(node, op.turns):
             need = needed[tensor]
-            lowest = [(min(found), max(found) + 1) if found else (0, 0) for found in rows]
-            assert lowest == list(zip(need.first, need.end, strict=True))
+            for turn, found in enumerate(rows):
+                if case == "resize":
+                    # What compilers may round differently counts as needed too.
+                    assert need.first[turn] <= min(found) <= max(found) < need.end[turn]
+                else:
+                    assert (need.first[turn], need.end[turn]) == ((min(found), max(found) + 1) if found else (0, 0))
 
 
 def rows_by_turn(node: Node, turns: int) -> Iterator[tuple[int, list[list[int]]]]:
@@ -71,7 +75,9 @@ def rows_by_turn(node: Node, turns: int) -> Iterator[tuple[int, list[list[int]]]
 
 
 def _rows(argument: CRow | CRows, turn: int) -> Iterator[int]:
-    if isinstance(argument, CRow):
+    if isinstance(argument, CRow) and argument.rows:
+        yield argument.rows[turn]
+    elif isinstance(argument, CRow):
         yield argument.first + turn * argument.step
     else:
         w = argument.window

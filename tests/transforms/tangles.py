@@ -117,8 +117,9 @@ def _reshaped(net: Tangle, chance: random.Random, images: list[int]) -> list[int
 
 def _padded(net: Tangle, chance: random.Random, images: list[int]) -> list[int]:
     x = _recent(chance, images)
-    padded = net.pad(chance.choice([net.relu, lambda t: t])(x), *(chance.randint(0, 2) for _ in range(4)))
-    readers = [net.pool, net.depthwise, net.average, lambda t: net.conv(t, 2)]
+    source = chance.choice([net.relu(x), x])
+    padded = net.pad(source, *(chance.randint(0, 2) for _ in range(4)))
+    readers: list[Callable[[int], int]] = [net.pool, net.depthwise, net.average, lambda t: net.conv(t, 2)]
     return [read(padded) for read in chance.sample(readers, chance.choice([1, 1, 2]))]
 
 

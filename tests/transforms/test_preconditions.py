@@ -136,6 +136,14 @@ def test_a_part_can_lie_in_one_whole_only() -> None:
     assert left(_in_two_places(), "remove-concat").count("CONCATENATION") == 1
 
 
+def test_very_many_parts_are_copied() -> None:
+    """All parts of a whole are compared with each other, so there is a limit to them."""
+    net = Tangle()
+    x = net.input(1, 1, 1, 1)
+    few, many = (net.joined(3, *(net.relu(x) for _ in range(count))) for count in (100, 200))
+    assert left(net.graph(few, many), "remove-concat").count("CONCATENATION") == 1
+
+
 def test_packed_tensors_lie_one_behind_another() -> None:
     net = Tangle()
     x = net.relu(net.input(2, 3))
@@ -224,7 +232,8 @@ def test_a_given_padding_must_stand_for_zero(value: int, is_folded: bool) -> Non
     net = Net()
     x = net.input(1, 4, 4, 2)
     pads = net.constant(4, 2, values=[0, 0, 1, 1, 1, 1, 0, 0])
-    net.tensors[pads] = replace(net.tensors[pads], data=net.tensors[pads].data.reshape(4, 2))
+    shaped = np.array([[0, 0], [1, 1], [1, 1], [0, 0]], np.int32)
+    net.tensors[pads] = replace(net.tensors[pads], data=shaped)
     added = net.tensor((), DType.INT8, is_constant=True, data=np.array(value, np.int8))
     padded = net.op("PADV2", None, x, pads, added, shapes=[(1, 6, 6, 2)])
     graph = net.graph(net.conv(padded, 3))

@@ -14,7 +14,7 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.c.row_program import RowProgram
 from diagmem.backends.inputs import sample_inputs
 from diagmem.frontends import tflite
-from diagmem.graph import Graph
+from diagmem.graph import DType, Graph
 from diagmem.kernels import library
 from diagmem.schedule import Schedule
 from diagmem.validate import Fault
@@ -23,7 +23,8 @@ from diagmem.verification import reference
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host, trace_on_host
 from diagmem.verification.stream import differences, spans
-from tests.backends.c.models import compiler
+from diagmem.zoo.builder import Builder
+from tests.backends.c.models import compiler, with_weights
 from tests.row_networks import UNOPTIMISED, image_net, side_by_side
 
 MLPERF_TINY = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")
@@ -106,6 +107,19 @@ def faults(program: RowProgram) -> list[Fault]:
     schedule = Schedule(program.steps)
     places = program.row_offsets, program.sum_offsets, library("diagmem"), program.arena_bytes
     return [finding.fault for finding in replay_rows(program.graph, schedule, *places)]
+
+
+def test_rows_that_are_made_again() -> None:
+    """Where rows are dropped after use and made again, each time they are the same."""
+    compiler("gcc")
+    b = Builder("again", DType.INT8)
+    x = b.input(1, 30, 4, 2)
+    for _ in range(2):
+        x = b.conv(b.depthwise(b.conv(x, 16, 1), 3), 2, 1)
+    graph = with_weights(b.graph(b.mean(x, keep_dims=True)))
+    plan = pipeline.plan(graph, schedule="rows", allocator="greedy", input_rows=True, recompute=2)
+    assert plan.recompute > 1
+    assert run_on_host(Program.of(plan), sample_inputs(graph, 3)).failure is None
 
 
 def test_the_arena_is_used_to_its_last_byte() -> None:

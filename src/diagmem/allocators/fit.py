@@ -15,11 +15,8 @@ Partial = list[int | None]
 
 def lowest_fit(problem: Problem, buffer: int, placed: Sequence[int | None]) -> int:
     """The lowest offset that keeps the buffer clear of those already placed."""
-    taken = []
-    for near in problem.neighbours[buffer]:
-        at = placed[near.index]
-        if at is not None:
-            taken.append((at - near.below, at + near.above))
+    links = problem.links[buffer]
+    taken = [(at - below, at + above) for index, below, above in links if (at := placed[index]) is not None]
     taken.sort()
     align = problem.buffers[buffer].align_bytes
     offset = 0

@@ -1,7 +1,7 @@
 """First fit from many orders, for problems of hundreds of small buffers: the rows of a network that runs row by row.
 
 Each order is repaired as in `local`: whoever does not fit goes earlier. Orders take turns, and get more rounds each
-time that none of them has brought anything. Work is counted, not timed, so that the answer is the same on every machine.
+time that none of them has brought anything. Work is counted, not timed: the answer is the same on every machine.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from diagmem.cli._shared import console, naming_model, size_text, working, write_json
 from diagmem.errors import PlanError
+from diagmem.row_storage import Form, RowStorage
 
 if TYPE_CHECKING:
     from diagmem.plans import Plan
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 def row_lines(plan: Plan) -> Iterator[str]:
     """Steps, work, and how rows lie."""
-    from diagmem.row_storage import RowStorage
-
     forms = Counter(RowStorage.of(offsets).form for offsets in plan.row_offsets.values() if len(offsets) > 1)
     again = f", {plan.recompute:.2f} times the multiply-accumulates" if plan.recompute > 1 else ", nothing twice"
     given = "; the caller hands the input over row by row" if plan.input_rows else ""
@@ -25,7 +24,7 @@ def row_lines(plan: Plan) -> Iterator[str]:
     yield f"             of the tensors with several rows {kept}"
 
 
-_FORMS = {"linear": "in one piece", "ring": "in a ring", "table": "row by row anywhere"}
+_FORMS: dict[Form, str] = {"linear": "in one piece", "ring": "in a ring", "table": "row by row anywhere"}
 
 
 def show_curve(models: tuple[str, ...], options: dict[str, Any], json_path: str | None) -> None:
@@ -51,8 +50,8 @@ def show_curve(models: tuple[str, ...], options: dict[str, Any], json_path: str 
         write_json(json_path, {"model": plans[0].graph.name, "most_recompute": most, "pareto": rows})
     if json_path != "-":
         out = console()
-        for row in rows:
-            line = f"{size_text(int(row['arena_bytes'])):>22}  {row['recompute']:>5.2f} x MACs  {row['how']}"
+        for plan in plans:
+            line = f"{size_text(plan.arena_bytes):>22}  {plan.recompute:>5.2f} x MACs  {_how(plan)}"
             out.print(line, markup=False, soft_wrap=True)
 
 

@@ -50,11 +50,13 @@ class CStruct:
 
 @dataclass(frozen=True, slots=True)
 class CRow:
-    """The address of one row of a tensor: at turn y that of row `first + y * step`; NULL where there is none."""
+    """The address of one row of a tensor: at turn y that of row `first + y * step`, or of `rows[y]` where these are
+    given; NULL where there is none."""
 
     tensor: Tensor
     first: int = 0
     step: int = 1
+    rows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

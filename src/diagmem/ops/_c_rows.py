@@ -1,4 +1,4 @@
-"""One row of an operation in C: from its own kernel, or from the kernel for whole tensors, which then are one row high."""
+"""One row of an operation in C: from its own kernel, or from the kernel for whole tensors cut down to one row."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from diagmem.accesses import Accesses
 from diagmem.errors import ModelError
 from diagmem.graph import DType, IntArray, Nhwc, Node, Shape, Tensor
 from diagmem.ops._base import Array, OpKind, Values, constant_ints, held_separation, input_at, swept
-from diagmem.ops._c_call import SUFFIXES, CCall, CStruct, CTable, by_type, require_types
+from diagmem.ops._c_call import SUFFIXES, CCall, CRow, CStruct, CTable, CTurn, by_type, require_types
+from diagmem.ops._c_rows import cut_to_row
 from diagmem.ops._gathered import gathered_call
 from diagmem.ops._held import HeldPixels
 from diagmem.ops._pixels import Pitches, PixelLoop, all_have_pitches, pitches_of
@@ -82,6 +83,21 @@ class ResizeKind(OpKind):
             return (_blended(node, inputs[0]),)
         rows, cols = (_nearest(node.attributes, inputs[0].shape[a], node.output.shape[a]) for a in (1, 2))
         return (inputs[0][:, rows][:, :, cols],)
+
+    def has_row_kernel(self, node: Node) -> bool:
+        return Nhwc.of(node.output).batch == 1 and constant_ints(node.inputs, 1) is not None
+
+    def c_row_call(self, node: Node) -> CCall:
+        """Rows are sampled like columns: no rule tells which, so they are listed."""
+        if node.op.kind == "RESIZE_BILINEAR":
+            rows, call = _blend(node, 1), self.c_call(node)
+            neighbours = (CRow(node.input(0), rows=tuple(side.tolist())) for side in (rows.low, rows.high))
+            return replace(
+                call, function=f"{call.function}_row", arguments=(CTurn.NUMBER, *neighbours, CRow(node.output))
+            )
+        nearest = _nearest(node.attributes, node.input(0).shape[1], node.output.shape[1])
+        sampled = CRow(node.input(0), rows=tuple(nearest.tolist()))
+        return replace(self.c_call(cut_to_row(node)), arguments=(sampled, CRow(node.output)))
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0),))

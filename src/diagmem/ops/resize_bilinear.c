@@ -41,10 +41,11 @@ static inline float diagmem_blend_f32(float y, float x, float a, float b, float 
     return a * (1.0f - y) * (1.0f - x) + c * y * (1.0f - x) + b * (1.0f - y) * x + d * y * x;
 }
 
-/* `name`_row makes one output row from the input rows above and below it; `share`: that of the one below. */
+/* `name`_row makes output row y from the input rows above and below it. */
 #define DIAGMEM_RESIZE_BILINEAR(name, params, type, share_type, blend)                                                \
-    static inline void name##_row(const params *p, const type *above, const type *below, share_type share, type *out) { \
+    static inline void name##_row(const params *p, int32_t y, const type *above, const type *below, type *out) {     \
         const diagmem_resize *const s = &p->shape;                                                                   \
+        const share_type share = p->row_shares[y];                                                                   \
         for (int32_t x = 0; x < s->out_width; ++x, out += s->out_pitch) {                                            \
             const int32_t left = s->cols[2 * x] * s->in_pitch;                                                       \
             const int32_t right = s->cols[2 * x + 1] * s->in_pitch;                                                  \
@@ -61,7 +62,7 @@ static inline float diagmem_blend_f32(float y, float x, float a, float b, float 
                 const type *const above = in + n * s->in_image + s->rows[2 * y] * s->in_row;                         \
                 const type *const below = in + n * s->in_image + s->rows[2 * y + 1] * s->in_row;                     \
                 type *const row = out + n * s->out_image + y * s->out_row;                                           \
-                name##_row(p, above, below, p->row_shares[y], row);                                                  \
+                name##_row(p, y, above, below, row);                                                                 \
             }                                                                                                        \
         }                                                                                                            \
     }

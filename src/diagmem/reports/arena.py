@@ -154,7 +154,9 @@ def _steps(block: Block, sheet: Sheet) -> str:
 def _tone(block: Block) -> str:
     if block.buffer.scratch_of is not None:
         return "scratch"
-    return block.role or f"t{block.index % TONES}"
+    # Rows of one tensor look alike.
+    number = block.index if block.buffer.rows is None else block.buffer.tensors[0]
+    return block.role or f"t{number % TONES}"
 
 
 def _label(block: Block, sheet: Sheet) -> Iterator[str]:

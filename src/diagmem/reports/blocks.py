@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +10,7 @@ from diagmem.graph import Node
 from diagmem.plans import Plan
 from diagmem.problem import Buffer
 from diagmem.reports.fronts import Front, Fronts, fronts, sort_of
+from diagmem.reports.row_windows import RowWindow, row_windows
 from diagmem.schedule import PUSH
 
 MARGIN_ROWS = 0.5
@@ -92,8 +93,14 @@ class Picture:
         first = max(float(buffer.first_step), -MARGIN_ROWS)
         end = min(float(buffer.end_step), self.rows + MARGIN_ROWS)
         offset_end = offset + buffer.size_bytes
-        right = [(offset + size, buffer.first_step + t) for t, size in self._growth(buffer)]
-        left = [(offset + start, buffer.end_step - 1 + t) for t, start in self._shrinkage(buffer)]
+        right: list[tuple[float, float]] = [(offset + size, buffer.first_step + t) for t, size in self._growth(buffer)]
+        left: list[tuple[float, float]] = [
+            (offset + start, buffer.end_step - 1 + t) for t, start in self._shrinkage(buffer)
+        ]
+        if buffer.rows is None and len(buffer.tensors) == 1 and buffer.tensors[0] in self.row_windows:
+            window = self.row_windows[buffer.tensors[0]]
+            right = [(offset + size, step) for size, step in window.made]
+            left = [(offset + start, step) for start, step in window.needed]
         top, bottom = right or [(offset_end, first)], left or [(offset, end)]
         outline = dict.fromkeys([(offset, first), *top, (offset_end, end), *reversed(bottom)])
         is_full = not right and not left
@@ -131,6 +138,10 @@ class Picture:
             return "next row of the input"
         part = "" if rows is None else f" row {rows.start}" if len(rows) == 1 else f" rows {rows.start} to {rows[-1]}"
         return self.plan.graph.ops[op].kind.lower().replace("_", " ") + part
+
+    @cached_property
+    def row_windows(self) -> Mapping[int, RowWindow]:
+        return row_windows(self.plan) if self.plan.runs_by_rows else {}
 
     @cached_property
     def fronts(self) -> dict[int, Fronts | None]:

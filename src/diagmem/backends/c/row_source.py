@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ def row_source(program: RowProgram, tables: Tables, name: str) -> str:
         opening(name, ("stddef.h", "string.h") if program.input_rows else ("stddef.h",)),
         *(_storage(program.graph.tensors[t], storage) for t, storage in program.by_rows.items()),
         *(parameters(node, program.calls[node.op.index], tables) for node in program.nodes),
+        *(_listed_rows(node, program.calls[node.op.index]) for node in program.nodes),
         *(_repeated_turns(program, node) for node in program.nodes),
         _step_function(program, tables),
         _sequence(program),
@@ -112,17 +113,26 @@ def _repeated_turns(program: RowProgram, node: Node) -> str:
     """The rows in the order in which they are made, where some are made again."""
     if not _is_repeated(program, node):
         return ""
-    turns = np.array(program.visits[node.op.index])
-    lines, width = "\n".join(numbers(turns)), 8 if turns.max() < 256 else 16
-    return f"static const uint{width}_t op{node.op.number}_turns[{len(turns)}] = {{\n{lines}\n}};\n"
+    return _list(f"op{node.op.number}_turns", program.visits[node.op.index])
+
+
+def _listed_rows(node: Node, call: CCall | None) -> str:
+    """Which rows the turns take, where no rule tells."""
+    rows = [(n, a.rows) for n, a in enumerate(call.arguments if call else ()) if isinstance(a, CRow) and a.rows]
+    return "".join(_list(f"op{node.op.number}_rows{n}", found) for n, found in rows)
+
+
+def _list(name: str, values: Sequence[int]) -> str:
+    lines, width = "\n".join(numbers(np.array(values))), 8 if max(values) < 256 else 16
+    return f"static const uint{width}_t {name}[{len(values)}] = {{\n{lines}\n}};\n"
 
 
 def _call(node: Node, call: CCall, program: RowProgram, tables: Tables) -> str:
-    arguments = (_argument(a, node, program, tables) for a in call.arguments)
+    arguments = (_argument(a, n, node, program, tables) for n, a in enumerate(call.arguments))
     return f"{call.function}({', '.join([f'&op{node.op.number}', *arguments])});"
 
 
-def _argument(argument: CArgument, node: Node, program: RowProgram, tables: Tables) -> str:
+def _argument(argument: CArgument, position: int, node: Node, program: RowProgram, tables: Tables) -> str:
     index = node.op.index
     if isinstance(argument, CTurn):
         turns = program.rows.ops[index].turns
@@ -130,13 +140,17 @@ def _argument(argument: CArgument, node: Node, program: RowProgram, tables: Tabl
     if isinstance(argument, CRows):
         return f"diagmem_rows_under(&op{node.op.number}.window, &rows{argument.tensor.index}, arena, turn, rows)"
     if isinstance(argument, CRow):
-        return f"diagmem_row(&rows{argument.tensor.index}, arena, {_row_number(argument)})"
+        number = _row_number(argument, f"op{node.op.number}_rows{position}")
+        return f"diagmem_row(&rows{argument.tensor.index}, arena, {number})"
     if isinstance(argument, CPointers):
-        return pointers(argument, (_argument(t, node, program, tables) for t in argument.tensors))
+        return pointers(argument, (_argument(t, position, node, program, tables) for t in argument.tensors))
     return address(argument, program, tables)
 
 
-def _row_number(row: CRow) -> str:
+def _row_number(row: CRow, listed: str) -> str:
+    """`listed`: the name of the list that says which row each turn takes, where there is one."""
+    if row.rows:
+        return f"{listed}[turn]"
     if row.step == 0:
         return str(row.first)
     turn = "turn" if row.step == 1 else f"turn * {row.step}"

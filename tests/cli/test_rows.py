@@ -1,0 +1,68 @@
+"""Row by row on the command line: plans, what less memory costs, code, and verification."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.backends.c.models import compiler
+from tests.cli.test_command_line import run
+
+MODEL = "zoo:vww_96_int8"
+ROWS = ("--schedule", "rows", "--allocator", "greedy")
+
+
+def test_plan_tells_how_rows_lie() -> None:
+    done = run("plan", MODEL, *ROWS, "--json", "-")
+    found = json.loads(done.stdout)
+    assert len(found["rows"]) == len(found["schedule"])
+    assert (found["input_rows"], found["recompute"]) == (False, 1.0)
+    assert set(found["storage"].values()) <= {"linear", "ring", "table"}
+    assert [rung["step"] for rung in found["ladder"]][-1] == "rows"
+
+
+def test_plan_with_streamed_input_is_told_in_words() -> None:
+    done = run("plan", MODEL, *ROWS, "--input-rows")
+    assert done.returncode == 0
+    for words in ("+ rows", "+ streamed input", "nothing twice", "hands the input over row by row"):
+        assert words in done.stdout
+
+
+def test_the_curve_of_memory_and_work() -> None:
+    done = run("plan", MODEL, "--pareto", "--recompute", "1.1", "--allocator", "greedy", "--json", "-")
+    found = json.loads(done.stdout)
+    assert [point["how"] for point in found["pareto"]][:2] == ["layer by layer", "row by row"]
+    assert found["pareto"][0]["arena_bytes"] > found["pareto"][1]["arena_bytes"]
+    assert all(1 <= point["recompute"] <= 1.1 for point in found["pareto"])
+    assert "x MACs  row by row" in run("plan", MODEL, "--pareto", "--recompute", "1.1", "--allocator", "greedy").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("plan", MODEL, "--recompute", "2"), "--schedule rows"),
+        (("plan", MODEL, "--pareto", "--kernels", "tflm-reference"), "--pareto is for one MODEL"),
+        (("plan", MODEL, MODEL, "--pareto"), "--pareto is for one MODEL"),
+        (("verify", MODEL, "--on", "tflm", "--schedule", "rows"), "are for C code"),
+        (("verify", MODEL, "--plan", "plan.json", "--input-rows"), "--plan is a plan already"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(arguments: tuple[str, ...], words: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert words in done.stderr
+
+
+def test_emit_and_verify(tmp_path: Path) -> None:
+    """Code for a streamed input, and a plan from a file, run bit for bit like the layers."""
+    compiler("gcc")
+    model, plan = "zoo:kws_dscnn_int8", tmp_path / "plan.json"
+    made = run("emit", "c", model, *ROWS, "--input-rows", "-o", str(tmp_path / "kws"), "--name", "kws", "--json", "-")
+    assert "int kws_push_row(const void *row);" in (tmp_path / "kws" / "kws.h").read_text()
+    run("plan", model, *ROWS, "--input-rows", "--json", str(plan))
+    done = json.loads(run("verify", model, "--plan", str(plan), "--inputs", "2", "--json", "-").stdout)
+    assert done["ok"]
+    assert done["runs"][0]["arena_bytes"] == json.loads(made.stdout)["arena_bytes"]
