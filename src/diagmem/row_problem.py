@@ -146,7 +146,7 @@ class _Posed:
 
     def _met_at(self, at: int, turn: Turn) -> Iterator[_Met]:
         """The input rows that die while a row is made of them."""
-        if turn[0] == PUSH:
+        if turn[0] == PUSH or not self.needs.options.overlap:
             return
         op = self.rows.ops[turn[0]]
         if op.is_whole:
@@ -186,7 +186,7 @@ class _Posed:
 
     def _moving_pairs(self) -> Iterator[tuple[Pair, int]]:
         """separation(below, above) for each pair in which a window moves, or is not always there."""
-        moving = {n for n, window in enumerate(self.windows) if window.size.min(initial=0) < window.size.max(initial=0)}
+        moving = {n for n, window in enumerate(self.windows) if window.size.min() < window.size.max()}
         moving.update(self.pieces.values())
         for index in sorted(moving):
             for other in range(len(self.windows)):

@@ -16,13 +16,27 @@ class Solution:
     bound: int
 
 
+MOST_PAIRS = 600
+"""Beyond so many pairs that must be kept apart the solver takes minutes, whatever its limit, and finds little."""
+
+
 def solve_by_cp_sat(
     problem: Problem, members: Sequence[int], hint: Sequence[int], bound: int, limit: int, effort: float
 ) -> Solution:
     """The lowest placement of the members with an end in [bound, limit], starting from the offsets in `hint`.
 
-    One worker, a fixed seed and deterministic time: the same answer on every machine.
+    One worker, a fixed seed and deterministic time: the same answer on every machine. A problem that is too large is
+    given back unsolved.
     """
+    inside = set(members)
+    pairs = [
+        (buffer, near)
+        for buffer in members
+        for near in problem.neighbours[buffer]
+        if near.index > buffer and near.index in inside
+    ]
+    if len(pairs) > MOST_PAIRS:
+        return Solution(None, bound)
     # Half a second to import, and seldom needed.
     from ortools.sat.python import cp_model
 
@@ -36,13 +50,11 @@ def solve_by_cp_sat(
         starts[buffer] = places[buffer] * stride
         model.add(starts[buffer] + size <= height)
         model.add_hint(places[buffer], hint[buffer] // problem.buffers[buffer].align_bytes)
-    for buffer in members:
-        for near in problem.neighbours[buffer]:
-            if near.index > buffer and near.index in starts:
-                is_below = model.new_bool_var("")
-                rise = starts[near.index] - starts[buffer]
-                model.add(rise >= near.below // unit).only_enforce_if(is_below)
-                model.add(-rise >= near.above // unit).only_enforce_if(~is_below)
+    for buffer, near in pairs:
+        is_below = model.new_bool_var("")
+        rise = starts[near.index] - starts[buffer]
+        model.add(rise >= near.below // unit).only_enforce_if(is_below)
+        model.add(-rise >= near.above // unit).only_enforce_if(~is_below)
     model.minimize(height)
 
     solver = cp_model.CpSolver()

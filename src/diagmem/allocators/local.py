@@ -10,6 +10,9 @@ from diagmem.problem import Problem
 
 ROUNDS = 400
 
+MOST_WORK = 12_000_000
+"""Pairs of buffers looked at, over all rounds: fewer rounds where hundreds of buffers live at once."""
+
 
 def improve(problem: Problem, offsets: Offsets, target: int, rounds: int = ROUNDS, seed: int = 0) -> Offsets:
     """Lowers the arena until it meets `target`, or until so many rounds in a row bring nothing."""
@@ -26,7 +29,8 @@ def _under(problem: Problem, offsets: Offsets, limit: int, rounds: int, chance: 
     """Offsets within the limit, from orders that start like the addresses of a placement that is not."""
     members, removed = core(problem, limit)
     order = sorted(members, key=lambda b: (offsets[b], b))
-    for _ in range(rounds):
+    pairs = 1 + sum(len(problem.neighbours[b]) for b in members)
+    for _ in range(min(rounds, max(8, MOST_WORK // pairs))):
         placed, misfit = _fit(problem, order, limit)
         if misfit is None:
             return with_removed(problem, placed, removed)

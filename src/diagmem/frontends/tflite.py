@@ -25,7 +25,9 @@ LARGEST_FILE_BYTES = 2**31 - 1
 LARGEST_TENSOR_BYTES = 2**28
 """No micro-controller comes near 256 MiB of RAM; beyond it, sizes are a sign of a damaged file."""
 MOST_ITEMS = 100_000
-"""Tensors, operations, or inputs of one operation: a hundred times those of the largest network known."""
+"""Tensors or operations: a hundred times those of the largest network known."""
+MOST_WIRES = 1024
+"""Inputs or outputs of one operation."""
 
 DAMAGE = (struct.error, IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError)
 """What the flatbuffers package raises when an offset or a length points outside the file."""
@@ -130,7 +132,7 @@ class _Reader:
         return np.asarray(get()).tolist() if length else []
 
     def indices(self, length: int, get: Callable[[], Any], tensors: int, where: str, least: int = 0) -> tuple[int, ...]:
-        found = self.vector(_bounded(length, f"{where}"), get)
+        found = self.vector(_bounded(length, where, MOST_WIRES), get)
         for index in found:
             if not least <= index < tensors:
                 raise ModelError(f"{where}: tensor {index} does not exist (the file has {tensors}); it is damaged")

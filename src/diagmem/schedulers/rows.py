@@ -17,6 +17,11 @@ from diagmem.rows import RowGraph
 from diagmem.schedule import PUSH, Schedule, Step
 from diagmem.schedulers.lives import Row, Turn, row_lives, shared_bytes, sum_lives
 
+MOST_SEGMENTS = 12_000
+"""Segments that are tried, about: all of them in networks of up to 109 ops; in larger ones only shorter ones."""
+
+LEAST_LONGEST = 24
+
 
 @dataclass(frozen=True, slots=True)
 class RowSchedule:
@@ -33,10 +38,11 @@ def row_order(rows: RowGraph, input_rows: bool = False, dropped: frozenset[int] 
     """The best cut. `input_rows`: the caller supplies the input row by row, when it is asked for. `dropped`: tensors
     with a single reader whose rows are made again each time that it asks for them, if both are in one segment."""
     count = len(rows.ops)
+    longest = max(LEAST_LONGEST, MOST_SEGMENTS // max(1, count))
     best: list[tuple[int, int]] = [(0, 0)]
     for end in range(1, count + 1):
         best.append((1 << 62, 0))
-        for begin in range(end - 1, -1, -1):
+        for begin in range(end - 1, max(0, end - longest) - 1, -1):
             if best[begin][0] < best[end][0]:
                 orders = _demand_orders(rows, begin, end, input_rows, dropped)
                 best[end] = min(best[end], (max(best[begin][0], min(peak for peak, _ in orders)), begin))
