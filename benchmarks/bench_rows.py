@@ -1,7 +1,7 @@
 """Networks run row by row: bytes of RAM, time to plan, and instructions on a Cortex-M4 beside layer by layer.
 
-The MLPerf Tiny files are used where they lie beside the project, else models of the zoo of the same shapes. The last one
-is too large for the board, and only planned.
+The MLPerf Tiny files are used where they lie beside the project, else models of the zoo of the same shapes. The last
+one is too large for the board, and only planned.
 """
 
 from __future__ import annotations
