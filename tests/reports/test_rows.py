@@ -1,0 +1,41 @@
+"""Pictures of plans that run row by row: windows that move, rows as blocks, rows of one tensor alike."""
+
+from __future__ import annotations
+
+import diagmem
+from diagmem.plans import Plan
+from diagmem.reports.arena import arena_drawing
+from diagmem.reports.blocks import Picture
+from diagmem.reports.row_windows import row_windows
+from tests.networks import Net
+
+
+def tall() -> Plan:
+    net = Net()
+    graph = net.graph(net.conv(net.conv(net.input(1, 12, 6, 4), 16), 4))
+    return diagmem.plan(graph, schedule="rows", remove=())
+
+
+def test_windows_move_with_the_rows() -> None:
+    """The input is used up from its start, the output grows to its end; bytes and steps only ascend."""
+    plan = tall()
+    windows = row_windows(plan)
+    (given,), (made,) = plan.graph.inputs, plan.graph.outputs
+    assert windows[given].made == () == windows[made].needed
+    for edge in (windows[given].needed, windows[made].made):
+        assert list(edge) == sorted(edge)
+        assert edge[-1][0] == plan.graph.tensors[given].size_bytes
+    assert windows[made].made[-1][1] == len(plan.schedule.steps) - 1
+
+
+def test_each_row_is_a_block_and_windows_are_not_full() -> None:
+    picture = Picture(tall())
+    rows = [block for block in picture.blocks if block.buffer.rows is not None]
+    assert len(rows) == 12
+    assert all(block.is_full for block in rows)
+    assert not any(block.is_full for block in picture.blocks if block.buffer.rows is None)
+
+
+def test_the_map_can_be_drawn() -> None:
+    svg = arena_drawing(tall(), last_step=10).svg()
+    assert "conv 2d row 0" in svg
