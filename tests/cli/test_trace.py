@@ -115,9 +115,30 @@ def test_a_whole_model_plans_itself(tmp_path: Path) -> None:
     assert "after overlap: " in svg
 
 
+@pytest.mark.parametrize("streamed", [(), ("--input-rows",)])
+def test_a_whole_model_row_by_row(streamed: tuple[str, ...], tmp_path: Path) -> None:
+    """`--schedule rows` traces every row of the plan that `diagmem plan` makes with the same options."""
+    require_native()
+    options = ("zoo:kws_dscnn_int8", "--schedule", "rows", *streamed)
+    done = run("trace", *options, "--json", tmp_path / "t.json", "--svg", tmp_path / "t.svg")
+    assert done.exit_code == 0, done.output
+    assert "all by no more than was traced" in done.output
+    found = json.loads((tmp_path / "t.json").read_text())
+    plan = json.loads(run("plan", *options, "--json", "-").output)
+    assert found["traced_peak_bytes"] == found["arena_bytes"] == plan["arena_bytes"] < found["baseline_bytes"]
+    assert sum(op["turns"] for op in found["turns"]) == sum(
+        row is not None and op >= 0 for op, row in zip(plan["schedule"], plan["rows"], strict=True)
+    )
+    assert not any(op["differing"] for op in found["turns"])
+    assert not found["lost"]
+    assert f"row by row{', input streamed' if streamed else ''}: " in (tmp_path / "t.svg").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("zoo:kws_dscnn_int8", "--op", "1", "--schedule", "rows"), "for a whole MODEL"),
+        (("zoo:kws_dscnn_int8", "--input-rows"), "need --schedule rows"),
         ((), "Give a MODEL, or --elf FILE and --call CALL."),
         (("zoo:kws_dscnn_int8", "--on", "z80"), "'z80' is not one of x86, cortex-m0"),
         (("zoo:kws_dscnn_int8", "--op", "99"), "the model's ops are 0 to"),

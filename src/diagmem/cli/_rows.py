@@ -42,6 +42,7 @@ def show_curve(models: tuple[str, ...], options: dict[str, Any], json_path: str 
             keep_inputs=options["keep_inputs"],
             input_rows=options["input_rows"],
             recompute=most,
+            remove=options["remove"],
         )
     rows = [
         {"how": _how(plan), "arena_bytes": plan.arena_bytes, "recompute": round(plan.recompute, 4)} for plan in plans

@@ -99,18 +99,30 @@ def removal_options(function: Command) -> Command:
     )
 
 
+_SCHEDULE = click.option(
+    "--schedule",
+    type=click.Choice(SCHEDULES),
+    default="best",
+    show_default=True,
+    help="Order: as in the file, the paper's eager and lazy, memory-bounded, searched, or row by row.",
+)
+_INPUT_ROWS = click.option("--input-rows", is_flag=True, help="With --schedule rows: the input comes a row at a time.")
+_RECOMPUTE = click.option(
+    "--recompute",
+    type=click.FloatRange(min=1),
+    default=1.0,
+    show_default=True,
+    metavar="R",
+    help="With --schedule rows: rows may be made again, up to R times the multiply-accumulates.",
+)
+
+
 def planning_options(function: Command) -> Command:
     """The options of pipeline.plan, under its names."""
     for option in reversed(
         (
             kernels_option,
-            click.option(
-                "--schedule",
-                type=click.Choice(SCHEDULES),
-                default="best",
-                show_default=True,
-                help="Order: as in the file, the paper's eager and lazy, memory-bounded, searched, or row by row.",
-            ),
+            _SCHEDULE,
             click.option(
                 "--allocator",
                 type=click.Choice(["best", "heap", "greedy", "optimal"]),
@@ -129,15 +141,8 @@ def planning_options(function: Command) -> Command:
             ),
             click.option("--keep-inputs", is_flag=True, help="The graph's inputs survive the run."),
             click.option("--external-io", is_flag=True, help="The caller holds the graph's inputs and outputs."),
-            click.option("--input-rows", is_flag=True, help="With --schedule rows: the input comes a row at a time."),
-            click.option(
-                "--recompute",
-                type=click.FloatRange(min=1),
-                default=1.0,
-                show_default=True,
-                metavar="R",
-                help="With --schedule rows: rows may be made again, up to R times the multiply-accumulates.",
-            ),
+            _INPUT_ROWS,
+            _RECOMPUTE,
             removal_options,
         )
     ):
@@ -151,6 +156,21 @@ class PlanChoice(NamedTuple):
     path: str | None = None
     schedule: str = "best"
     input_rows: bool = False
+    recompute: float = 1.0
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"schedule": self.schedule, "input_rows": self.input_rows, "recompute": self.recompute}
+
+
+def running_options(function: Command) -> Command:
+    """The options that say how a plan runs; together they are the parameter `choice` of a command."""
+
+    @wraps(function)
+    def command(*args: Any, schedule: str, input_rows: bool, recompute: float, **options: Any) -> Any:
+        return function(*args, choice=PlanChoice(None, schedule, input_rows, recompute), **options)
+
+    return _SCHEDULE(_INPUT_ROWS(_RECOMPUTE(command)))  # type: ignore[return-value]
 
 
 def progress(items: Sequence[Item], what: str) -> Iterable[Item]:

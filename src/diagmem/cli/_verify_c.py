@@ -47,8 +47,7 @@ def _program(model: str, choice: PlanChoice) -> tuple[Program, bytes]:
     graph = tflite.parse(content, models.name_of(model))
     with working("planning"):
         if choice.path is None:
-            plan = pipeline.plan(graph, schedule=choice.schedule, input_rows=choice.input_rows)
-            return Program.of(plan), content
+            return Program.of(pipeline.plan(graph, **choice.options)), content
     return Program.from_json(graph, _read_json(choice.path)), content
 
 

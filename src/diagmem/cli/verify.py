@@ -11,12 +11,12 @@ import click
 
 from diagmem import cli
 from diagmem.cli._shared import (
-    SCHEDULES,
     PlanChoice,
     console,
     json_option,
     model_argument,
     naming_model,
+    running_options,
     write_json,
 )
 from diagmem.errors import PlanError
@@ -53,8 +53,7 @@ class _PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore
 @click.option("--inputs", type=click.IntRange(min=1), default=50, show_default=True, help="How many inputs to run.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")
 @click.option("--plan", "plan_path", metavar="FILE", help="Run the C code with this plan, from `diagmem plan --json`.")
-@click.option("--schedule", type=click.Choice(SCHEDULES), default="best", show_default=True, help="Plan it like this.")
-@click.option("--input-rows", is_flag=True, help="With --schedule rows: the input comes a row at a time.")
+@running_options
 @json_option
 @click.pass_context
 def command(
@@ -65,8 +64,7 @@ def command(
     inputs: int,
     seed: int,
     plan_path: str | None,
-    schedule: str,
-    input_rows: bool,
+    choice: PlanChoice,
     json_path: str | None,
 ) -> None:
     """Build and run MODEL as it is handed out, and compare every byte with what it should be.
@@ -90,9 +88,9 @@ def command(
     """
     known = _places()
     with naming_model(model):
-        choice = PlanChoice(plan_path, schedule, input_rows)
-        if plan_path is not None and choice != PlanChoice(plan_path):
-            raise PlanError("--plan is a plan already; leave out --schedule and --input-rows")
+        if plan_path is not None and choice != PlanChoice():
+            raise PlanError("--plan is a plan already; leave out --schedule, --input-rows and --recompute")
+        choice = choice._replace(path=plan_path)
         found = [known[place].verify(place, model, inputs, seed, choice) for place in places]
     ok = all(row["ok"] for row, _ in found)
     if json_path:

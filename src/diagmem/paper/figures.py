@@ -75,7 +75,7 @@ def _live() -> Drawing:
 
 def _model_traces() -> Drawing:
     graph = tflite.parse(to_tflite(zoo.build(EXAMPLE), seed=0), EXAMPLE)
-    plans = {"before": _apart(graph), "after": pipeline.plan(graph, remove=())}
+    plans = {"before overlap": _apart(graph), "after overlap": pipeline.plan(graph, remove=())}
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         panels = [
             plan_panel(run_plan(build_model(Program.of(plan), NATIVE, Path(place)), plan), words)

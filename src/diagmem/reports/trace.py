@@ -21,6 +21,7 @@ WIDTH, HEIGHT = 860, 300
 LEFT, RIGHT = 78, 84
 TITLE_PX, AXIS_PX = 34, 44
 LEGEND_PX = 34
+MOST_MARKS = 150
 
 # The paper's grey, red, blue and green, in shades that people with any colour vision tell apart.
 COLOURS: dict[Cell, Colour] = {
@@ -66,8 +67,9 @@ def trace_drawing(panels: Sequence[Panel], title: str, same_scale: bool = False)
 
 
 def plan_panel(run: PlanRun, words: str) -> Panel:
-    """The panel of a whole model in its arena."""
-    return Panel(f"{words} overlap: {run.peak_bytes:,} bytes", run.raster, op_ends=run.op_ends, limit=run.peak_bytes)
+    """The panel of a whole model in its arena. Where it runs row by row, there are too many ends to mark."""
+    ends = run.op_ends if len(run.op_ends) <= MOST_MARKS else ()
+    return Panel(f"{words}: {run.peak_bytes:,} bytes", run.raster, op_ends=ends, limit=run.peak_bytes)
 
 
 def op_panel(model: TracedModel, row: TracedRow) -> Panel:

@@ -1,26 +1,31 @@
-"""Our own generated C, traced: a whole model, or one operation of it."""
+"""Our own generated C, traced: a whole model, run op by op or row by row, or one operation of it."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from diagmem.backends import c as c_backend
 from diagmem.backends.c.program import Program as Layout
+from diagmem.backends.c.row_program import RowProgram
 from diagmem.backends.inputs import sample_inputs
 from diagmem.errors import ModelError
 from diagmem.graph import ABSENT, Graph, Node, Op, Tensor
 from diagmem.ops import Unsupported, kind_of
 from diagmem.plans import Plan
+from diagmem.schedule import PUSH, Step
 from diagmem.tracing import cortex_m, native
 from diagmem.tracing.calls import Buffer, Call, Role
 from diagmem.tracing.elf import Elf
 from diagmem.tracing.harness import AFTER_OP, harness
 from diagmem.tracing.run import Program
+from diagmem.turns import row_bytes, rows_of
 
 NAME = "net"
 APART_BYTES = 16
@@ -35,21 +40,38 @@ overlap, it may load earlier and store later, in vectors or by calling memcpy. I
 to be traced, but not in the plan that the trace is for."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TracedModel:
     """A program that runs a layout; the traced space is its arena."""
 
     layout: Layout
     program: Program
 
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """What is traced, one operation or row after the other. Rows that the caller hands over belong to the step
+        behind them, or to a last one of their own."""
+        return _traced_steps(self.layout)
+
+    def label(self, number: int) -> str:
+        """What to call a step."""
+        step = self.steps[number]
+        if step.op == PUSH:
+            return "the rows handed over last"
+        row = "" if step.rows is None else f", row {step.rows.start}"
+        return f"{self.layout.graph.nodes[step.op].label}{row}"
+
     def contents(self, seed: int) -> Sequence[bytes]:
-        """An arena with random bytes in it, and inputs at their places."""
+        """An arena with random bytes in it, and inputs at their places, or the input that is handed over."""
         arena = np.frombuffer(np.random.default_rng(seed).bytes(self.layout.arena_bytes), dtype=np.uint8).copy()
         graph = self.layout.graph
         # The first samples are edge cases: not random enough to tell data apart.
-        for index, values in zip(graph.inputs, sample_inputs(graph, 5 + seed, seed)[-1], strict=True):
-            data = np.frombuffer(np.ascontiguousarray(values).tobytes(), dtype=np.uint8)
-            arena[self.layout.offsets[index] : self.layout.offsets[index] + len(data)] = data
+        values = [np.ascontiguousarray(values).tobytes() for values in sample_inputs(graph, 5 + seed, seed)[-1]]
+        if self.layout.input_rows:
+            return (arena.tobytes(), *values)
+        for index, data in zip(graph.inputs, values, strict=True):
+            begin = self.layout.offsets[index]
+            arena[begin : begin + len(data)] = np.frombuffer(data, dtype=np.uint8)
         return (arena.tobytes(),)
 
     def place(self, tensor: int) -> range:
@@ -58,14 +80,15 @@ class TracedModel:
         return range(begin, begin + self.layout.graph.tensors[tensor].span_bytes)
 
 
+def offsets_apart(plan: Plan) -> tuple[int, ...]:
+    """A place of its own for every buffer of the plan, and the end of the last one."""
+    return tuple(itertools.accumulate((_whole(buffer.size_bytes) for buffer in plan.buffers), initial=0))
+
+
 def apart(plan: Plan) -> Layout:
     """The plan's order with every buffer in a place of its own, so that each touch tells whose it is."""
-    offsets: dict[int, int] = {}
-    end = 0
-    for buffer in plan.buffers:
-        offsets |= {tensor: end + plan.graph.tensors[tensor].offset_bytes for tensor in buffer.tensors}
-        end += _whole(buffer.size_bytes)
-    return Layout(plan.graph, plan.schedule.ops, offsets, end, None)
+    *offsets, end = offsets_apart(plan)
+    return Layout.of(replace(plan, buffer_offsets=tuple(offsets), arena_bytes=end))
 
 
 def alone(node: Node) -> Layout:
@@ -113,19 +136,54 @@ def build_model(layout: Layout, on: str, place: Path) -> TracedModel:
     for path, content in files.items():
         (place / path).write_bytes(content)
     sources = [place / path for path in files if path.endswith((".c", ".S"))]
+    if layout.input_rows:
+        sources.append(place / "caller.c")
+        sources[-1].write_text(_caller(layout))
     marks = place / "marks.h"
     marks.write_text(f"void {AFTER_OP}(int op);\n#define {NAME.upper()}_AFTER_OP(op) {AFTER_OP}(op)\n")
-    call = Call(f"{NAME}_invoke_in", (Buffer(Role.SCRATCH, "uint8", (max(1, layout.arena_bytes),)),))
     flags = (*FLAGS, f"-D{NAME.upper()}_NO_STATIC_ARENA", f"-I{place}", "-include", str(marks))
-    if on in cortex_m.CORES:
-        program = _for_core(call, layout, cortex_m.CORES[on], (*flags, *map(str, sources)), place)
-    else:
-        program = _for_this_machine(call, layout, (*flags, *map(str, sources)), place)
-    return TracedModel(layout, program)
+    for_place = _for_core if on in cortex_m.CORES else _for_this_machine
+    return TracedModel(layout, for_place(_call(layout), layout, on, (*flags, *map(str, sources)), place))
 
 
-def _for_this_machine(call: Call, layout: Layout, parts: Sequence[str], place: Path) -> Program:
-    (place / "harness.c").write_text(harness(call, len(layout.order)))
+def _traced_steps(layout: Layout) -> tuple[Step, ...]:
+    if not isinstance(layout, RowProgram):
+        return tuple(Step(op) for op in layout.order)
+    run = tuple(step for step in layout.steps if step.op != PUSH)
+    return (*run, Step(PUSH)) if layout.input_rows else run
+
+
+_CALLER = f"{NAME}_push_all"
+
+_CALLER_SOURCE = """\
+#include "{name}.h"
+
+void {function}(void *arena, const unsigned char *input) {{
+    int row;
+    {name}_start_in(arena);
+    for (row = 0; row < {rows}; ++row) {name}_push_row_in(arena, input + row * {row_bytes}L);
+    {after}(-1);
+}}
+"""
+
+
+def _caller(layout: Layout) -> str:
+    """A program's part: it hands the input over, row by row."""
+    tensor = layout.graph.tensors[layout.graph.inputs[0]]
+    sizes = {"rows": rows_of(tensor), "row_bytes": row_bytes(tensor)}
+    return _CALLER_SOURCE.format(name=NAME, function=_CALLER, after=AFTER_OP, **sizes)
+
+
+def _call(layout: Layout) -> Call:
+    arena = Buffer(Role.SCRATCH, "uint8", (max(1, layout.arena_bytes),))
+    if not layout.input_rows:
+        return Call(f"{NAME}_invoke_in", (arena,))
+    given = layout.graph.tensors[layout.graph.inputs[0]]
+    return Call(_CALLER, (arena, Buffer(Role.CONSTANT, "uint8", (given.size_bytes,))))
+
+
+def _for_this_machine(call: Call, layout: Layout, _: str, parts: Sequence[str], place: Path) -> Program:
+    (place / "harness.c").write_text(harness(call, len(_traced_steps(layout))))
     native.compile_program((*parts, place / "harness.c"), place / NAME, "the model's C")
     return native.NativeProgram(place / NAME, call.space_bytes)
 
@@ -140,8 +198,10 @@ void {name}(int op) {{
 """
 
 
-def _for_core(call: Call, layout: Layout, core: cortex_m.Core, parts: Sequence[str], place: Path) -> Program:
+def _for_core(call: Call, layout: Layout, on: str, parts: Sequence[str], place: Path) -> Program:
+    core = cortex_m.CORES[on]
     marks, executable = place / "core_marks.c", place / f"{NAME}.elf"
-    marks.write_text(_CORE_MARKS.format(name=AFTER_OP, address=cortex_m.MARKS_AT, ops=len(layout.order)))
+    steps = len(_traced_steps(layout))
+    marks.write_text(_CORE_MARKS.format(name=AFTER_OP, address=cortex_m.MARKS_AT, ops=steps))
     cortex_m.link((*parts, marks), call.function, core, core.float_flags, executable)
     return cortex_m.CortexMProgram(Elf.read(executable), call, core, marks_ops=True)

@@ -7,47 +7,45 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from diagmem.graph import IntArray, Node
+from diagmem.backends.c.row_program import RowProgram
+from diagmem.graph import Node
 from diagmem.kernels import library
 from diagmem.plans import Plan
+from diagmem.schedule import PUSH
 from diagmem.tracing.events import ALWAYS, NEVER, Recorder, Span
-from diagmem.tracing.model import TracedModel
+from diagmem.tracing.model import TracedModel, offsets_apart
 from diagmem.tracing.raster import Raster
 from diagmem.tracing.rows import TracedRow
 from diagmem.tracing.run import SEEDS, Counts, observe, overlap_of, trace
+from diagmem.tracing.turns import TracedTurn, TracedTurns, gathered, remade_places, traced_turn
+from diagmem.tracing.values import Lost, Windows, lost_values
+from diagmem.turns import row_bytes
 
 KERNELS = "diagmem"
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """An address at which two buffers of a plan, by what was traced, hold values at once."""
-
-    first: str
-    second: str
-    byte: int
-
-    def __str__(self) -> str:
-        return f"'{self.first}' and '{self.second}' are both in use at byte {self.byte} of the arena"
-
-
-@dataclass(frozen=True, slots=True)
 class Pair:
-    """An op's input and output that share addresses in a plan. The input starts `distance` bytes above the output;
-    `separation` bytes, by what was traced, is the least that is safe at any larger distance too."""
+    """An op's input and output, or a row of each, that share addresses in a plan. The input starts `distance` bytes
+    above the output; `separation` bytes, by what was traced, is the least that is safe at any larger distance too.
+    `turn`: the row that is made, of the row `row`; None where all is made at once."""
 
     op: int
     input: int
     output: int
     separation: int
     distance: int
+    turn: int | None = None
+    row: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTrace:
-    """`pairs`: those that overlap in the plan. `lost`: where the plan, by what was traced, destroys a value."""
+    """`rows`: of the ops that run whole; `turns`: of those that run a row at a time. `pairs`: those that overlap in the
+    plan. `lost`: where the plan, by what was traced, destroys a value."""
 
     rows: tuple[TracedRow, ...]
+    turns: tuple[TracedTurns, ...]
     pairs: tuple[Pair, ...]
     lost: tuple[Lost, ...]
 
@@ -71,21 +69,40 @@ def _renamed(row: TracedRow, node: Node) -> TracedRow:
 
 
 def trace_plan(model: TracedModel, plan: Plan) -> ModelTrace:
-    """The rows of every op that runs, and the plan checked. `model`: the plan's buffers apart."""
+    """What every op that runs does, and the plan checked. `model`: the plan's buffers apart."""
     rows: list[TracedRow] = []
-    windows = _Windows(model.layout.arena_bytes)
-    nodes = model.layout.nodes
-    left = iter(nodes)
+    turns: list[TracedTurn] = []
+    windows = Windows(model.layout.arena_bytes)
+    left = iter(model.steps)
 
     def take(span: Span) -> None:
-        node = next(left)
+        step = next(left)
+        is_known = step.op != PUSH and model.layout.calls[step.op] is not None
+        if step.rows is not None and isinstance(model.layout, RowProgram):
+            windows.end_lives(remade_places(model.layout, step))
+            turns.append(traced_turn(model.layout, step, span))
+        elif is_known:
+            rows.extend(_rows(model, model.layout.graph.nodes[step.op], span))
         windows.add(span)
-        if model.layout.calls[node.op.index] is not None:
-            rows.extend(_rows(model, node, span))
 
-    trace(model.program, model.contents, take, lambda number: nodes[number].label)
-    windows.fill(model, plan)
-    return ModelTrace(tuple(rows), tuple(_pairs(plan, rows)), tuple(_lost(plan, model, windows)))
+    trace(model.program, model.contents, take, model.label)
+    _fill(windows, model, plan)
+    pairs = (*_pairs(plan, rows), *_row_pairs(plan, turns))
+    return ModelTrace(tuple(rows), gathered(turns), pairs, tuple(lost_values(plan, offsets_apart(plan), windows)))
+
+
+def _fill(windows: Windows, model: TracedModel, plan: Plan) -> None:
+    """The caller writes inputs before the run and reads outputs after it; the state of a run that waits for it is there
+    all the time."""
+    for tensor in () if model.layout.input_rows else plan.graph.inputs:
+        windows.begin_early(model.place(tensor))
+    for tensor in (*plan.graph.outputs, *(plan.graph.inputs if plan.options.keep_inputs else ())):
+        windows.end_late(model.place(tensor))
+    if isinstance(model.layout, RowProgram) and model.layout.input_rows:
+        begin = model.layout.sum_offsets[PUSH]
+        state = range(begin, begin + model.layout.state.size_bytes)
+        windows.begin_early(state)
+        windows.end_late(state)
 
 
 def _pairs(plan: Plan, rows: Sequence[TracedRow]) -> Iterator[Pair]:
@@ -95,6 +112,16 @@ def _pairs(plan: Plan, rows: Sequence[TracedRow]) -> Iterator[Pair]:
         if (op, row.input, row.output) in shared:
             distance = plan.offsets[row.input] - plan.offsets[row.output]
             yield Pair(op, row.input, row.output, row.output_bytes - row.overlap.monotone, distance)
+
+
+def _row_pairs(plan: Plan, turns: Sequence[TracedTurn]) -> Iterator[Pair]:
+    for turn in turns:
+        output, made = turn.node.output, turn.made
+        for read in turn.reads:
+            tensor = plan.graph.tensors[read.tensor]
+            distance = plan.row_offsets[read.tensor][read.row] - plan.row_offsets[output.index][made]
+            if -row_bytes(tensor) < distance < row_bytes(output):
+                yield Pair(turn.node.op.index, read.tensor, output.index, read.traced, distance, made, read.row)
 
 
 def _rows(model: TracedModel, node: Node, span: Span) -> Iterator[TracedRow]:
@@ -116,55 +143,6 @@ def _rows(model: TracedModel, node: Node, span: Span) -> Iterator[TracedRow]:
                 node,
                 None if separation is None else max(0, target.span_bytes - separation),
             )
-
-
-class _Windows:
-    """For each byte of the traced space, when it is first written and when last used, over a whole run."""
-
-    def __init__(self, space_bytes: int) -> None:
-        self.begin = np.full(space_bytes, NEVER, dtype=np.int64)
-        self.end = np.full(space_bytes, ALWAYS, dtype=np.int64)
-
-    def add(self, span: Span) -> None:
-        np.minimum(self.begin, span.first_write, out=self.begin)
-        np.maximum(self.end, span.last_read, out=self.end)
-        # A value that nobody reads still destroys what was there.
-        np.maximum(self.end, np.where(span.first_write == NEVER, ALWAYS, span.first_write), out=self.end)
-
-    def fill(self, model: TracedModel, plan: Plan) -> None:
-        """The caller writes inputs before the run and reads outputs after it."""
-        for tensor in plan.graph.inputs:
-            self.begin[_slice(model.place(tensor))] = ALWAYS
-        for tensor in (*plan.graph.outputs, *(plan.graph.inputs if plan.options.keep_inputs else ())):
-            self.end[_slice(model.place(tensor))] = NEVER
-
-
-def _slice(place: range) -> slice:
-    return slice(place.start, place.stop)
-
-
-def _lost(plan: Plan, model: TracedModel, windows: _Windows) -> Iterator[Lost]:
-    """Pairs of buffers that share an address while both hold values there."""
-    placed = [
-        (buffer, offset, model.place(buffer.tensors[0]).start)
-        for buffer, offset in zip(plan.buffers, plan.buffer_offsets, strict=True)
-        if buffer.tensors
-    ]
-
-    def window(times: IntArray, own: tuple[int, int], low: int, high: int) -> IntArray:
-        offset, apart = own
-        return times[apart + low - offset : apart + high - offset]
-
-    for number, (first, *a) in enumerate(placed):
-        for second, *b in placed[:number]:
-            low, high = max(a[0], b[0]), min(a[0] + first.size_bytes, b[0] + second.size_bytes)
-            if low >= high:
-                continue
-            own, other = (a[0], a[1]), (b[0], b[1])
-            clash = window(windows.begin, own, low, high) < window(windows.end, other, low, high)
-            clash &= window(windows.begin, other, low, high) < window(windows.end, own, low, high)
-            if clash.any():
-                yield Lost(first.name, second.name, low + int(clash.argmax()))
 
 
 @dataclass(frozen=True, slots=True)
