@@ -20,10 +20,11 @@ from diagmem.plans import Plan, Rung
 from diagmem.problem import Problem, problem
 from diagmem.removal import without_ops
 from diagmem.row_problem import row_problem
-from diagmem.rows import row_graph
+from diagmem.rows import RowGraph, row_graph
 from diagmem.schedule import Schedule
 from diagmem.schedulers import SCHEDULERS, every_order, file_order, gates, search
 from diagmem.schedulers.recompute import recomputing_orders
+from diagmem.schedulers.rows import RowSchedule
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.validate import validate
 from diagmem.validate_rows import validate_rows
@@ -189,6 +190,11 @@ class _Choice:
     def arena_bytes(self) -> int:
         return self.placement.arena_bytes
 
+    @property
+    def gap(self) -> int:
+        """Bytes above what is proven to be needed."""
+        return self.placement.arena_bytes - self.placement.lower_bound_bytes
+
 
 def _planned(needs: Footprint, schedule: str, allocator: str) -> Plan:
     place = ALLOCATORS["optimal" if allocator == BEST else _known(allocator, ALLOCATORS, "allocator")]
@@ -234,20 +240,19 @@ def _planned_by_rows(
     found = [] if input_rows else [_with_fewer_ops(whole, BEST, allocator, names)]
     orders = recomputing_orders(rows, input_rows, recompute)
     for order in orders:
-        posed = row_problem(less, rows, order.schedule)
-        placement = place(posed)
-        if not found or placement.arena_bytes < found[-1].arena_bytes:
+        chosen = _choice_of_rows(less, rows, order, place)
+        if not found or chosen.arena_bytes < found[-1].arena_bytes:
             found.append(
                 replace(
                     whole,
                     graph=lean,
-                    schedule=order.schedule,
-                    buffers=posed.buffers,
-                    buffer_offsets=placement.offsets,
-                    arena_bytes=placement.arena_bytes,
-                    lower_bound_bytes=placement.lower_bound_bytes,
+                    schedule=chosen.schedule,
+                    buffers=chosen.problem.buffers,
+                    buffer_offsets=chosen.placement.offsets,
+                    arena_bytes=chosen.arena_bytes,
+                    lower_bound_bytes=chosen.placement.lower_bound_bytes,
                     is_over_all_orders=False,
-                    pressure=posed.pressure,
+                    pressure=chosen.problem.pressure,
                     removals=removals,
                     source=graph,
                     whole_bytes=whole.arena_bytes,
@@ -255,6 +260,18 @@ def _planned_by_rows(
                 )
             )
     return found
+
+
+def _choice_of_rows(needs: Footprint, rows: RowGraph, order: RowSchedule, place: Allocator) -> _Choice:
+    posed = row_problem(needs, rows, order.schedule)
+    best = _Choice(order.schedule, posed, place(posed))
+    if order.plain is not None:
+        posed = row_problem(needs, rows, order.plain)
+        if posed.lower_bound_bytes <= best.arena_bytes:
+            best = min(
+                best, _Choice(order.plain, posed, place(posed)), key=lambda choice: (choice.arena_bytes, choice.gap)
+            )
+    return best
 
 
 def _known(name: str, table: Mapping[str, Any], what: str) -> str:

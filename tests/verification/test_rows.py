@@ -84,9 +84,10 @@ def test_a_row_too_near_is_caught_and_corrupts_the_run() -> None:
     broken = list(itertools.islice(moved_rows(sound), 12))
     assert len(broken) > 5
     program = side_by_side([replace(b, graph=replace(graph, name=f"broken{n}")) for n, b in enumerate(broken)])
-    (values,) = sample_inputs(program.graph, 1, seed=3)
-    sent, _ = trace_on_host(program, [values], UNOPTIMISED)
-    complaints = list(wrong(program, sent, 0, reference.run(program.graph, values)))
+    samples = sample_inputs(program.graph, 6, seed=3)
+    sent, _ = trace_on_host(program, samples, UNOPTIMISED)
+    runs = [wrong(program, sent, run, reference.run(program.graph, values)) for run, values in enumerate(samples)]
+    complaints = [complaint for run in runs for complaint in run]
     for n in range(len(broken)):
         assert any(f"broken{n}/" in complaint for complaint in complaints)
 

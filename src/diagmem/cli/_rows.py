@@ -62,4 +62,5 @@ def _how(plan: Plan) -> str:
     again = Counter((step.op, step.rows.start) for step in plan.schedule.steps if step.rows)
     repeated = len({op for (op, _), count in again.items() if count > 1})
     streamed = ", input streamed" if plan.input_rows else ""
-    return f"row by row{streamed}" + (f", rows of {repeated} tensors made again" if repeated else "")
+    again_of = f", rows of {repeated} tensor{'s' if repeated > 1 else ''} made again" if repeated else ""
+    return f"row by row{streamed}{again_of}"

@@ -1,39 +1,83 @@
-"""Less memory for more work: rows that are dropped as soon as they are used, and made again when they are needed again.
+"""Less memory for more work: rows that are dropped after use, and made again when they are needed again.
 
 A tensor under a sliding window is held for as many rows as the window overlaps itself. Dropped, it costs nothing while
-other ops work; instead its rows are made several times, and of what they are made more rows must be held.
+other ops work; instead some of its rows are made several times, and of what they are made more rows must be held. The
+larger the pieces in which its readers' rows are made, the fewer are made again, and the more of the readers' are held.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from diagmem.rows import RowGraph
-from diagmem.schedulers.rows import RowSchedule, row_order
+from diagmem.schedulers.rows import RowOrders, RowSchedule
+from diagmem.schedulers.segments import Dropped
 
 MOST_TRIED = 8
 """Tensors that are tried each time: those that hold most bytes from one row of their reader to the next."""
 
+PIECES = (2, 4, 8)
+"""Rows that are made at once, other than one by one."""
+
+MOST_CUT = 4
+"""Choices of tensors, of all that are tried, for which the ops are cut into segments anew."""
+
+MOST_ORDERS = 8
+
 
 def recomputing_orders(rows: RowGraph, input_rows: bool, most: float) -> list[RowSchedule]:
     """Orders with ever smaller peaks, for ever more multiply-accumulates, up to `most` times those of the first one,
-    which computes everything once. Each drops one more tensor, or a few, whatever lowers the peak most."""
-    dropped: frozenset[int] = frozenset()
-    found = [row_order(rows, input_rows)]
-    while most > 1:
-        limit, peak = most * found[0].macs, found[-1].peak_bytes
-        tensors = _candidates(rows, found[-1], dropped)
-        # Where several tensors are held alike, dropping one of them alone may bring nothing.
-        sets = [dropped.union(some) for some in ([t] for t in tensors)]
-        sets += [dropped.union(tensors[:count]) for count in range(2, len(tensors) + 1)]
-        trials = [(row_order(rows, input_rows, some), some) for some in sets]
-        better = [(made, some) for made, some in trials if made.macs <= limit and made.peak_bytes < peak]
-        if not better:
-            break
-        made, dropped = min(better, key=lambda trial: (trial[0].peak_bytes, trial[0].macs))
-        found.append(made)
+    which computes everything once."""
+    orders = RowOrders(rows, input_rows, most)
+    once = orders.best()
+    found = [orders.improved(once)]
+    tried = _tried(orders, once, most) if most > 1 else []
+    for made in _thinned(made for made in tried if made.peak_bytes < once.peak_bytes):
+        better = orders.improved(made)
+        if better.peak_bytes < found[-1].peak_bytes:
+            found.append(better)
     return found
 
 
-def _candidates(rows: RowGraph, made: RowSchedule, dropped: frozenset[int]) -> list[int]:
+def _tried(orders: RowOrders, once: RowSchedule, most: float) -> list[RowSchedule]:
+    """All that is found on the way down. Each step drops one more tensor, or a few, whatever lowers the peak most; then
+    it is tried with larger pieces."""
+    dropped: Dropped = frozenset()
+    best, pool = once, []
+    while True:
+        tensors = _candidates(orders.rows, best, {tensor for tensor, _ in dropped})
+        # Where several tensors are held alike, dropping one of them alone may bring nothing.
+        sets = [tensors[n : n + 1] for n in range(len(tensors))] + [tensors[:n] for n in range(2, len(tensors) + 1)]
+        more = [dropped.union((tensor, 1) for tensor in some) for some in sets]
+        # A new cut is looked for only where the old one already tells that it may be worth while, and for all at once.
+        promising = sorted(more, key=lambda some: (orders.peak_within(best.segments, some), len(some)))[:MOST_CUT]
+        trials = [(orders.best(some), some) for some in dict.fromkeys([*promising, *more[-1:]])]
+        affordable = [(made, some) for made, some in trials if made.macs <= most * once.macs]
+        pool += [made for made, _ in affordable]
+        better = [(made, some) for made, some in affordable if made.peak_bytes < best.peak_bytes]
+        if not better:
+            return pool
+        best, dropped = min(better, key=lambda trial: (trial[0].peak_bytes, trial[0].macs))
+        pool += [orders.best(frozenset((tensor, rows) for tensor, _ in dropped)) for rows in PIECES]
+
+
+def _thinned(tried: Iterable[RowSchedule]) -> list[RowSchedule]:
+    """Those of which none else takes less memory for no more work, and of many that are close only a few."""
+    front: list[RowSchedule] = []
+    for made in sorted(tried, key=lambda made: (made.macs, made.peak_bytes)):
+        if not front or made.peak_bytes < front[-1].peak_bytes:
+            front.append(made)
+    while len(front) > MOST_ORDERS:
+        # What the loss of each would cost: the memory that it saves for the work to the next.
+        worth = [
+            (front[n - 1].peak_bytes - front[n].peak_bytes) * (front[n + 1].macs - front[n].macs)
+            for n in range(1, len(front) - 1)
+        ]
+        del front[1 + worth.index(min(worth))]
+    return front
+
+
+def _candidates(rows: RowGraph, made: RowSchedule, dropped: set[int]) -> list[int]:
     """Tensors that could be dropped too: with one reader, in the same segment, that reads some rows more than once."""
     held = {t: _held_bytes(rows, t) for op in rows.ops if op.makes_rows for t in op.makes if t not in dropped}
     inside = [t for t, size in held.items() if size and _is_inside(rows, t, made)]
