@@ -12,8 +12,11 @@ import numpy as np
 from diagmem.backends.c.row_program import RowProgram
 from diagmem.graph import ABSENT, DType, Graph, Op, Padding, Quantisation, Tensor
 from diagmem.ops._base import Activation
+from diagmem.ops.concatenation import Concatenation
 from diagmem.ops.conv_2d import Conv2D
 from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.ops.reduce import Reduce
+from diagmem.ops.reshape import Reshape
 from diagmem.schedule import Step
 from diagmem.turns import rows_of
 from diagmem.zoo.builder import Builder
@@ -52,6 +55,58 @@ def image_net(seed: int) -> Graph:
     if ends or chance.random() < 0.5:
         x = b.concat(*ends, b.average_pool(x, (x.shape[1], x.shape[2]), 1, Padding.VALID))
         x = b.softmax(b.fully_connected(b.flatten(x), 4))
+    return with_values(b.graph(x), seed)
+
+
+class Lines(Images):
+    """A builder of 1-D layers as converters write them: 2-D ones over a single row or column, reshapes around them."""
+
+    def reshaped(self, x: Tensor, *shape: int) -> Tensor:
+        return self._op("RESHAPE", Reshape(), x, self._ints("shape", shape))
+
+    def conv_1d(self, x: Tensor, channels: int, kernel: int, stride: int, padding: Padding) -> Tensor:
+        image = self.reshaped(x, 1, 1, *x.shape[1:])
+        made = self.any_conv(image, channels, Conv2D(padding, 1, stride), (1, kernel))
+        return self.reshaped(made, 1, *made.shape[2:])
+
+    def pool_1d(self, x: Tensor, kernel: int, stride: int) -> Tensor:
+        column = self.reshaped(x, 1, x.shape[1], 1, x.shape[2])
+        made = self.max_pool(column, (kernel, 1), (stride, 1))
+        return self.reshaped(made, 1, made.shape[1], made.shape[3])
+
+    def mean_1d(self, x: Tensor) -> Tensor:
+        return self._op("MEAN", Reduce(), x, self._ints("axes", [1]))
+
+    def concat_1d(self, *parts: Tensor) -> Tensor:
+        return self._op("CONCATENATION", Concatenation(axis=-1), *parts)
+
+
+def line_net(seed: int) -> Graph:
+    """Samples in time: convolutions, pools, residuals and joins; a verdict at the end, or a line again."""
+    chance = random.Random(seed)
+    b = Lines(f"line{seed}", chance.choice([DType.INT8, DType.FLOAT32]))
+    x = b.input(1, chance.randint(12, 24), chance.randint(1, 3))
+    x = b.conv_1d(x, 4, 3, 1, Padding.SAME)
+    made = [x]
+    for _ in range(chance.randint(2, 6)):
+        alike = [t for t in made if t.shape == x.shape and t is not x]
+        beside = [t for t in made if t.shape[1] == x.shape[1] and t is not x]
+        ways = ["conv"] * 3 + ["pool", "relu"] + ["add"] * 2 * bool(alike) + ["concat"] * bool(beside)
+        match chance.choice(ways):
+            case "pool":
+                x = b.pool_1d(x, chance.randint(1, 3), chance.randint(1, 2))
+            case "relu":
+                x = b.relu(x)
+            case "add":
+                x = b.add(x, chance.choice(alike))
+            case "concat":
+                x = b.concat_1d(x, chance.choice(beside))
+            case _:
+                kernel, stride = chance.randint(1, 4), chance.choice([1, 1, 2])
+                padding = Padding.VALID if kernel < x.shape[1] and chance.random() < 0.5 else Padding.SAME
+                x = b.conv_1d(x, chance.randint(1, 6), kernel, stride, padding)
+        made.append(x)
+    x = b.fully_connected(b.mean_1d(x), 3) if chance.random() < 0.7 else x
     return with_values(b.graph(x), seed)
 
 

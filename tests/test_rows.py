@@ -20,6 +20,7 @@ from diagmem.ops.pool_2d import Pool2D
 from diagmem.plans import Plan
 from diagmem.rows import row_graph
 from diagmem.schedule import PUSH, Schedule
+from diagmem.transforms import transformed
 from diagmem.turns import row_bytes, rows_of
 from diagmem.validate import Fault
 from diagmem.validate_rows import replay_rows, validate_rows
@@ -266,6 +267,28 @@ def test_a_streamed_input_is_handed_over_when_it_is_needed() -> None:
 def test_rows_are_for_our_own_kernels(options: dict[str, object]) -> None:
     with pytest.raises(PlanError, match="our own kernels"):
         diagmem.plan("zoo:kws_dscnn_int8", schedule="rows", **options)  # type: ignore[arg-type]
+
+
+def test_parts_of_tensors_have_no_rows() -> None:
+    """A graph of which ops were removed already, so that tensors lie in others, is refused in words."""
+    b = Builder("parts", DType.INT8)
+    x = b.input(1, 8, 4, 2)
+    graph = b.graph(b.conv(b.concat(b.conv(x, 2, 3), b.conv(x, 3, 1)), 2, 3))
+    parts, _ = transformed(graph, ["remove-concat"])
+    assert any(tensor.view for tensor in parts.tensors)
+    with pytest.raises(PlanError, match="as its file has it"):
+        streamed(parts)
+
+
+def test_very_many_rows_are_refused() -> None:
+    """In words, at once; a line that is long, but can be run whole, is not cut up."""
+    net = Net()
+    tall = net.graph(net.conv(net.input(1, 40_000, 1, 1), 1))
+    with pytest.raises(PlanError, match="40000 rows are too many"):
+        streamed(tall)
+    net = Net()
+    long = net.graph(net.conv(net.input(1, 1, 40_000, 1), 1))
+    assert not diagmem.plan(long, schedule="rows").removals
 
 
 def test_streaming_without_rows_is_refused() -> None:

@@ -25,7 +25,7 @@ from diagmem.schedule import Schedule
 from diagmem.schedulers import SCHEDULERS, every_order, file_order, gates, search
 from diagmem.schedulers.recompute import recomputing_orders
 from diagmem.schedulers.rows import RowSchedule
-from diagmem.transforms import TRANSFORMS, transformed
+from diagmem.transforms import FOR_ROWS, ONLY_FOR_ROWS, TRANSFORMS, Removal, transformed
 from diagmem.validate import validate
 from diagmem.validate_rows import validate_rows
 
@@ -33,11 +33,11 @@ BEST = "best"
 
 ROWS = "rows"
 
-WITHOUT_VIEWS = ("drop-dead", "fuse-activation", "fold-pad")
-"""Transforms that make no tensor part of another one, which has rows of its own."""
-
 MOST_RECOMPUTE = 4.0
 """Times the multiply-accumulates: as far as a curve of memory and work goes."""
+
+MOST_TURNS = 16_384
+"""Of a run row by row: beyond that the list of steps would take more flash than anyone has, and planning minutes."""
 
 MOST_ORDERS = 50
 """Where nothing cheaper proves a plan to be the best, and there are no more orders than these, all are placed."""
@@ -122,6 +122,7 @@ def _transforms(kernels: str, remove: Collection[str] | None) -> Collection[str]
 def _with_fewer_ops(whole: Plan, schedule: str, allocator: str, names: Collection[str]) -> Plan:
     """A plan of the graph with ops removed, if it is no larger than that of the whole graph."""
     graph, options = whole.graph, whole.options
+    names = [name for name in names if name not in ONLY_FOR_ROWS]
     for removed in without_ops(graph, options, names, whole.arena_bytes) if names else ():
         made = _planned(footprint(removed.graph, options), schedule, allocator)
         if made.arena_bytes <= whole.arena_bytes:
@@ -230,12 +231,13 @@ def _planned_by_rows(
     options, graph = needs.options, needs.graph
     if options.kernels != "diagmem" or options.external_io:
         raise PlanError("rows are run by our own kernels, in one arena: use --kernels diagmem and no --external-io")
+    if any(tensor.view is not None for tensor in graph.tensors):
+        raise PlanError("rows are planned for the model as its file has it: ops must not have been removed before")
     if input_rows and (len(graph.inputs) != 1 or options.keep_inputs):
         raise PlanError("to hand over the input row by row the model must have one input, which is not kept")
     whole = _planned(needs, BEST, allocator)
-    lean, removals = transformed(graph, [name for name in names if name in WITHOUT_VIEWS])
+    lean, removals, rows = _rows(graph, options, names)
     less = footprint(lean, options)
-    rows = row_graph(lean, library(options.kernels))
     place = ALLOCATORS[_known(allocator, ALLOCATORS, "allocator")] if allocator != BEST else many_orders
     found = [] if input_rows else [_with_fewer_ops(whole, BEST, allocator, names)]
     orders = recomputing_orders(rows, input_rows, recompute)
@@ -260,6 +262,20 @@ def _planned_by_rows(
                 )
             )
     return found
+
+
+def _rows(graph: Graph, options: Options, names: Collection[str]) -> tuple[Graph, tuple[Removal, ...], RowGraph]:
+    """The graph as it runs row by row, without some ops, and what was done to it. Very long lines are not cut up."""
+    turns = 0
+    for chosen in (FOR_ROWS, [name for name in FOR_ROWS if name not in ONLY_FOR_ROWS]):
+        lean, removals = transformed(graph, [name for name in names if name in chosen])
+        rows = row_graph(lean, library(options.kernels))
+        turns = sum(op.turns for op in rows.ops)
+        if turns <= MOST_TURNS:
+            return lean, removals, rows
+    raise PlanError(
+        f"{turns} rows are too many to run one by one, {MOST_TURNS} can be: plan it without --schedule rows"
+    )
 
 
 def _choice_of_rows(needs: Footprint, rows: RowGraph, order: RowSchedule, place: Allocator) -> _Choice:

@@ -266,7 +266,8 @@ def _held(rows: RowGraph, turns: tuple[Turn, ...], unit: int) -> Iterator[Buffer
     """Sums of accumulators, and what a run remembers while it waits for the caller's next row."""
     for op, first, last in sum_lives(rows, turns):
         size = rows.ops[op].accumulator_bytes
-        yield Buffer(f"sums of op {op}", size, first, last + 1, max(SUM_BYTES, unit), scratch_of=op)
+        name = f"sums of op {rows.graph.ops[op].number}"
+        yield Buffer(name, size, first, last + 1, max(SUM_BYTES, unit), scratch_of=op)
     if any(op == PUSH for op, _ in turns):
         state = PushState.of(rows.graph, [op for op, _ in turns])
         align = max(state.at_bytes, unit)

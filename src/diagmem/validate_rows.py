@@ -285,7 +285,7 @@ class _Run:
     def _name(self, mark: int) -> str:
         """Whose mark it is."""
         if mark < 0:
-            return "state" if mark == _mark_of_sums(PUSH) else f"sums of op {-2 - mark}"
+            return "state" if mark == _mark_of_sums(PUSH) else f"sums of op {self.rows.graph.ops[-2 - mark].number}"
         tensor = int(np.searchsorted(self.marks, mark, side="right")) - 1
         return f"{self.rows.graph.tensors[tensor].label}[{mark - self.marks[tensor]}]"
 

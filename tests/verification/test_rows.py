@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from diagmem.verification.host import run_on_host, trace_on_host
 from diagmem.verification.stream import differences, spans
 from diagmem.zoo.builder import Builder
 from tests.backends.c.models import compiler, with_weights
-from tests.row_networks import UNOPTIMISED, image_net, side_by_side
+from tests.row_networks import UNOPTIMISED, image_net, line_net, side_by_side
 
 MLPERF_TINY = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")
 LARGEST = {
@@ -43,12 +43,13 @@ def by_rows(graph: Graph, input_rows: bool = False) -> RowProgram | None:
     return made if isinstance(made, RowProgram) else None
 
 
-def test_random_networks() -> None:
-    """Strides, pads, dilations, residuals, pools, several readers, whole and real numbers: every row that is made is
-    right, under the sanitizers."""
+@pytest.mark.parametrize(("net", "seeds", "least"), [(image_net, 44, 20), (line_net, 30, 20)])
+def test_random_networks(net: Callable[[int], Graph], seeds: int, least: int) -> None:
+    """Strides, pads, dilations, residuals, pools, several readers, whole and real numbers, images and lines: every row
+    that is made is right, under the sanitizers."""
     compiler("gcc")
-    found = [made for made in (by_rows(image_net(seed)) for seed in range(44)) if made is not None]
-    assert len(found) > 20
+    found = [made for made in (by_rows(net(seed)) for seed in range(seeds)) if made is not None]
+    assert len(found) > least
     program = side_by_side(found)
     inputs = sample_inputs(program.graph, 2)
     sent, complaint = trace_on_host(program, inputs, UNOPTIMISED)
@@ -64,11 +65,11 @@ def wrong(program: Program, sent: bytes, run: int, values: object) -> Iterator[s
     return differences(expected, values, sent[run * size : (run + 1) * size])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("seed", [3, 12])
-def test_random_networks_with_streamed_input(seed: int) -> None:
+@pytest.mark.parametrize(("net", "seed"), [(image_net, 3), (image_net, 12), (line_net, 5), (line_net, 11)])
+def test_random_networks_with_streamed_input(net: Callable[[int], Graph], seed: int) -> None:
     """The caller's rows come one by one; the run is complete with the last one, and not before."""
     compiler("gcc")
-    program = by_rows(image_net(seed), input_rows=True)
+    program = by_rows(net(seed), input_rows=True)
     assert program is not None
     assert run_on_host(program, sample_inputs(program.graph, 4)).failure is None
 

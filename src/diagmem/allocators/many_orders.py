@@ -22,7 +22,7 @@ MOST_WORK = 400_000
 
 WORK_PER_BUFFER = 1_500
 
-NEAR = 1.001
+NEAR = 1.003
 """So close to the bound it is not worth while to go on."""
 
 FIRST_ROUNDS = 50

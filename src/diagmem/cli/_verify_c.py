@@ -67,7 +67,7 @@ def _second_opinion(model: str, choice: PlanChoice, inputs: int, seed: int) -> t
     program, content = _program(model, choice)
     with working("asking another runtime"):
         try:
-            return second_opinion(content, program.model, sample_inputs(program.graph, inputs, seed))
+            return second_opinion(content, program.model, sample_inputs(program.model, inputs, seed))
         except TflmError:
             # Not every model runs there, which says nothing against the C code.
             return None, None

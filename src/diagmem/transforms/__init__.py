@@ -20,8 +20,18 @@ from diagmem.transforms.fuse_activation import fuse_activation
 from diagmem.transforms.merge_duplicates import merge_duplicates
 from diagmem.transforms.remove_concat import remove_concat
 from diagmem.transforms.remove_slices import remove_slices
+from diagmem.transforms.stand_upright import stand_upright
 
-__all__ = ["SOMETIMES_WORSE", "TRANSFORMS", "Choice", "Removal", "Transform", "transformed"]
+__all__ = [
+    "FOR_ROWS",
+    "ONLY_FOR_ROWS",
+    "SOMETIMES_WORSE",
+    "TRANSFORMS",
+    "Choice",
+    "Removal",
+    "Transform",
+    "transformed",
+]
 
 Transform = Callable[[Graph, Choice], Graph]
 
@@ -29,12 +39,19 @@ TRANSFORMS: Mapping[str, Transform] = {
     "drop-dead": drop_dead,
     "fuse-activation": fuse_activation,
     "fold-pad": fold_pad,
+    "stand-upright": stand_upright,
     "drop-no-ops": drop_no_ops,
     "merge-duplicates": merge_duplicates,
     "remove-slices": remove_slices,
     "remove-concat": remove_concat,
 }
 """In the order in which they are applied."""
+
+FOR_ROWS = ("drop-dead", "fuse-activation", "fold-pad", "stand-upright")
+"""Those that make no tensor part of another one, which has rows of its own."""
+
+ONLY_FOR_ROWS = ("stand-upright",)
+"""Those that bring nothing to ops that run whole."""
 
 SOMETIMES_WORSE = ("merge-duplicates", "remove-slices", "remove-concat")
 """Those that make a tensor, or the whole that it is part of, live longer, so that a plan may grow; they come last."""

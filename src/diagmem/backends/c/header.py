@@ -37,7 +37,7 @@ Hand over the rows of the input, from first to last:
 
 def header(program: Program, name: str) -> str:
     """NAME.h after its first comment."""
-    macro, graph = name.upper(), program.graph
+    macro, model = name.upper(), program.model
     api = functions(program)
     about = (_BY_ROWS if program.input_rows else _WHOLE).replace("NAME", name)
     own = "\n".join(f"{function.declaration(name)};" for function in api)
@@ -51,8 +51,8 @@ def header(program: Program, name: str) -> str:
 #define {macro}_ARENA_BYTES {max(1, program.arena_bytes)}
 #define {macro}_ARENA_ALIGN {program.align_bytes} /* the arena starts on a multiple of so many bytes */
 
-{_tensors(f"{macro}_INPUT", graph, graph.inputs)}{_rows(macro, program)}
-{_tensors(f"{macro}_OUTPUT", graph, graph.outputs)}
+{_tensors(f"{macro}_INPUT", model, model.inputs)}{_rows(macro, program)}
+{_tensors(f"{macro}_OUTPUT", model, model.outputs)}
 #ifdef __cplusplus
 extern "C" {{
 #endif

@@ -138,9 +138,9 @@ Steps and tables take {sequence_bytes(program)} bytes of flash.
 
 def _rows(program: Program) -> Iterator[str]:
     """Lines of the README's table."""
-    for what, indices in (("input", program.graph.inputs), ("output", program.graph.outputs)):
+    for what, indices in (("input", program.model.inputs), ("output", program.model.outputs)):
         for number, index in enumerate(indices):
-            tensor = program.graph.tensors[index]
+            tensor = program.model.tensors[index]
             found = tensor.quantisation
             scale = f"{found.scales[0]!r} | {found.zero_points[0]}" if found else "- | -"
             yield f"| {what} {number} | {shape_of(tensor)} | {C_TYPES[tensor.dtype]} | {scale} |\n"

@@ -1,0 +1,199 @@
+"""1-D layers turned to run downwards, so that each step in time is a row.
+
+A converter writes a 1-D convolution as a 2-D one over an image of one row, with reshapes around it. The same bytes are
+an image of one column: every pixel a row of its own. Then such networks can run row by row, and a caller can hand over
+one sample at a time. Nothing moves, only shapes change; reshapes between tensors that have become alike are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from diagmem.graph import ABSENT, ExplicitPadding, Graph, Node, Op, Shape, Tensor
+from diagmem.ops import kind_of
+from diagmem.ops._base import axis_of
+from diagmem.ops.reshape import Reshape
+from diagmem.transforms._editing import Choice, edited, is_movable
+
+RESHAPES = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
+
+POINTWISE = (
+    *("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU"),
+    *("ABS", "NEG", "SQUARE", "SQRT", "RSQRT", "ELU", "RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "HARD_SWISH"),
+    *("LOGISTIC", "TANH", "SOFTMAX", "LOG_SOFTMAX", "L2_NORMALIZATION", "QUANTIZE", "DEQUANTIZE", "CAST"),
+)
+"""Kinds that treat all pixels alike."""
+
+AXES: Mapping[int, tuple[int, ...]] = {3: (0, 1, 3), 4: (0, 2, 1, 3)}
+"""Rank -> where each axis goes."""
+
+
+def stand_upright(graph: Graph, choice: Choice) -> Graph:
+    """Turns all tensors that can be turned together with those beside them."""
+    turned = _Turned(graph)
+    if turned.shapes:
+        graph = turned.graph()
+    return _without_reshapes(graph, choice)
+
+
+def upright(tensor: Tensor) -> Shape | None:
+    """The shape of a tensor when it stands; None if it has no line of pixels that lies."""
+    shape = tensor.shape
+    if len(shape) == 3 and shape[0] == 1:
+        return (1, shape[1], 1, shape[2])
+    if len(shape) == 4 and shape[:2] == (1, 1) and shape[2] > 1:
+        return (1, shape[2], 1, shape[3])
+    return None
+
+
+def _without_reshapes(graph: Graph, choice: Choice) -> Graph:
+    """What reads a tensor that is another one's bytes under the same shape reads the other one."""
+    instead: dict[int, int] = {}
+    dropped: list[int] = []
+    for node in graph.nodes:
+        if node.op.kind in RESHAPES and choice(node.op) and _changes_nothing(graph, node):
+            source = node.op.inputs[0]
+            instead[node.output.index] = instead.get(source, source)
+            dropped.append(node.op.index)
+    return edited(graph, without=dropped, instead=instead) if dropped else graph
+
+
+def _changes_nothing(graph: Graph, node: Node) -> bool:
+    source, target = node.input(0), node.output
+    is_same = (source.shape, source.dtype, source.quantisation) == (target.shape, target.dtype, target.quantisation)
+    is_apart = all(is_movable(t) and t.view is None and t.index not in graph.families for t in (source, target))
+    return is_same and is_apart and target.index not in graph.outputs
+
+
+class _Turned:
+    """`shapes`: tensors that are turned -> their new shapes. `ops`: what becomes of the ops that touch them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.source = graph
+        found = {t.index: upright(t) for t in graph.tensors if is_movable(t) and t.view is None}
+        self.shapes = {index: shape for index, shape in found.items() if shape and index not in graph.families}
+        self.ops: dict[int, Op] = {}
+        self.constants: dict[int, Tensor] = {}
+        left = {op.index for op in graph.ops if self._touched(op)}
+        while left:
+            # An op that cannot be turned keeps its tensors, and those the ops beside it.
+            node = graph.nodes[left.pop()]
+            op = self._turned(node) if self._touched(node.op) else node.op
+            if op is not None:
+                self.ops[node.op.index] = op
+                continue
+            kept = self._touched(node.op)
+            for tensor in kept:
+                del self.shapes[tensor]
+            for tensor in kept:
+                left.update(self._ops_at(tensor))
+
+    def graph(self) -> Graph:
+        tensors = [replace(self.source.tensors[index], shape=shape) for index, shape in self.shapes.items()]
+        kept = {index: op for index, op in self.ops.items() if self._touched(self.source.ops[index])}
+        used = {t for op in kept.values() for t in op.inputs}
+        return edited(self.source, ops=kept, tensors=[*tensors, *(t for i, t in self.constants.items() if i in used)])
+
+    def _touched(self, op: Op) -> list[int]:
+        return [t for t in dict.fromkeys((*op.inputs, *op.outputs)) if t in self.shapes]
+
+    def _ops_at(self, tensor: int) -> Iterator[int]:
+        yield from self.source.consumers.get(tensor, ())
+        if tensor in self.source.producer:
+            yield self.source.producer[tensor]
+
+    def _turned(self, node: Node) -> Op | None:
+        """The op on tensors that stand, None if there is no such op."""
+        if node.op.kind in RESHAPES:
+            return self._reshape(node)
+        ranks = {len(t.shape) for t in (*(t for _, t in node.activations()), *node.outputs) if t.index in self.shapes}
+        turn = _TURNS.get(node.op.kind)
+        if turn is None or len(ranks) != 1 or kind_of(node.op.kind) is None:
+            return None
+        turned = turn(self, node, AXES[ranks.pop()])
+        return turned if turned is not None and self._gives_the_right_shapes(node, turned) else None
+
+    def _gives_the_right_shapes(self, node: Node, op: Op) -> bool:
+        """Elements and their order stay the same; shapes are those that the turned op makes of the turned inputs."""
+        kind = kind_of(op.kind)
+        inputs = [None if t == ABSENT else self._now(t) for t in op.inputs]
+        shapes = kind.output_shapes(op.kind, op.attributes, inputs) if kind else None
+        return shapes == tuple(self._now(t.index).shape for t in node.outputs)
+
+    def _now(self, index: int) -> Tensor:
+        tensor = self.constants.get(index, self.source.tensors[index])
+        return replace(tensor, shape=self.shapes[index]) if index in self.shapes else tensor
+
+    def _reshape(self, node: Node) -> Op | None:
+        """Any shape will do, but the new one must not be read from a tensor that says another."""
+        if node.input(0).is_constant:
+            return None
+        shape = self.shapes.get(node.output.index, node.output.shape)
+        return replace(node.op, kind="RESHAPE", inputs=node.op.inputs[:1], attributes=Reshape(new_shape=shape))
+
+    def all_alike(self, node: Node, axes: Sequence[int]) -> Op | None:
+        """Every pixel is treated alike: what is turned has one shape, what is not is the same for all pixels."""
+        activations = [*(t for _, t in node.activations()), *node.outputs]
+        shapes = {self.shapes.get(t.index) for t in activations}
+        constants = [t for t in node.inputs if t is not None and t.is_constant]
+        is_alike = len(shapes) == 1 and all(t.elems == t.shape[-1] if t.shape else True for t in constants)
+        return node.op if is_alike else None
+
+    def window(self, node: Node, axes: Sequence[int]) -> Op | None:
+        a = node.attributes
+        if len(axes) != 4 or any(len(t.shape) != 4 or t.shape[1] != 1 for t in (node.input(0), node.output)):
+            return None
+        pairs = [(f"{name}_h", f"{name}_w") for name in ("stride", "dilation", "kernel") if hasattr(a, f"{name}_h")]
+        fields = {name: getattr(a, other) for h, w in pairs for name, other in ((h, w), (w, h))}
+        padding = a.padding
+        if isinstance(padding, ExplicitPadding):
+            padding = ExplicitPadding(padding.left, padding.right, padding.top, padding.bottom)
+        return replace(node.op, attributes=replace(a, padding=padding, **fields))
+
+    def convolution(self, node: Node, axes: Sequence[int]) -> Op | None:
+        """Rows and columns of the filter change places too. It must not serve another op as it is."""
+        filters = node.input(1)
+        op = self.window(node, axes)
+        if op is None or not filters.is_constant or not self._is_only_for(node, filters):
+            return None
+        shape = tuple(filters.shape[axis] for axis in axes)
+        data = None if filters.data is None else np.ascontiguousarray(filters.data.transpose(axes))
+        self.constants[filters.index] = replace(filters, shape=shape, data=data)
+        return op
+
+    def _is_only_for(self, node: Node, constant: Tensor) -> bool:
+        return set(self.source.consumers[constant.index]) == {node.op.index}
+
+    def concatenation(self, node: Node, axes: Sequence[int]) -> Op | None:
+        if any(t.index not in self.shapes for t in (*node.outputs, *(t for _, t in node.activations()))):
+            return None
+        if any(t is None or t.is_constant for t in node.inputs):
+            return None
+        axis = axes[axis_of(node.attributes.axis, len(node.output.shape))]
+        return replace(node.op, attributes=replace(node.attributes, axis=axis))
+
+    def reduction(self, node: Node, axes: Sequence[int]) -> Op | None:
+        """All pixels become one. The axis of one pixel, and no other, is reduced as well."""
+        of, given = node.input(1), node.input(0)
+        if of.data is None or given.index not in self.shapes or not self._is_only_for(node, of):
+            return None
+        found = {axes[axis_of(int(axis), len(given.shape))] for axis in of.data.reshape(-1)} | {1, 2}
+        if found != {1, 2} or node.output.elems != given.shape[-1]:
+            return None
+        self.constants[of.index] = replace(of, shape=(2,), data=np.array([1, 2], np.int32))
+        is_kept = len(self._now(node.output.index).shape) == 4
+        return replace(node.op, attributes=replace(node.attributes, keep_dims=is_kept))
+
+
+Turn = Callable[[_Turned, Node, Sequence[int]], Op | None]
+
+_TURNS: Mapping[str, Turn] = {
+    **dict.fromkeys(POINTWISE, _Turned.all_alike),
+    **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D"), _Turned.convolution),
+    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), _Turned.window),
+    "CONCATENATION": _Turned.concatenation,
+    "MEAN": _Turned.reduction,
+}
