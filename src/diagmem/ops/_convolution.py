@@ -6,8 +6,8 @@ import numpy as np
 
 from diagmem.graph import DType, Node, Tensor
 from diagmem.ops._base import Array
-from diagmem.ops._c_call import CStruct, CTable, Fields, require_types, values_of
-from diagmem.ops._c_window import c_window
+from diagmem.ops._c_call import SUFFIXES, CCall, CStruct, CTable, Fields, kernel_call, require_types, values_of
+from diagmem.ops._c_window import c_window, window_limits
 from diagmem.ops._channels_s16 import ChannelsS16
 from diagmem.ops._quantised import (
     Requantisation,
@@ -19,6 +19,9 @@ from diagmem.ops._quantised import (
 )
 from diagmem.ops._taps import tap_counts
 from diagmem.ops._windowed import WindowedLoop
+
+TYPES = (DType.INT8, DType.INT16, DType.FLOAT32)
+"""Of inputs that the kernels take."""
 
 BLOCKS = "blocks"
 """The order of kernels that compute a few output channels together: they read all inputs, then write those channels."""
@@ -38,6 +41,15 @@ def requantisation_of(node: Node, axis: int) -> Requantisation:
     return Requantisation.of(reals, node.output, node.attributes.activation)
 
 
+def finished(node: Node, axis: int, sums: Array, bias: Array | None) -> Array:
+    """An output from the sums of its products. `axis`: that of the output channels in the filter."""
+    dtype = node.input(0).dtype
+    if dtype is DType.FLOAT32:
+        return finished_f32(node, sums, bias)
+    output = requantisation_of(node, axis)
+    return _finished_s16(node, sums, bias, output) if dtype is DType.INT16 else finished_s8(sums, bias, output)
+
+
 def finished_s8(sums: Array, bias: Array | None, output: Requantisation) -> Array:
     """A quantised output from the sums of its products."""
     whole = sums.astype(np.int64) + (0 if bias is None else bias)
@@ -51,40 +63,57 @@ def finished_f32(node: Node, sums: Array, bias: Array | None) -> Array:
     return whole
 
 
-def fields_s8(node: Node, weights: Array, output: Requantisation, stored: Array | None = None) -> Fields:
-    """Fields of every quantised kernel. `weights`: a row for each output channel; `stored`: the same in the order in
-    which the kernel wants them, if that is another."""
-    bias = bias_of(node)
-    require_types(DType.INT8, (node.input(1), node.output))
-    require_types(DType.INT32, () if bias is None else (bias,))
-    folded = folded_bias(None if bias is None else values_of(bias), weights, zero_point_of(node.input(0)), 128)
-    filters = CTable("filter", weights if stored is None else stored)
-    return {"filter": filters, "output": output.c_channels(folded)}
-
-
-def fields_s16(node: Node, weights: Array, output: Requantisation, stored: Array | None = None) -> Fields:
-    """Fields of every kernel for 16-bit inputs with 8-bit weights, likewise."""
-    channels = ChannelsS16.of(node, output, bias_of(node))
-    return {"filter": CTable("filter", weights if stored is None else stored), "output": channels.c_struct()}
-
-
-def finished_s16(node: Node, sums: Array, bias: Array | None, output: Requantisation) -> Array:
+def _finished_s16(node: Node, sums: Array, bias: Array | None, output: Requantisation) -> Array:
     """A 16-bit output from the sums of its products."""
     return ChannelsS16.of(node, output, bias_of(node)).apply(sums, bias)
 
 
-def fields_f32(node: Node, weights: Array, stored: Array | None = None) -> Fields:
-    """Fields of every kernel for real numbers, likewise."""
+def filter_fields(node: Node, axis: int, weights: Array, stored: Array | None = None) -> Fields:
+    """Filter, biases and scales, as kernels for the type of the input have them. `weights`: a row for each output
+    channel; `stored`: the same in the order in which the kernel wants them, if that is another."""
+    dtype = node.input(0).dtype
+    kept = weights if stored is None else stored
+    if dtype is DType.FLOAT32:
+        return _fields_f32(node, weights, kept)
+    output = requantisation_of(node, axis)
+    return (_fields_s16 if dtype is DType.INT16 else _fields_s8)(node, weights, output, kept)
+
+
+def _fields_s8(node: Node, weights: Array, output: Requantisation, stored: Array) -> Fields:
+    bias = bias_of(node)
+    require_types(DType.INT8, (node.input(1), node.output))
+    require_types(DType.INT32, () if bias is None else (bias,))
+    folded = folded_bias(None if bias is None else values_of(bias), weights, zero_point_of(node.input(0)), 128)
+    filters = CTable("filter", stored)
+    return {"filter": filters, "output": output.c_channels(folded)}
+
+
+def _fields_s16(node: Node, weights: Array, output: Requantisation, stored: Array) -> Fields:
+    channels = ChannelsS16.of(node, output, bias_of(node))
+    return {"filter": CTable("filter", stored), "output": channels.c_struct()}
+
+
+def _fields_f32(node: Node, weights: Array, stored: Array) -> Fields:
     bias = bias_of(node)
     require_types(DType.FLOAT32, (node.input(1), node.output, *(() if bias is None else (bias,))))
     values = np.zeros(len(weights), np.float32) if bias is None else values_of(bias)
     low, high = real_range(node.attributes.activation)
-    filters = CTable("filter", weights if stored is None else stored)
+    filters = CTable("filter", stored)
     output = CStruct("diagmem_channels_f32", {"bias": CTable("bias", values), "low": low, "high": high})
     return {"filter": filters, "output": output}
 
 
-def window_fields(loop: WindowedLoop, zero: Array) -> Fields:
+def window_call(
+    stem: str, node: Node, loop: WindowedLoop, own: Fields, axis: int, weights: Array, stored: Array | None = None
+) -> CCall:
+    """The call of a windowed kernel, by its name without the type. `own`: fields that it has beside the usual ones."""
+    zero = np.array(zero_point_of(node.input(0)) if node.input(0).dtype is DType.INT8 else 0, node.input(0).dtype.numpy)
+    fields = {**own, **_window_fields(loop, zero), **filter_fields(node, axis, weights, stored)}
+    name = f"{stem}_{SUFFIXES[node.input(0).dtype]}"
+    return kernel_call(name, fields, (node.input(0), node.output), window_limits(loop))
+
+
+def _window_fields(loop: WindowedLoop, zero: Array) -> Fields:
     """Fields of windowed kernels. `zero`: the stored value of 0, which taps outside the image read."""
     taps = loop.rows.kernel * loop.cols.kernel
     is_inside = tap_counts(loop.rows, loop.cols).min() == taps

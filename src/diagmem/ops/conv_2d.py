@@ -24,22 +24,9 @@ from diagmem.ops._base import (
     padding_of,
     swept,
 )
-from diagmem.ops._c_call import CCall, by_type, kernel_call, values_of
+from diagmem.ops._c_call import CCall, by_type, values_of
 from diagmem.ops._c_rows import window_row_call
-from diagmem.ops._c_window import window_limits
-from diagmem.ops._convolution import (
-    BLOCKS,
-    block_start,
-    fields_f32,
-    fields_s8,
-    fields_s16,
-    finished_f32,
-    finished_s8,
-    finished_s16,
-    interleaved,
-    requantisation_of,
-    window_fields,
-)
+from diagmem.ops._convolution import BLOCKS, TYPES, block_start, finished, interleaved, window_call
 from diagmem.ops._held import HeldPixels
 from diagmem.ops._pixels import all_have_pitches, pitches_of
 from diagmem.ops._quantised import zero_point_of
@@ -121,11 +108,10 @@ class Conv2DKind(OpKind):
         loop, (image, filters, *rest) = _loop(node), inputs
         bias = rest[0] if rest else None
         if node.input(0).dtype is DType.FLOAT32:
-            return (finished_f32(node, _sums_f32(loop, image, filters), bias),)
-        sums = _sums_s8(loop, image, filters, zero_point_of(node.input(0)))
-        if node.input(0).dtype is DType.INT16:
-            return (finished_s16(node, sums, bias, requantisation_of(node, axis=0)),)
-        return (finished_s8(sums, bias, requantisation_of(node, axis=0)),)
+            sums = _sums_f32(loop, image, filters)
+        else:
+            sums = _sums_s8(loop, image, filters, zero_point_of(node.input(0)))
+        return (finished(node, 0, sums, bias),)
 
     def has_row_kernel(self, node: Node) -> bool:
         return True
@@ -134,7 +120,7 @@ class Conv2DKind(OpKind):
         return window_row_call(self.c_call(node), node, window_of(node).rows)
 
     def c_call(self, node: Node) -> CCall:
-        return by_type(node, {DType.INT8: _call_s8, DType.INT16: _call_s16, DType.FLOAT32: _call_f32})
+        return by_type(node, dict.fromkeys(TYPES, _call))
 
 
 def window_of(node: Node) -> Window2D:
@@ -230,29 +216,9 @@ def _stored(loop: WindowedLoop, filters: Array) -> Array:
     return interleaved(filters) if loop.groups == 1 else filters
 
 
-def _call_s8(node: Node) -> CCall:
+def _call(node: Node) -> CCall:
     loop, filters = _loop(node), values_of(node.input(1))
-    fields = fields_s8(node, filters, requantisation_of(node, axis=0), _stored(loop, filters))
-    window = window_fields(loop, np.int8(zero_point_of(node.input(0))))
-    arguments = (node.input(0), node.output)
-    return kernel_call("conv_2d_s8", {"groups": loop.groups, **window, **fields}, arguments, window_limits(loop))
-
-
-def _call_s16(node: Node) -> CCall:
-    loop, filters = _loop(node), values_of(node.input(1))
-    fields = fields_s16(node, filters, requantisation_of(node, axis=0), _stored(loop, filters))
-    fields = {"groups": loop.groups, **window_fields(loop, np.int16(0)), **fields}
-    return kernel_call("conv_2d_s16", fields, (node.input(0), node.output), window_limits(loop))
-
-
-def _call_f32(node: Node) -> CCall:
-    loop, filters = _loop(node), values_of(node.input(1))
-    fields = {
-        "groups": loop.groups,
-        **window_fields(loop, np.float32(0)),
-        **fields_f32(node, filters, _stored(loop, filters)),
-    }
-    return kernel_call("conv_2d_f32", fields, (node.input(0), node.output), window_limits(loop))
+    return window_call("conv_2d", node, loop, {"groups": loop.groups}, 0, filters, _stored(loop, filters))
 
 
 KIND = Conv2DKind()

@@ -23,20 +23,10 @@ from diagmem.ops._base import (
     padding_of,
     swept,
 )
-from diagmem.ops._c_call import CCall, by_type, kernel_call, values_of
+from diagmem.ops._c_call import CCall, by_type, values_of
 from diagmem.ops._c_rows import window_row_call
-from diagmem.ops._c_window import window_limits
 from diagmem.ops._channel_blocks import ChannelBlocks
-from diagmem.ops._convolution import (
-    fields_f32,
-    fields_s8,
-    fields_s16,
-    finished_f32,
-    finished_s8,
-    finished_s16,
-    requantisation_of,
-    window_fields,
-)
+from diagmem.ops._convolution import TYPES, finished, window_call
 from diagmem.ops._pixels import all_have_pitches, pitches_of
 from diagmem.ops._quantised import zero_point_of
 from diagmem.ops._taps import tap_images
@@ -122,12 +112,9 @@ class DepthwiseConv2DKind(OpKind):
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         loop, (image, filters, *rest) = _loop(node), inputs
         bias = rest[0] if rest else None
-        if node.input(0).dtype is DType.FLOAT32:
-            return (finished_f32(node, _sums(loop, image, filters, np.float32(0)), bias),)
-        sums = _sums(loop, image, filters, np.int64(zero_point_of(node.input(0))))
-        if node.input(0).dtype is DType.INT16:
-            return (finished_s16(node, sums, bias, requantisation_of(node, axis=3)),)
-        return (finished_s8(sums, bias, requantisation_of(node, axis=3)),)
+        is_real = node.input(0).dtype is DType.FLOAT32
+        zero = np.float32(0) if is_real else np.int64(zero_point_of(node.input(0)))
+        return (finished(node, 3, _sums(loop, image, filters, zero), bias),)
 
     def has_row_kernel(self, node: Node) -> bool:
         return True
@@ -136,7 +123,7 @@ class DepthwiseConv2DKind(OpKind):
         return window_row_call(self.c_call(node), node, window_of(node).rows)
 
     def c_call(self, node: Node) -> CCall:
-        return by_type(node, {DType.INT8: _call_s8, DType.INT16: _call_s16, DType.FLOAT32: _call_f32})
+        return by_type(node, dict.fromkeys(TYPES, _call))
 
 
 def window_of(node: Node) -> Window2D:
@@ -184,25 +171,9 @@ def _by_channel(filters: Array) -> Array:
     return np.ascontiguousarray(filters[0].reshape(-1, filters.shape[3]).T)
 
 
-def _call_s8(node: Node) -> CCall:
+def _call(node: Node) -> CCall:
     loop, filters = _loop(node), _by_channel(values_of(node.input(1)))
-    fields = fields_s8(node, filters, requantisation_of(node, axis=3))
-    window = window_fields(loop, np.int8(zero_point_of(node.input(0))))
-    fields = {"multiplier": loop.group_out, **window, **fields}
-    return kernel_call("depthwise_conv_2d_s8", fields, (node.input(0), node.output), window_limits(loop))
-
-
-def _call_s16(node: Node) -> CCall:
-    loop, filters = _loop(node), _by_channel(values_of(node.input(1)))
-    fields = fields_s16(node, filters, requantisation_of(node, axis=3))
-    fields = {"multiplier": loop.group_out, **window_fields(loop, np.int16(0)), **fields}
-    return kernel_call("depthwise_conv_2d_s16", fields, (node.input(0), node.output), window_limits(loop))
-
-
-def _call_f32(node: Node) -> CCall:
-    loop, filters = _loop(node), _by_channel(values_of(node.input(1)))
-    fields = {"multiplier": loop.group_out, **window_fields(loop, np.float32(0)), **fields_f32(node, filters)}
-    return kernel_call("depthwise_conv_2d_f32", fields, (node.input(0), node.output), window_limits(loop))
+    return window_call("depthwise_conv_2d", node, loop, {"multiplier": loop.group_out}, 3, filters)
 
 
 KIND = DepthwiseConv2DKind()

@@ -22,19 +22,8 @@ from diagmem.ops._base import (
     input_at,
     swept,
 )
-from diagmem.ops._c_call import CCall, by_type, kernel_call, values_of
-from diagmem.ops._convolution import (
-    BLOCKS,
-    block_start,
-    fields_f32,
-    fields_s8,
-    fields_s16,
-    finished_f32,
-    finished_s8,
-    finished_s16,
-    interleaved,
-    requantisation_of,
-)
+from diagmem.ops._c_call import SUFFIXES, CCall, by_type, kernel_call, values_of
+from diagmem.ops._convolution import BLOCKS, TYPES, block_start, filter_fields, finished, interleaved
 from diagmem.ops._quantised import zero_point_of
 from diagmem.ops._separable import AxisTerm, separation_of
 
@@ -94,16 +83,14 @@ class FullyConnectedKind(OpKind):
         data, weights, *rest = inputs
         bias, rows = rest[0] if rest else None, data.reshape(-1, weights.shape[1])
         if node.input(0).dtype is DType.FLOAT32:
-            out = finished_f32(node, _sums_f32(rows, weights), bias)
+            sums = _sums_f32(rows, weights)
         else:
             centred = rows.astype(np.float64) - zero_point_of(node.input(0))
-            sums, output = centred @ weights.T.astype(np.float64), requantisation_of(node, axis=0)
-            is_wide = node.input(0).dtype is DType.INT16
-            out = finished_s16(node, sums, bias, output) if is_wide else finished_s8(sums, bias, output)
-        return (out.reshape(node.output.shape),)
+            sums = centred @ weights.T.astype(np.float64)
+        return (finished(node, 0, sums, bias).reshape(node.output.shape),)
 
     def c_call(self, node: Node) -> CCall:
-        return by_type(node, {DType.INT8: _call_s8, DType.INT16: _call_s16, DType.FLOAT32: _call_f32})
+        return by_type(node, dict.fromkeys(TYPES, _call))
 
 
 def _sizes(inputs: Sequence[Tensor | None]) -> tuple[int, int, int]:
@@ -134,22 +121,10 @@ def _c_sizes(node: Node) -> dict[str, int]:
     return dict(zip(("rows", "outputs", "inputs"), _sizes(node.inputs), strict=True))
 
 
-def _call_s8(node: Node) -> CCall:
+def _call(node: Node) -> CCall:
     weights = values_of(node.input(1))
-    fields = {**_c_sizes(node), **fields_s8(node, weights, requantisation_of(node, axis=0), interleaved(weights))}
-    return kernel_call("fully_connected_s8", fields, (node.input(0), node.output))
-
-
-def _call_s16(node: Node) -> CCall:
-    weights = values_of(node.input(1))
-    fields = {**_c_sizes(node), **fields_s16(node, weights, requantisation_of(node, axis=0), interleaved(weights))}
-    return kernel_call("fully_connected_s16", fields, (node.input(0), node.output))
-
-
-def _call_f32(node: Node) -> CCall:
-    weights = values_of(node.input(1))
-    fields = {**_c_sizes(node), **fields_f32(node, weights, interleaved(weights))}
-    return kernel_call("fully_connected_f32", fields, (node.input(0), node.output))
+    fields = {**_c_sizes(node), **filter_fields(node, 0, weights, interleaved(weights))}
+    return kernel_call(f"fully_connected_{SUFFIXES[node.input(0).dtype]}", fields, (node.input(0), node.output))
 
 
 KIND = FullyConnectedKind()
