@@ -202,13 +202,10 @@ class _Run:
         raise _Found(Finding(fault, at, op.index, name, byte, writer or self._name(holder), at))
 
     def _resolved(self, read: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """Rows by the tensor that wrote them; for a tensor under a new shape, all rows of the old one."""
-        for tensor, row in read:
-            if tensor in self.source:
-                origin = self.source[tensor]
-                yield from self._resolved([(origin, r) for r in range(self.rows.rows[origin])])
-            else:
-                yield tensor, row
+        """Rows by the tensor that wrote them; for a tensor under a new shape, all rows of the old one, once."""
+        yield from ((tensor, row) for tensor, row in read if tensor not in self.source)
+        for origin in dict.fromkeys(self.source[tensor] for tensor, _ in read if tensor in self.source):
+            yield from self._resolved([(origin, row) for row in range(self.rows.rows[origin])])
 
     def _check_overlap(self, at: int, op: RowOp, read: list[tuple[int, int]], number: int, made: range) -> None:
         """No byte of what the step reads is written before its last read."""
