@@ -9,20 +9,19 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import flatbuffers
 import numpy as np
 import numpy.typing as npt
 import tflite
 
-from diagmem.graph import Node, Padding, Tensor
+from diagmem.graph import ABSENT, Node, Padding, Tensor
 from diagmem.ops.concatenation import Concatenation
 from diagmem.ops.pack import Pack
 from diagmem.ops.pad import MirrorPad
 from diagmem.ops.resize import Resize
 from diagmem.ops.strided_slice import StridedSlice
+from diagmem.zoo.flat import Fields, FlatTables, Options
 
 Array = npt.NDArray[Any]
-Fields = dict[str, Any]
 
 ORACLES = {"tflm": "tflite_micro", "litert": "ai_edge_litert"}
 """Name -> the package that it needs."""
@@ -60,95 +59,43 @@ def to_tflite(node: Node) -> bytes:
     return _File(node).content()
 
 
-class _File:
+class _File(FlatTables):
     def __init__(self, node: Node) -> None:
+        super().__init__()
         self.node = node
         self.tensors = [t for t in (*node.inputs, *node.outputs) if t is not None]
         self.number = {t.index: i for i, t in enumerate(self.tensors)}
-        self.flat = flatbuffers.Builder(1024)
 
     def content(self) -> bytes:
-        constants = [t for t in self.tensors if t.data is not None]
-        buffers = [self.table("Buffer"), *(self.table("Buffer", Data=self.data(t)) for t in constants)]
-        place = {t.index: i for i, t in enumerate(constants, 1)}
-        tensors = self.offsets([self.tensor(t, place.get(t.index, 0)) for t in self.tensors])
-        operators = self.offsets([self.operator()])
-        inputs = [self.number[t.index] for _, t in self.node.activations()]
+        constants = [(t.index, t.data) for t in self.tensors if t.data is not None]
+        buffers = [self.table("Buffer"), *(self.table("Buffer", Data=self.data(data)) for _, data in constants)]
+        place = {index: i for i, (index, _) in enumerate(constants, 1)}
+        tensors = self.offsets([self.tensor_at(t, place.get(t.index, 0)) for t in self.tensors])
+        inputs = [ABSENT if t is None else self.number[t.index] for t in self.node.inputs]
+        outputs = [self.number[t.index] for t in self.node.outputs]
+        operators = self.offsets([self.operator(0, inputs, outputs, _options(self.node))])
         subgraph = self.table(
             "SubGraph",
             Tensors=tensors,
-            Inputs=self.ints(inputs),
-            Outputs=self.ints([self.number[t.index] for t in self.node.outputs]),
+            Inputs=self.ints([self.number[t.index] for _, t in self.node.activations()]),
+            Outputs=self.ints(outputs),
             Operators=operators,
         )
-        number = getattr(tflite.BuiltinOperator, self.node.op.kind)
-        code = self.table("OperatorCode", DeprecatedBuiltinCode=min(number, 127), BuiltinCode=number, Version=1)
         model = self.table(
             "Model",
             Version=3,
-            OperatorCodes=self.offsets([code]),
+            OperatorCodes=self.offsets([self.operator_code(self.node.op.kind, version=1)]),
             Subgraphs=self.offsets([subgraph]),
             Buffers=self.offsets(buffers),
         )
         self.flat.Finish(model, file_identifier=b"TFL3")
         return bytes(self.flat.Output())
 
-    def data(self, tensor: Tensor) -> int:
-        assert tensor.data is not None
-        raw = tensor.data.tobytes()
-        self.flat.StartVector(1, len(raw), 16)
-        self.flat.head -= len(raw)
-        self.flat.Bytes[self.flat.head : self.flat.head + len(raw)] = raw
-        return int(self.flat.EndVector())
-
-    def tensor(self, tensor: Tensor, buffer: int) -> int:
-        fields: Fields = {
-            "Shape": self.ints(tensor.shape),
-            "Type": getattr(tflite.TensorType, tensor.dtype.name),
-            "Buffer": buffer,
-            "Name": self.flat.CreateString(f"{tensor.name}{tensor.index}"),
-        }
-        if tensor.quantisation is not None:
-            fields["Quantization"] = self.table(
-                "QuantizationParameters",
-                Scale=self.flat.CreateNumpyVector(np.array(tensor.quantisation.scales, np.float32)),
-                ZeroPoint=self.flat.CreateNumpyVector(np.array(tensor.quantisation.zero_points, np.int64)),
-                QuantizedDimension=tensor.quantisation.axis,
-            )
-        return self.table("Tensor", **fields)
-
-    def operator(self) -> int:
-        node = self.node
-        fields: Fields = {
-            "Inputs": self.ints([-1 if t is None else self.number[t.index] for t in node.inputs]),
-            "Outputs": self.ints([self.number[t.index] for t in node.outputs]),
-        }
-        options = _options(node)
-        if options is not None:
-            name, values = options
-            vectors = {key: self.ints(v) if isinstance(v, tuple) else v for key, v in values.items()}
-            fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, name)
-            fields["BuiltinOptions"] = self.table(name, **vectors)
-        return self.table("Operator", **fields)
-
-    def table(self, name: str, /, **fields: Any) -> int:
-        getattr(tflite, f"{name}Start")(self.flat)
-        for field, value in fields.items():
-            getattr(tflite, f"{name}Add{field}")(self.flat, value)
-        return int(getattr(tflite, f"{name}End")(self.flat))
-
-    def ints(self, values: Sequence[int]) -> int:
-        return int(self.flat.CreateNumpyVector(np.array(values, np.int32)))
-
-    def offsets(self, tables: Sequence[int]) -> int:
-        self.flat.StartVector(4, len(tables), 4)
-        for table in reversed(tables):
-            self.flat.PrependUOffsetTRelative(table)
-        return int(self.flat.EndVector())
+    def tensor_at(self, tensor: Tensor, buffer: int) -> int:
+        return self.tensor(f"{tensor.name}{tensor.index}", tensor.shape, tensor.dtype, buffer, tensor.quantisation)
 
 
-def _options(node: Node) -> tuple[str, Fields] | None:
-    """The schema's table of options for an operation, and its fields; None where it has none."""
+def _options(node: Node) -> Options | None:
     kind, a = node.op.kind, node.attributes
     if kind in _WINDOWED:
         padding = 0 if a.padding is Padding.SAME else 1

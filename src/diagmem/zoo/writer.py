@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import flatbuffers
 import numpy as np
 import numpy.typing as npt
 import tflite
@@ -22,17 +20,13 @@ from diagmem.ops.reduce import Reduce
 from diagmem.ops.reshape import Reshape
 from diagmem.ops.softmax import Softmax
 from diagmem.ops.strided_slice import StridedSlice
+from diagmem.zoo.flat import ALIGNMENT, Fields, FlatTables, Options
 from diagmem.zoo.quantisation import quantise
 from diagmem.zoo.weights import Weights, draw
 
 SCHEMA_VERSION = 3
-ALIGNMENT = 16
-"""Bytes; runtimes that map the file use the weights where they lie."""
-
 _INT8_VERSIONS = {"CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "RESHAPE": 1}
 """The version of an operator at which it took int8; 2 for those not listed. Float came with version 1."""
-
-Fields = dict[str, Any]
 
 
 def to_tflite(graph: Graph, seed: int = 0) -> bytes:
@@ -41,9 +35,7 @@ def to_tflite(graph: Graph, seed: int = 0) -> bytes:
     return _File(graph, weights, quantise(graph, weights)).content()
 
 
-class _File:
-    """One flatbuffer, written back to front as flatbuffers are: what is referred to comes first."""
-
+class _File(FlatTables):
     def __init__(self, graph: Graph, weights: Weights, quantisation: dict[int, Quantisation]) -> None:
         self.graph = graph
         self.weights = weights
@@ -51,13 +43,18 @@ class _File:
         constants_bytes = sum(t.size_bytes + 2 * ALIGNMENT for t in graph.tensors if t.is_constant)
         scales_bytes = sum(16 * len(q.scales) for q in quantisation.values())
         # Large enough from the start, for growing would copy all weights and for a moment hold them twice.
-        self.flat = flatbuffers.Builder(constants_bytes + scales_bytes + 512 * (len(graph.tensors) + len(graph.ops)))
+        super().__init__(constants_bytes + scales_bytes + 512 * (len(graph.tensors) + len(graph.ops)))
 
     def content(self) -> bytes:
         buffers, place = self.buffers()
         codes = sorted({op.kind for op in self.graph.ops})
-        tensors = self.offsets([self.tensor(t, place.get(t.index, 0)) for t in self.graph.tensors])
-        operators = self.offsets([self.operator(node, codes) for node in self.graph.nodes])
+        tensors = self.offsets([self.tensor_at(t, place.get(t.index, 0)) for t in self.graph.tensors])
+        operators = self.offsets(
+            [
+                self.operator(codes.index(node.op.kind), node.op.inputs, node.op.outputs, _options(node))
+                for node in self.graph.nodes
+            ]
+        )
         subgraph = self.table(
             "SubGraph",
             Tensors=tensors,
@@ -69,7 +66,7 @@ class _File:
         model = self.table(
             "Model",
             Version=SCHEMA_VERSION,
-            OperatorCodes=self.offsets([self.operator_code(kind) for kind in codes]),
+            OperatorCodes=self.offsets([self.operator_code(kind, self.version(kind)) for kind in codes]),
             Subgraphs=self.offsets([subgraph]),
             Description=self.flat.CreateString(f"{self.graph.name}, written by diagmem with random weights"),
             Buffers=buffers,
@@ -96,71 +93,17 @@ class _File:
         stored: npt.NDArray[np.float64] = np.round(vector / np.array(self.quantisation[tensor.index].scales))
         return stored.astype(tensor.dtype.numpy)
 
-    def data(self, values: npt.NDArray[Any]) -> int:
-        """A vector of bytes, aligned; otherwise as the builder's own CreateByteVector does it."""
-        raw = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
-        self.flat.StartVector(1, len(raw), ALIGNMENT)
-        self.flat.head -= len(raw)
-        self.flat.Bytes[self.flat.head : self.flat.head + len(raw)] = raw
-        return int(self.flat.EndVector())
-
-    def tensor(self, tensor: Tensor, buffer: int) -> int:
-        fields: Fields = {
-            "Shape": self.ints(tensor.shape),
-            "Type": getattr(tflite.TensorType, tensor.dtype.name),
-            "Buffer": buffer,
-            "Name": self.flat.CreateString(tensor.name),
-            "IsVariable": tensor.is_variable,
-        }
+    def tensor_at(self, tensor: Tensor, buffer: int) -> int:
         quantisation = self.quantisation.get(tensor.index)
-        if quantisation is not None:
-            fields["Quantization"] = self.table(
-                "QuantizationParameters",
-                Scale=self.flat.CreateNumpyVector(np.array(quantisation.scales, np.float32)),
-                ZeroPoint=self.flat.CreateNumpyVector(np.array(quantisation.zero_points, np.int64)),
-                QuantizedDimension=quantisation.axis,
-            )
-        return self.table("Tensor", **fields)
+        variable = {"IsVariable": tensor.is_variable}
+        return self.tensor(tensor.name, tensor.shape, tensor.dtype, buffer, quantisation, **variable)
 
-    def operator(self, node: Node, codes: Sequence[str]) -> int:
-        fields: Fields = {
-            "OpcodeIndex": codes.index(node.op.kind),
-            "Inputs": self.ints(node.op.inputs),
-            "Outputs": self.ints(node.op.outputs),
-        }
-        options = _options(node)
-        if options is not None:
-            name, values = options
-            vectors = {key: self.ints(v) if isinstance(v, tuple) else v for key, v in values.items()}
-            fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, name)
-            fields["BuiltinOptions"] = self.table(name, **vectors)
-        return self.table("Operator", **fields)
-
-    def operator_code(self, kind: str) -> int:
-        number = getattr(tflite.BuiltinOperator, kind)
+    def version(self, kind: str) -> int:
         is_int8 = any(t.dtype is DType.INT8 for t in self.graph.tensors)
-        version = _INT8_VERSIONS.get(kind, 2) if is_int8 else 1
-        return self.table("OperatorCode", DeprecatedBuiltinCode=min(number, 127), BuiltinCode=number, Version=version)
-
-    def table(self, name: str, /, **fields: Any) -> int:
-        """A table of the schema; its vectors, strings and tables are given by their offsets."""
-        getattr(tflite, f"{name}Start")(self.flat)
-        for field, value in fields.items():
-            getattr(tflite, f"{name}Add{field}")(self.flat, value)
-        return int(getattr(tflite, f"{name}End")(self.flat))
-
-    def ints(self, values: Sequence[int]) -> int:
-        return int(self.flat.CreateNumpyVector(np.array(values, np.int32)))
-
-    def offsets(self, tables: Sequence[int]) -> int:
-        self.flat.StartVector(4, len(tables), 4)
-        for table in reversed(tables):
-            self.flat.PrependUOffsetTRelative(table)
-        return int(self.flat.EndVector())
+        return _INT8_VERSIONS.get(kind, 2) if is_int8 else 1
 
 
-def _options(node: Node) -> tuple[str, Fields] | None:
-    """The schema's table of options for an operation, and its fields; None where it has none."""
+def _options(node: Node) -> Options | None:
     match node.attributes:
         case Conv2D() | DepthwiseConv2D() as a:
             windowed = _window_fields(a) | {"DilationHFactor": a.dilation_h, "DilationWFactor": a.dilation_w}
