@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from diagmem.graph import DType, Node, Tensor
+from diagmem.graph import DType, Nhwc, Node, Tensor, Window2D
 from diagmem.ops._base import Array
 from diagmem.ops._c_call import SUFFIXES, CCall, CStruct, CTable, Fields, kernel_call, require_types, values_of
 from diagmem.ops._c_window import c_window, window_limits
@@ -28,6 +30,17 @@ BLOCKS = "blocks"
 
 CHANNELS_OF_A_BLOCK = 8
 """As in `_dot_s8.h` and `_dot_f32.h`."""
+
+
+def filter_window(attributes: Any, image: Nhwc, filters: Nhwc) -> Window2D:
+    """The window of a convolution with such attributes, its padding resolved."""
+    return Window2D.resolve(
+        image,
+        (filters.height, filters.width),
+        (attributes.stride_h, attributes.stride_w),
+        (attributes.dilation_h, attributes.dilation_w),
+        attributes.padding,
+    )
 
 
 def bias_of(node: Node) -> Tensor | None:

@@ -26,7 +26,7 @@ from diagmem.ops._base import (
 )
 from diagmem.ops._c_call import CCall, by_type, values_of
 from diagmem.ops._c_rows import window_row_call
-from diagmem.ops._convolution import BLOCKS, TYPES, block_start, finished, interleaved, window_call
+from diagmem.ops._convolution import BLOCKS, TYPES, block_start, filter_window, finished, interleaved, window_call
 from diagmem.ops._held import HeldPixels
 from diagmem.ops._pixels import all_have_pitches, pitches_of
 from diagmem.ops._quantised import zero_point_of
@@ -74,7 +74,7 @@ class Conv2DKind(OpKind):
 
     def output_shapes(self, name: str, attributes: Conv2D, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         image, filters = _image_and_filter(inputs)
-        window = _window(attributes, image, filters)
+        window = filter_window(attributes, image, filters)
         return ((image.batch, window.rows.size_out, window.cols.size_out, filters.batch),)
 
     def accesses(self, node: Node, order: str) -> Accesses:
@@ -125,7 +125,7 @@ class Conv2DKind(OpKind):
 
 def window_of(node: Node) -> Window2D:
     """The node's window, its padding resolved."""
-    return _window(node.attributes, *_image_and_filter(node.inputs))
+    return filter_window(node.attributes, *_image_and_filter(node.inputs))
 
 
 def _image_and_filter(inputs: Sequence[Tensor | None]) -> tuple[Nhwc, Nhwc]:
@@ -135,16 +135,6 @@ def _image_and_filter(inputs: Sequence[Tensor | None]) -> tuple[Nhwc, Nhwc]:
             f"filter {list(filters)} does not divide the {image.depth} input channels into groups; the file is damaged"
         )
     return image, filters
-
-
-def _window(attributes: Conv2D, image: Nhwc, filters: Nhwc) -> Window2D:
-    return Window2D.resolve(
-        image,
-        (filters.height, filters.width),
-        (attributes.stride_h, attributes.stride_w),
-        (attributes.dilation_h, attributes.dilation_w),
-        attributes.padding,
-    )
 
 
 def _loop(node: Node) -> WindowedLoop:

@@ -26,7 +26,7 @@ from diagmem.ops._base import (
 from diagmem.ops._c_call import CCall, by_type, values_of
 from diagmem.ops._c_rows import window_row_call
 from diagmem.ops._channel_blocks import ChannelBlocks
-from diagmem.ops._convolution import TYPES, finished, window_call
+from diagmem.ops._convolution import TYPES, filter_window, finished, window_call
 from diagmem.ops._pixels import all_have_pitches, pitches_of
 from diagmem.ops._quantised import zero_point_of
 from diagmem.ops._taps import tap_images
@@ -73,7 +73,7 @@ class DepthwiseConv2DKind(OpKind):
         self, name: str, attributes: DepthwiseConv2D, inputs: Sequence[Tensor | None]
     ) -> tuple[Shape, ...]:
         image, filters = _image_and_filter(attributes, inputs)
-        window = _window(attributes, image, filters)
+        window = filter_window(attributes, image, filters)
         return ((image.batch, window.rows.size_out, window.cols.size_out, filters.depth),)
 
     def accesses(self, node: Node, order: str) -> Accesses:
@@ -128,7 +128,7 @@ class DepthwiseConv2DKind(OpKind):
 
 def window_of(node: Node) -> Window2D:
     """The node's window, its padding resolved."""
-    return _window(node.attributes, *_image_and_filter(node.attributes, node.inputs))
+    return filter_window(node.attributes, *_image_and_filter(node.attributes, node.inputs))
 
 
 def _image_and_filter(attributes: DepthwiseConv2D, inputs: Sequence[Tensor | None]) -> tuple[Nhwc, Nhwc]:
@@ -139,16 +139,6 @@ def _image_and_filter(attributes: DepthwiseConv2D, inputs: Sequence[Tensor | Non
             f"{attributes.multiplier}; the file is damaged"
         )
     return image, filters
-
-
-def _window(attributes: DepthwiseConv2D, image: Nhwc, filters: Nhwc) -> Window2D:
-    return Window2D.resolve(
-        image,
-        (filters.height, filters.width),
-        (attributes.stride_h, attributes.stride_w),
-        (attributes.dilation_h, attributes.dilation_w),
-        attributes.padding,
-    )
 
 
 def _loop(node: Node) -> WindowedLoop:
