@@ -10,13 +10,14 @@ from dataclasses import replace
 import numpy as np
 
 from diagmem.backends.c.row_program import RowProgram
-from diagmem.graph import ABSENT, DType, Graph, Op, Padding, Quantisation, Tensor
+from diagmem.graph import ABSENT, DType, Graph, Op, Padding, Quantisation, Shape, Tensor
 from diagmem.ops._base import Activation
 from diagmem.ops.concatenation import Concatenation
 from diagmem.ops.conv_2d import Conv2D
 from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.reduce import Reduce
 from diagmem.ops.reshape import Reshape
+from diagmem.ops.transpose_conv import TransposeConv
 from diagmem.schedule import Step
 from diagmem.turns import rows_of
 from diagmem.zoo.builder import Builder
@@ -39,6 +40,14 @@ class Images(Builder):
         weights = self._weights(filter=(1, *kernel, depth), bias=(depth,))
         return self._op("DEPTHWISE_CONV_2D", attributes, x, *weights)
 
+    def transposed(self, x: Tensor, shape: Shape, kernel: int, stride: int) -> Tensor:
+        given = self._ints("shape", shape)
+        (weights,) = self._weights(filter=(shape[3], kernel, kernel, x.shape[3]))
+        return self._op("TRANSPOSE_CONV", TransposeConv(Padding.SAME, stride, stride), given, weights, x)
+
+    def cropped(self, x: Tensor, begin: Sequence[int], size: Sequence[int]) -> Tensor:
+        return self._op("SLICE", None, x, self._ints("begin", begin), self._ints("size", size))
+
 
 def image_net(seed: int) -> Graph:
     """Strides, pads, dilations, residuals, pools, joins and tensors with several readers; the last op reads all that
@@ -56,6 +65,17 @@ def image_net(seed: int) -> Graph:
         x = b.concat(*ends, b.average_pool(x, (x.shape[1], x.shape[2]), 1, Padding.VALID))
         x = b.softmax(b.fully_connected(b.flatten(x), 4))
     return with_values(b.graph(x), seed)
+
+
+def image_to_image(dtype: DType) -> Graph:
+    """Down, up again, a part cut out, and what was before beside it."""
+    b = Images("image to image", dtype)
+    x = b.input(1, 24, 8, 3)
+    wide = b.conv(x, 4, 3)
+    small = b.conv(b.conv(wide, 6, 3, 2), 8, 3, 2)
+    large = b.transposed(b.transposed(small, (1, 12, 4, 6), 3, 2), (1, 24, 8, 4), 4, 2)
+    both = b.concat(b.cropped(large, (0, 2, 1, 0), (1, 20, 6, 4)), b.cropped(wide, (0, 2, 1, 1), (1, 20, 6, 2)))
+    return with_values(b.graph(b.conv(both, 2, 3)), 1)
 
 
 class Lines(Images):
@@ -123,7 +143,7 @@ def _scales(graph: Graph, rng: np.random.Generator) -> dict[int, Quantisation]:
     """One for each group of tensors that operations want to be of the same scale."""
     leader = {t.index: t.index for t in graph.tensors if not t.is_constant}
     for op in graph.ops:
-        if op.kind in ("MAX_POOL_2D", "AVERAGE_POOL_2D", "PAD", "CONCATENATION", "RESHAPE"):
+        if op.kind in ("MAX_POOL_2D", "AVERAGE_POOL_2D", "PAD", "CONCATENATION", "RESHAPE", "SLICE"):
             group = {leader[t] for t in (*op.inputs, *op.outputs) if t in leader}
             leader = {t: min(group) if of in group else of for t, of in leader.items()}
     found = {t: Quantisation((float(rng.uniform(0.02, 0.06)),), (int(rng.integers(-30, 30)),)) for t in leader}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from diagmem.graph import Node, Padding, Tensor
+from diagmem.graph import Node, Padding, Tensor, Window1D
 from diagmem.ops.concatenation import Concatenation
 from diagmem.ops.conv_2d import Conv2D
 from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
@@ -19,6 +19,8 @@ from diagmem.ops.pool_2d import Pool2D
 from diagmem.ops.reduce import Reduce
 from diagmem.ops.resize import Resize
 from diagmem.ops.softmax import Softmax
+from diagmem.ops.strided_slice import StridedSlice
+from diagmem.ops.transpose_conv import TransposeConv
 from tests.ops.cases import activation, constant, ints, node_of
 from tests.ops.drawing import WITHOUT_KERNEL, is_supported
 from tests.ops.runnable import runnable
@@ -122,6 +124,30 @@ def _reduce(chance: random.Random) -> Node:
     return node_of(chance.choice(["MEAN", "SUM"]), Reduce(chance.random() < 0.5), inputs)
 
 
+def _transposed(chance: random.Random) -> Node:
+    out, padding, kernel, stride, _ = _window(chance, dilates=False)
+    sizes = zip(out[1:3], kernel, stride, strict=True)
+    image = [Window1D.resolve(size, k, step, 1, padding).size_out for size, k, step in sizes]
+    depth = chance.randint(1, 4)
+    filters = constant((out[3], *kernel, depth))
+    inputs = [ints(out), filters, activation((1, *image, depth)), constant((out[3],))]
+    return node_of("TRANSPOSE_CONV", TransposeConv(padding, *stride), inputs)
+
+
+def _slice(chance: random.Random) -> Node:
+    """Of rows in steps forward, of columns and channels in any."""
+    image = (1, *(chance.randint(3, 7) for _ in range(3)))
+    begin = [0, *(chance.randint(0, 1) for _ in range(3))]
+    if chance.random() < 0.4:
+        size = [1, *(chance.choice([-1, chance.randint(2, s - 1)]) for s in image[1:])]
+        return node_of("SLICE", None, [activation(image), ints(begin), ints(size)])
+    strides = [1, *(chance.randint(1, 2) for _ in range(3))]
+    attributes = StridedSlice()
+    if chance.random() < 0.3:
+        begin[2], strides[2], attributes = image[2] - 1, -1, StridedSlice(end_mask=0b100)
+    return node_of("STRIDED_SLICE", attributes, [activation(image), ints(begin), ints(image), ints(strides)])
+
+
 MAKERS: dict[str, Callable[[random.Random], Node]] = {
     "conv_2d": _conv,
     "depthwise_conv_2d": _depthwise,
@@ -135,4 +161,6 @@ MAKERS: dict[str, Callable[[random.Random], Node]] = {
     "pad": _pad,
     "resize": _resize,
     "reduce": _reduce,
+    "transpose_conv": _transposed,
+    "strided_slice": _slice,
 }

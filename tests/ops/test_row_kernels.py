@@ -79,6 +79,10 @@ def _rows(argument: CRow | CRows, turn: int) -> Iterator[int]:
         yield argument.rows[turn]
     elif isinstance(argument, CRow):
         yield argument.first + turn * argument.step
+    elif argument.is_transposed:
+        w = argument.window
+        reached = (turn + w.pad_before - k for k in range(w.kernel))
+        yield from (place // w.stride for place in reached if place % w.stride == 0)
     else:
         w = argument.window
         yield from (turn * w.stride - w.pad_before + k * w.dilation for k in range(w.kernel))

@@ -61,10 +61,12 @@ class CRow:
 
 @dataclass(frozen=True, slots=True)
 class CRows:
-    """An array of the addresses of the rows under the window of output row y, at turn y; NULL for those outside."""
+    """An array of the addresses of the rows under the window of output row y, at turn y; NULL for those outside. Where
+    `is_transposed`, the window slides over the output, and the rows are those that reach y, from the first on."""
 
     tensor: Tensor
     window: Window1D
+    is_transposed: bool = False
 
 
 class CTurn(enum.Enum):

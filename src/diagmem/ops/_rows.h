@@ -2,6 +2,7 @@
 #ifndef DIAGMEM_ROWS_H
 #define DIAGMEM_ROWS_H
 
+#include "_reach.h"
 #include "_window.h"
 
 #ifndef DIAGMEM_OFFSET
@@ -31,6 +32,16 @@ static inline const void *const *diagmem_rows_under(const diagmem_window *w, con
                                                     int32_t y, const void **rows) {
     for (int32_t k = 0; k < w->kernel_h; ++k) {
         rows[k] = diagmem_row(image, arena, y * w->stride_h - w->pad_top + k * w->dilation_h);
+    }
+    return rows;
+}
+
+/* The rows that reach output row y of a transposed convolution, from the first on. */
+static inline const void *const *diagmem_rows_reaching(const diagmem_window *w, const diagmem_rows *image, void *arena,
+                                                       int32_t y, const void **rows) {
+    const diagmem_reach reach = diagmem_rows_to(w, y);
+    for (int32_t i = reach.first; i < reach.end; ++i) {
+        rows[i - reach.first] = diagmem_row(image, arena, i);
     }
     return rows;
 }

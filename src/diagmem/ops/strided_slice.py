@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ import numpy as np
 from diagmem.errors import ModelError
 from diagmem.graph import Node, Shape, Tensor, row_major_strides
 from diagmem.ops._base import constant_ints, input_at
-from diagmem.ops._rearrange import MEMCPY, REFERENCE, Chunks, outer_sum
+from diagmem.ops._c_call import CCall, CRow, Unsupported
+from diagmem.ops._rearrange import COMPUTED, MEMCPY, REFERENCE, Chunks, outer_sum
 from diagmem.ops._strided import StridedKind, Walk
 
 
@@ -60,7 +61,23 @@ class StridedSliceKind(StridedKind):
             return None
         taken = list(zip(box.ranges, row_major_strides(node.input(0).shape), strict=True))
         offset = sum(r.start * stride for r, stride in taken)
-        return Walk(tuple(len(r) for r in box.ranges), tuple(r.step * stride for r, stride in taken), offset)
+        return Walk(box.sizes, tuple(r.step * stride for r, stride in taken), offset)
+
+    def has_row_kernel(self, node: Node) -> bool:
+        """Rows of an image, from top to bottom, and whatever of each."""
+        box = _box(node.op.kind, node.attributes, node.inputs)
+        is_image = len(node.input(0).shape) == 4 and node.input(0).shape[0] == 1
+        return box is not None and is_image and box.sizes == node.output.shape and box.ranges[1].step > 0
+
+    def c_row_call(self, node: Node) -> CCall:
+        box, walk = _box(node.op.kind, node.attributes, node.inputs), self.walk(node)
+        if box is None or walk is None:
+            raise Unsupported(COMPUTED)
+        rows = box.ranges[1]
+        row_elems = node.input(0).elems // node.input(0).shape[1]
+        row = Walk((1, 1, *walk.shape[2:]), walk.strides, walk.offset - rows.start * row_elems)
+        taken = CRow(node.input(0), first=rows.start, step=rows.step)
+        return replace(row.c_call(node), arguments=(taken, CRow(node.output)))
 
     def chunks(self, node: Node, order: str) -> Chunks | None:
         box = _box(node.op.kind, node.attributes, node.inputs)
@@ -78,6 +95,10 @@ class _Box:
 
     ranges: tuple[range, ...]
     out_shape: Shape
+
+    @property
+    def sizes(self) -> Shape:
+        return tuple(len(r) for r in self.ranges)
 
 
 def _box(name: str, attributes: StridedSlice | None, inputs: Sequence[Tensor | None]) -> _Box | None:

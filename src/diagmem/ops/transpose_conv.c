@@ -2,8 +2,8 @@
  * reaches output i * stride - pad + k with tap k of the filter. */
 #include "_channels_s16.h"
 #include "_channels_s8.h"
+#include "_reach.h"
 #include "_real.h"
-#include "_window.h"
 
 typedef struct {
     diagmem_window window;
@@ -24,30 +24,16 @@ typedef struct {
     diagmem_channels_f32 output;
 } diagmem_transpose_conv_f32_params;
 
-/* The inputs along one axis that reach output `o`: from `first` to before `end`. */
-typedef struct {
-    int32_t first, end;
-} diagmem_reach;
-
-static inline diagmem_reach diagmem_reach_of(int32_t o, int32_t pad, int32_t kernel, int32_t stride, int32_t size) {
-    const int32_t last = o + pad;
-    const int32_t before = last - kernel + 1;
-    diagmem_reach found;
-    found.first = before > 0 ? (before + stride - 1) / stride : 0;
-    found.end = last / stride + 1 < size ? last / stride + 1 : size;
-    return found;
-}
-
-/* `name`_row makes one output row y from the image; `term` is what input x adds to a sum that meets weight w, `result` makes
+/* `name`_row makes output row y from the input rows that reach it; `term` is what input x adds to a sum that meets weight w, `result` makes
  * an output channel c from the sum. */
 #define DIAGMEM_TRANSPOSE_CONV(name, params, type, weight_type, sum_type, term, result)                               \
-    static inline sum_type name##_sum(const params *p, const type *in, diagmem_reach rows, diagmem_reach cols,       \
-                                      int32_t origin) {                                                              \
+    static inline sum_type name##_sum(const params *p, const void *const *in, diagmem_reach rows,                    \
+                                      diagmem_reach cols, int32_t origin) {                                          \
         const diagmem_window *const s = &p->window;                                                                  \
         sum_type sum = 0;                                                                                            \
         for (int32_t i = rows.first; i < rows.end; ++i) {                                                            \
             for (int32_t j = cols.first; j < cols.end; ++j) {                                                        \
-                const type *const pixel = in + i * s->in_row + j * s->in_pitch;                                      \
+                const type *const pixel = (const type *)in[i - rows.first] + j * s->in_pitch;                        \
                 const int32_t tap = origin - i * s->stride_h * s->kernel_w - j * s->stride_w;                         \
                 const weight_type *const weights = p->filter + tap * s->in_depth;                                    \
                 for (int32_t c = 0; c < s->in_depth; ++c) {                                                          \
@@ -59,9 +45,9 @@ static inline diagmem_reach diagmem_reach_of(int32_t o, int32_t pad, int32_t ker
         }                                                                                                            \
         return sum;                                                                                                  \
     }                                                                                                                \
-    static inline void name##_row(const params *p, const type *in, int32_t y, type *out) {                           \
+    static inline void name##_row(const params *p, const void *const *in, int32_t y, type *out) {                    \
         const diagmem_window *const s = &p->window;                                                                  \
-        const diagmem_reach rows = diagmem_reach_of(y, s->pad_top, s->kernel_h, s->stride_h, s->in_height);          \
+        const diagmem_reach rows = diagmem_rows_to(s, y);                                                            \
         for (int32_t o = 0; o < s->out_width; ++o, out += s->out_pitch) {                                            \
             const diagmem_reach cols = diagmem_reach_of(o, s->pad_left, s->kernel_w, s->stride_w, s->in_width);      \
             const int32_t origin = (y + s->pad_top) * s->kernel_w + o + s->pad_left;                                 \
@@ -74,9 +60,14 @@ static inline diagmem_reach diagmem_reach_of(int32_t o, int32_t pad, int32_t ker
     }                                                                                                                \
     static inline void name(const params *p, const type *in, type *out) {                                            \
         const diagmem_window *const s = &p->window;                                                                  \
+        const void *rows[DIAGMEM_MAX_ROWS];                                                                          \
         for (int32_t n = 0; n < s->batches; ++n) {                                                                   \
             for (int32_t y = 0; y < s->out_height; ++y) {                                                            \
-                name##_row(p, in + n * s->in_image, y, out + n * s->out_image + y * s->out_row);                     \
+                const diagmem_reach reach = diagmem_rows_to(s, y);                                                   \
+                for (int32_t i = reach.first; i < reach.end; ++i) {                                                  \
+                    rows[i - reach.first] = in + n * s->in_image + i * s->in_row;                                    \
+                }                                                                                                    \
+                name##_row(p, rows, y, out + n * s->out_image + y * s->out_row);                                     \
             }                                                                                                        \
         }                                                                                                            \
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,14 @@ from diagmem.ops._base import (
     swept,
 )
 from diagmem.ops._c_call import (
+    MAX_ROWS,
     SUFFIXES,
     CCall,
+    CRow,
+    CRows,
     CStruct,
     CTable,
+    CTurn,
     Fields,
     Unsupported,
     require_types,
@@ -126,6 +130,14 @@ class TransposeConvKind(OpKind):
             return (_channels_s16(node).apply(sums, bias),)
         return (finished_s8(sums, bias, _requantisation(node)),)
 
+    def has_row_kernel(self, node: Node) -> bool:
+        return True
+
+    def c_row_call(self, node: Node) -> CCall:
+        call, window = self.c_call(node), _window(node.attributes, node.inputs, Nhwc.of(node.output))
+        arguments = (CRows(node.input(IMAGE), window.rows, is_transposed=True), CTurn.NUMBER, CRow(node.output))
+        return replace(call, function=f"{call.function}_row", arguments=arguments)
+
     def c_call(self, node: Node) -> CCall:
         calls = {DType.INT8: _call_s8, DType.INT16: _call_s16, DType.FLOAT32: _call_f32}
         dtype = node.input(IMAGE).dtype
@@ -202,7 +214,8 @@ def _call(node: Node, fields: Fields) -> CCall:
     filters = CTable("filter", values_of(node.input(FILTER)))
     stem = f"transpose_conv_{SUFFIXES[node.output.dtype]}"
     parameters = CStruct(f"diagmem_{stem}_params", {"window": c_window(slid), "filter": filters, **fields})
-    return CCall("transpose_conv.c", f"diagmem_{stem}", parameters, (node.input(IMAGE), node.output))
+    limits = {MAX_ROWS: -(-window.rows.kernel // window.rows.stride)}
+    return CCall("transpose_conv.c", f"diagmem_{stem}", parameters, (node.input(IMAGE), node.output), limits)
 
 
 def _call_s8(node: Node) -> CCall:

@@ -138,7 +138,8 @@ def _argument(argument: CArgument, position: int, node: Node, program: RowProgra
         turns = program.rows.ops[index].turns
         return {CTurn.NUMBER: "turn", CTurn.COUNT: str(turns)}.get(argument) or f"AT({program.sum_offsets[index]})"
     if isinstance(argument, CRows):
-        return f"diagmem_rows_under(&op{node.op.number}.window, &rows{argument.tensor.index}, arena, turn, rows)"
+        found = "diagmem_rows_reaching" if argument.is_transposed else "diagmem_rows_under"
+        return f"{found}(&op{node.op.number}.window, &rows{argument.tensor.index}, arena, turn, rows)"
     if isinstance(argument, CRow):
         number = _row_number(argument, f"op{node.op.number}_rows{position}")
         return f"diagmem_row(&rows{argument.tensor.index}, arena, {number})"
