@@ -22,19 +22,19 @@ MOST_WORK = 400_000
 
 WORK_PER_BUFFER = 1_500
 
-NEAR = 1.003
-"""So close to the bound it is not worth while to go on."""
+NEAR, NEAR_ENOUGH = 1.003, 1.01
+"""So close to the bound it is not worth while to go on, or, after half of the work, to go on any longer."""
 
 FIRST_ROUNDS = 50
 
 
-def many_orders(problem: Problem) -> Placement:
-    """The best placement found, and a bound for all placements."""
+def many_orders(problem: Problem, effort: float = 1.0) -> Placement:
+    """The best placement found, and a bound for all placements. `effort`: how much of the usual work to do."""
     offsets, bound = greedy(problem), problem.lower_bound_bytes
     bound = max(bound, chain_bound(problem, range(len(problem.buffers)), bound, problem.arena_bytes(offsets)))
-    search = _Search(problem, min(MOST_WORK, WORK_PER_BUFFER * len(problem.buffers)))
-    rounds = FIRST_ROUNDS
-    while search.work > 0 and problem.arena_bytes(offsets) > bound * NEAR:
+    search = _Search(problem, int(effort * min(MOST_WORK, WORK_PER_BUFFER * len(problem.buffers))))
+    rounds, half = FIRST_ROUNDS, search.work / 2
+    while search.work > 0 and problem.arena_bytes(offsets) > bound * (NEAR if search.work > half else NEAR_ENOUGH):
         better = search.below(offsets, rounds)
         if better is None:
             rounds *= 2
