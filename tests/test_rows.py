@@ -280,6 +280,13 @@ def test_parts_of_tensors_have_no_rows() -> None:
         streamed(parts)
 
 
+def test_nothing_to_run() -> None:
+    """A graph without ops is planned too: its output is its input."""
+    net = Net()
+    x = net.input(1, 4, 4, 1)
+    assert diagmem.plan(replace(net.graph(x), ops=()), schedule="rows").arena_bytes == 16
+
+
 def test_very_many_rows_are_refused() -> None:
     """In words, at once; a line that is long, but can be run whole, is not cut up."""
     net = Net()

@@ -152,7 +152,7 @@ class _Turns:
 
     def _worst(self, order: Order, live: IntArray, end: IntArray) -> tuple[Height, int]:
         """Of what lives at a step, what is made may share some bytes with what dies."""
-        peak, places = -1, [0]
+        peak, places = 0, list[int]()
         for at in np.argsort(-live, kind="stable").tolist():
             if live[at] < peak:
                 break
@@ -163,7 +163,7 @@ class _Turns:
                 peak, places = needed, []
             if needed == peak:
                 places.append(at)
-        return Height(peak, len(places)), min(places)
+        return Height(peak, len(places)), min(places, default=0)
 
     def moves(self, order: Order, peak: int) -> Iterator[Order]:
         """Orders in which some turn comes after the peak instead of before it, or the other way round, with all that

@@ -32,7 +32,8 @@ def recomputing_orders(rows: RowGraph, input_rows: bool, most: float) -> list[Ro
     once = orders.best()
     found = [orders.improved(once)]
     tried = _tried(orders, once, most) if most > 1 else []
-    for made in _thinned(made for made in tried if made.peak_bytes < once.peak_bytes):
+    is_worth_it = (made for made in tried if made.peak_bytes < once.peak_bytes and made.macs <= most * once.macs)
+    for made in _thinned(is_worth_it):
         better = orders.improved(made)
         if better.peak_bytes < found[-1].peak_bytes:
             found.append(better)

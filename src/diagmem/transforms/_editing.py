@@ -15,6 +15,8 @@ from diagmem.views import IntArray, Strides, places, row_major_strides, strides_
 Choice = Callable[[Op], bool]
 """Which ops a transform may remove."""
 
+RESHAPES = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
+
 MOST_VIEWS = 128
 """Of one tensor: all pairs of them are compared."""
 

@@ -11,6 +11,7 @@ from diagmem.ops import kind_of
 from diagmem.ops._rearrange import Chunks, RearrangeKind
 from diagmem.ops.reshape import Reshape
 from diagmem.transforms._editing import (
+    RESHAPES,
     Choice,
     Draft,
     NotExpressible,
@@ -19,8 +20,6 @@ from diagmem.transforms._editing import (
     is_seen_by_caller,
     part_at,
 )
-
-RESHAPES = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
 
 MOVES = (
     *RESHAPES,

@@ -12,13 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from diagmem.errors import ModelError
 from diagmem.graph import ABSENT, ExplicitPadding, Graph, Node, Op, Shape, Tensor
 from diagmem.ops import kind_of
 from diagmem.ops._base import axis_of
 from diagmem.ops.reshape import Reshape
-from diagmem.transforms._editing import Choice, edited, is_movable
-
-RESHAPES = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
+from diagmem.transforms._editing import RESHAPES, Choice, edited, is_movable
 
 POINTWISE = (
     *("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU"),
@@ -120,7 +119,10 @@ class _Turned:
         """Elements and their order stay the same; shapes are those that the turned op makes of the turned inputs."""
         kind = kind_of(op.kind)
         inputs = [None if t == ABSENT else self._now(t) for t in op.inputs]
-        shapes = kind.output_shapes(op.kind, op.attributes, inputs) if kind else None
+        try:
+            shapes = kind.output_shapes(op.kind, op.attributes, inputs) if kind else None
+        except ModelError:
+            return False
         return shapes == tuple(self._now(t.index).shape for t in node.outputs)
 
     def _now(self, index: int) -> Tensor:
