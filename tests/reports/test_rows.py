@@ -38,4 +38,4 @@ def test_each_row_is_a_block_and_windows_are_not_full() -> None:
 
 def test_the_map_can_be_drawn() -> None:
     svg = arena_drawing(tall(), last_step=10).svg()
-    assert "conv 2d row 0" in svg
+    assert "op 0 row 0, conv 2d" in svg

@@ -136,8 +136,9 @@ class Picture:
         op, rows = self.plan.schedule.steps[step].op, self.plan.schedule.steps[step].rows
         if op == PUSH:
             return "next row of the input"
-        part = "" if rows is None else f" row {rows.start}" if len(rows) == 1 else f" rows {rows.start} to {rows[-1]}"
-        return self.plan.graph.ops[op].kind.lower().replace("_", " ") + part
+        # The row comes first: where there is little space, the end is cut off.
+        part = "" if rows is None else f"op {self.plan.graph.ops[op].number} row {rows.start}, "
+        return part + self.plan.graph.ops[op].kind.lower().replace("_", " ")
 
     @cached_property
     def row_windows(self) -> Mapping[int, RowWindow]:
