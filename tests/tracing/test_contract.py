@@ -8,15 +8,18 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from diagmem.graph import Node
-from diagmem.tracing.model import build_model, side_by_side
+from diagmem.graph import DType, Node
+from diagmem.tracing.model import build_model, has_kernel, side_by_side
 from diagmem.tracing.model_trace import trace_ops
 from tests.ops.cases import case_modules
+from tests.ops.runnable import runnable as of_any_type
 from tests.tracing.conftest import require_cortex_m, require_native
 from tests.tracing.dressed import runnable
 
 CASES = case_modules()
 NODES_OF_A_KIND = 4
+MOST_TURNS = 24
+"""Within so many, all types and kinds of a file have had their turn."""
 
 
 @pytest.mark.parametrize("on", ["x86", "cortex-m4"])
@@ -37,6 +40,30 @@ def drawn_nodes(data: st.DataObject, count: int) -> list[Node]:
         for seed in range(count):
             found += runnable(data.draw(strategy), seed)
     return found
+
+
+@pytest.mark.parametrize("on", ["x86", "cortex-m4"])
+@settings(max_examples=2, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_kernels_for_16_bits_are_traced_alike(
+    on: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Integers of 16 bits, as far as there are kernels for them."""
+    (require_native if on == "x86" else require_cortex_m)()
+    found = [wide(data.draw(strategy)) for strategy in CASES.values() for _ in range(NODES_OF_A_KIND)]
+    nodes = [node for node in found if node is not None]
+    assert len({node.op.kind for node in nodes}) > 8
+    check(on, nodes, tmp_path_factory.mktemp("ops"))
+
+
+def wide(node: Node) -> Node | None:
+    """The node on integers of 16 bits, if C code can run it so and all it has in RAM are such."""
+    for turn in range(MOST_TURNS):
+        found = of_any_type(node, turn)
+        activations = [t for _, t in found.activations()]
+        if activations and all(t.dtype is DType.INT16 for t in activations) and has_kernel(found):
+            return found
+    return None
 
 
 def check(on: str, nodes: list[Node], place: Path) -> None:
