@@ -17,7 +17,7 @@ from diagmem.graph import ABSENT, ExplicitPadding, Graph, Node, Op, Shape, Tenso
 from diagmem.ops import kind_of
 from diagmem.ops._base import axis_of
 from diagmem.ops.reshape import Reshape
-from diagmem.transforms._editing import RESHAPES, Choice, edited, is_movable
+from diagmem.transforms._editing import RESHAPES, Choice, edited, is_movable, is_seen_by_caller
 
 POINTWISE = (
     *("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU"),
@@ -49,22 +49,36 @@ def upright(tensor: Tensor) -> Shape | None:
 
 
 def _without_reshapes(graph: Graph, choice: Choice) -> Graph:
-    """What reads a tensor that is another one's bytes under the same shape reads the other one."""
-    instead: dict[int, int] = {}
+    """Of two tensors that are the same bytes under the same shape one is left: the source, or what the caller sees."""
+    other: dict[int, int] = {}
+
+    def left(tensor: int) -> int:
+        while tensor in other:
+            tensor = other[tensor]
+        return tensor
+
     dropped: list[int] = []
     for node in graph.nodes:
-        if node.op.kind in RESHAPES and choice(node.op) and _changes_nothing(graph, node):
-            source = node.op.inputs[0]
-            instead[node.output.index] = instead.get(source, source)
-            dropped.append(node.op.index)
-    return edited(graph, without=dropped, instead=instead) if dropped else graph
+        if node.op.kind not in RESHAPES or not choice(node.op) or not _changes_nothing(graph, node):
+            continue
+        source, target = left(node.op.inputs[0]), node.output.index
+        if target not in graph.outputs:
+            other[target] = source
+        elif is_seen_by_caller(graph, source):
+            continue
+        else:
+            other[source] = target
+        dropped.append(node.op.index)
+    if not dropped:
+        return graph
+    made = {op.index: replace(op, outputs=tuple(map(left, op.outputs))) for op in graph.ops if op.index not in dropped}
+    return edited(graph, without=dropped, ops=made, instead={tensor: left(tensor) for tensor in other})
 
 
 def _changes_nothing(graph: Graph, node: Node) -> bool:
     source, target = node.input(0), node.output
     is_same = (source.shape, source.dtype, source.quantisation) == (target.shape, target.dtype, target.quantisation)
-    is_apart = all(is_movable(t) and t.view is None and t.index not in graph.families for t in (source, target))
-    return is_same and is_apart and target.index not in graph.outputs
+    return is_same and all(is_movable(t) and t.view is None and t.index not in graph.families for t in (source, target))
 
 
 class _Turned:
