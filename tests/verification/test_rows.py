@@ -10,15 +10,20 @@ from pathlib import Path
 import pytest
 
 from diagmem import models, pipeline
+from diagmem.allocators.many_orders import many_orders
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.row_program import RowProgram
 from diagmem.backends.inputs import sample_inputs
+from diagmem.footprint import footprint
 from diagmem.frontends import tflite
 from diagmem.graph import DType, Graph
 from diagmem.kernels import library
+from diagmem.row_problem import row_problem
+from diagmem.rows import row_graph
 from diagmem.schedule import Schedule
+from diagmem.schedulers.rows import RowOrders
 from diagmem.validate import Fault
-from diagmem.validate_rows import replay_rows
+from diagmem.validate_rows import replay_rows, validate_rows
 from diagmem.verification import reference
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host, trace_on_host
@@ -135,6 +140,32 @@ def test_rows_that_are_made_again() -> None:
     plan = pipeline.plan(graph, schedule="rows", allocator="greedy", input_rows=True, recompute=2)
     assert plan.recompute > 1
     assert run_on_host(Program.of(plan), sample_inputs(graph, 3)).failure is None
+
+
+@pytest.mark.parametrize("piece", [1, 4])
+def test_rows_that_are_made_again_in_pieces(piece: int) -> None:
+    """The paper's splitting: each piece of the block behind a wide tensor makes its margin of it again."""
+    compiler("gcc")
+    b = Builder("pieces", DType.INT8)
+    x = b.conv(b.input(1, 30, 4, 2), 4, 3)
+    graph = with_weights(b.graph(b.conv(b.conv(b.depthwise(b.conv(x, 16, 1), 3), 2, 1), 2, 3)))
+    plan = pipeline.plan(graph, schedule="rows", input_rows=True, remove=())
+    rows = row_graph(graph, library("diagmem"))
+    split = RowOrders(rows, input_rows=True, again=4).best(frozenset({(graph.ops[1].outputs[0], piece)}))
+    posed = row_problem(footprint(graph, plan.options), rows, split.schedule)
+    placed = many_orders(posed)
+    made = replace(
+        plan,
+        schedule=split.schedule,
+        buffers=posed.buffers,
+        buffer_offsets=placed.offsets,
+        arena_bytes=placed.arena_bytes,
+        pressure=posed.pressure,
+        recompute=split.macs / rows.macs(plan.schedule.ops),
+    )
+    assert made.recompute > 1
+    assert validate_rows(made) == []
+    assert run_on_host(Program.of(made), sample_inputs(graph, 3)).failure is None
 
 
 def test_the_arena_is_used_to_its_last_byte() -> None:
