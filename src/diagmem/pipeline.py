@@ -11,6 +11,7 @@ from typing import Any
 
 from diagmem.allocators import ALLOCATORS, Placement, optimal
 from diagmem.allocators.many_orders import many_orders
+from diagmem.allocators.rings import with_rings
 from diagmem.errors import PlanError, UnsafePlanError
 from diagmem.footprint import Footprint, Options, footprint
 from diagmem.graph import Graph
@@ -250,7 +251,7 @@ def _planned_by_rows(
                     graph=lean,
                     schedule=chosen.schedule,
                     buffers=chosen.problem.buffers,
-                    buffer_offsets=chosen.placement.offsets,
+                    buffer_offsets=with_rings(chosen.problem, chosen.placement.offsets),
                     arena_bytes=chosen.arena_bytes,
                     lower_bound_bytes=chosen.placement.lower_bound_bytes,
                     is_over_all_orders=False,
