@@ -3,7 +3,7 @@
 #ifndef DIAGMEM_MAX_POOL_2D_H
 #define DIAGMEM_MAX_POOL_2D_H
 
-#include "_window.h"
+#include "_pool_2d.h"
 
 #define DIAGMEM_MAX_POOL_2D(name, element, number)                                                                     \
     typedef struct {                                                                                                   \
@@ -31,15 +31,6 @@
         }                                                                                                              \
     }                                                                                                                  \
                                                                                                                        \
-    static inline void name(const name##_params *p, const element *in, element *out) {                                 \
-        const diagmem_window *const w = &p->window;                                                                    \
-        const void *rows[DIAGMEM_MAX_ROWS];                                                                            \
-        for (int32_t n = 0; n < w->batches; ++n) {                                                                     \
-            for (int32_t y = 0; y < w->out_height; ++y) {                                                              \
-                diagmem_find_rows(w, in + n * w->in_image, sizeof *in, y, rows);                                       \
-                name##_row(p, rows, out + n * w->out_image + y * w->out_row);                                          \
-            }                                                                                                          \
-        }                                                                                                              \
-    }
+    DIAGMEM_ALL_ROWS(name, element)
 
 #endif
