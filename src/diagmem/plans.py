@@ -225,19 +225,7 @@ class Plan:
             "schedule": [self._number(op) for op in self.schedule.ops],
             **(self._rows_json() if self.runs_by_rows else {}),
             "pressure": list(self.pressure),
-            "tensors": [
-                {
-                    "name": place.tensor.name,
-                    "index": place.tensor.index,
-                    "offset": place.offset,
-                    "bytes": place.size_bytes,
-                    "first_step": place.first_step,
-                    "last_step": place.end_step - 1,
-                    **({} if place.rows is None else {"rows": [place.rows.start, place.rows.stop]}),
-                    **({} if place.tensor.view is None else {"view": _view_json(place.tensor.view)}),
-                }
-                for place in self.places
-            ],
+            "tensors": [_place_json(place) for place in self.places],
             "scratch": [
                 {"op": self._number(buffer.scratch_of), "offset": offset, "bytes": buffer.size_bytes}
                 for buffer, offset in zip(self.buffers, self.buffer_offsets, strict=True)
@@ -269,6 +257,19 @@ class Plan:
     def _number(self, op: int) -> int:
         """An op's index in the model's file."""
         return op if op == PUSH else self.graph.ops[op].number
+
+
+def _place_json(place: Place) -> dict[str, Any]:
+    return {
+        "name": place.tensor.name,
+        "index": place.tensor.index,
+        "offset": place.offset,
+        "bytes": place.size_bytes,
+        "first_step": place.first_step,
+        "last_step": place.end_step - 1,
+        **({} if place.rows is None else {"rows": [place.rows.start, place.rows.stop]}),
+        **({} if place.tensor.view is None else {"view": _view_json(place.tensor.view)}),
+    }
 
 
 def _view_json(view: View) -> dict[str, Any]:

@@ -17,8 +17,12 @@ def lowest_fit(problem: Problem, buffer: int, placed: Sequence[int | None]) -> i
     """The lowest offset that keeps the buffer clear of those already placed."""
     links = problem.links[buffer]
     taken = [(at - below, at + above) for index, below, above in links if (at := placed[index]) is not None]
+    return lowest_clear(taken, problem.buffers[buffer].align_bytes)
+
+
+def lowest_clear(taken: list[tuple[int, int]], align: int) -> int:
+    """The lowest multiple of `align` that lies in none of these open intervals."""
     taken.sort()
-    align = problem.buffers[buffer].align_bytes
     offset = 0
     for low, high in taken:
         if offset <= low:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from diagmem.allocators.fit import Offsets
+from diagmem.allocators.fit import Offsets, lowest_clear
 from diagmem.problem import Problem
 
 
@@ -59,11 +59,4 @@ def _lowest_base(problem: Problem, rows: Sequence[int], period: int, pitch: int,
         for index, below, above in problem.links[buffer]:
             if index not in own:
                 taken.append((offsets[index] - below - slot, offsets[index] + above - slot))
-    align = problem.buffers[rows[0]].align_bytes
-    base = 0
-    for low, high in sorted(taken):
-        if base <= low:
-            break
-        if base < high:
-            base = -(-high // align) * align
-    return base
+    return lowest_clear(taken, problem.buffers[rows[0]].align_bytes)

@@ -54,26 +54,23 @@ class Traced:
                 write_file(png_path, drawing.png())
 
 
-def _table(rows: list[TracedRow]) -> Table:
-    from rich.markup import escape
+def _headed(*headings: str) -> Table:
+    """An empty table: op, kind, so many numbers, and a remark."""
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("op", justify="right")
     table.add_column("kind", no_wrap=True)
-    for heading in (
-        "in bytes",
-        "out bytes",
-        "exact",
-        "traced",
-        "largest",
-        "instructions",
-        "loads",
-        "stores",
-        "updates",
-    ):
+    for heading in (*headings, "instructions", "loads", "stores", "updates"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("")
+    return table
+
+
+def _table(rows: list[TracedRow]) -> Table:
+    from rich.markup import escape
+
+    table = _headed("in bytes", "out bytes", "exact", "traced", "largest")
     for row in rows:
         table.add_row(
             "-" if row.node is None else str(row.node.op.number),
@@ -92,14 +89,8 @@ def _table(rows: list[TracedRow]) -> Table:
 
 def _table_of_turns(found: list[TracedTurns]) -> Table:
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("op", justify="right")
-    table.add_column("kind", no_wrap=True)
-    for heading in ("rows", "row pairs", "as exact", "instructions", "loads", "stores", "updates"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("")
+    table = _headed("rows", "row pairs", "as exact")
     for turns in found:
         table.add_row(
             str(turns.node.op.number),

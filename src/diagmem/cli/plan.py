@@ -87,9 +87,11 @@ def command(
     plans = _plans(models, jobs, options)
     given = ctx.get_parameter_source("kernels") is not ParameterSource.DEFAULT
     carried = embedded_in(models[0], options["kernels"] if given else None) if len(models) == 1 else None
+    # Some of its steps are plans of their own, so it is climbed once.
+    ladder = list(_ladder(plans[0])) if len(plans) == 1 else []
     if json_path:
         extra = {"embedded": embedded_json(carried)} if carried else {}
-        write_json(json_path, {**_json(plans, limit), **extra})
+        write_json(json_path, {**_json(plans, limit, ladder), **extra})
     if svg_path:
         _draw(plans, svg_path)
     if json_path != "-":
@@ -97,7 +99,7 @@ def command(
         for line in embedded_lines(carried) if carried else ():
             out.print(line, markup=False, soft_wrap=True)
         if len(plans) == 1:
-            _show(out, plans[0], budget, chip)
+            _show(out, plans[0], ladder, [*_verdicts(plans[0], budget, chip)])
         else:
             _summarise(out, plans, limit)
     is_too_large = limit is not None and any(plan.arena_bytes > limit for plan in plans)
@@ -122,12 +124,17 @@ def _planned(model: str, options: dict[str, Any]) -> Plan:
         raise type(error)(f"{one_line(model, LONGEST_PATH)}: {error}") from error
 
 
-def _json(plans: list[Plan], limit: int | None) -> dict[str, Any]:
-    def one(plan: Plan) -> dict[str, Any]:
-        fits = {} if limit is None else {"limit_bytes": limit, "fits": plan.arena_bytes <= limit}
-        return {**plan.to_json(), **fits, "ladder": list(_ladder(plan))}
+Ladder = list[dict[str, Any]]
 
-    return one(plans[0]) if len(plans) == 1 else {"plans": [one(plan) for plan in plans]}
+
+def _json(plans: list[Plan], limit: int | None, ladder: Ladder) -> dict[str, Any]:
+    """`ladder`: that of a single plan."""
+
+    def one(plan: Plan, ladder: Ladder) -> dict[str, Any]:
+        fits = {} if limit is None else {"limit_bytes": limit, "fits": plan.arena_bytes <= limit}
+        return {**plan.to_json(), **fits, "ladder": ladder}
+
+    return one(plans[0], ladder) if len(plans) == 1 else {"plans": [one(plan, list(_ladder(plan))) for plan in plans]}
 
 
 def _ladder(plan: Plan) -> Iterator[dict[str, Any]]:
@@ -139,8 +146,8 @@ def _ladder(plan: Plan) -> Iterator[dict[str, Any]]:
         yield {"step": rung.step, "arena_bytes": rung.arena_bytes, "saved_percent": round(saved, 2)}
 
 
-def _ladder_lines(plan: Plan) -> Iterator[str]:
-    first, *others = _ladder(plan)
+def _ladder_lines(plan: Plan, ladder: Ladder) -> Iterator[str]:
+    first, *others = ladder
     yield f"ladder       {first['step'] + ', file order':<27}{first['arena_bytes']:>10} B"
     for rung in others:
         saved = f"{0.0 - rung['saved_percent']:>6.1f} %"
@@ -159,8 +166,8 @@ def _draw(plans: list[Plan], path: str) -> None:
     write_file(Path(path), arena_svg(plans[0]).encode())
 
 
-def _show(out: Console, plan: Plan, budget: int | None, chip: Target | None) -> None:
-    for line in _headline(plan):
+def _show(out: Console, plan: Plan, ladder: Ladder, verdicts: list[str]) -> None:
+    for line in _headline(plan, ladder):
         out.print(line, markup=False, soft_wrap=True)
     if sys.stdout.isatty():
         from diagmem.reports.text import arena_lines
@@ -168,7 +175,7 @@ def _show(out: Console, plan: Plan, budget: int | None, chip: Target | None) -> 
         out.print()
         for line in arena_lines(plan, out.width):
             out.print(line, markup=False, overflow="crop", no_wrap=True)
-    for verdict in _verdicts(plan, budget, chip):
+    for verdict in verdicts:
         out.print(verdict, markup=False, soft_wrap=True)
 
 
@@ -181,7 +188,7 @@ def _verdicts(plan: Plan, budget: int | None, chip: Target | None) -> Iterator[s
         yield _verdict(plan, what, chip.arena_limit_bytes, size - chip.arena_limit_bytes)
 
 
-def _headline(plan: Plan) -> list[str]:
+def _headline(plan: Plan, ladder: Ladder) -> list[str]:
     nodes = plan.graph.nodes
     saved = 100 * plan.saved_bytes / plan.baseline_bytes if plan.baseline_bytes else 0.0
     order = "all orders" if plan.is_over_all_orders else "this order"
@@ -195,7 +202,7 @@ def _headline(plan: Plan) -> list[str]:
         f"after        {size_text(plan.arena_bytes)}: {saved:.1f} % less",
         f"lower bound  {size_text(plan.lower_bound_bytes)}; the plan is {proof}",
     ]
-    lines += _ladder_lines(plan)
+    lines += _ladder_lines(plan, ladder)
     if plan.peak_op is not None:
         held = ", ".join(f"{one_line(b.name, 36)} {b.size_bytes} B" for b in plan.peak_buffers[:4])
         where = "a row of the input" if plan.peak_op == PUSH else op_text(nodes[plan.peak_op])

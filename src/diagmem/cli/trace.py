@@ -107,6 +107,11 @@ def command(
         traced = _op(load_runnable(model), op_index, on or NATIVE, with_picture)
     else:
         traced = traced_model(load_runnable(model), choice, on or NATIVE)
+    _hand_out(traced, json_path, png_path, svg_path)
+
+
+def _hand_out(traced: Traced, json_path: str | None, png_path: Path | None, svg_path: Path | None) -> None:
+    """Writes and shows what was traced. A plan that loses a value is shown too, and then is an error."""
     if json_path:
         write_json(json_path, traced.to_json())
     traced.draw(png_path, svg_path)

@@ -18,7 +18,7 @@ import numpy as np
 from diagmem.graph import IntArray
 from diagmem.rows import RowGraph
 from diagmem.schedule import PUSH
-from diagmem.schedulers.lives import Row, Turn, shared_bytes
+from diagmem.schedulers.lives import Row, Turn, rows_made, rows_read, shared_bytes
 
 MOST_WORK = 4_000_000
 """Turns that are looked at, over all orders that are tried: about a second."""
@@ -76,10 +76,10 @@ class _Turns:
         latest: dict[int, int] = {}
         readers: dict[int, list[int]] = defaultdict(list)
         for number, turn in enumerate(turns):
-            read = [now[row] if row in now else found._born(row, -1, now) for row in _read(rows, turn)]
+            read = [now[row] if row in now else found._born(row, -1, now) for row in rows_read(rows, turn)]
             # The same op's turns stay in their order, and a row is not made again before the last use of the old one.
             before = {found.makers[life] for life in read} | {latest.get(turn[0], -1)}
-            for row in _made(rows, turn):
+            for row in rows_made(rows, turn):
                 if row in now:
                     before.update(readers[now[row]], [found.makers[now[row]]])
                 found._born(row, number, now)
@@ -198,18 +198,3 @@ class _Turns:
                 found.add(turn)
                 reached.update(linked[turn])
         return found
-
-
-def _read(rows: RowGraph, turn: Turn) -> list[Row]:
-    if turn[0] == PUSH:
-        return []
-    needs = rows.ops[turn[0]].needs
-    return [(need.tensor, row) for need in needs for row in range(need.first[turn[1]], need.end[turn[1]])]
-
-
-def _made(rows: RowGraph, turn: Turn) -> list[Row]:
-    if turn[0] == PUSH:
-        return [(rows.graph.inputs[0], turn[1])]
-    op = rows.ops[turn[0]]
-    made = op.makes_at(turn[1])
-    return [(tensor, row) for tensor in op.makes for row in (range(rows.rows[tensor]) if made is None else made)]

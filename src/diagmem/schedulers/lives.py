@@ -25,6 +25,21 @@ class Life(NamedTuple):
     last: int
 
 
+def rows_read(rows: RowGraph, turn: Turn) -> list[Row]:
+    if turn[0] == PUSH:
+        return []
+    needs = rows.ops[turn[0]].needs
+    return [(need.tensor, row) for need in needs for row in range(need.first[turn[1]], need.end[turn[1]])]
+
+
+def rows_made(rows: RowGraph, turn: Turn) -> list[Row]:
+    if turn[0] == PUSH:
+        return [(rows.graph.inputs[0], turn[1])]
+    op = rows.ops[turn[0]]
+    made = op.makes_at(turn[1])
+    return [(tensor, row) for tensor in op.makes for row in (range(rows.rows[tensor]) if made is None else made)]
+
+
 def row_lives(rows: RowGraph, turns: Sequence[Turn]) -> list[Life]:
     """The lives of all rows that the turns touch, by tensor and row. A row that is made again lives again."""
     found: list[tuple[Row, list[int]]] = []
@@ -35,18 +50,11 @@ def row_lives(rows: RowGraph, turns: Sequence[Turn]) -> list[Life]:
         found.append((row, now[row]))
         return now[row]
 
-    for at, (index, turn) in enumerate(turns):
-        if index == PUSH:
-            born((rows.graph.inputs[0], turn), at)
-            continue
-        op = rows.ops[index]
-        for need in op.needs:
-            for number in range(need.first[turn], need.end[turn]):
-                (now.get((need.tensor, number)) or born((need.tensor, number), 0))[1] = at
-        made = op.makes_at(turn)
-        for tensor in op.makes:
-            for number in range(rows.rows[tensor]) if made is None else made:
-                born((tensor, number), at)
+    for at, turn in enumerate(turns):
+        for row in rows_read(rows, turn):
+            (now.get(row) or born(row, 0))[1] = at
+        for row in rows_made(rows, turn):
+            born(row, at)
     return sorted(Life(*row, *span) for row, span in found)
 
 
