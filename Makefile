@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 EXTRAS := verify tflm trace plot
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup system demo test lint format bench clean
+.PHONY: help setup system demo test lint format replay bench clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ lint: $(READY)  ## Check formatting, style and types
 format: $(READY)  ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+replay: $(READY)  ## Show what a change does to plans and emitted C; REPLAY=--write takes it over
+	$(BIN)/python tools/replay $(REPLAY)
 
 bench: $(READY)  ## Measure: figures for people, never a test
 	@for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
