@@ -19,7 +19,6 @@ from diagmem.ops.reduce import Reduce
 from diagmem.ops.reshape import Reshape
 from diagmem.ops.transpose_conv import TransposeConv
 from diagmem.schedule import Step
-from diagmem.turns import rows_of
 from diagmem.zoo.builder import Builder
 
 GAP_BYTES = 64
@@ -221,7 +220,7 @@ def side_by_side(programs: Sequence[RowProgram]) -> RowProgram:
         ops += (_moved(o, op, first) for o in graph.ops)
         inputs += (t + first for t in graph.inputs)
         outputs += (t + first for t in graph.outputs)
-        steps += (Step(step.op + op, step.rows) for step in program.steps)
+        steps += (Step(step.op + op, step.turn) for step in program.steps)
         offsets |= {t + first: offset + base for t, offset in program.offsets.items()}
         row_offsets |= {t + first: tuple(o + base for o in found) for t, found in program.row_offsets.items()}
         sum_offsets |= {o + op: offset + base for o, offset in program.sum_offsets.items()}
@@ -245,4 +244,4 @@ def _moved(op: Op, first_op: int, first_tensor: int) -> Op:
 
 
 def has_image_input(graph: Graph) -> bool:
-    return rows_of(graph.tensors[graph.inputs[0]]) > 1
+    return graph.tensors[graph.inputs[0]].rows > 1

@@ -14,9 +14,9 @@ SOURCE = Path(__file__).parents[1] / "src" / "diagmem"
 LAYERS = (
     "errors",
     "views",
-    "schedule",
     "windows",
     "graph",
+    "schedule",
     "accesses",
     "turns",
     "row_storage",

@@ -21,7 +21,6 @@ from diagmem.plans import Plan
 from diagmem.rows import row_graph
 from diagmem.schedule import PUSH, Schedule
 from diagmem.transforms import transformed
-from diagmem.turns import row_bytes, rows_of
 from diagmem.validate import Fault
 from diagmem.validate_rows import replay_rows, validate_rows
 from diagmem.zoo.builder import Builder
@@ -80,7 +79,7 @@ def test_never_more_than_layer_by_layer() -> None:
 @given(nets(), st.booleans())
 def test_random_graphs_are_planned_safely(graph: Graph, input_rows: bool) -> None:
     """Each op does each of its rows once, no row is lost, and no more than the layer-by-layer arena is taken."""
-    if input_rows and (len(graph.inputs) != 1 or rows_of(graph.tensors[graph.inputs[0]]) == 1):
+    if input_rows and (len(graph.inputs) != 1 or graph.tensors[graph.inputs[0]].rows == 1):
         input_rows = False
     plan = streamed(graph, input_rows)
     if not plan.runs_by_rows:
@@ -228,7 +227,7 @@ def test_recomputation_trades_work_for_memory() -> None:
 @given(nets(), st.booleans())
 def test_random_graphs_are_recomputed_safely(graph: Graph, input_rows: bool) -> None:
     """Each plan of the curve takes less than the one before, for no less work, and has passed the validator."""
-    if input_rows and (len(graph.inputs) != 1 or rows_of(graph.tensors[graph.inputs[0]]) == 1):
+    if input_rows and (len(graph.inputs) != 1 or graph.tensors[graph.inputs[0]].rows == 1):
         input_rows = False
     curve = pipeline.pareto(graph, input_rows=input_rows)
     assert all(a.arena_bytes > b.arena_bytes for a, b in itertools.pairwise(curve))
@@ -256,10 +255,10 @@ def test_a_streamed_input_is_handed_over_when_it_is_needed() -> None:
     """The caller's rows come in order, each before the first step that reads it, not all at the start."""
     net = Net()
     plan = streamed(net.graph(net.conv(net.conv(net.input(1, 12, 6, 4), 4), 4)), input_rows=True)
-    pushes = [(at, step.rows.start) for at, step in enumerate(plan.schedule.steps) if step.op == PUSH and step.rows]
+    pushes = [(at, step.turn) for at, step in enumerate(plan.schedule.steps) if step.op == PUSH]
     assert [row for _, row in pushes] == list(range(12))
     assert pushes[-1][0] > 12
-    live = sum(row_bytes(t) * rows_of(t) for t in plan.graph.tensors if t.index in plan.graph.inputs)
+    live = sum(t.row_bytes * t.rows for t in plan.graph.tensors if t.index in plan.graph.inputs)
     assert plan.arena_bytes < live + plan.graph.tensors[plan.graph.outputs[0]].size_bytes
 
 
@@ -312,7 +311,7 @@ def test_random_moves_never_pass_unseen() -> None:
         tensor = chance.choice(sorted(plan.row_offsets))
         offsets = list(plan.row_offsets[tensor])
         offsets[chance.randrange(len(offsets))] = chance.randrange(
-            plan.arena_bytes - row_bytes(plan.graph.tensors[tensor])
+            plan.arena_bytes - plan.graph.tensors[tensor].row_bytes
         )
         seen.update(faults(plan, row_offsets={**plan.row_offsets, tensor: offsets}))
     assert seen & {Fault.OVERWRITTEN, Fault.RESULT_LOST}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from diagmem.accesses import Accesses
 from diagmem.graph import Node, Tensor
 from diagmem.kernels import library
-from diagmem.turns import Turns, row_bytes, rows_of
+from diagmem.turns import Turns
 from tests.ops.cases import case_modules
 
 CASES = case_modules()
@@ -17,7 +17,7 @@ DIAGMEM = library("diagmem")
 
 
 def has_rows(node: Node) -> bool:
-    return len(node.outputs) == 1 and rows_of(node.output) > 1 and node.output.elems > 0
+    return len(node.outputs) == 1 and node.output.rows > 1 and node.output.elems > 0
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -47,10 +47,10 @@ def test_turns_are_what_accesses_say(case: str, data: st.DataObject) -> None:
 def by_brute_force(node: Node, accesses: Accesses, tensor: Tensor) -> list[dict[int, int]]:
     """For each turn, the rows that it reads, with the separation of each."""
     output = node.output
-    row_elems, steps_of = output.elems // rows_of(output), written_by_step(accesses)
+    row_elems, steps_of = output.elems // output.rows, written_by_step(accesses)
     found: list[dict[int, int]] = []
     begin = 0
-    for turn in range(rows_of(output)):
+    for turn in range(output.rows):
         last = max(step for step, element in steps_of if element // row_elems == turn)
         writes = [(s, (e + 1 - turn * row_elems) * output.dtype.size_bytes) for s, e in steps_of if begin <= s <= last]
         found.append(one_turn(node, accesses, tensor, range(begin, last + 1), writes))
@@ -66,7 +66,7 @@ def written_by_step(accesses: Accesses) -> list[tuple[int, int]]:
 def one_turn(
     node: Node, accesses: Accesses, tensor: Tensor, steps: range, writes: list[tuple[int, int]]
 ) -> dict[int, int]:
-    row_elems, size = tensor.elems // rows_of(tensor), tensor.dtype.size_bytes
+    row_elems, size = tensor.elems // tensor.rows, tensor.dtype.size_bytes
     rows: dict[int, int] = {}
     for position, input_tensor in node.activations():
         runs = accesses.reads[position]
@@ -77,9 +77,9 @@ def one_turn(
                 continue
             row = element // row_elems
             if first < steps.start or last >= steps.stop:
-                apart = row_bytes(node.output)
+                apart = node.output.row_bytes
             else:
                 written = max((end for step, end in writes if step < last), default=0)
-                apart = written - element % row_elems * size if written else -row_bytes(tensor)
-            rows[row] = max(rows.get(row, -row_bytes(tensor)), apart)
+                apart = written - element % row_elems * size if written else -tensor.row_bytes
+            rows[row] = max(rows.get(row, -tensor.row_bytes), apart)
     return rows

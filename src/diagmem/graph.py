@@ -162,6 +162,16 @@ class Tensor:
         return (self.elems * self.dtype.bits + 7) // 8
 
     @property
+    def rows(self) -> int:
+        """How many rows it has. A *row* is one index of an image's height axis (batch 1, height, width, depth); any
+        other tensor is one row."""
+        return self.shape[1] if len(self.shape) == 4 and self.shape[0] == 1 else 1
+
+    @property
+    def row_bytes(self) -> int:
+        return self.size_bytes // self.rows
+
+    @property
     def label(self) -> str:
         """The name as it may be printed on one line."""
         return one_line(self.name) or f"tensor {self.index}"

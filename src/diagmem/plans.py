@@ -15,7 +15,6 @@ from diagmem.problem import Buffer
 from diagmem.row_storage import RowStorage
 from diagmem.schedule import PUSH, Schedule
 from diagmem.transforms import Removal
-from diagmem.turns import row_bytes, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Place:
 
     @property
     def size_bytes(self) -> int:
-        return self.tensor.size_bytes if self.rows is None else row_bytes(self.tensor) * len(self.rows)
+        return self.tensor.size_bytes if self.rows is None else self.tensor.row_bytes * len(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +115,15 @@ class Plan:
         for buffer, offset in zip(self.buffers, self.buffer_offsets, strict=True):
             for index in buffer.tensors:
                 tensor = self.graph.tensors[index]
-                for row in range(rows_of(tensor)) if buffer.rows is None else buffer.rows:
+                for row in range(tensor.rows) if buffer.rows is None else buffer.rows:
                     start = 0 if buffer.rows is None else buffer.rows.start
-                    tables.setdefault(index, {})[row] = offset + (row - start) * row_bytes(tensor)
+                    tables.setdefault(index, {})[row] = offset + (row - start) * tensor.row_bytes
         return {index: tuple(table[row] for row in sorted(table)) for index, table in tables.items()}
 
     @property
     def runs_by_rows(self) -> bool:
         """Whether ops run a row at a time."""
-        return any(step.rows is not None for step in self.schedule.steps)
+        return any(step.turn is not None for step in self.schedule.steps)
 
     @property
     def input_rows(self) -> bool:
@@ -248,7 +247,7 @@ class Plan:
 
     def _rows_json(self) -> dict[str, Any]:
         return {
-            "rows": [step.rows.start if step.rows else None for step in self.schedule.steps],
+            "rows": [step.turn for step in self.schedule.steps],
             "input_rows": self.input_rows,
             "recompute": round(self.recompute, 4),
             "storage": {tensor: RowStorage.of(offsets).form for tensor, offsets in sorted(self.row_offsets.items())},

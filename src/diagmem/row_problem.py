@@ -21,8 +21,8 @@ from diagmem.footprint import Footprint, Store, most_covered
 from diagmem.graph import IntArray
 from diagmem.ops._base import SUM_BYTES
 from diagmem.problem import BEFORE_RUN, Buffer, Problem
-from diagmem.rows import PushState, RowGraph
-from diagmem.schedule import PUSH, Schedule
+from diagmem.rows import RowGraph
+from diagmem.schedule import PUSH, PushState, Schedule
 from diagmem.schedulers.lives import Life, Row, Turn, row_lives, sum_lives
 
 NEVER = 1 << 40
@@ -100,7 +100,7 @@ class _Posed:
 
     @classmethod
     def of(cls, needs: Footprint, rows: RowGraph, schedule: Schedule) -> _Posed:
-        turns = tuple((step.op, step.rows.start if step.rows is not None else 0) for step in schedule.steps)
+        turns = tuple((step.op, step.turn or 0) for step in schedule.steps)
         whole = rows.in_one_piece(input_rows=any(op == PUSH for op, _ in turns))
         lives: dict[int, list[Life]] = defaultdict(list)
         for life in row_lives(rows, turns):

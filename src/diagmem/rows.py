@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +10,7 @@ from diagmem.graph import Graph, Node
 from diagmem.kernels import Library
 from diagmem.ops import kind_of
 from diagmem.schedule import PUSH
-from diagmem.turns import Need, Turns, row_bytes, rows_of
+from diagmem.turns import Need, Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +53,11 @@ class RowGraph:
 
     @cached_property
     def rows(self) -> tuple[int, ...]:
-        return tuple(rows_of(t) for t in self.graph.tensors)
+        return tuple(t.rows for t in self.graph.tensors)
 
     @cached_property
     def row_bytes(self) -> tuple[int, ...]:
-        return tuple(row_bytes(t) for t in self.graph.tensors)
+        return tuple(t.row_bytes for t in self.graph.tensors)
 
     def macs(self, ops: Iterable[int]) -> int:
         """Multiply-accumulates of turns of these ops; the caller's rows cost nothing."""
@@ -72,25 +71,6 @@ class RowGraph:
         return frozenset({*given, *self.graph.outputs, *touched})
 
 
-@dataclass(frozen=True, slots=True)
-class PushState:
-    """What a run remembers while it waits for the caller's next row: how many steps it has done, in `at_bytes`, and
-    then for each of the model's `ops`, and for the caller's rows, how many turns, in `turn_bytes` each."""
-
-    ops: int
-    at_bytes: int
-    turn_bytes: int
-    size_bytes: int
-
-    @classmethod
-    def of(cls, graph: Graph, ops_of_steps: Sequence[int]) -> PushState:
-        most_turns = max(Counter(ops_of_steps).values(), default=0)
-        at_bytes, turn_bytes = 2 if len(ops_of_steps) < 1 << 16 else 4, 1 if most_turns < 1 << 8 else 2
-        ops = 1 + max((op.number for op in graph.ops), default=-1)
-        size = at_bytes + turn_bytes * (ops + 1)
-        return cls(ops, at_bytes, turn_bytes, -(-size // at_bytes) * at_bytes)
-
-
 def row_graph(graph: Graph, library: Library) -> RowGraph:
     return RowGraph(graph, tuple(_row_op(node, library) for node in graph.nodes))
 
@@ -101,23 +81,23 @@ def _row_op(node: Node, library: Library) -> RowOp:
         return _whole(node)
     sums = kind.accumulator_bytes(node)
     if sums is not None:
-        turns = rows_of(node.input(0))
+        turns = node.input(0).rows
         need = Need(node.input(0).index, tuple(range(turns)), tuple(range(1, turns + 1)), ((),) * turns)
         return RowOp(node.op.index, turns, (need,), (node.output.index,), kind.macs(node) // turns, sums)
     turns_of = Turns(node, accesses)
-    if rows_of(node.output) == 1 or not kind.has_row_kernel(node) or not turns_of.are_apart:
+    if node.output.rows == 1 or not kind.has_row_kernel(node) or not turns_of.are_apart:
         return _whole(node)
     inputs = {tensor.index: tensor for _, tensor in node.activations()}
     needs = tuple(turns_of.need(tensor) for tensor in inputs.values())
-    if any(need.end[0] >= rows_of(inputs[need.tensor]) > 1 for need in needs):
+    if any(need.end[0] >= inputs[need.tensor].rows > 1 for need in needs):
         # Already the first row needs everything (transpose, a flip): nothing is gained by rows.
         return _whole(node)
-    turns = rows_of(node.output)
+    turns = node.output.rows
     return RowOp(node.op.index, turns, needs, (node.output.index,), kind.macs(node) // turns)
 
 
 def _whole(node: Node) -> RowOp:
-    needs = {t.index: Need(t.index, (0,), (rows_of(t),), ((),)) for _, t in node.activations()}
+    needs = {t.index: Need(t.index, (0,), (t.rows,), ((),)) for _, t in node.activations()}
     kind = kind_of(node.op.kind)
     macs = 0 if kind is None else kind.macs(node)
     return RowOp(node.op.index, 1, tuple(needs.values()), tuple(t.index for t in node.outputs), macs, is_whole=True)

@@ -1,7 +1,6 @@
 """One operation taken apart into turns: what each output row reads, and how far it may lie over what it reads.
 
-A *row* is one index of the height axis of an image (batch 1, height, width, depth); any other tensor is one row. All is
-read off `accesses`, so it is the same truth that overlaps of whole tensors come from.
+All is read off `accesses`, so it is the same truth that overlaps of whole tensors come from.
 """
 
 from __future__ import annotations
@@ -16,15 +15,6 @@ import numpy.typing as npt
 
 from diagmem.accesses import Accesses, Runs
 from diagmem.graph import IntArray, Node, Tensor
-
-
-def rows_of(tensor: Tensor) -> int:
-    """How many rows a tensor has."""
-    return tensor.shape[1] if len(tensor.shape) == 4 and tensor.shape[0] == 1 else 1
-
-
-def row_bytes(tensor: Tensor) -> int:
-    return tensor.size_bytes // rows_of(tensor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +53,7 @@ class Turns:
     def are_apart(self) -> bool:
         """Whether rows are written one after the other, none together with another."""
         written, step, _ = self.accesses.writes[0].touches()
-        row = written // (self.node.output.elems // rows_of(self.node.output))
+        row = written // (self.node.output.elems // self.node.output.rows)
         order = np.argsort(step, kind="stable")
         changes = np.diff(row[order])
         return bool((changes >= 0).all() and (np.diff(step[order])[changes > 0] > 0).all())
@@ -73,8 +63,8 @@ class Turns:
         """The turn of each kernel step: the row that it, or the next step that writes, writes."""
         output = self.node.output
         written, step, _ = self.accesses.writes[0].touches()
-        turn = np.full(self.accesses.steps, rows_of(output) - 1, dtype=np.int64)
-        turn[step] = written // (output.elems // rows_of(output))
+        turn = np.full(self.accesses.steps, output.rows - 1, dtype=np.int64)
+        turn[step] = written // (output.elems // output.rows)
         return np.minimum.accumulate(turn[::-1])[::-1]
 
     @cached_property
@@ -86,7 +76,7 @@ class Turns:
         ends = np.zeros(self.accesses.steps + 1, dtype=np.int64)
         np.maximum.at(ends, step + 1, (written + 1) * output.dtype.size_bytes)
         np.maximum.accumulate(ends, out=ends)
-        before: IntArray = np.maximum(0, ends[:-1] - self.of_step * row_bytes(output))
+        before: IntArray = np.maximum(0, ends[:-1] - self.of_step * output.row_bytes)
         return before
 
     def need(self, tensor: Tensor) -> Need:
@@ -98,13 +88,13 @@ class Turns:
             for reads in self._reads(position)
         ]
         turn, row, apart = (np.concatenate(column) for column in zip(*reads, strict=True))
-        turns = rows_of(self.node.output)
-        first = np.full(turns, rows_of(tensor), dtype=np.int64)
+        turns = self.node.output.rows
+        first = np.full(turns, tensor.rows, dtype=np.int64)
         end = np.zeros(turns, dtype=np.int64)
         np.minimum.at(first, turn, row)
         np.maximum.at(end, turn, row + 1)
         first, end = np.where(first < end, first, 0), np.where(first < end, end, 0)
-        largest = np.full((turns, int((end - first).max(initial=1))), -row_bytes(tensor), dtype=np.int64)
+        largest = np.full((turns, int((end - first).max(initial=1))), -tensor.row_bytes, dtype=np.int64)
         np.maximum.at(largest, (turn, row - first[turn]), apart)
         rows = tuple(tuple(line[:count]) for line, count in zip(largest.tolist(), (end - first).tolist(), strict=True))
         return Need(tensor.index, tuple(first.tolist()), tuple(end.tolist()), rows)
@@ -112,7 +102,7 @@ class Turns:
     def _reads(self, position: int) -> Iterator[_Reads]:
         """Runs that stay within a turn and a row are looked at as a whole, the others element by element."""
         runs, tensor = self.accesses.reads[position] or Runs.none(), self.node.input(position)
-        row_elems = tensor.elems // rows_of(tensor)
+        row_elems = tensor.elems // tensor.rows
         last = runs.step + (runs.length - 1) * runs.stride + runs.hold - 1
         final = runs.start + (runs.length - 1) * runs.pitch
         is_short = self.of_step[runs.step] == self.of_step[last]
@@ -136,8 +126,8 @@ class Turns:
         yield self._asked(tensor, element[~crosses], finish[~crosses])
         count = (last_turn - turn + 1)[crosses]
         nth = np.arange(count.sum(), dtype=np.int64) - np.repeat(np.cumsum(count) - count, count)
-        row = np.repeat(element[crosses] // (tensor.elems // rows_of(tensor)), count)
-        apart = np.full(len(row), row_bytes(self.node.output), dtype=np.int64)
+        row = np.repeat(element[crosses] // (tensor.elems // tensor.rows), count)
+        apart = np.full(len(row), self.node.output.row_bytes, dtype=np.int64)
         yield _Reads(np.repeat(turn[crosses], count) + nth, row, apart)
 
     def _is_even(self, first: IntArray, last: IntArray) -> npt.NDArray[np.bool_]:
@@ -148,10 +138,10 @@ class Turns:
 
     def _asked(self, tensor: Tensor, element: IntArray, step: IntArray) -> _Reads:
         """Reads of elements, each for the last time at a step."""
-        row_elems = tensor.elems // rows_of(tensor)
+        row_elems = tensor.elems // tensor.rows
         row, written = element // row_elems, self.written_before[step]
         apart = written - element % row_elems * tensor.dtype.size_bytes
-        return _Reads(self.of_step[step], row, np.where(written > 0, apart, -row_bytes(tensor)))
+        return _Reads(self.of_step[step], row, np.where(written > 0, apart, -tensor.row_bytes))
 
 
 def _picked(runs: Runs, which: npt.NDArray[np.bool_]) -> Runs:

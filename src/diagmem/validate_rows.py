@@ -20,8 +20,8 @@ from diagmem.accesses import Accesses, Runs
 from diagmem.graph import Graph, IntArray, Node, Tensor
 from diagmem.kernels import Library, library
 from diagmem.ops import kind_of
-from diagmem.rows import PushState, RowGraph, RowOp, row_graph
-from diagmem.schedule import PUSH, Schedule, Step
+from diagmem.rows import RowGraph, RowOp, row_graph
+from diagmem.schedule import PUSH, PushState, Schedule, Step
 from diagmem.shadow import FAR
 from diagmem.validate import Fault, Finding
 
@@ -132,7 +132,7 @@ class _Run:
 
     def check_turn(self, at: int, step: Step, turns: dict[int, int]) -> None:
         """Each op's steps come in order, and none twice, unless it makes a row again."""
-        turn = step.rows.start if step.rows is not None else 0
+        turn = step.turn or 0
         next_turn = turns.get(step.op, -1)
         repeats = 0 <= turn < next_turn and step.op != PUSH and self.rows.ops[step.op].makes_rows
         if turn != next_turn and not repeats:
@@ -157,11 +157,11 @@ class _Run:
 
     def step(self, at: int, step: Step) -> None:
         if step.op == PUSH:
-            if step.rows is not None:
-                self._write(self.rows.graph.inputs[0], step.rows)
+            if step.turn is not None:
+                self._write(self.rows.graph.inputs[0], range(step.turn, step.turn + 1))
             return
         op = self.rows.ops[step.op]
-        turn = step.rows.start if step.rows is not None else 0
+        turn = step.turn or 0
         read = [(need.tensor, row) for need in op.needs for row in range(need.first[turn], need.end[turn])]
         self._check_rows(at, op, read)
         if self._stays_in_place(op):

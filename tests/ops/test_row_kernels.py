@@ -14,7 +14,6 @@ from diagmem.kernels import library
 from diagmem.ops import CPointers, CRow, CRows, kinds
 from diagmem.rows import RowOp, row_graph
 from diagmem.schedule import Step
-from diagmem.turns import row_bytes, rows_of
 from diagmem.verification import reference
 from diagmem.verification.host import trace_on_host
 from diagmem.verification.stream import differences, spans
@@ -70,7 +69,7 @@ def rows_by_turn(node: Node, turns: int) -> Iterator[tuple[int, list[list[int]]]
             if isinstance(one, CRow | CRows) and one.tensor.index not in outputs:
                 turn_rows = found.setdefault(one.tensor.index, [[] for _ in range(turns)])
                 for turn in range(turns):
-                    turn_rows[turn] += [row for row in _rows(one, turn) if 0 <= row < rows_of(one.tensor)]
+                    turn_rows[turn] += [row for row in _rows(one, turn) if 0 <= row < one.tensor.rows]
     return iter(found.items())
 
 
@@ -112,7 +111,7 @@ def test_each_row_is_right(case: str) -> None:
 def anywhere(graph: Graph) -> RowProgram:
     """Output rows above all inputs, in any order."""
     offsets, end = one_behind_the_other(graph, 0)
-    pitch, count = _aligned(row_bytes(output_of(graph))), rows_of(output_of(graph))
+    pitch, count = _aligned(output_of(graph).row_bytes), output_of(graph).rows
     order = np.random.default_rng(count).permutation(count)
     return placed(graph, offsets, [end + int(n) * pitch for n in order], end + count * pitch)
 
@@ -120,18 +119,18 @@ def anywhere(graph: Graph) -> RowProgram:
 def overlapped(graph: Graph) -> RowProgram:
     """Each output row over a row of the first input that dies, if it does not reach into one that lives on."""
     op, target = row_op(graph), output_of(graph)
-    pitch, count = _aligned(row_bytes(target)), rows_of(target)
+    pitch, count = _aligned(target.row_bytes), target.rows
     offsets, end = one_behind_the_other(graph, 2 * pitch)
     rows = [end + y * pitch for y in range(count)]
     need, source = op.needs[0], graph.tensors[op.needs[0].tensor]
-    start, size = offsets[source.index], row_bytes(source)
+    start, size = offsets[source.index], source.row_bytes
     unit = max(source.dtype.size_bytes, target.dtype.size_bytes)
-    later = [first if first < end else rows_of(source) for first, end in zip(need.first, need.end, strict=True)]
+    later = [first if first < end else source.rows for first, end in zip(need.first, need.end, strict=True)]
     for y in range(0 if op.accumulator_bytes else count):
-        row, lives_on = need.first[y], min(later[y + 1 :], default=rows_of(source))
+        row, lives_on = need.first[y], min(later[y + 1 :], default=source.rows)
         if row < need.end[y] and row < lives_on:
             at = (start + row * size - (need.apart_at(y, row) or 0)) // unit * unit
-            rows[y] = at if at + row_bytes(target) <= start + lives_on * size else rows[y]
+            rows[y] = at if at + target.row_bytes <= start + lives_on * size else rows[y]
     return placed(graph, offsets, rows, end + count * pitch)
 
 
@@ -141,7 +140,7 @@ def is_overlapped(program: RowProgram) -> bool:
     source, target = graph.tensors[graph.inputs[0]], output_of(graph)
     low = program.offsets[source.index]
     rows = program.row_offsets[target.index]
-    return any(row < low + source.size_bytes and row + row_bytes(target) > low for row in rows)
+    return any(row < low + source.size_bytes and row + target.row_bytes > low for row in rows)
 
 
 def _aligned(size: int) -> int:
@@ -168,11 +167,11 @@ def placed(graph: Graph, offsets: dict[int, int], rows: list[int], end: int) -> 
     return RowProgram(
         *(graph, (0,), {**offsets, whole.index: _aligned(end + op.accumulator_bytes)}),
         *(_aligned(end + op.accumulator_bytes) + whole.size_bytes, None),
-        steps=tuple(Step(0, range(turn, turn + 1)) for turn in range(op.turns)),
+        steps=tuple(Step(0, turn) for turn in range(op.turns)),
         row_offsets={**tables, whole.index: tuple(rows)},
         sum_offsets={0: end} if op.accumulator_bytes else {},
     )
 
 
 def _linear(tensor: Tensor, offset: int) -> tuple[int, ...]:
-    return tuple(offset + row * row_bytes(tensor) for row in range(rows_of(tensor)))
+    return tuple(offset + row * tensor.row_bytes for row in range(tensor.rows))

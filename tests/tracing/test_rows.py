@@ -37,7 +37,7 @@ def test_every_row_as_the_closed_form_says(on: str, keyword_spotting: Plan, tmp_
     (require_native if on == "x86" else require_cortex_m)()
     plan = keyword_spotting
     found = traced(plan, tmp_path, on)
-    steps = [step for step in plan.schedule.steps if step.op != PUSH and step.rows is not None]
+    steps = [step for step in plan.schedule.steps if step.op != PUSH and step.turn is not None]
     assert sum(turns.turns for turns in found.turns) == len(steps)
     assert sum(turns.pairs for turns in found.turns) > len(steps)
     assert not sum(turns.differing for turns in found.turns)

@@ -16,7 +16,6 @@ from diagmem.ops.conv_2d import Conv2D
 from diagmem.ops.fully_connected import FullyConnected
 from diagmem.schedule import PUSH
 from diagmem.transforms import transformed
-from diagmem.turns import rows_of
 from diagmem.verification import reference
 from tests.row_networks import Lines, line_net, with_values
 
@@ -38,7 +37,7 @@ def test_the_result_is_the_same(seed: int) -> None:
     )
     for output in graph.outputs:
         np.testing.assert_array_equal(before[output].reshape(-1), after[output].reshape(-1))
-    assert rows_of(stands.tensors[stands.inputs[0]]) == graph.tensors[graph.inputs[0]].shape[1]
+    assert stands.tensors[stands.inputs[0]].rows == graph.tensors[graph.inputs[0]].shape[1]
     assert not [op for op in stands.ops if op.kind == "RESHAPE"]
     assert (stands.inputs, stands.outputs) == (graph.inputs, graph.outputs)
 

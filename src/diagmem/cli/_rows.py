@@ -59,7 +59,7 @@ def show_curve(models: tuple[str, ...], options: dict[str, Any], json_path: str 
 def _how(plan: Plan) -> str:
     if not plan.runs_by_rows:
         return "layer by layer"
-    again = Counter((step.op, step.rows.start) for step in plan.schedule.steps if step.rows)
+    again = Counter((step.op, step.turn) for step in plan.schedule.steps if step.turn is not None)
     repeated = len({op for (op, _), count in again.items() if count > 1})
     streamed = ", input streamed" if plan.input_rows else ""
     again_of = f", rows of {repeated} tensor{'s' if repeated > 1 else ''} made again" if repeated else ""

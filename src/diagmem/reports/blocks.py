@@ -127,17 +127,17 @@ class Picture:
     def _node(self, step: int) -> Node | None:
         """The operation that a step runs whole; None where there is none."""
         steps = self.plan.schedule.steps
-        if not 0 <= step < len(steps) or steps[step].rows is not None or steps[step].op == PUSH:
+        if not 0 <= step < len(steps) or steps[step].turn is not None or steps[step].op == PUSH:
             return None
         return self.plan.graph.nodes[steps[step].op]
 
     def step_words(self, step: int) -> str:
         """What runs at a step, in a few words."""
-        op, rows = self.plan.schedule.steps[step].op, self.plan.schedule.steps[step].rows
+        op, turn = self.plan.schedule.steps[step].op, self.plan.schedule.steps[step].turn
         if op == PUSH:
             return "next row of the input"
         # The row comes first: where there is little space, the end is cut off.
-        part = "" if rows is None else f"op {self.plan.graph.ops[op].number} row {rows.start}, "
+        part = "" if turn is None else f"op {self.plan.graph.ops[op].number} row {turn}, "
         return part + self.plan.graph.ops[op].kind.lower().replace("_", " ")
 
     @cached_property

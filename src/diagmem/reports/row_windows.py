@@ -25,7 +25,7 @@ class RowWindow:
 def row_windows(plan: Plan) -> Mapping[int, RowWindow]:
     """Tensor -> its window, for those of a plan that runs row by row which are in one piece and have several rows."""
     rows = row_graph(plan.graph, plan.options.library)
-    turns = [(step.op, step.rows.start if step.rows is not None else 0) for step in plan.schedule.steps]
+    turns = [(step.op, step.turn or 0) for step in plan.schedule.steps]
     lives: dict[int, list[Life]] = {}
     for life in row_lives(rows, turns):
         lives.setdefault(life.tensor, []).append(life)

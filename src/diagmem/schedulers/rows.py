@@ -38,7 +38,7 @@ class RowSchedule:
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        return tuple((step.op, 0 if step.rows is None else step.rows.start) for step in self.schedule.steps)
+        return tuple((step.op, step.turn or 0) for step in self.schedule.steps)
 
 
 @dataclass
@@ -107,4 +107,4 @@ class RowOrders:
 
 def _step(rows: RowGraph, op: int, turn: int) -> Step:
     is_whole = op != PUSH and rows.ops[op].is_whole
-    return Step(op, None if is_whole else range(turn, turn + 1))
+    return Step(op, None if is_whole else turn)

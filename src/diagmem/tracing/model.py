@@ -25,7 +25,6 @@ from diagmem.tracing.calls import Buffer, Call, Role
 from diagmem.tracing.elf import Elf
 from diagmem.tracing.harness import AFTER_OP, harness
 from diagmem.tracing.run import Program
-from diagmem.turns import row_bytes, rows_of
 
 NAME = "net"
 APART_BYTES = 16
@@ -58,7 +57,7 @@ class TracedModel:
         step = self.steps[number]
         if step.op == PUSH:
             return "the rows handed over last"
-        row = "" if step.rows is None else f", row {step.rows.start}"
+        row = "" if step.turn is None else f", row {step.turn}"
         return f"{self.layout.graph.nodes[step.op].label}{row}"
 
     def contents(self, seed: int) -> Sequence[bytes]:
@@ -170,7 +169,7 @@ void {function}(void *arena, const unsigned char *input) {{
 def _caller(layout: Layout) -> str:
     """A program's part: it hands the input over, row by row."""
     tensor = layout.graph.tensors[layout.graph.inputs[0]]
-    sizes = {"rows": rows_of(tensor), "row_bytes": row_bytes(tensor)}
+    sizes = {"rows": tensor.rows, "row_bytes": tensor.row_bytes}
     return _CALLER_SOURCE.format(name=NAME, function=_CALLER, after=AFTER_OP, **sizes)
 
 

@@ -19,7 +19,6 @@ from diagmem.tracing.rows import TracedRow
 from diagmem.tracing.run import SEEDS, Counts, observe, overlap_of, trace
 from diagmem.tracing.turns import TracedTurn, TracedTurns, gathered, remade_places, traced_turn
 from diagmem.tracing.values import Lost, Windows, lost_values
-from diagmem.turns import row_bytes
 
 KERNELS = "diagmem"
 
@@ -78,7 +77,7 @@ def trace_plan(model: TracedModel, plan: Plan) -> ModelTrace:
     def take(span: Span) -> None:
         step = next(left)
         is_known = step.op != PUSH and model.layout.calls[step.op] is not None
-        if step.rows is not None and isinstance(model.layout, RowProgram):
+        if step.turn is not None and isinstance(model.layout, RowProgram):
             windows.end_lives(remade_places(model.layout, step))
             turns.append(traced_turn(model.layout, step, span))
         elif is_known:
@@ -120,7 +119,7 @@ def _row_pairs(plan: Plan, turns: Sequence[TracedTurn]) -> Iterator[Pair]:
         for read in turn.reads:
             tensor = plan.graph.tensors[read.tensor]
             distance = plan.row_offsets[read.tensor][read.row] - plan.row_offsets[output.index][made]
-            if -row_bytes(tensor) < distance < row_bytes(output):
+            if -tensor.row_bytes < distance < output.row_bytes:
                 yield Pair(turn.node.op.index, read.tensor, output.index, read.traced, distance, made, read.row)
 
 

@@ -13,7 +13,6 @@ from diagmem.schedule import Step
 from diagmem.tracing.events import ALWAYS, Span
 from diagmem.tracing.overlap import traced_separation
 from diagmem.tracing.run import Counts
-from diagmem.turns import row_bytes
 
 
 class RowRead(NamedTuple):
@@ -73,7 +72,7 @@ class TracedTurns:
 
 def traced_turn(layout: RowProgram, step: Step, span: Span) -> TracedTurn:
     """`layout`: every row in a place of its own."""
-    op, node, turn = layout.rows.ops[step.op], layout.graph.nodes[step.op], (step.rows or range(1)).start
+    op, node, turn = layout.rows.ops[step.op], layout.graph.nodes[step.op], step.turn or 0
     made = (op.makes_at(turn) or range(0)) if op.makes_rows else range(0)
     reads = []
     for out in made:
@@ -89,14 +88,14 @@ def traced_turn(layout: RowProgram, step: Step, span: Span) -> TracedTurn:
 def _place(layout: RowProgram, tensor: int, row: int) -> slice:
     """Where a row lies in the traced space."""
     begin = layout.row_offsets[tensor][row]
-    return slice(begin, begin + row_bytes(layout.graph.tensors[tensor]))
+    return slice(begin, begin + layout.graph.tensors[tensor].row_bytes)
 
 
 def remade_places(layout: RowProgram, step: Step) -> Iterator[slice]:
     """Where the rows lie that the step makes, if it may have made them before."""
     op = layout.rows.ops[step.op]
-    if step.rows is not None and op.makes_rows:
-        yield from (_place(layout, tensor, step.rows.start) for tensor in op.makes)
+    if step.turn is not None and op.makes_rows:
+        yield from (_place(layout, tensor, step.turn) for tensor in op.makes)
 
 
 def gathered(turns: Sequence[TracedTurn]) -> tuple[TracedTurns, ...]:

@@ -14,7 +14,6 @@ from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
 from diagmem.errors import one_line
 from diagmem.graph import Shape, Tensor
-from diagmem.turns import row_bytes, rows_of
 from diagmem.verification import reference
 from diagmem.verification.tools import write_firmware
 from diagmem.views import places
@@ -37,11 +36,11 @@ class Span:
 
     @property
     def size_bytes(self) -> int:
-        return self.tensor.span_bytes if self.row is None else row_bytes(self.tensor)
+        return self.tensor.span_bytes if self.row is None else self.tensor.row_bytes
 
     @property
     def shape(self) -> Shape:
-        return self.tensor.shape if self.row is None or rows_of(self.tensor) == 1 else (1, 1, *self.tensor.shape[2:])
+        return self.tensor.shape if self.row is None or self.tensor.rows == 1 else (1, 1, *self.tensor.shape[2:])
 
 
 def spans(program: Program, is_traced: bool) -> list[Span]:

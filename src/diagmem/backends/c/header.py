@@ -10,7 +10,6 @@ from diagmem.backends.c.model_source import shape_of
 from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
 from diagmem.graph import DType, Graph, Tensor
-from diagmem.turns import row_bytes, rows_of
 
 C_TYPES = {
     DType.FLOAT32: "float",
@@ -78,7 +77,7 @@ def _rows(macro: str, program: Program) -> str:
     if not program.input_rows:
         return ""
     tensor = program.graph.tensors[program.graph.inputs[0]]
-    return f"#define {macro}_INPUT_0_ROWS {rows_of(tensor)}\n#define {macro}_INPUT_0_ROW_BYTES {row_bytes(tensor)}\n"
+    return f"#define {macro}_INPUT_0_ROWS {tensor.rows}\n#define {macro}_INPUT_0_ROW_BYTES {tensor.row_bytes}\n"
 
 
 def _tensors(macro: str, graph: Graph, tensors: Sequence[int]) -> str:

@@ -12,7 +12,6 @@ from diagmem.graph import Graph, Node, Tensor
 from diagmem.ops import CCall, Unsupported, kind_of
 from diagmem.plans import Plan
 from diagmem.removal import without_again
-from diagmem.turns import row_bytes
 
 KERNELS = "diagmem"
 
@@ -30,7 +29,7 @@ class Written:
     @property
     def size_bytes(self) -> int:
         """From its first element to its last."""
-        return self.tensor.span_bytes if self.row is None else row_bytes(self.tensor)
+        return self.tensor.span_bytes if self.row is None else self.tensor.row_bytes
 
 
 @dataclass(frozen=True)

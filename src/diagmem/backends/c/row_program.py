@@ -15,9 +15,8 @@ from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of
 from diagmem.ops._base import SUM_BYTES
 from diagmem.plans import Plan
 from diagmem.row_storage import RowStorage
-from diagmem.rows import PushState, RowGraph, row_graph
-from diagmem.schedule import PUSH, Step
-from diagmem.turns import row_bytes, rows_of
+from diagmem.rows import RowGraph, row_graph
+from diagmem.schedule import PUSH, PushState, Step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +48,12 @@ class RowProgram(Program):
         """From what `diagmem plan --schedule rows --json` writes. `graph`: the model's, without what is removed."""
         index_of = {PUSH: PUSH, **{op.number: op.index for op in graph.ops}}
         turns = zip(plan["schedule"], plan["rows"], strict=True)
-        steps = tuple(Step(index_of[op], None if row is None else range(row, row + 1)) for op, row in turns)
+        steps = tuple(Step(index_of[op], turn) for op, turn in turns)
         pieces = {int(t["index"]): int(t["offset"]) for t in plan["tensors"] if "rows" not in t}
         tables: dict[int, dict[int, int]] = {}
         for index, offset in pieces.items():
-            size = row_bytes(graph.tensors[index])
-            tables[index] = {row: offset + row * size for row in range(rows_of(graph.tensors[index]))}
+            size = graph.tensors[index].row_bytes
+            tables[index] = {row: offset + row * size for row in range(graph.tensors[index].rows)}
         for row in plan["tensors"]:
             if "rows" in row:
                 tables.setdefault(int(row["index"]), {})[int(row["rows"][0])] = int(row["offset"])
@@ -75,8 +74,8 @@ class RowProgram(Program):
         if any(len(set(self.visits.get(op.index, ()))) != op.turns for op in self.rows.ops):
             raise PlanError("the plan does not run each op of the model once; is it another model's?")
         for tensor in self.tensors:
-            offsets, size = self.row_offsets.get(tensor.index, ()), row_bytes(tensor)
-            if len(offsets) != rows_of(tensor):
+            offsets, size = self.row_offsets.get(tensor.index, ()), tensor.row_bytes
+            if len(offsets) != tensor.rows:
                 raise PlanError(f"the plan has no place for tensor {tensor.index} '{tensor.label}'")
             for offset in offsets:
                 if offset < 0 or offset + size > self.arena_bytes or offset % tensor.dtype.size_bytes:
@@ -91,7 +90,7 @@ class RowProgram(Program):
         """Op -> its turns in the order in which it has them. It may have some again, to make a row again."""
         found: dict[int, list[int]] = {}
         for step in self.steps:
-            found.setdefault(step.op, []).append(0 if step.rows is None else step.rows.start)
+            found.setdefault(step.op, []).append(step.turn or 0)
         return {op: tuple(turns) for op, turns in found.items()}
 
     @property
@@ -122,10 +121,10 @@ class RowProgram(Program):
                 continue
             op, node = self.rows.ops[step.op], self.graph.nodes[step.op]
             for tensor in node.outputs:
-                if step.rows is None:
+                if step.turn is None:
                     yield Written(number, node, tensor, self.offsets[tensor.index])
                 else:
-                    made = op.makes_at(step.rows.start) or ()
+                    made = op.makes_at(step.turn) or ()
                     yield from (Written(number, node, tensor, self.row_offsets[tensor.index][r], r) for r in made)
             number += 1
 

@@ -25,7 +25,6 @@ from diagmem.graph import Node, Tensor
 from diagmem.ops import CArgument, CCall, CPointers, CRow, CRows, CStruct, CTable, CTurn
 from diagmem.row_storage import RowStorage
 from diagmem.schedule import PUSH
-from diagmem.turns import row_bytes
 
 _FORMS = {"linear": "one behind the other", "ring": "in a ring", "table": "anywhere"}
 
@@ -216,7 +215,7 @@ int {name}_push_row_in(void *arena, const void *row) {{
             return 0;
         }}
         if (op == OPS) {{
-            memcpy(diagmem_row(&rows{tensor.index}, arena, state->turns[op]), row, {row_bytes(tensor)});
+            memcpy(diagmem_row(&rows{tensor.index}, arena, state->turns[op]), row, {tensor.row_bytes});
             is_taken = 1;
         }} else {{
             run_step(arena, op, state->turns[op]);
