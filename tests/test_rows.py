@@ -17,6 +17,7 @@ from diagmem.errors import PlanError
 from diagmem.graph import DType, Graph, Padding
 from diagmem.kernels import library
 from diagmem.ops.pool_2d import Pool2D
+from diagmem.plan_json import to_json
 from diagmem.plans import Plan
 from diagmem.rows import row_graph
 from diagmem.schedule import PUSH, Schedule
@@ -31,7 +32,7 @@ DIAGMEM = library("diagmem")
 
 def streamed(graph: Graph, input_rows: bool = False) -> Plan:
     """No op is removed."""
-    return diagmem.plan(graph, schedule="rows", input_rows=input_rows, remove=())
+    return diagmem.plan(graph, schedule="rows", input_rows=input_rows, remove=()).plan
 
 
 def test_a_row_of_a_convolution_needs_the_rows_under_its_window() -> None:
@@ -63,14 +64,14 @@ def test_known_figures(input_rows: bool) -> None:
     """Bytes of the arena, row by row, with the input in it or handed over row by row: never more than these."""
     most = {"vww_96_int8": (27750, 9922), "kws_dscnn_int8": (3866, 3576)}
     for name, limits in most.items():
-        plan = diagmem.plan(f"zoo:{name}", schedule="rows", input_rows=input_rows)
+        plan = diagmem.plan(f"zoo:{name}", schedule="rows", input_rows=input_rows).plan
         assert plan.arena_bytes <= limits[input_rows]
         assert plan.input_rows == input_rows
 
 
 def test_never_more_than_layer_by_layer() -> None:
     """Where rows bring nothing, the plan is the one that runs layer by layer."""
-    plan = diagmem.plan("zoo:autoencoder_int8", schedule="rows")
+    plan = diagmem.plan("zoo:autoencoder_int8", schedule="rows").plan
     assert not plan.runs_by_rows
     assert plan.arena_bytes == diagmem.plan("zoo:autoencoder_int8").arena_bytes
 
@@ -118,7 +119,7 @@ def faults(plan: Plan, **changes: object) -> list[Fault]:
         "graph": plan.graph,
         "schedule": plan.schedule,
         "row_offsets": plan.row_offsets,
-        "sum_offsets": plan.scratch_offsets,
+        "sum_offsets": plan.scratch,
         "kernels": DIAGMEM,
         "arena_bytes": plan.arena_bytes,
         **changes,
@@ -147,7 +148,7 @@ def test_sums_that_are_overwritten_are_found() -> None:
     net = Net()
     graph = net.graph(net.mean(net.conv(net.conv(net.input(1, 8, 8, 4), 4), 4)))
     plan = streamed(graph)
-    (op,) = plan.scratch_offsets
+    (op,) = plan.scratch
     written = plan.row_offsets[graph.ops[0].outputs[0]][5]
     assert faults(plan) == []
     assert faults(plan, sum_offsets={op: written}) == [Fault.OVERWRITTEN]
@@ -172,7 +173,7 @@ def first_fault_of(plan: Plan, op: int, row_offsets: Mapping[int, Sequence[int]]
     end = plan.arena_bytes + 2
     # All others out of the way.
     apart = {t: [o + end for o in plan.row_offsets[t]] for t in kept}
-    sums = {number: offset + end for number, offset in plan.scratch_offsets.items()}
+    sums = {number: offset + end for number, offset in plan.scratch.items()}
     return faults(plan, row_offsets={**row_offsets, **apart}, sum_offsets=sums, arena_bytes=2 * end)
 
 
@@ -180,7 +181,7 @@ def test_the_state_of_a_waiting_run_is_kept() -> None:
     """What a run remembers while it waits for the caller's rows lies in the arena; nothing may be written there."""
     net = Net()
     plan = streamed(net.graph(net.conv(net.conv(net.input(1, 12, 6, 4), 4), 4)), input_rows=True)
-    held = plan.scratch_offsets[PUSH]
+    held = plan.scratch[PUSH]
     assert faults(plan) == []
     assert faults(plan, sum_offsets={PUSH: plan.row_offsets[plan.graph.ops[0].outputs[0]][5]}) == [Fault.OVERWRITTEN]
     assert faults(plan, sum_offsets={}) == [Fault.NO_PLACE]
@@ -210,7 +211,7 @@ def bottlenecks() -> Graph:
 def test_recomputation_trades_work_for_memory() -> None:
     """Rows are made again only as far as is allowed, and then much less is held."""
     once, twice = (
-        diagmem.plan(bottlenecks(), schedule="rows", allocator="greedy", input_rows=True, recompute=most)
+        diagmem.plan(bottlenecks(), schedule="rows", allocator="greedy", input_rows=True, recompute=most).plan
         for most in (1.0, 2.0)
     )
     assert once.recompute == 1
@@ -231,14 +232,15 @@ def test_random_graphs_are_recomputed_safely(graph: Graph, input_rows: bool) -> 
         input_rows = False
     curve = pipeline.pareto(graph, input_rows=input_rows)
     assert all(a.arena_bytes > b.arena_bytes for a, b in itertools.pairwise(curve))
-    assert all(a.recompute <= b.recompute for a, b in itertools.pairwise(curve))
-    assert curve[-1].recompute <= pipeline.MOST_RECOMPUTE
+    assert all(a.plan.recompute <= b.plan.recompute for a, b in itertools.pairwise(curve))
+    assert curve[-1].plan.recompute <= pipeline.MOST_RECOMPUTE
 
 
 def test_the_ladder_tells_what_rows_are_worth() -> None:
-    plan = diagmem.plan(bottlenecks(), schedule="rows", allocator="greedy", input_rows=True, recompute=2)
-    rungs = pipeline.ladder(plan)
-    assert [rung.step for rung in rungs][2:] == ["overlap", "rows", "streamed input", "recomputation"]
+    made = diagmem.plan(bottlenecks(), schedule="rows", allocator="greedy", input_rows=True, recompute=2)
+    rungs = made.ladder
+    assert [rung.step for rung in rungs][2:] == ["overlap", "streamed input", "recomputation"]
+    assert rungs[-1].arena_bytes == made.arena_bytes
     assert [rung.arena_bytes for rung in rungs] == sorted((rung.arena_bytes for rung in rungs), reverse=True)
 
 
@@ -265,7 +267,7 @@ def test_a_streamed_input_is_handed_over_when_it_is_needed() -> None:
 @pytest.mark.parametrize("options", [{"kernels": "tflm-reference"}, {"external_io": True}])
 def test_rows_are_for_our_own_kernels(options: dict[str, object]) -> None:
     with pytest.raises(PlanError, match="our own kernels"):
-        diagmem.plan("zoo:kws_dscnn_int8", schedule="rows", **options)  # type: ignore[arg-type]
+        diagmem.plan("zoo:kws_dscnn_int8", schedule="rows", **options)
 
 
 def test_parts_of_tensors_have_no_rows() -> None:
@@ -298,7 +300,7 @@ def test_very_many_rows_are_refused() -> None:
 
 
 def test_streaming_without_rows_is_refused() -> None:
-    with pytest.raises(PlanError, match="--schedule rows"):
+    with pytest.raises(PlanError, match="need the schedule 'rows'"):
         diagmem.plan("zoo:kws_dscnn_int8", input_rows=True)
 
 
@@ -318,6 +320,6 @@ def test_random_moves_never_pass_unseen() -> None:
 
 
 def test_json_lists_rows() -> None:
-    found = replace(tight()).to_json()
+    found = to_json(diagmem.plan(tight().graph, schedule="rows", remove=()))
     assert len(found["rows"]) == len(found["schedule"])
     assert any("rows" in row for row in found["tensors"])

@@ -16,7 +16,7 @@ from diagmem.footprint import footprint
 from diagmem.graph import DType, Graph
 from diagmem.kernels import library
 from diagmem.plans import Plan
-from diagmem.problem import problem
+from diagmem.posing import problem
 from diagmem.schedule import Schedule
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.validate import Fault, Finding, replay, validate
@@ -46,7 +46,7 @@ def apart(graph: Graph) -> dict[int, int]:
 def test_it_agrees_with_byte_by_byte_shadow_memory(graph: Graph, chance: random.Random) -> None:
     """A plan whose tensors are shifted about, with or without views, loses bytes if and only if the validator says
     so."""
-    made = plan(transformed(graph, TRANSFORMS)[0], remove=()) if chance.random() < 0.5 else plan(graph, remove=())
+    made = plan(transformed(graph, TRANSFORMS)[0] if chance.random() < 0.5 else graph, remove=()).plan
     graph = made.graph
     for shift in ([-1, 1], [-4, 4], list(range(-20, 20))):
         offsets = dict(made.offsets)
@@ -78,9 +78,9 @@ def test_elements_of_different_size_at_any_offset(before: DType, after: DType) -
 def test_one_byte_closer_is_caught(kernels: str) -> None:
     """A convolution in the smallest arena there is, which its input and output fill: move either one towards the other,
     and the finding names both."""
-    made = plan(chain(8), kernels=kernels, align=1)
+    made = plan(chain(8), kernels=kernels, align=1).plan
     (used,) = made.overlaps
-    order, scratch = made.schedule, made.scratch_offsets
+    order, scratch = made.schedule, made.scratch
     for tensor, shift in ((used.input, -1), (used.output, 1)):
         offsets = {**made.offsets, tensor: made.offsets[tensor] + shift}
         found = replay(made.graph, order, offsets, library(kernels), LARGE, scratch=scratch)
@@ -91,7 +91,7 @@ def test_one_byte_closer_is_caught_in_every_tight_pair() -> None:
     """Over random networks: of each pair that its op keeps exactly at its separation, one byte less is found."""
     tight = 0
     for seed in range(150):
-        made = plan(random_net(seed, one_output_each=True), remove=())
+        made = plan(random_net(seed, one_output_each=True), remove=()).plan
         for output, tensor in _exact_pairs(made):
             found = findings(made.graph, {**made.offsets, tensor: made.offsets[tensor] - 1}, made.schedule.ops)
             assert any(f.writer == made.graph.tensors[output].label for f in found)
@@ -264,7 +264,7 @@ def test_scratch_stays_clear_of_what_its_op_touches() -> None:
 
 def test_a_whole_plan_is_checked() -> None:
     """validate() looks at all that a plan says."""
-    assert validate(plan(chain(4, 8), kernels="tflm-reference")) == []
+    assert validate(plan(chain(4, 8), kernels="tflm-reference").plan) == []
 
 
 def side_by_side() -> Graph:

@@ -85,7 +85,7 @@ def validate(plan: Plan) -> list[Finding]:
         plan.offsets,
         options.library,
         plan.arena_bytes,
-        scratch=plan.scratch_offsets,
+        scratch=plan.scratch,
         align_bytes=options.align_bytes,
         keep_inputs=options.keep_inputs,
         external_io=options.external_io,

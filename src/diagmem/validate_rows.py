@@ -41,7 +41,7 @@ def validate_rows(plan: Plan) -> list[Finding]:
         plan.graph,
         plan.schedule,
         plan.row_offsets,
-        plan.scratch_offsets,
+        plan.scratch,
         library(plan.options.kernels),
         plan.arena_bytes,
         keep_inputs=plan.options.keep_inputs,
