@@ -23,7 +23,7 @@ from diagmem.footprint import Options, footprint
 from diagmem.graph import Graph
 from diagmem.problem import problem
 from diagmem.schedulers import SCHEDULERS, every_order
-from diagmem.validate import Fault, Finding
+from diagmem.validation import Fault, Finding
 from tests.networks import chain, diamond, nets, random_net
 
 OPTIONS: list[dict[str, Any]] = [

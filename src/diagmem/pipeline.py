@@ -27,8 +27,7 @@ from diagmem.schedulers import SCHEDULERS, every_order, file_order, gates, searc
 from diagmem.schedulers.recompute import recomputing_orders
 from diagmem.schedulers.rows import RowSchedule
 from diagmem.transforms import FOR_ROWS, ONLY_FOR_ROWS, TRANSFORMS, Removal, transformed
-from diagmem.validate import validate
-from diagmem.validate_rows import validate_rows
+from diagmem.validation import Finding, Rules, replay
 
 BEST = "best"
 
@@ -103,8 +102,17 @@ def pareto(
     return tuple(_validated(made) for made in found)
 
 
+def validate(made: Plan) -> list[Finding]:
+    """All that is wrong with a plan; nothing, if it is safe."""
+    options, tensors = made.options, made.graph.tensors
+    places = {t: rows if tensors[t].view is None else (made.offsets[t],) for t, rows in made.row_offsets.items()}
+    rules = Rules(options.align_bytes, options.keep_inputs, options.external_io, made.recompute)
+    schedule, arena_bytes = made.schedule, made.arena_bytes
+    return replay(made.graph, options.library, schedule, places, made.scratch_offsets, arena_bytes, rules)
+
+
 def _validated(made: Plan) -> Plan:
-    findings = validate_rows(made) if made.runs_by_rows else validate(made)
+    findings = validate(made)
     if findings:
         name = made.graph.name
         raise UnsafePlanError(f"{name}: the plan is not safe: {findings[0]}; this is a bug, please report it")

@@ -20,7 +20,7 @@ from diagmem.ops import kind_of
 from diagmem.plans import Plan
 from diagmem.problem import Buffer, problem
 from diagmem.schedule import Schedule
-from diagmem.validate import Fault, Finding, replay
+from diagmem.validation import Fault, Finding, replay
 
 LIBRARIES = ("tflm", "tflm-reference", "cmsis-nn", "cmsis-nn-mve")
 """The kernels that TFLM may be built with. The first stands for those who do not know: it is safe for all of them."""
@@ -39,10 +39,11 @@ def emit(data: bytes, plan: Plan) -> bytes:
         raise PlanError(f"TFLM is not built with kernels '{kernels}'; choose one of {', '.join(LIBRARIES)}")
     planned = metadata.with_plan(data, offsets_for_tflm(plan), kernels, plan.schedule.ops)
     found = embedded_plan(planned, tflite.parse(planned, plan.graph.name), kernels)
+    if found is not None:
+        _check_scratch_alignment(found.plan, plan.options.align_bytes)
     if found is None or found.findings or found.doubts:
         reason = "it cannot be read back" if found is None else (*found.findings, *found.doubts)[0]
         raise UnsafePlanError(f"{plan.graph.name}: the file is not safe: {reason}; this is a bug, please report it")
-    _check_scratch_alignment(found.plan, plan.options.align_bytes)
     return planned
 
 
@@ -125,9 +126,8 @@ def embedded_plan(data: bytes, graph: Graph, kernels: str) -> EmbeddedPlan | Non
         return None
     made = layout(graph, offsets, library(kernels))
     plan = _plan(_without_work_space(graph), made, kernels)
-    findings = replay(
-        plan.graph, plan.schedule, plan.offsets, plan.options.library, plan.arena_bytes, scratch=plan.scratch_offsets
-    )
+    kernel_library, scratch = plan.options.library, plan.scratch_offsets
+    findings = replay(plan.graph, kernel_library, plan.schedule, plan.row_offsets, scratch, plan.arena_bytes)
     return EmbeddedPlan(
         plan,
         metadata.origin(data),
