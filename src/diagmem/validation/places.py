@@ -109,6 +109,8 @@ class Checker:
                 self._rows(tensor, rows)
             elif tensor.view is None and index not in outside:
                 self._found(Fault.NO_PLACE, tensor.label)
+            if tensor.view is not None:
+                self._view_alignment(tensor)
         for op in scratch:
             if not isinstance(op, int) or not PUSH <= op < len(self.graph.ops):
                 self._found(Fault.PLACE_UNKNOWN, f"op {op}")
@@ -152,6 +154,13 @@ class Checker:
                 self._found(Fault.VIEW_ASTRAY, view.label, at, row if len(rows) > 1 else None)
                 return
 
+    def _view_alignment(self, view: Tensor) -> None:
+        base, row_bytes = self.placed.rows.get(view.base), self.graph.tensors[view.base].row_bytes
+        if base is not None and 0 <= view.offset_bytes < row_bytes * len(base):
+            at = int(base[view.offset_bytes // row_bytes]) + view.offset_bytes % row_bytes
+            if at % math.lcm(self.rules.align_bytes, view.dtype.size_bytes):
+                self._found(Fault.MISALIGNED, view.label, at)
+
     def _held(self, item: Held, given: int | None) -> None:
         at = None if given is None else _whole_numbers([given])
         if given is None:
@@ -191,7 +200,7 @@ class Checker:
             extent = span((1, 1, *tensor.shape[2:]), tensor.strides) * size
             pitch, rows = tensor.strides[1] * size, tensor.rows
         begin = tensor.offset_bytes + np.arange(rows, dtype=np.int64) * pitch
-        first, last = begin // row_bytes, np.minimum((begin + extent - 1) // row_bytes, len(base) - 1)
+        first, last = (np.clip(at // row_bytes, 0, len(base) - 1) for at in (begin, begin + extent - 1))
         # How many rows of the base up to each one do not follow the row before.
         breaks = np.append(0, np.cumsum(np.diff(base) != row_bytes))
         return bool((breaks[first] == breaks[last]).all())
