@@ -25,7 +25,7 @@ from diagmem.options import Options
 from diagmem.plan_json import to_json
 from diagmem.posing import problem
 from diagmem.schedulers import SCHEDULERS, every_order
-from diagmem.validate import Fault, Finding
+from diagmem.validation import Fault, Finding
 from tests.networks import chain, diamond, nets, random_net
 
 OPTIONS: list[dict[str, Any]] = [

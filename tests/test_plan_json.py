@@ -22,7 +22,7 @@ from diagmem.errors import DiagmemError, PlanError
 from diagmem.graph import DType, Graph
 from diagmem.plan_json import from_json, from_text, reading, schema_text, to_json
 from diagmem.plans import Plan
-from diagmem.validate import Fault
+from diagmem.validation import Fault
 from diagmem.zoo.builder import Builder
 from tests.backends.c.models import tiny, with_weights
 from tests.networks import nets

@@ -24,8 +24,7 @@ from diagmem.models import Source
 from diagmem.options import ROWS, Options
 from diagmem.overlap import METHODS, Overlap, all_overlaps
 from diagmem.plans import Plan
-from diagmem.validate import Finding, validate
-from diagmem.validate_rows import validate_rows
+from diagmem.validation import Finding, Rules, replay
 
 if TYPE_CHECKING:
     from diagmem.backends.c import Layout
@@ -167,7 +166,10 @@ def check(model: Model, plan: GivenPlan | Plan) -> list[Finding]:
 
 def findings_of(plan: Plan) -> list[Finding]:
     """The plan replayed on shadow memory."""
-    return validate_rows(plan) if plan.runs_by_rows else validate(plan)
+    options = plan.options
+    rules = Rules(options.align_bytes, options.keep_inputs, options.external_io, plan.recompute)
+    places = plan.schedule, plan.row_offsets, plan.scratch, plan.arena_bytes
+    return replay(plan.graph, options.library, *places, rules)
 
 
 def safe_plan(model: Model, plan: GivenPlan) -> Plan:

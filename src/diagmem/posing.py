@@ -24,7 +24,7 @@ from diagmem.graph import IntArray
 from diagmem.ops._base import SUM_BYTES
 from diagmem.problem import BEFORE_RUN, Buffer, Problem
 from diagmem.schedule import PUSH, PushState, Schedule, Step
-from diagmem.schedulers.lives import Life, Row, row_lives
+from diagmem.schedulers.lives import Life, Row, row_lives, sum_lives
 
 NEVER = 1 << 40
 """Stands for the start of nothing: no window reaches so far."""
@@ -107,7 +107,7 @@ class _Posed:
         found = _Windows(needs, schedule)
         for index, store in enumerate(needs.stores):
             found.add(index, store)
-        found.add_what_ops_hold()
+        found.windows += map(_Window.still, found.held_by_ops())
         return cls(needs, schedule.steps, tuple(found.windows), found.whole, found.home)
 
     def problem(self) -> Problem:
@@ -328,19 +328,17 @@ class _Windows:
                 high[life.first - first :] = np.maximum(high[life.first - first :], (life.row + 1) * size)
         return _Window(buffer, low, high, is_still=False)
 
-    def add_what_ops_hold(self) -> None:
+    def held_by_ops(self) -> Iterator[Buffer]:
         """Sums of accumulators, and what a run remembers while it waits for the caller's next row."""
         unit, graph = self.needs.unit_bytes, self.needs.graph
-        for op in (op for op in self.steps_of if op in self.by_turns and op != PUSH):
-            size = self.needs.rows.ops[op].accumulator_bytes
-            if size:
-                name, span = f"sums of op {graph.ops[op].number}", (self.steps_of[op][0], self.steps_of[op][-1] + 1)
-                self.windows.append(_Window.still(Buffer(name, size, *span, max(SUM_BYTES, unit), scratch_of=op)))
+        turns = [(step.op, step.turn) for step in self.schedule.steps]
+        for op, first, last in sum_lives(self.needs.rows, turns) if self.by_turns else ():
+            name, size = f"sums of op {graph.ops[op].number}", self.needs.rows.ops[op].accumulator_bytes
+            yield Buffer(name, size, first, last + 1, max(SUM_BYTES, unit), scratch_of=op)
         if self.schedule.is_streamed:
             state = PushState.of(graph, self.schedule.ops)
             align = max(state.at_bytes, unit)
-            buffer = Buffer("state", state.size_bytes, BEFORE_RUN, self.end + 1, align, scratch_of=PUSH)
-            self.windows.append(_Window.still(buffer))
+            yield Buffer("state", state.size_bytes, BEFORE_RUN, self.end + 1, align, scratch_of=PUSH)
 
 
 def _check_order(needs: Footprint, schedule: Schedule) -> None:

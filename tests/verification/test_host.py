@@ -15,7 +15,7 @@ from diagmem.errors import PlanError
 from diagmem.graph import DType
 from diagmem.plan_json import from_json, to_json
 from diagmem.storage import Storage
-from diagmem.validate import Fault
+from diagmem.validation import Fault
 from diagmem.verification.host import run_on_host
 from tests.backends.c.models import compiler, program, tiny
 

@@ -22,8 +22,7 @@ from diagmem.posing import problem
 from diagmem.rows import row_graph
 from diagmem.schedulers.rows import RowOrders
 from diagmem.storage import Storage
-from diagmem.validate import Fault
-from diagmem.validate_rows import replay_rows, validate_rows
+from diagmem.validation import Fault, replay
 from diagmem.verification import reference
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host, trace_on_host
@@ -99,7 +98,7 @@ def test_a_row_too_near_is_caught_and_corrupts_the_run() -> None:
     graph = image_net(5)
     sound = by_rows(graph)
     assert sound is not None
-    assert faults(sound) == []
+    assert faults(sound) == set()
     broken = list(itertools.islice(moved_rows(sound), 12))
     assert len(broken) > 5
     program = side_by_side([replace(b, graph=replace(graph, name=f"broken{n}")) for n, b in enumerate(broken)])
@@ -119,14 +118,14 @@ def moved_rows(program: Program) -> Iterator[Program]:
             if tensor not in program.offsets and offset >= size:
                 table = (*offsets[:row], offset - size, *offsets[row + 1 :])
                 moved = replace(program, storage={**program.storage, tensor: Storage.of(table)})
-                if faults(moved) == [Fault.OVERWRITTEN]:
+                if faults(moved) == {Fault.OVERWRITTEN}:
                     yield moved
 
 
-def faults(program: Program) -> list[Fault]:
+def faults(program: Program) -> set[Fault]:
     row_offsets = {tensor: storage.offsets for tensor, storage in program.storage.items()}
-    places = row_offsets, program.scratch, library("diagmem"), program.arena_bytes
-    return [finding.fault for finding in replay_rows(program.graph, program.schedule, *places)]
+    places = program.schedule, row_offsets, program.scratch, program.arena_bytes
+    return {finding.fault for finding in replay(program.graph, library("diagmem"), *places)}
 
 
 def test_rows_that_are_made_again() -> None:
@@ -166,7 +165,7 @@ def test_rows_that_are_made_again_in_pieces(piece: int) -> None:
         recompute=split.macs / rows.macs(plan.schedule.ops),
     )
     assert made.recompute > 1
-    assert validate_rows(made) == []
+    assert pipeline.findings_of(made) == []
     assert run_on_host(Program.running(made), sample_inputs(graph, 3)).failure is None
 
 

@@ -111,8 +111,10 @@ def command(
 
 
 def _check_curve(models: tuple[str, ...], svg_path: str | None) -> None:
-    if len(models) != 1 or svg_path:
-        raise PlanError("--pareto lists plans of one MODEL: leave out --svg, which draws a single plan")
+    if len(models) != 1:
+        raise PlanError("--pareto lists plans of one MODEL: give a single one")
+    if svg_path:
+        raise PlanError("--pareto lists several plans, and --svg draws one: leave out either")
 
 
 def _planned_all(sources: list[Source], jobs: int, options: dict[str, Any]) -> list[Planned]:

@@ -88,7 +88,7 @@ class _Fields:
     def integer(self, key: str, least: int = -LARGEST, default: int | None = None) -> int:
         found: int = self._of_type(key, int, "a whole number", default)
         if not least <= found <= LARGEST:
-            raise PlanError(f"{self.what} has {found:.4g} for '{key}', which must be between {least} and {LARGEST}")
+            raise PlanError(f"{self.what} has a number for '{key}' that is not between {least} and {LARGEST}")
         return found
 
     def number(self, key: str, default: float) -> float:

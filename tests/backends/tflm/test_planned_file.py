@@ -21,7 +21,7 @@ from diagmem.graph import Graph, Node
 from diagmem.kernels import library
 from diagmem.ops import kind_of
 from diagmem.posing import problem
-from diagmem.validate import Fault
+from diagmem.validation import Fault
 from diagmem.zoo.writer import to_tflite
 from tests.backends.tflm import small_models
 from tests.frontends.test_hostile import corrupted

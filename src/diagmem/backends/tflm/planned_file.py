@@ -22,7 +22,7 @@ from diagmem.plans import Plan, scratch_of, stored
 from diagmem.posing import problem
 from diagmem.problem import Buffer
 from diagmem.schedule import Schedule
-from diagmem.validate import Fault, Finding, replay
+from diagmem.validation import Fault, Finding, replay
 
 LIBRARIES = ("tflm", "tflm-reference", "cmsis-nn", "cmsis-nn-mve")
 """The kernels that TFLM may be built with. The first stands for those who do not know: it is safe for all of them."""
@@ -59,10 +59,11 @@ def emit(data: bytes, plan: Plan) -> PlannedFile:
     planned = metadata.with_plan(data, plan.graph, offsets_for_tflm(plan), kernels, plan.schedule.ops)
     graph = tflite.parse(planned, plan.graph.name)
     found = embedded_plan(planned, graph, kernels)
+    if found is not None:
+        _check_scratch_alignment(found.plan, plan.options.align_bytes)
     if found is None or found.findings or found.doubts:
         reason = "it cannot be read back" if found is None else (*found.findings, *found.doubts)[0]
         raise UnsafePlanError(f"{plan.graph.name}: the file is not safe: {reason}; this is a bug, please report it")
-    _check_scratch_alignment(found.plan, plan.options.align_bytes)
     heads = heads_by_kernels(plan.graph, graph, metadata.offsets_in(planned, graph) or ())
     return PlannedFile(planned, graph, plan, len(data), heads)
 
@@ -148,9 +149,8 @@ def embedded_plan(data: bytes, graph: Graph, kernels: str) -> EmbeddedPlan | Non
         return None
     made = layout(graph, offsets, library(kernels))
     plan = _plan(_without_work_space(graph), made, kernels)
-    findings = replay(
-        plan.graph, plan.schedule, plan.offsets, plan.options.library, plan.arena_bytes, scratch=plan.scratch
-    )
+    places = plan.schedule, plan.row_offsets, plan.scratch, plan.arena_bytes
+    findings = replay(plan.graph, plan.options.library, *places)
     return EmbeddedPlan(
         plan,
         layout(graph, [ONLINE] * len(graph.tensors), plan.options.library).head_bytes,
