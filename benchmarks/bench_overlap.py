@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 from diagmem import zoo
-from diagmem.accesses import replayed_separation
 from diagmem.graph import Node
 from diagmem.kernels import library
 from diagmem.ops import kind_of
-from diagmem.ops._base import OpKind
+from diagmem.ops.accesses import replayed_separation
+from diagmem.ops.kind import OpKind
 
 PAPER_MODELS = (
     "mobilenet_v1_1.0_224",

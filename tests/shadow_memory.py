@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from diagmem.accesses import Runs
 from diagmem.graph import Graph, Node, Tensor
 from diagmem.kernels import Library
 from diagmem.ops import kind_of
+from diagmem.ops.accesses import Runs
 from diagmem.schedule import Schedule
 from tests.ops.simulation import places
 

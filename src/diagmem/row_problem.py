@@ -19,7 +19,7 @@ import numpy as np
 
 from diagmem.footprint import Footprint, Store, most_covered
 from diagmem.graph import IntArray
-from diagmem.ops._base import SUM_BYTES
+from diagmem.ops.kind import SUM_BYTES
 from diagmem.problem import BEFORE_RUN, Buffer, Problem
 from diagmem.rows import RowGraph
 from diagmem.schedule import PUSH, PushState, Schedule

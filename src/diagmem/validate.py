@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from diagmem.accesses import Accesses
 from diagmem.graph import Graph, Node, Tensor
 from diagmem.kernels import Library
 from diagmem.ops import kind_of
+from diagmem.ops.accesses import Accesses
 from diagmem.schedule import Schedule
 from diagmem.shadow import FAR, Layout, Touched, Touches, clash, shared_bytes
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from diagmem.accesses import Accesses, Runs
 from diagmem.graph import Graph, IntArray, Node, Tensor
 from diagmem.kernels import Library, library
 from diagmem.ops import kind_of
+from diagmem.ops.accesses import Accesses, Runs
 from diagmem.rows import RowGraph, RowOp, row_graph
 from diagmem.schedule import PUSH, PushState, Schedule, Step
 from diagmem.shadow import FAR

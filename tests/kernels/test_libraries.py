@@ -13,13 +13,13 @@ from diagmem.graph import DType, Node, Padding, Quantisation, Shape, Tensor
 from diagmem.kernels import LIBRARIES, library
 from diagmem.kernels._tflm_any import PARTS
 from diagmem.ops import kinds
-from diagmem.ops.conv_2d import Conv2D
-from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
-from diagmem.ops.elementwise_unary import Unary
-from diagmem.ops.fully_connected import FullyConnected
-from diagmem.ops.pool_2d import Pool2D
-from diagmem.ops.reduce import Reduce
-from diagmem.ops.transpose_conv import TransposeConv
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.ops.convolution.transpose_conv import TransposeConv
+from diagmem.ops.elementwise.unary import Unary
+from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.pooling.pool_2d import Pool2D
+from diagmem.ops.reductions.reduce import Reduce
 from tests.ops.cases import SMALL, activation, case_modules, constant, ints, node_of, windows
 
 CASES = case_modules()

@@ -14,11 +14,11 @@ import numpy.typing as npt
 import tflite
 
 from diagmem.graph import ABSENT, Node, Padding, Tensor
-from diagmem.ops.concatenation import Concatenation
-from diagmem.ops.pack import Pack
-from diagmem.ops.pad import MirrorPad
-from diagmem.ops.resize import Resize
-from diagmem.ops.strided_slice import StridedSlice
+from diagmem.ops.moving.concatenation import Concatenation
+from diagmem.ops.moving.pack import Pack
+from diagmem.ops.moving.pad import MirrorPad
+from diagmem.ops.moving.strided_slice import StridedSlice
+from diagmem.ops.resizing.resize import Resize
 from diagmem.zoo.flat import Fields, FlatTables, Options
 
 Array = npt.NDArray[Any]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from diagmem.accesses import replayed_separation
 from diagmem.graph import Node
 from diagmem.ops import kinds
+from diagmem.ops.accesses import replayed_separation
 from tests.ops.cases import case_modules
 from tests.ops.simulation import by_step, survives
 

@@ -108,7 +108,7 @@ def _places(node: Node) -> Iterator[tuple[str, Place]]:
             yield from [("too near", overlapped(node, position, output, separation - unit))] * 3
 
 
-@pytest.mark.parametrize("case", ["concatenation", "elementwise_unary", "strided_slice"])
+@pytest.mark.parametrize("case", ["concatenation", "unary", "strided_slice"])
 def test_optimisers_keep_the_order(case: str, tmp_path: Path) -> None:
     """Copies and simple loops stay right at the last safe byte when a compiler vectorises them or calls memmove."""
     nodes = drawn(case, 2)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from diagmem.graph import DType, Node, Padding
 from diagmem.ops import kinds
-from diagmem.ops.conv_2d import Conv2D
-from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
-from diagmem.ops.pool_2d import Pool2D
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.ops.pooling.pool_2d import Pool2D
 from tests.ops.cases import SIZES, SMALL, activation, constant, node_of
 from tests.ops.simulation import survives
 

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem.accesses import Accesses, replayed_separation
 from diagmem.errors import ModelError
 from diagmem.graph import IntArray, Node
 from diagmem.ops import kinds
-from diagmem.ops._base import axis_of
-from diagmem.ops._rearrange import FILL, MEMCPY, REFERENCE, Chunks, RearrangeKind
-from diagmem.ops.gather import Gather
-from diagmem.ops.pack import Pack
-from diagmem.ops.pad import MirrorPad, Pad
-from diagmem.ops.reshape import Reshape
-from diagmem.ops.space_depth import SpaceDepth
-from diagmem.ops.split import Split
-from diagmem.ops.strided_slice import StridedSlice
+from diagmem.ops.accesses import Accesses, replayed_separation
+from diagmem.ops.kind import axis_of
+from diagmem.ops.loops.chunks import FILL, MEMCPY, REFERENCE, Chunks, RearrangeKind
+from diagmem.ops.moving.gather import Gather
+from diagmem.ops.moving.pack import Pack
+from diagmem.ops.moving.pad import MirrorPad, Pad
+from diagmem.ops.moving.reshape import Reshape
+from diagmem.ops.moving.space_depth import SpaceDepth
+from diagmem.ops.moving.split import Split
+from diagmem.ops.moving.strided_slice import StridedSlice
 from tests.ops.cases import activation, case_modules, ints, node_of
 
 FILLED = -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 
 from diagmem.graph import Nhwc, Node, Window2D
-from diagmem.ops.transpose_conv import IMAGE, KIND
+from diagmem.ops.convolution.transpose_conv import IMAGE, KIND
 from tests.ops.cases.transpose_conv import nodes
 from tests.ops.simulation import by_step
 

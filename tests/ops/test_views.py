@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from diagmem.accesses import replayed_separation
 from diagmem.ops import kinds
+from diagmem.ops.accesses import replayed_separation
 from diagmem.views import places as numbered_places
 from tests.ops.cases import case_modules
 from tests.ops.simulation import places, survives

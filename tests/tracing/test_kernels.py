@@ -9,7 +9,7 @@ import pytest
 from diagmem.errors import TraceError
 from diagmem.graph import DType, Node, Op, Padding, Tensor
 from diagmem.ops import kinds
-from diagmem.ops.conv_2d import Conv2D
+from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.tracing.calls import parse_call
 from diagmem.tracing.events import Recorder, Span
 from diagmem.tracing.run import CallTrace

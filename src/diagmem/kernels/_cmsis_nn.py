@@ -14,7 +14,7 @@ from diagmem.graph import DType, Nhwc, Node
 from diagmem.kernels import _cmsis_nn_scratch as scratch
 from diagmem.kernels._library import Library, OrderRule, ScratchRule
 from diagmem.kernels._tflm import ALIGN_BYTES, TFLM_REFERENCE
-from diagmem.ops import conv_2d
+from diagmem.ops.convolution import conv_2d
 
 
 def _order_of_conv(node: Node, mve: bool) -> str | None:

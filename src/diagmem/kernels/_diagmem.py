@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from diagmem.graph import Node
 from diagmem.kernels._library import Library
-from diagmem.ops._convolution import BLOCKS
+from diagmem.ops.numerics.weighted_sums import BLOCKS
 
 
 def _conv_2d(node: Node) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from diagmem.accesses import Accesses
 from diagmem.graph import Node
 from diagmem.ops import kind_of
+from diagmem.ops.accesses import Accesses
 
 OrderRule = str | Callable[[Node], str | None]
 """A loop order by name, or a function that picks it for a node (None: may not overlap)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from diagmem.graph import DType, Node
 from diagmem.kernels._library import Library
-from diagmem.ops.transpose_conv import IMAGE
+from diagmem.ops.convolution.transpose_conv import IMAGE
 
 ALIGN_BYTES = 16
 """What TFLM gives to everything that it places in its arena."""

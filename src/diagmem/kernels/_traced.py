@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.accesses import Accesses, Runs
 from diagmem.errors import PlanError, one_line
 from diagmem.graph import Node, Tensor
 from diagmem.kernels._library import Library
+from diagmem.ops.accesses import Accesses, Runs
 
 PREFIX = "traced:"
 SMALL_CONSTANT_ELEMS = 64

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from diagmem.graph import Graph, Node, Tensor, View, row_major_strides
-from diagmem.ops._base import Activation, axis_of
+from diagmem.ops.kind import Activation, axis_of
 from diagmem.transforms._editing import (
     Choice,
     Draft,

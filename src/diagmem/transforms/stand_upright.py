@@ -15,8 +15,8 @@ import numpy as np
 from diagmem.errors import ModelError
 from diagmem.graph import ABSENT, ExplicitPadding, Graph, Node, Op, Shape, Tensor
 from diagmem.ops import kind_of
-from diagmem.ops._base import axis_of
-from diagmem.ops.reshape import Reshape
+from diagmem.ops.kind import axis_of
+from diagmem.ops.moving.reshape import Reshape
 from diagmem.transforms._editing import RESHAPES, Choice, edited, is_movable, is_seen_by_caller
 
 POINTWISE = (

@@ -10,16 +10,16 @@ import tflite
 
 from diagmem.errors import ModelError
 from diagmem.graph import DType, ExplicitPadding, Graph, Node, Quantisation, Tensor
-from diagmem.ops.concatenation import Concatenation
-from diagmem.ops.conv_2d import Conv2D
-from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
-from diagmem.ops.elementwise_binary import Binary
-from diagmem.ops.fully_connected import FullyConnected
-from diagmem.ops.pool_2d import Pool2D
-from diagmem.ops.reduce import Reduce
-from diagmem.ops.reshape import Reshape
-from diagmem.ops.softmax import Softmax
-from diagmem.ops.strided_slice import StridedSlice
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.ops.elementwise.binary import Binary
+from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.moving.concatenation import Concatenation
+from diagmem.ops.moving.reshape import Reshape
+from diagmem.ops.moving.strided_slice import StridedSlice
+from diagmem.ops.normalisation.softmax import Softmax
+from diagmem.ops.pooling.pool_2d import Pool2D
+from diagmem.ops.reductions.reduce import Reduce
 from diagmem.zoo.flat import ALIGNMENT, Fields, FlatTables, Options
 from diagmem.zoo.quantisation import quantise
 from diagmem.zoo.weights import Weights, draw

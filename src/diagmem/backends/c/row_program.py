@@ -12,7 +12,7 @@ from diagmem.errors import PlanError
 from diagmem.graph import Graph, Node
 from diagmem.kernels import library
 from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of
-from diagmem.ops._base import SUM_BYTES
+from diagmem.ops.kind import SUM_BYTES
 from diagmem.plans import Plan
 from diagmem.row_storage import RowStorage
 from diagmem.rows import RowGraph, row_graph
