@@ -8,6 +8,7 @@ from diagmem.graph import Graph, Node, Tensor
 from diagmem.kernels import Library
 from diagmem.ops import kind_of
 from diagmem.ops.accesses import Runs
+from diagmem.ops.orders import Order
 from diagmem.schedule import Schedule
 from tests.ops.simulation import places
 
@@ -53,7 +54,7 @@ def loses_bytes(graph: Graph, schedule: Schedule, offsets: Mapping[int, int], li
 
 
 def _steps_are_clean(
-    node: Node, order: str, offsets: Mapping[int, int], memory: dict[int, Owner], value_of: Mapping[int, object]
+    node: Node, order: Order, offsets: Mapping[int, int], memory: dict[int, Owner], value_of: Mapping[int, object]
 ) -> bool:
     kind = kind_of(node.op.kind)
     assert kind is not None

@@ -16,6 +16,7 @@ from diagmem.graph import Node, Padding, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs, replayed_separation
 from diagmem.ops.c_call import CCall, Unsupported
 from diagmem.ops.c_rows import cut_to_row, row_call
+from diagmem.ops.orders import Order
 from diagmem.views import pieces, places
 
 Array = npt.NDArray[Any]
@@ -60,8 +61,16 @@ class OpKind(ABC):
     names: ClassVar[tuple[str, ...]]
     """TFLite's names of the operations."""
 
-    orders: ClassVar[tuple[str, ...]] = ("reference",)
-    """The loop orders that `accesses` can describe; `kernels/` says which library uses which."""
+    orders: ClassVar[tuple[Order, ...]] = (Order.REFERENCE,)
+    """The loop orders that `accesses` can describe. The first is that of our own kernel, unless `default_order` says
+    otherwise."""
+
+    without_kernel: ClassVar[tuple[str, ...]] = ()
+    """Those of the names that can be planned for other libraries, but have no kernel of ours."""
+
+    tflm_agrees: ClassVar[bool] = False
+    """Whether somebody has read the reference kernels of TensorFlow Lite Micro and found that they go in the order of
+    ours, but for what `kernels/` lists. Else those kernels may not overlap."""
 
     is_alias: ClassVar[bool] = False
     """True where the output is the input's bytes under another shape, so that no copy need exist."""
@@ -74,19 +83,26 @@ class OpKind(ABC):
     def output_shapes(self, name: str, attributes: Any, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         """Shapes of the outputs; None where only the file knows them."""
 
-    @abstractmethod
-    def accesses(self, node: Node, order: str) -> Accesses:
-        """What the kernel touches, in its loop order: the truth about this operation."""
+    def default_order(self, node: Node) -> Order | None:
+        """The loop order of our own kernel for the node; None where there is none. Kinds with several kernels override
+        this."""
+        return None if node.op.kind in self.without_kernel else self.orders[0]
 
-    def separation(self, node: Node, position: int, order: str, output: int = 0) -> int:
+    @abstractmethod
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        """What the kernel touches, in one of the kind's loop orders: the truth about this operation."""
+
+    def separation(self, node: Node, position: int, order: Order, output: int = 0) -> int:
         """separation(output below, input above) in bytes, exact: how far above the output's start the input's start
         must lie, at the least. Clamped at minus the input's size, which also stands for "no limit". A view starts at
-        its first element."""
+        its first element. In an order that the kind does not know, the two may not overlap."""
+        if order not in self.orders:
+            return node.outputs[output].span_bytes
         exact = self.closed_separation(node, position, order, output)
         floor = -node.input(position).span_bytes
         return floor if exact is None else max(floor, exact)
 
-    def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         """The separation before clamping, None for "no limit". Kinds override this replay with a closed form."""
         source, target = node.input(position), node.outputs[output]
         sizes = source.dtype.size_bytes, target.dtype.size_bytes

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from diagmem.graph import DType, Nhwc, Window2D
 from diagmem.ops.accesses import Accesses, replayed_separation
-from diagmem.ops.convolution.depthwise_conv_2d import CHANNEL_BLOCKS, CHANNELS_OF_A_BLOCK, KIND, DepthwiseConv2D
+from diagmem.ops.convolution.depthwise_conv_2d import CHANNELS_OF_A_BLOCK, KIND, DepthwiseConv2D
 from diagmem.ops.loops.channel_blocks import ChannelBlocks
 from diagmem.ops.loops.windowed import WindowedLoop
+from diagmem.ops.orders import Order
 from tests.ops.cases import SMALL, activation, constant, node_of, windows
 from tests.ops.simulation import survives
 
@@ -46,7 +47,7 @@ def test_one_block_more_costs_the_overlap() -> None:
     def overlap(depth: int) -> int:
         inputs = [activation((1, 8, 8, depth)), constant((1, 3, 3, depth))]
         node = node_of("DEPTHWISE_CONV_2D", DepthwiseConv2D(), inputs, (DType.INT8,))
-        return node.output.size_bytes - KIND.separation(node, 0, CHANNEL_BLOCKS)
+        return node.output.size_bytes - KIND.separation(node, 0, Order.CHANNEL_BLOCKS)
 
     assert overlap(CHANNELS_OF_A_BLOCK) == (64 - 9) * CHANNELS_OF_A_BLOCK
     assert overlap(CHANNELS_OF_A_BLOCK + 1) == CHANNELS_OF_A_BLOCK + 1

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from diagmem.graph import Nhwc, Window2D
 from diagmem.ops.accesses import Accesses, Runs, replayed_separation
-from diagmem.ops.convolution.conv_2d import KIND, QUADS, Conv2D
+from diagmem.ops.convolution.conv_2d import KIND, Conv2D
 from diagmem.ops.loops.held_pixels import HeldPixels
 from diagmem.ops.loops.windowed import WindowedLoop
+from diagmem.ops.orders import Order
 from tests.ops.cases import SMALL, activation, constant, node_of, windows
 from tests.ops.simulation import survives
 
@@ -49,6 +50,6 @@ def test_pointwise_convolutions_know_no_rows(shape: tuple[int, int, int], depth_
     pixels = shape[0] * shape[1] * shape[2]
     node = node_of("CONV_2D", Conv2D(), [activation((*shape, depth_in)), filters])
     flat = node_of("CONV_2D", Conv2D(), [activation((1, 1, pixels, depth_in)), filters])
-    closed = KIND.closed_separation(node, 0, QUADS, 0)
-    assert closed == KIND.closed_separation(flat, 0, QUADS, 0)
-    assert closed == replayed_separation(KIND.accesses(node, QUADS), 0, 0, 1, 1)
+    closed = KIND.closed_separation(node, 0, Order.QUADS, 0)
+    assert closed == KIND.closed_separation(flat, 0, Order.QUADS, 0)
+    assert closed == replayed_separation(KIND.accesses(node, Order.QUADS), 0, 0, 1, 1)

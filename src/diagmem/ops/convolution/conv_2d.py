@@ -31,25 +31,8 @@ from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.quantised import zero_point_of
-from diagmem.ops.numerics.weighted_sums import (
-    BLOCKS,
-    TYPES,
-    block_start,
-    filter_window,
-    finished,
-    interleaved,
-    window_call,
-)
-
-IM2COL = "im2col"
-"""The order of kernels that copy a pixel's window to a buffer before they write anything of the pixel."""
-
-QUADS = "quads"
-"""The order of kernels that compute four pixels of a row together, channel by channel. A pointwise convolution knows no
-rows: all its pixels stand in one."""
-
-ROWS = "rows"
-"""The order of kernels that compute a whole row together, channel by channel."""
+from diagmem.ops.numerics.weighted_sums import TYPES, block_start, filter_window, finished, interleaved, window_call
+from diagmem.ops.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +49,7 @@ class Conv2D:
 
 class Conv2DKind(OpKind):
     names = ("CONV_2D",)
-    orders = ("reference", BLOCKS, IM2COL, QUADS, ROWS)
+    orders = (Order.REFERENCE, Order.BLOCKS, Order.IM2COL, Order.QUADS, Order.ROWS)
 
     def decode(self, name: str, options: Any) -> Conv2D:
         if options is None:
@@ -80,15 +63,20 @@ class Conv2DKind(OpKind):
             activation_of(options.FusedActivationFunction()),
         )
 
+    def default_order(self, node: Node) -> Order:
+        """Grouped convolutions go channel by channel."""
+        is_grouped = node.input(0).shape[-1] != node.input(1).shape[-1]
+        return Order.REFERENCE if is_grouped else Order.BLOCKS
+
     def output_shapes(self, name: str, attributes: Conv2D, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         image, filters = _image_and_filter(inputs)
         window = filter_window(attributes, image, filters)
         return ((image.batch, window.rows.size_out, window.cols.size_out, filters.batch),)
 
-    def accesses(self, node: Node, order: str) -> Accesses:
+    def accesses(self, node: Node, order: Order) -> Accesses:
         return swept(node, {0: _ordered(_loop(node), order).reads()})
 
-    def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
 
     def can_address(self, node: Node) -> bool:
@@ -154,15 +142,15 @@ def _loop(node: Node) -> WindowedLoop:
     return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, groups, *sizes, *pitches)
 
 
-def _ordered(loop: WindowedLoop, order: str) -> WindowedLoop | HeldPixels:
+def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels:
     all_but_one = loop.out.depth - 1
-    if order == BLOCKS:
+    if order is Order.BLOCKS:
         return HeldPixels(loop, ahead=0, writes=block_start(loop.out.depth))
-    if order == IM2COL:
+    if order is Order.IM2COL:
         return HeldPixels(loop, ahead=0, writes=0)
-    if order == QUADS:
+    if order is Order.QUADS:
         return HeldPixels(_in_one_row(loop) if _is_pointwise(loop) else loop, ahead=3, writes=all_but_one)
-    if order == ROWS:
+    if order is Order.ROWS:
         return HeldPixels(loop, ahead=loop.out.width - 1, writes=all_but_one)
     return loop
 

@@ -31,12 +31,10 @@ from diagmem.ops.loops.taps import tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.quantised import zero_point_of
 from diagmem.ops.numerics.weighted_sums import TYPES, filter_window, finished, window_call
-
-CHANNEL_BLOCKS = "channel_blocks"
-"""The order of kernels that do `CHANNELS_OF_A_BLOCK` input channels for the whole image, then the next ones."""
+from diagmem.ops.orders import Order
 
 CHANNELS_OF_A_BLOCK = 124
-"""As in CMSIS-NN for cores with MVE."""
+"""Input channels that a kernel in order CHANNEL_BLOCKS does for the whole image; as in CMSIS-NN for cores with MVE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,8 @@ class DepthwiseConv2D:
 
 class DepthwiseConv2DKind(OpKind):
     names = ("DEPTHWISE_CONV_2D",)
-    orders = ("reference", CHANNEL_BLOCKS)
+    orders = (Order.REFERENCE, Order.CHANNEL_BLOCKS)
+    tflm_agrees = True
 
     def decode(self, name: str, options: Any) -> DepthwiseConv2D:
         if options is None:
@@ -76,17 +75,18 @@ class DepthwiseConv2DKind(OpKind):
         window = filter_window(attributes, image, filters)
         return ((image.batch, window.rows.size_out, window.cols.size_out, filters.depth),)
 
-    def accesses(self, node: Node, order: str) -> Accesses:
-        if order != CHANNEL_BLOCKS:
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        if order is not Order.CHANNEL_BLOCKS:
             return swept(node, {0: _loop(node).reads()})
         blocks = ChannelBlocks(_loop(node), CHANNELS_OF_A_BLOCK)
         return replace(swept(node, {0: blocks.reads()}), writes=(blocks.writes(),))
 
-    def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         if position:
             return held_separation(node)
         loop = _loop(node)
-        return ChannelBlocks(loop, CHANNELS_OF_A_BLOCK).separation() if order == CHANNEL_BLOCKS else loop.separation()
+        in_blocks = order is Order.CHANNEL_BLOCKS
+        return ChannelBlocks(loop, CHANNELS_OF_A_BLOCK).separation() if in_blocks else loop.separation()
 
     def can_address(self, node: Node) -> bool:
         return all_have_pitches(node)

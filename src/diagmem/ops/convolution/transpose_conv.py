@@ -43,9 +43,7 @@ from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.channels_s16 import ChannelsS16
 from diagmem.ops.numerics.quantised import Requantisation, channel_scales, real_range, scale_of, zero_point_of
 from diagmem.ops.numerics.weighted_sums import finished_f32, finished_s8
-
-BUFFERED = "buffered"
-"""The order of kernels that sum up the whole output in a buffer, and write it when all of the image is read."""
+from diagmem.ops.orders import Order
 
 FILTER, IMAGE = 1, 2
 """Positions of the inputs."""
@@ -80,7 +78,7 @@ class GatheredAxis:
 
 class TransposeConvKind(OpKind):
     names = ("TRANSPOSE_CONV",)
-    orders = ("reference", BUFFERED)
+    orders = (Order.REFERENCE, Order.BUFFERED)
 
     def decode(self, name: str, options: Any) -> TransposeConv:
         if options is None:
@@ -103,15 +101,15 @@ class TransposeConvKind(OpKind):
         _window(attributes, inputs, Nhwc(*shape))
         return (shape,)
 
-    def accesses(self, node: Node, order: str) -> Accesses:
-        if order == BUFFERED:
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        if order is Order.BUFFERED:
             return swept(node, {IMAGE: Runs.of(0, node.input(IMAGE).elems, 0, stride=0)})
         return swept(node, {IMAGE: _loop(node).reads()})
 
-    def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         if position != IMAGE:
             return held_separation(node)
-        return None if order == BUFFERED else _loop(node).separation()
+        return None if order is Order.BUFFERED else _loop(node).separation()
 
     def can_address(self, node: Node) -> bool:
         return all_have_pitches(node)

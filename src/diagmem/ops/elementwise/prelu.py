@@ -18,6 +18,7 @@ class PreluKind(BroadcastKind):
     """Inputs: data, slopes, which are repeated to match the data."""
 
     names = ("PRELU",)
+    tflm_agrees = True
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         data, slopes = input_at(inputs, 0).shape, input_at(inputs, 1).shape

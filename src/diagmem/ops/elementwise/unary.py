@@ -30,6 +30,7 @@ from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics import single_precision
 from diagmem.ops.numerics.quantised import real_range
+from diagmem.ops.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class UnaryKind(RearrangeKind):
         *("SQRT", "RSQRT", "SQUARE", "EXP", "LOG", "SIN", "COS", "ABS", "NEG", "FLOOR", "CEIL", "ROUND"),
         *("LOGICAL_NOT", "CAST", "QUANTIZE", "DEQUANTIZE"),
     )
+    without_kernel = ("LOG", "SIN", "COS", "FLOOR", "CEIL", "ROUND", "LOGICAL_NOT")
+    tflm_agrees = True
 
     def decode(self, name: str, options: Any) -> Unary:
         if options is None:
@@ -59,7 +62,7 @@ class UnaryKind(RearrangeKind):
     def output_shapes(self, name: str, attributes: Unary, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (input_at(inputs, 0).shape,)
 
-    def chunks(self, node: Node, order: str) -> Chunks:
+    def chunks(self, node: Node, order: Order) -> Chunks:
         return Chunks.of(0, node.output.elems)
 
     def can_address(self, node: Node) -> bool:

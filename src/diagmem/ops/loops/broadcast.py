@@ -13,15 +13,16 @@ from diagmem.ops.c_rows import is_row_local
 from diagmem.ops.kind import OpKind, swept
 from diagmem.ops.loops.chunks import Chunks, strided
 from diagmem.ops.loops.pixels import all_have_pitches
+from diagmem.ops.orders import Order
 
 
 class BroadcastKind(OpKind):
     """For each element of the output, in order, one element of each input is read."""
 
-    def accesses(self, node: Node, order: str) -> Accesses:
+    def accesses(self, node: Node, order: Order) -> Accesses:
         return swept(node, {position: _chunks(node, position).reads(position) for position, _ in node.activations()})
 
-    def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         sizes = node.input(position).dtype.size_bytes, node.output.dtype.size_bytes
         return _chunks(node, position).laid_out(node).separation(position, output, *sizes)
 

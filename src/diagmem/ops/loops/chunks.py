@@ -19,16 +19,11 @@ from diagmem.graph import IntArray, Node, Shape, row_major_strides
 from diagmem.ops.accesses import Accesses, Ints, Runs, unknown_accesses
 from diagmem.ops.c_call import Unsupported
 from diagmem.ops.kind import Array, OpKind, Values
+from diagmem.ops.orders import Order
 from diagmem.views import Pieces, pieces
 
 FILL = -(1 << 48)
 """A source that does not exist: the element gets a fill value. It stays below zero when offsets are added to it."""
-
-REFERENCE = "reference"
-"""The order of most kernels: through the output, element by element."""
-
-MEMCPY = "memcpy"
-"""The order of kernels that copy each chunk with memcpy, within which nothing is known of reads and writes."""
 
 COMPUTED = "what it moves depends on values that are computed, and must be constant"
 
@@ -171,11 +166,11 @@ class RearrangeKind(OpKind):
     """An op kind whose kernel is a table of chunks."""
 
     @abstractmethod
-    def chunks(self, node: Node, order: str) -> Chunks | None:
+    def chunks(self, node: Node, order: Order) -> Chunks | None:
         """The table; None where it depends on values that are not constant in the file."""
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        chunks = self.chunks(node, REFERENCE)
+        chunks = self.chunks(node, Order.REFERENCE)
         if chunks is None:
             raise Unsupported(COMPUTED)
         outputs = tuple(np.full(t.shape, self.fill(node), t.dtype.numpy) for t in node.outputs)
@@ -186,14 +181,14 @@ class RearrangeKind(OpKind):
         """The stored value of elements that are not moved from anywhere."""
         return 0
 
-    def accesses(self, node: Node, order: str) -> Accesses:
+    def accesses(self, node: Node, order: Order) -> Accesses:
         chunks = self.chunks(node, order)
         if chunks is None:
             return unknown_accesses(node)
         reads = (None if t is None or t.is_constant else chunks.reads(p) for p, t in enumerate(node.inputs))
         return Accesses(chunks.steps, tuple(reads), tuple(chunks.writes(o) for o in range(len(node.outputs))))
 
-    def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         tensor, out = node.input(position), node.outputs[output]
         chunks = self.chunks(node, order)
         if chunks is None:

@@ -13,6 +13,7 @@ from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_rows import is_row_local
 from diagmem.ops.kind import OpKind, input_at
 from diagmem.ops.loops.separable import AxisTerm, separation_of
+from diagmem.ops.orders import Order
 
 
 class RowwiseKind(OpKind):
@@ -27,7 +28,7 @@ class RowwiseKind(OpKind):
     def has_row_kernel(self, node: Node) -> bool:
         return is_row_local(node)
 
-    def accesses(self, node: Node, order: str) -> Accesses:
+    def accesses(self, node: Node, order: Order) -> Accesses:
         data = node.input(0)
         size = data.shape[-1]
         row = np.arange(data.elems // max(1, size), dtype=np.int64)
@@ -36,7 +37,7 @@ class RowwiseKind(OpKind):
         swept = Runs.of(row * size, size, first_step + 1)
         return Accesses(len(row) * (size + 1), (Runs.join(passes, swept), *(None for _ in node.inputs[1:])), (swept,))
 
-    def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         """A row's passes come before its own writes, so only the sweep counts: element-wise."""
         if position:
             return None

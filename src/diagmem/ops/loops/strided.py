@@ -9,6 +9,7 @@ from diagmem.graph import Node, Shape
 from diagmem.ops.c_axes import joined_axes
 from diagmem.ops.c_call import CCall, Unsupported, kernel_call, require_types
 from diagmem.ops.loops.chunks import COMPUTED, Chunks, RearrangeKind, strided
+from diagmem.ops.orders import Order
 
 MOST_AXES = 6
 """As in `strided.c`."""
@@ -43,7 +44,7 @@ class StridedKind(RearrangeKind):
     def walk(self, node: Node) -> Walk | None:
         """None where it depends on values that are not constant in the file."""
 
-    def chunks(self, node: Node, order: str) -> Chunks | None:
+    def chunks(self, node: Node, order: Order) -> Chunks | None:
         walk = self.walk(node)
         return None if walk is None else walk.chunks()
 

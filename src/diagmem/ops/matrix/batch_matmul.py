@@ -18,6 +18,7 @@ from diagmem.ops.loops.chunks import outer_sum
 from diagmem.ops.loops.separable import AxisTerm, separation_of
 from diagmem.ops.numerics.channels_s16 import rescale_wide, wide_mantissas
 from diagmem.ops.numerics.quantised import Requantisation, scale_of, stored_zero, zero_point_of
+from diagmem.ops.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Side:
 
 class BatchMatMulKind(OpKind):
     names = ("BATCH_MATMUL",)
+    tflm_agrees = True
 
     def decode(self, name: str, options: Any) -> BatchMatMul:
         return BatchMatMul() if options is None else BatchMatMul(bool(options.AdjX()), bool(options.AdjY()))
@@ -49,11 +51,11 @@ class BatchMatMulKind(OpKind):
         left, _ = _sides(attributes, inputs)
         return (tuple(turns for turns, _ in left.loops),)
 
-    def accesses(self, node: Node, order: str) -> Accesses:
+    def accesses(self, node: Node, order: Order) -> Accesses:
         left, right = _sides(node.attributes, node.inputs)
         return swept(node, {0: _row_reads(left), 1: _column_reads(right)})
 
-    def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         if position > 1:
             return held_separation(node)
         side = _sides(node.attributes, node.inputs)[position]

@@ -25,7 +25,8 @@ from diagmem.ops.kind import (
 )
 from diagmem.ops.loops.separable import AxisTerm, separation_of
 from diagmem.ops.numerics.quantised import zero_point_of
-from diagmem.ops.numerics.weighted_sums import BLOCKS, TYPES, block_start, filter_fields, finished, interleaved
+from diagmem.ops.numerics.weighted_sums import TYPES, block_start, filter_fields, finished, interleaved
+from diagmem.ops.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class FullyConnected:
 
 class FullyConnectedKind(OpKind):
     names = ("FULLY_CONNECTED",)
-    orders = ("reference", BLOCKS)
+    orders = (Order.BLOCKS, Order.REFERENCE)
 
     def decode(self, name: str, options: Any) -> FullyConnected:
         if options is None:
@@ -61,13 +62,13 @@ class FullyConnectedKind(OpKind):
             raise ModelError(f"rows of {last} elements meet weights for {size}; the file is damaged")
         return ((*outer, outputs),)
 
-    def accesses(self, node: Node, order: str) -> Accesses:
+    def accesses(self, node: Node, order: Order) -> Accesses:
         rows, outputs, size = _sizes(node.inputs)
         row = np.arange(rows, dtype=np.int64)
         hold = 1 + _written_before_the_last_read(outputs, order)
         return swept(node, {0: Runs.of(row * size, size, row * outputs, stride=0, hold=hold)})
 
-    def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         if position:
             return held_separation(node)
         rows, outputs, size = _sizes(node.inputs)
@@ -104,9 +105,9 @@ def _sizes(inputs: Sequence[Tensor | None]) -> tuple[int, int, int]:
     return data.elems // size, outputs, size
 
 
-def _written_before_the_last_read(outputs: int, order: str) -> int:
+def _written_before_the_last_read(outputs: int, order: Order) -> int:
     """Of a row's outputs."""
-    return block_start(outputs) if order == BLOCKS else outputs - 1
+    return block_start(outputs) if order is Order.BLOCKS else outputs - 1
 
 
 def _sums_f32(rows: Array, weights: Array) -> Array:

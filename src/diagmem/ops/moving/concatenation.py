@@ -15,9 +15,10 @@ from diagmem.ops.c_axes import joined_axes
 from diagmem.ops.c_call import CCall, CPointers, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.c_rows import is_row_local
 from diagmem.ops.kind import Activation, activation_of, axis_of, input_at
-from diagmem.ops.loops.chunks import MEMCPY, REFERENCE, Chunks, RearrangeKind
+from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics.quantised import require_same_quantisation
+from diagmem.ops.orders import Order
 from diagmem.views import in_one_piece
 
 
@@ -29,7 +30,7 @@ class Concatenation:
 
 class ConcatenationKind(RearrangeKind):
     names = ("CONCATENATION",)
-    orders = (REFERENCE, MEMCPY)
+    orders = (Order.REFERENCE, Order.MEMCPY)
 
     def decode(self, name: str, options: Any) -> Concatenation:
         if options is None:
@@ -44,12 +45,12 @@ class ConcatenationKind(RearrangeKind):
             raise ModelError(f"shapes {[list(s) for s in shapes]} differ in more than axis {axis}; the file is damaged")
         return ((*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :]),)
 
-    def chunks(self, node: Node, order: str) -> Chunks:
+    def chunks(self, node: Node, order: Order) -> Chunks:
         axis = axis_of(node.attributes.axis, len(node.output.shape))
         lengths = np.array([math.prod(node.input(p).shape[axis:]) for p in range(len(node.inputs))])
         outer = np.arange(math.prod(node.output.shape[:axis]))[:, None]
         chunks = Chunks.of(outer * lengths, lengths, position=np.arange(len(lengths)))
-        return chunks.moved_at_once() if order == MEMCPY else chunks
+        return chunks.moved_at_once() if order is Order.MEMCPY else chunks
 
     def can_address(self, node: Node) -> bool:
         """What a tensor gives or takes in its turn must be in one piece."""

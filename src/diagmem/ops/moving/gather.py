@@ -13,7 +13,8 @@ from diagmem.errors import ModelError
 from diagmem.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, kernel_call, require_types
 from diagmem.ops.kind import Array, Values, axis_of, constant_ints, input_at
-from diagmem.ops.loops.chunks import MEMCPY, REFERENCE, Chunks, RearrangeKind
+from diagmem.ops.loops.chunks import Chunks, RearrangeKind
+from diagmem.ops.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Gather:
 
 class GatherKind(RearrangeKind):
     names = ("GATHER",)
-    orders = (REFERENCE, MEMCPY)
+    orders = (Order.REFERENCE, Order.MEMCPY)
 
     def decode(self, name: str, options: Any) -> Gather:
         return Gather() if options is None else Gather(options.Axis(), options.BatchDims())
@@ -36,7 +37,7 @@ class GatherKind(RearrangeKind):
         data, indices = input_at(inputs, 0).shape, input_at(inputs, 1).shape
         return ((*data[:axis], *indices[batch_dims:], *data[axis + 1 :]),)
 
-    def chunks(self, node: Node, order: str) -> Chunks | None:
+    def chunks(self, node: Node, order: Order) -> Chunks | None:
         axis, _ = _axes(node.attributes, node.inputs)
         shape, indices = node.input(0).shape, constant_ints(node.inputs, 1)
         if indices is None:
@@ -47,7 +48,7 @@ class GatherKind(RearrangeKind):
         row = np.arange(sizes.batches * sizes.rows, dtype=np.int64).reshape(sizes.batches, sizes.rows, 1)
         picked = np.array(indices, dtype=np.int64).reshape(sizes.batches, 1, -1)
         chunks = Chunks.of((row * sizes.size + picked) * sizes.run, sizes.run)
-        return chunks.moved_at_once() if order == MEMCPY else chunks
+        return chunks.moved_at_once() if order is Order.MEMCPY else chunks
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         sizes, (data, indices) = _sizes(node), inputs

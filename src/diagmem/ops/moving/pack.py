@@ -13,9 +13,10 @@ from diagmem.errors import ModelError
 from diagmem.graph import Node, Shape, Tensor, row_major_strides
 from diagmem.ops.c_call import CCall
 from diagmem.ops.kind import axis_of, input_at
-from diagmem.ops.loops.chunks import REFERENCE, Chunks, RearrangeKind
+from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.moving.concatenation import concatenation_call
 from diagmem.ops.moving.split import MOST_OUTPUTS, split_call
+from diagmem.ops.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class PackKind(RearrangeKind):
     """In order "reference" the stack is walked forward; in "tensor_major" one tensor is finished before the next."""
 
     names = ("PACK", "UNPACK")
-    orders = (REFERENCE, "tensor_major")
+    orders = (Order.REFERENCE, Order.TENSOR_MAJOR)
 
     def decode(self, name: str, options: Any) -> Pack:
         if options is None:
@@ -40,7 +41,7 @@ class PackKind(RearrangeKind):
     def output_shapes(self, name: str, attributes: Pack, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (_stacked if name == "PACK" else _unstacked)(attributes, inputs)
 
-    def chunks(self, node: Node, order: str) -> Chunks:
+    def chunks(self, node: Node, order: Order) -> Chunks:
         stack = node.output.shape if node.op.kind == "PACK" else node.input(0).shape
         axis = axis_of(node.attributes.axis, len(stack))
         tensors = np.arange(stack[axis], dtype=np.int64)
@@ -48,9 +49,9 @@ class PackKind(RearrangeKind):
         length = math.prod(stack[axis + 1 :])
         if node.op.kind == "PACK":
             chunks = Chunks.of(rows * length, length, position=tensors)
-            return chunks if order == REFERENCE else chunks.sorted_by(chunks.position)
+            return chunks if order is Order.REFERENCE else chunks.sorted_by(chunks.position)
         chunks = Chunks.of((rows * len(tensors) + tensors) * length, length, output=tensors)
-        return chunks if order == REFERENCE else chunks.sorted_by(chunks.output)
+        return chunks if order is Order.REFERENCE else chunks.sorted_by(chunks.output)
 
     def c_call(self, node: Node) -> CCall:
         if node.op.kind == "PACK":

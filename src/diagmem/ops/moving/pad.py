@@ -14,9 +14,10 @@ from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, CRow, CTable, Unsupported, kernel_call, require_types, values_of
 from diagmem.ops.c_rows import cut_to_row
 from diagmem.ops.kind import Array, Values, constant_ints, input_at
-from diagmem.ops.loops.chunks import FILL, MEMCPY, REFERENCE, Chunks, RearrangeKind, gathered
+from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind, gathered
 from diagmem.ops.loops.gathered import gathered_call
 from diagmem.ops.numerics.quantised import zero_point_of
+from diagmem.ops.orders import Order
 
 Mirror = Literal["reflect", "symmetric"]
 
@@ -38,7 +39,8 @@ class PadKind(RearrangeKind):
     In order "memcpy" no copy is longer than a row, which the last two axes make."""
 
     names = ("PAD", "PADV2", "MIRROR_PAD")
-    orders = (REFERENCE, MEMCPY)
+    orders = (Order.REFERENCE, Order.MEMCPY)
+    tflm_agrees = True
 
     def decode(self, name: str, options: Any) -> Pad | MirrorPad:
         if name != "MIRROR_PAD":
@@ -54,18 +56,20 @@ class PadKind(RearrangeKind):
         shape = input_at(inputs, 0).shape
         return (tuple(before + size + after for size, (before, after) in zip(shape, pads, strict=True)),)
 
-    def accesses(self, node: Node, order: str) -> Accesses:
+    def accesses(self, node: Node, order: Order) -> Accesses:
         found = super().accesses(node, order)
         if len(node.inputs) < 3 or node.input(2).is_constant or _paddings(node.attributes, node.inputs) is None:
             return found
         value = Runs.of(0, node.input(2).elems, 0, stride=0)
         return replace(found, reads=(*found.reads[:2], value))
 
-    def chunks(self, node: Node, order: str) -> Chunks | None:
+    def chunks(self, node: Node, order: Order) -> Chunks | None:
         if _paddings(node.attributes, node.inputs) is None:
             return None
         shape, indices = node.input(0).shape, _indices(node)
-        return gathered(shape, indices, len(shape) - 2).moved_at_once() if order == MEMCPY else gathered(shape, indices)
+        if order is Order.MEMCPY:
+            return gathered(shape, indices, len(shape) - 2).moved_at_once()
+        return gathered(shape, indices)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         pads = _paddings(node.attributes, node.inputs)

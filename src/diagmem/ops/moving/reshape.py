@@ -11,7 +11,8 @@ from diagmem.errors import ModelError
 from diagmem.graph import Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, kernel_call
 from diagmem.ops.kind import Array, Values, axis_of, constant_ints, input_at
-from diagmem.ops.loops.chunks import MEMCPY, REFERENCE, Chunks, RearrangeKind
+from diagmem.ops.loops.chunks import Chunks, RearrangeKind
+from diagmem.ops.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class ReshapeKind(RearrangeKind):
     """In order "alias" the output lies where the input lies and nothing moves; elsewhere it is copied forward."""
 
     names = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
-    orders = ("alias", REFERENCE, MEMCPY)
+    orders = (Order.ALIAS, Order.REFERENCE, Order.MEMCPY)
+    tflm_agrees = True
     is_alias = True
 
     def decode(self, name: str, options: Any) -> Reshape:
@@ -45,11 +47,11 @@ class ReshapeKind(RearrangeKind):
         shape = {"RESHAPE": _reshaped, "SQUEEZE": _squeezed, "EXPAND_DIMS": _expanded}[name](attributes, inputs)
         return None if shape is None else (shape,)
 
-    def chunks(self, node: Node, order: str) -> Chunks:
+    def chunks(self, node: Node, order: Order) -> Chunks:
         if node.input(0).elems != node.output.elems:
             raise ModelError(f"{node.label}: its input and output differ in element count; the file is damaged")
         chunks = Chunks.of(0, node.output.elems)
-        return chunks.moved_at_once() if order == MEMCPY else chunks
+        return chunks.moved_at_once() if order is Order.MEMCPY else chunks
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         return (inputs[0].reshape(node.output.shape),)

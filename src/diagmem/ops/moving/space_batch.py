@@ -12,9 +12,10 @@ from diagmem.errors import ModelError
 from diagmem.graph import IntArray, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.c_call import CCall, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.kind import constant_ints, input_at
-from diagmem.ops.loops.chunks import COMPUTED, FILL, MEMCPY, REFERENCE, Chunks, RearrangeKind, outer_sum
+from diagmem.ops.loops.chunks import COMPUTED, FILL, Chunks, RearrangeKind, outer_sum
 from diagmem.ops.loops.gathered import gathered_call
 from diagmem.ops.numerics.quantised import stored_zero
+from diagmem.ops.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class SpaceBatchKind(RearrangeKind):
     walks the input instead of the output."""
 
     names = ("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
-    orders = (REFERENCE, MEMCPY)
+    orders = (Order.REFERENCE, Order.MEMCPY)
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         blocks = _blocks(inputs)
@@ -43,7 +44,7 @@ class SpaceBatchKind(RearrangeKind):
         shape = input_at(inputs, 0).shape
         return ((_batched if name == "SPACE_TO_BATCH_ND" else _spread)(shape, blocks),)
 
-    def chunks(self, node: Node, order: str) -> Chunks | None:
+    def chunks(self, node: Node, order: Order) -> Chunks | None:
         blocks = _blocks(node.inputs)
         if blocks is None:
             return None
@@ -51,7 +52,7 @@ class SpaceBatchKind(RearrangeKind):
         to_batch = node.op.kind == "SPACE_TO_BATCH_ND"
         pixel = math.prod(shape[len(blocks.sizes) + 1 :])
         chunks = Chunks.of((_batched_sources if to_batch else _spread_sources)(shape, out, blocks), pixel)
-        if order == REFERENCE:
+        if order is Order.REFERENCE:
             return chunks
         return (chunks if to_batch else chunks.sorted_by(chunks.source)).moved_at_once()
 

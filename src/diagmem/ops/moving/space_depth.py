@@ -9,8 +9,9 @@ from typing import Any
 from diagmem.errors import ModelError
 from diagmem.graph import Nhwc, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.kind import input_at
-from diagmem.ops.loops.chunks import REFERENCE, Chunks
+from diagmem.ops.loops.chunks import Chunks
 from diagmem.ops.loops.strided import StridedKind, Walk
+from diagmem.ops.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,8 @@ class SpaceDepthKind(StridedKind):
     """In order "reference" the output is walked forward; in "input_major" the input is."""
 
     names = ("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
-    orders = (REFERENCE, "input_major")
+    orders = (Order.REFERENCE, Order.INPUT_MAJOR)
+    tflm_agrees = True
 
     def decode(self, name: str, options: Any) -> SpaceDepth:
         return SpaceDepth() if options is None else SpaceDepth(options.BlockSize())
@@ -47,9 +49,9 @@ class SpaceDepthKind(StridedKind):
         swapped, strides = ((a[0], a[1], a[3], a[2], a[4]) for a in (axes, row_major_strides(axes)))
         return Walk(swapped, strides)
 
-    def chunks(self, node: Node, order: str) -> Chunks:
+    def chunks(self, node: Node, order: Order) -> Chunks:
         chunks = self.walk(node).chunks()
-        return chunks if order == REFERENCE else chunks.sorted_by(chunks.source)
+        return chunks if order is Order.REFERENCE else chunks.sorted_by(chunks.source)
 
 
 KIND = SpaceDepthKind()

@@ -14,6 +14,7 @@ from diagmem.graph import Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, CPointers, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.kind import axis_of, constant_ints, input_at
 from diagmem.ops.loops.chunks import COMPUTED, Chunks, RearrangeKind
+from diagmem.ops.orders import Order
 
 MOST_OUTPUTS = 1 << 16
 
@@ -29,6 +30,7 @@ class SplitKind(RearrangeKind):
     """The input is walked forward, and each output in turn gets its share of a row."""
 
     names = ("SPLIT", "SPLIT_V")
+    tflm_agrees = True
 
     def decode(self, name: str, options: Any) -> Split:
         return Split() if options is None else Split(options.NumSplits())
@@ -40,7 +42,7 @@ class SplitKind(RearrangeKind):
         shape, (axis, sizes) = input_at(inputs, _data(name)).shape, cut
         return tuple((*shape[:axis], size, *shape[axis + 1 :]) for size in sizes)
 
-    def chunks(self, node: Node, order: str) -> Chunks | None:
+    def chunks(self, node: Node, order: Order) -> Chunks | None:
         cut = _cut(node.op.kind, node.attributes, node.inputs)
         if cut is None:
             return None

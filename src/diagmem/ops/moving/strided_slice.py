@@ -12,8 +12,9 @@ from diagmem.errors import ModelError
 from diagmem.graph import Node, Shape, Tensor, row_major_strides
 from diagmem.ops.c_call import CCall, CRow, Unsupported
 from diagmem.ops.kind import constant_ints, input_at
-from diagmem.ops.loops.chunks import COMPUTED, MEMCPY, REFERENCE, Chunks, outer_sum
+from diagmem.ops.loops.chunks import COMPUTED, Chunks, outer_sum
 from diagmem.ops.loops.strided import StridedKind, Walk
+from diagmem.ops.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class StridedSliceKind(StridedKind):
     last axis are copied whole, where its elements are neighbours."""
 
     names = ("SLICE", "STRIDED_SLICE")
-    orders = (REFERENCE, MEMCPY)
+    orders = (Order.REFERENCE, Order.MEMCPY)
+    tflm_agrees = True
 
     def decode(self, name: str, options: Any) -> StridedSlice | None:
         if name == "SLICE":
@@ -79,9 +81,9 @@ class StridedSliceKind(StridedKind):
         taken = CRow(node.input(0), first=rows.start, step=rows.step)
         return replace(row.c_call(node), arguments=(taken, CRow(node.output)))
 
-    def chunks(self, node: Node, order: str) -> Chunks | None:
+    def chunks(self, node: Node, order: Order) -> Chunks | None:
         box = _box(node.op.kind, node.attributes, node.inputs)
-        if box is None or order != MEMCPY or not box.ranges or box.ranges[-1].step != 1:
+        if box is None or order is not Order.MEMCPY or not box.ranges or box.ranges[-1].step != 1:
             return super().chunks(node, order)
         *outer, last = box.ranges
         rows = zip(outer, row_major_strides(node.input(0).shape), strict=False)

@@ -14,6 +14,7 @@ class TransposeKind(StridedKind):
     """Inputs: data, permutation: axis a of the output is axis permutation[a] of the data."""
 
     names = ("TRANSPOSE",)
+    tflm_agrees = True
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         permutation = _permutation(inputs)

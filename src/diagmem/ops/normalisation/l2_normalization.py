@@ -28,6 +28,7 @@ class L2Normalization:
 
 class L2NormalizationKind(RowwiseKind):
     names = ("L2_NORMALIZATION",)
+    tflm_agrees = True
 
     def decode(self, name: str, options: Any) -> L2Normalization:
         return (

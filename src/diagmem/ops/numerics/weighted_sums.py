@@ -25,9 +25,6 @@ from diagmem.ops.numerics.quantised import (
 TYPES = (DType.INT8, DType.INT16, DType.FLOAT32)
 """Of inputs that the kernels take."""
 
-BLOCKS = "blocks"
-"""The order of kernels that compute a few output channels together: they read all inputs, then write those channels."""
-
 CHANNELS_OF_A_BLOCK = 8
 """As in `_dot_s8.h` and `_dot_f32.h`."""
 

@@ -31,9 +31,7 @@ from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_counts, tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.quantised import integer_range, real_range, scale_of, zero_point_of
-
-ACCUMULATE = "accumulate"
-"""The order of kernels that copy a window's first pixel to the output and merge the others into it there."""
+from diagmem.ops.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,9 @@ class Pool2D:
 
 class Pool2DKind(OpKind):
     names = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
-    orders = ("reference", ACCUMULATE)
+    orders = (Order.REFERENCE, Order.ACCUMULATE)
+    without_kernel = ("L2_POOL_2D",)
+    tflm_agrees = True
 
     def decode(self, name: str, options: Any) -> Pool2D:
         if options is None:
@@ -69,11 +69,11 @@ class Pool2DKind(OpKind):
         window = _window(attributes, image)
         return ((image.batch, window.rows.size_out, window.cols.size_out, image.depth),)
 
-    def accesses(self, node: Node, order: str) -> Accesses:
+    def accesses(self, node: Node, order: Order) -> Accesses:
         loop = _ordered(_loop(node), order)
         return replace(swept(node, {0: loop.reads()}), steps=loop.steps)
 
-    def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
 
     def can_address(self, node: Node) -> bool:
@@ -141,8 +141,8 @@ def _loop(node: Node) -> WindowedLoop:
     return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, image.depth, *sizes, *pitches)
 
 
-def _ordered(loop: WindowedLoop, order: str) -> WindowedLoop | HeldPixels:
-    return HeldPixels(loop, ahead=0, writes=loop.out.depth) if order == ACCUMULATE else loop
+def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels:
+    return HeldPixels(loop, ahead=0, writes=loop.out.depth) if order is Order.ACCUMULATE else loop
 
 
 def _average_s8(loop: WindowedLoop, image: Array) -> Array:

@@ -15,6 +15,7 @@ from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import CCall, element_code, kernel_call, values_of
 from diagmem.ops.kind import Array, OpKind, Values, axis_of, held_separation, input_at, swept
 from diagmem.ops.loops.fibres import fibre_reads, fibre_separation, kept_shape
+from diagmem.ops.orders import Order
 
 _OUTPUT_TYPES = {2: DType.INT32, 4: DType.INT64}
 """By TFLite's code."""
@@ -41,10 +42,10 @@ class ArgMaxKind(OpKind):
     def output_shapes(self, name: str, attributes: ArgMax, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (kept_shape(input_at(inputs, 0).shape, _axes(inputs), keep_dims=False),)
 
-    def accesses(self, node: Node, order: str) -> Accesses:
+    def accesses(self, node: Node, order: Order) -> Accesses:
         return swept(node, {0: fibre_reads(node.input(0).shape, _axes(node.inputs))})
 
-    def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         return fibre_separation(node, _axes(node.inputs)) if position == 0 else held_separation(node)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:

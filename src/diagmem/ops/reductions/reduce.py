@@ -17,9 +17,7 @@ from diagmem.ops.kind import SUM_BYTES, Array, OpKind, Values, axis_of, held_sep
 from diagmem.ops.loops.fibres import c_fibres, fibre_reads, fibre_separation, kept_shape
 from diagmem.ops.loops.pixels import has_pitches
 from diagmem.ops.numerics.quantised import Requantisation, require_same_quantisation, scale_of, zero_point_of
-
-ZERO_FIRST = "zero_first"
-"""The order of kernels that set the whole output to its neutral value before they read anything."""
+from diagmem.ops.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class Reduce:
 
 class ReduceKind(OpKind):
     names = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
-    orders = ("reference", ZERO_FIRST)
+    orders = (Order.REFERENCE, Order.ZERO_FIRST)
 
     def decode(self, name: str, options: Any) -> Reduce:
         return Reduce() if options is None else Reduce(bool(options.KeepDims()))
@@ -39,9 +37,9 @@ class ReduceKind(OpKind):
     def output_shapes(self, name: str, attributes: Reduce, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (kept_shape(input_at(inputs, 0).shape, _axes(inputs), attributes.keep_dims),)
 
-    def accesses(self, node: Node, order: str) -> Accesses:
+    def accesses(self, node: Node, order: Order) -> Accesses:
         shape, axes = node.input(0).shape, _axes(node.inputs)
-        if order != ZERO_FIRST:
+        if order is not Order.ZERO_FIRST:
             return swept(node, {0: fibre_reads(shape, axes)})
         elems = node.output.elems
         writes = Runs.join(Runs.of(0, elems, 0, stride=0), Runs.of(0, elems, 1))
@@ -49,8 +47,8 @@ class ReduceKind(OpKind):
             elems + 1, (fibre_reads(shape, axes, first_step=1), *(None for _ in node.inputs[1:])), (writes,)
         )
 
-    def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
-        if order == ZERO_FIRST:
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        if order is Order.ZERO_FIRST:
             return node.output.size_bytes
         return fibre_separation(node, _axes(node.inputs)) if position == 0 else held_separation(node)
 

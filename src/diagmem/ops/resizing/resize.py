@@ -15,11 +15,11 @@ from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import SUFFIXES, CCall, CRow, CStruct, CTable, CTurn, by_type, require_types
 from diagmem.ops.c_rows import cut_to_row
 from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, input_at, swept
-from diagmem.ops.loops.chunks import MEMCPY, REFERENCE
 from diagmem.ops.loops.gathered import gathered_call
 from diagmem.ops.loops.held_pixels import HeldPixels
 from diagmem.ops.loops.pixels import Pitches, PixelLoop, all_have_pitches, pitches_of
 from diagmem.ops.numerics.quantised import require_same_quantisation
+from diagmem.ops.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,8 @@ class ResizeKind(OpKind):
     """In order "memcpy" pixels are copied whole."""
 
     names = ("RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR")
-    orders = (REFERENCE, MEMCPY)
+    orders = (Order.REFERENCE, Order.MEMCPY)
+    tflm_agrees = True
 
     def decode(self, name: str, options: Any) -> Resize:
         if options is None:
@@ -68,11 +69,11 @@ class ResizeKind(OpKind):
             raise ModelError(f"new size {list(size)} is not a height and a width; the file is damaged")
         return ((image.batch, *size, image.depth),)
 
-    def accesses(self, node: Node, order: str) -> Accesses:
+    def accesses(self, node: Node, order: Order) -> Accesses:
         loop = _ordered(_loop(node), order)
         return replace(swept(node, {0: loop.reads()}), steps=loop.steps)
 
-    def closed_separation(self, node: Node, position: int, order: str, output: int) -> int | None:
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
 
     def can_address(self, node: Node) -> bool:
@@ -185,8 +186,8 @@ def _loop(node: Node) -> PixelLoop:
     return PixelLoop(image, out, rows, cols, image.depth, *sizes, *pitches_of(data, node.output))
 
 
-def _ordered(loop: PixelLoop, order: str) -> PixelLoop | HeldPixels:
-    return HeldPixels(loop, ahead=0, writes=loop.out.depth) if order == MEMCPY else loop
+def _ordered(loop: PixelLoop, order: Order) -> PixelLoop | HeldPixels:
+    return HeldPixels(loop, ahead=0, writes=loop.out.depth) if order is Order.MEMCPY else loop
 
 
 class _Blend(NamedTuple):
