@@ -11,10 +11,10 @@ import numpy as np
 
 from diagmem.backends.c.row_program import RowProgram
 from diagmem.graph import ABSENT, DType, Graph, Op, Padding, Quantisation, Shape, Tensor
+from diagmem.ops import Activation
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.convolution.transpose_conv import TransposeConv
-from diagmem.ops.kind import Activation
 from diagmem.ops.moving.concatenation import Concatenation
 from diagmem.ops.moving.reshape import Reshape
 from diagmem.ops.reductions.reduce import Reduce

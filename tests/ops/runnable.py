@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.graph import DType, Node, Quantisation, Tensor, View
-from diagmem.ops import kinds
+from diagmem.ops import Activation, kinds
 from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.elementwise.unary import Unary
-from diagmem.ops.kind import Activation
 from diagmem.ops.normalisation.softmax import Softmax
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.reductions.arg_max import ArgMax

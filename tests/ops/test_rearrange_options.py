@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import tflite
 
-from diagmem.ops import kinds
+from diagmem.ops import Activation, kinds
 from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.elementwise.unary import Unary
-from diagmem.ops.kind import Activation
 from diagmem.ops.moving.concatenation import Concatenation
 from diagmem.ops.moving.gather import Gather
 from diagmem.ops.moving.pack import Pack

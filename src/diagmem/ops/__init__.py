@@ -10,8 +10,12 @@ from functools import cache
 
 from diagmem.ops.c_call import CArgument, CCall, CPointers, CRow, CRows, CStruct, CTable, CTurn, Unsupported, values_of
 from diagmem.ops.kind import OpKind
+from diagmem.ops.options import Activation, BuiltinOptions
+from diagmem.ops.orders import Order
 
 __all__ = [
+    "Activation",
+    "BuiltinOptions",
     "CArgument",
     "CCall",
     "CPointers",
@@ -21,6 +25,7 @@ __all__ = [
     "CTable",
     "CTurn",
     "OpKind",
+    "Order",
     "Unsupported",
     "kind_of",
     "kinds",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -12,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.errors import ModelError
-from diagmem.graph import Node, Padding, Shape, Tensor
+from diagmem.graph import Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs, replayed_separation
 from diagmem.ops.c_call import CCall, Unsupported
 from diagmem.ops.c_rows import cut_to_row, row_call
+from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.views import pieces, places
 
@@ -27,32 +27,6 @@ Values = Sequence[Any]
 
 SUM_BYTES = 4
 """Sums over rows are kept in 32 bits, whole or real."""
-
-
-class Activation(enum.Enum):
-    """The activation fused into an operation; values are TFLite's."""
-
-    NONE = 0
-    RELU = 1
-    RELU_N1_TO_1 = 2
-    RELU6 = 3
-    TANH = 4
-    SIGN_BIT = 5
-
-
-def padding_of(code: int) -> Padding:
-    """TFLite's code for padding."""
-    if code not in (0, 1):
-        raise ModelError(f"padding code {code} is neither SAME nor VALID; the file is damaged")
-    return (Padding.SAME, Padding.VALID)[code]
-
-
-def activation_of(code: int) -> Activation:
-    """TFLite's code for a fused activation."""
-    try:
-        return Activation(code)
-    except ValueError:
-        raise ModelError(f"fused activation code {code} is unknown; the file is damaged") from None
 
 
 class OpKind(ABC):
@@ -72,6 +46,9 @@ class OpKind(ABC):
     """Whether somebody has read the reference kernels of TensorFlow Lite Micro and found that they go in the order of
     ours, but for what `kernels/` lists. Else those kernels may not overlap."""
 
+    int8_version: ClassVar[int] = 2
+    """The version of TFLite's operator at which it took 8-bit integers. Real numbers came with version 1."""
+
     is_alias: ClassVar[bool] = False
     """True where the output is the input's bytes under another shape, so that no copy need exist."""
 
@@ -82,6 +59,10 @@ class OpKind(ABC):
     @abstractmethod
     def output_shapes(self, name: str, attributes: Any, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         """Shapes of the outputs; None where only the file knows them."""
+
+    def encode(self, node: Node) -> BuiltinOptions | None:
+        """TFLite's options table that decodes to the node's attributes; None where it needs none."""
+        return None
 
     def default_order(self, node: Node) -> Order | None:
         """The loop order of our own kernel for the node; None where there is none. Kinds with several kernels override

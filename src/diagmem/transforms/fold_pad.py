@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagmem.graph import ExplicitPadding, Graph, Node, Op, Window1D
+from diagmem.ops import Activation
 from diagmem.ops.convolution import conv_2d, depthwise_conv_2d
-from diagmem.ops.kind import Activation
 from diagmem.ops.moving.pad import zero_paddings_of
 from diagmem.ops.pooling import pool_2d
 from diagmem.transforms._editing import Choice, edited, is_seen_by_caller

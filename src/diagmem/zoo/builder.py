@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from diagmem.graph import DType, Graph, Nhwc, Op, Padding, Shape, Tensor
-from diagmem.ops import kind_of
+from diagmem.ops import Activation, kind_of
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.elementwise.unary import Unary
-from diagmem.ops.kind import Activation
 from diagmem.ops.matrix.fully_connected import FullyConnected
 from diagmem.ops.moving.concatenation import Concatenation
 from diagmem.ops.moving.pad import Pad

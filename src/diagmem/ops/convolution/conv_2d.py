@@ -15,23 +15,14 @@ from diagmem.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Te
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import CCall, by_type, values_of
 from diagmem.ops.c_rows import window_row_call
-from diagmem.ops.kind import (
-    Activation,
-    Array,
-    OpKind,
-    Values,
-    activation_of,
-    held_separation,
-    input_at,
-    padding_of,
-    swept,
-)
+from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.held_pixels import HeldPixels
 from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.quantised import zero_point_of
 from diagmem.ops.numerics.weighted_sums import TYPES, block_start, filter_window, finished, interleaved, window_call
+from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
 
 
@@ -50,6 +41,7 @@ class Conv2D:
 class Conv2DKind(OpKind):
     names = ("CONV_2D",)
     orders = (Order.REFERENCE, Order.BLOCKS, Order.IM2COL, Order.QUADS, Order.ROWS)
+    int8_version = 3
 
     def decode(self, name: str, options: Any) -> Conv2D:
         if options is None:
@@ -62,6 +54,11 @@ class Conv2DKind(OpKind):
             options.DilationWFactor(),
             activation_of(options.FusedActivationFunction()),
         )
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        a = node.attributes
+        dilation = {"DilationHFactor": a.dilation_h, "DilationWFactor": a.dilation_w}
+        return BuiltinOptions("Conv2DOptions", {**window_fields(a), **dilation})
 
     def default_order(self, node: Node) -> Order:
         """Grouped convolutions go channel by channel."""

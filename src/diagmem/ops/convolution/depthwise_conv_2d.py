@@ -14,23 +14,14 @@ from diagmem.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Te
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import CCall, by_type, values_of
 from diagmem.ops.c_rows import window_row_call
-from diagmem.ops.kind import (
-    Activation,
-    Array,
-    OpKind,
-    Values,
-    activation_of,
-    held_separation,
-    input_at,
-    padding_of,
-    swept,
-)
+from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.channel_blocks import ChannelBlocks
 from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.quantised import zero_point_of
 from diagmem.ops.numerics.weighted_sums import TYPES, filter_window, finished, window_call
+from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
 
 CHANNELS_OF_A_BLOCK = 124
@@ -54,6 +45,7 @@ class DepthwiseConv2DKind(OpKind):
     names = ("DEPTHWISE_CONV_2D",)
     orders = (Order.REFERENCE, Order.CHANNEL_BLOCKS)
     tflm_agrees = True
+    int8_version = 3
 
     def decode(self, name: str, options: Any) -> DepthwiseConv2D:
         if options is None:
@@ -67,6 +59,12 @@ class DepthwiseConv2DKind(OpKind):
             options.DepthMultiplier(),
             activation_of(options.FusedActivationFunction()),
         )
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        a = node.attributes
+        dilation = {"DilationHFactor": a.dilation_h, "DilationWFactor": a.dilation_w}
+        fields = {**window_fields(a), **dilation, "DepthMultiplier": a.multiplier}
+        return BuiltinOptions("DepthwiseConv2DOptions", fields)
 
     def output_shapes(
         self, name: str, attributes: DepthwiseConv2D, inputs: Sequence[Tensor | None]

@@ -25,24 +25,14 @@ from diagmem.ops.c_call import (
     require_types,
     values_of,
 )
-from diagmem.ops.kind import (
-    Activation,
-    Array,
-    OpKind,
-    Values,
-    activation_of,
-    constant_ints,
-    held_separation,
-    input_at,
-    padding_of,
-    swept,
-)
+from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, input_at, swept
 from diagmem.ops.loops.c_window import c_window
 from diagmem.ops.loops.pixels import PixelLoop, all_have_pitches, pitches_of
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.channels_s16 import ChannelsS16
 from diagmem.ops.numerics.quantised import Requantisation, channel_scales, real_range, scale_of, zero_point_of
 from diagmem.ops.numerics.weighted_sums import finished_f32, finished_s8
+from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
 
 FILTER, IMAGE = 1, 2
@@ -89,6 +79,9 @@ class TransposeConvKind(OpKind):
             options.StrideW(),
             activation_of(options.FusedActivationFunction()),
         )
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        return BuiltinOptions("TransposeConvOptions", window_fields(node.attributes))
 
     def output_shapes(
         self, name: str, attributes: TransposeConv, inputs: Sequence[Tensor | None]

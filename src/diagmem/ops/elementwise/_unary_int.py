@@ -11,11 +11,12 @@ import numpy as np
 from diagmem.graph import DType, Node
 from diagmem.ops.c_call import CCall, CStruct, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.elementwise._conversions import requantize_call
-from diagmem.ops.kind import Activation, Array
+from diagmem.ops.kind import Array
 from diagmem.ops.loops.broadcast import c_elementwise
 from diagmem.ops.numerics.fixed_functions import hard_swish, inverse_sqrt, scaled_argument, sigmoid, sigmoid_table, tanh
 from diagmem.ops.numerics.fixed_point import INT32_MAX, Ints, Multiplier, rescale, rounding_shift
 from diagmem.ops.numerics.quantised import Requantisation, quantisation_of, scale_of, zero_point_of
+from diagmem.ops.options import Activation
 
 Function = Callable[[Node, Ints], Ints]
 """From stored inputs to stored outputs, of which a type holds only those in its range."""

@@ -20,9 +20,10 @@ from diagmem.ops.elementwise._binary_int import (
     sum_call,
     sum_or_difference,
 )
-from diagmem.ops.kind import Activation, Array, Values, activation_of, input_at
+from diagmem.ops.kind import Array, Values, input_at
 from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape
 from diagmem.ops.numerics.quantised import real_range
+from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,13 @@ class BinaryKind(BroadcastKind):
         if options is None or name not in ("ADD", "SUB", "MUL", "DIV"):
             return Binary()
         return Binary(activation_of(options.FusedActivationFunction()))
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        if node.op.kind in ("MAXIMUM", "MINIMUM"):
+            return BuiltinOptions("MaximumMinimumOptions", {})
+        if node.op.kind == "SQUARED_DIFFERENCE":
+            return BuiltinOptions("SquaredDifferenceOptions", {})
+        return BuiltinOptions(f"{node.op.kind.title()}Options", activation_field(node.attributes.activation))
 
     def output_shapes(self, name: str, attributes: Binary, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)

@@ -30,6 +30,7 @@ from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics import single_precision
 from diagmem.ops.numerics.quantised import real_range
+from diagmem.ops.options import TYPE_CODES, BuiltinOptions
 from diagmem.ops.orders import Order
 
 
@@ -58,6 +59,16 @@ class UnaryKind(RearrangeKind):
         if name == "GELU":
             return Unary(approximate=bool(options.Approximate()))
         return Unary()
+
+    def encode(self, node: Node) -> BuiltinOptions | None:
+        if node.op.kind == "LEAKY_RELU":
+            return BuiltinOptions("LeakyReluOptions", {"Alpha": node.attributes.alpha})
+        if node.op.kind == "GELU":
+            return BuiltinOptions("GeluOptions", {"Approximate": node.attributes.approximate})
+        if node.op.kind == "CAST":
+            types = TYPE_CODES[node.input(0).dtype], TYPE_CODES[node.output.dtype]
+            return BuiltinOptions("CastOptions", dict(zip(("InDataType", "OutDataType"), types, strict=True)))
+        return None
 
     def output_shapes(self, name: str, attributes: Unary, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (input_at(inputs, 0).shape,)

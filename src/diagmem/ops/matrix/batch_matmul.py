@@ -18,6 +18,7 @@ from diagmem.ops.loops.chunks import outer_sum
 from diagmem.ops.loops.separable import AxisTerm, separation_of
 from diagmem.ops.numerics.channels_s16 import rescale_wide, wide_mantissas
 from diagmem.ops.numerics.quantised import Requantisation, scale_of, stored_zero, zero_point_of
+from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 
 
@@ -46,6 +47,9 @@ class BatchMatMulKind(OpKind):
 
     def decode(self, name: str, options: Any) -> BatchMatMul:
         return BatchMatMul() if options is None else BatchMatMul(bool(options.AdjX()), bool(options.AdjY()))
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        return BuiltinOptions("BatchMatMulOptions", {"AdjX": node.attributes.adj_x, "AdjY": node.attributes.adj_y})
 
     def output_shapes(self, name: str, attributes: BatchMatMul, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         left, _ = _sides(attributes, inputs)

@@ -13,19 +13,11 @@ from diagmem.errors import ModelError
 from diagmem.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import SUFFIXES, CCall, by_type, kernel_call, values_of
-from diagmem.ops.kind import (
-    Activation,
-    Array,
-    OpKind,
-    Values,
-    activation_of,
-    held_separation,
-    input_at,
-    swept,
-)
+from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.separable import AxisTerm, separation_of
 from diagmem.ops.numerics.quantised import zero_point_of
 from diagmem.ops.numerics.weighted_sums import TYPES, block_start, filter_fields, finished, interleaved
+from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.orders import Order
 
 
@@ -40,6 +32,7 @@ class FullyConnected:
 class FullyConnectedKind(OpKind):
     names = ("FULLY_CONNECTED",)
     orders = (Order.BLOCKS, Order.REFERENCE)
+    int8_version = 4
 
     def decode(self, name: str, options: Any) -> FullyConnected:
         if options is None:
@@ -50,6 +43,11 @@ class FullyConnectedKind(OpKind):
                 "convert the model again with the default weights format"
             )
         return FullyConnected(activation_of(options.FusedActivationFunction()), bool(options.KeepNumDims()))
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        a = node.attributes
+        fields = {**activation_field(a.activation), "KeepNumDims": a.keep_num_dims}
+        return BuiltinOptions("FullyConnectedOptions", fields)
 
     def output_shapes(
         self, name: str, attributes: FullyConnected, inputs: Sequence[Tensor | None]

@@ -14,10 +14,11 @@ from diagmem.graph import Node, Shape, Tensor
 from diagmem.ops.c_axes import joined_axes
 from diagmem.ops.c_call import CCall, CPointers, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.c_rows import is_row_local
-from diagmem.ops.kind import Activation, activation_of, axis_of, input_at
+from diagmem.ops.kind import axis_of, input_at
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics.quantised import require_same_quantisation
+from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.orders import Order
 from diagmem.views import in_one_piece
 
@@ -36,6 +37,10 @@ class ConcatenationKind(RearrangeKind):
         if options is None:
             return Concatenation()
         return Concatenation(options.Axis(), activation_of(options.FusedActivationFunction()))
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        a = node.attributes
+        return BuiltinOptions("ConcatenationOptions", {"Axis": a.axis, **activation_field(a.activation)})
 
     def output_shapes(self, name: str, attributes: Concatenation, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         shapes = [input_at(inputs, position).shape for position in range(max(1, len(inputs)))]

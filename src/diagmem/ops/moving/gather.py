@@ -14,6 +14,7 @@ from diagmem.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, kernel_call, require_types
 from diagmem.ops.kind import Array, Values, axis_of, constant_ints, input_at
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
+from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 
 
@@ -31,6 +32,9 @@ class GatherKind(RearrangeKind):
 
     def decode(self, name: str, options: Any) -> Gather:
         return Gather() if options is None else Gather(options.Axis(), options.BatchDims())
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        return BuiltinOptions("GatherOptions", {"Axis": node.attributes.axis, "BatchDims": node.attributes.batch_dims})
 
     def output_shapes(self, name: str, attributes: Gather, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         axis, batch_dims = _axes(attributes, inputs)

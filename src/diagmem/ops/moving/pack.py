@@ -16,6 +16,7 @@ from diagmem.ops.kind import axis_of, input_at
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.moving.concatenation import concatenation_call
 from diagmem.ops.moving.split import MOST_OUTPUTS, split_call
+from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 
 
@@ -37,6 +38,12 @@ class PackKind(RearrangeKind):
         if options is None:
             return Pack()
         return Pack(options.Axis(), options.ValuesCount() if name == "PACK" else options.Num())
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        a = node.attributes
+        if node.op.kind == "PACK":
+            return BuiltinOptions("PackOptions", {"Axis": a.axis, "ValuesCount": a.count})
+        return BuiltinOptions("UnpackOptions", {"Axis": a.axis, "Num": a.count})
 
     def output_shapes(self, name: str, attributes: Pack, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (_stacked if name == "PACK" else _unstacked)(attributes, inputs)

@@ -17,6 +17,7 @@ from diagmem.ops.kind import Array, Values, constant_ints, input_at
 from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind, gathered
 from diagmem.ops.loops.gathered import gathered_call
 from diagmem.ops.numerics.quantised import zero_point_of
+from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 
 Mirror = Literal["reflect", "symmetric"]
@@ -46,6 +47,11 @@ class PadKind(RearrangeKind):
         if name != "MIRROR_PAD":
             return Pad()
         return MirrorPad("reflect" if options is None or options.Mode() == 0 else "symmetric")
+
+    def encode(self, node: Node) -> BuiltinOptions | None:
+        if not isinstance(node.attributes, MirrorPad):
+            return None
+        return BuiltinOptions("MirrorPadOptions", {"Mode": int(node.attributes.mirror == "symmetric")})
 
     def output_shapes(
         self, name: str, attributes: Pad | MirrorPad, inputs: Sequence[Tensor | None]

@@ -12,6 +12,7 @@ from diagmem.graph import Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, kernel_call
 from diagmem.ops.kind import Array, Values, axis_of, constant_ints, input_at
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
+from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 
 
@@ -30,6 +31,7 @@ class ReshapeKind(RearrangeKind):
     names = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
     orders = (Order.ALIAS, Order.REFERENCE, Order.MEMCPY)
     tflm_agrees = True
+    int8_version = 1
     is_alias = True
 
     def decode(self, name: str, options: Any) -> Reshape:
@@ -40,6 +42,13 @@ class ReshapeKind(RearrangeKind):
         if name == "RESHAPE" and not options.NewShapeIsNone():
             return Reshape(new_shape=tuple(options.NewShape(i) for i in range(options.NewShapeLength())))
         return Reshape()
+
+    def encode(self, node: Node) -> BuiltinOptions | None:
+        if node.op.kind == "SQUEEZE":
+            return BuiltinOptions("SqueezeOptions", {"SqueezeDims": node.attributes.squeeze_dims})
+        if node.attributes.new_shape is None:
+            return None
+        return BuiltinOptions("ReshapeOptions", {"NewShape": node.attributes.new_shape})
 
     def output_shapes(
         self, name: str, attributes: Reshape, inputs: Sequence[Tensor | None]

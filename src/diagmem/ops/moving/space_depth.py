@@ -11,6 +11,7 @@ from diagmem.graph import Nhwc, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.kind import input_at
 from diagmem.ops.loops.chunks import Chunks
 from diagmem.ops.loops.strided import StridedKind, Walk
+from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 
 
@@ -28,6 +29,10 @@ class SpaceDepthKind(StridedKind):
 
     def decode(self, name: str, options: Any) -> SpaceDepth:
         return SpaceDepth() if options is None else SpaceDepth(options.BlockSize())
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        table = "SpaceToDepthOptions" if node.op.kind == "SPACE_TO_DEPTH" else "DepthToSpaceOptions"
+        return BuiltinOptions(table, {"BlockSize": node.attributes.block})
 
     def output_shapes(self, name: str, attributes: SpaceDepth, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         image, block = Nhwc.of(input_at(inputs, 0)), attributes.block

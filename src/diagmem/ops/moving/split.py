@@ -14,6 +14,7 @@ from diagmem.graph import Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, CPointers, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.kind import axis_of, constant_ints, input_at
 from diagmem.ops.loops.chunks import COMPUTED, Chunks, RearrangeKind
+from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 
 MOST_OUTPUTS = 1 << 16
@@ -34,6 +35,10 @@ class SplitKind(RearrangeKind):
 
     def decode(self, name: str, options: Any) -> Split:
         return Split() if options is None else Split(options.NumSplits())
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        table = "SplitOptions" if node.op.kind == "SPLIT" else "SplitVOptions"
+        return BuiltinOptions(table, {"NumSplits": node.attributes.num_splits})
 
     def output_shapes(self, name: str, attributes: Split, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         cut = _cut(name, attributes, inputs)

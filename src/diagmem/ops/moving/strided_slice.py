@@ -14,6 +14,7 @@ from diagmem.ops.c_call import CCall, CRow, Unsupported
 from diagmem.ops.kind import constant_ints, input_at
 from diagmem.ops.loops.chunks import COMPUTED, Chunks, outer_sum
 from diagmem.ops.loops.strided import StridedKind, Walk
+from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 
 
@@ -49,6 +50,22 @@ class StridedSliceKind(StridedKind):
             options.NewAxisMask(),
             options.ShrinkAxisMask(),
             bool(options.Offset()),
+        )
+
+    def encode(self, node: Node) -> BuiltinOptions | None:
+        if node.op.kind == "SLICE":
+            return None
+        a = node.attributes
+        return BuiltinOptions(
+            "StridedSliceOptions",
+            {
+                "BeginMask": a.begin_mask,
+                "EndMask": a.end_mask,
+                "EllipsisMask": a.ellipsis_mask,
+                "NewAxisMask": a.new_axis_mask,
+                "ShrinkAxisMask": a.shrink_axis_mask,
+                "Offset": a.offset,
+            },
         )
 
     def output_shapes(

@@ -9,11 +9,12 @@ import numpy as np
 
 from diagmem.graph import DType, Node
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Unsupported, by_type, require_types
-from diagmem.ops.kind import Activation, Array, Values, activation_of
+from diagmem.ops.kind import Array, Values
 from diagmem.ops.loops.rowwise import RowwiseKind
 from diagmem.ops.numerics.fixed_functions import inverse_sqrt
 from diagmem.ops.numerics.fixed_point import rescale
 from diagmem.ops.numerics.quantised import quantisation_of, stored_zero, zero_point_of
+from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 
 _OUTPUT_BITS = 7
 """Quantised outputs are in units of 1/128."""
@@ -34,6 +35,9 @@ class L2NormalizationKind(RowwiseKind):
         return (
             L2Normalization() if options is None else L2Normalization(activation_of(options.FusedActivationFunction()))
         )
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        return BuiltinOptions("L2NormOptions", activation_field(node.attributes.activation))
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         by_dtype = {DType.INT8: _normalised_s8, DType.FLOAT32: _normalised_f32}.get(node.output.dtype)

@@ -15,6 +15,7 @@ from diagmem.ops.normalisation._softmax_s16 import softmax_s16, softmax_s16_fiel
 from diagmem.ops.numerics import single_precision
 from diagmem.ops.numerics.fixed_point import Multiplier, exp_of_negative, high_mul, reciprocal, rounding_shift
 from diagmem.ops.numerics.quantised import quantisation_of, scale_of
+from diagmem.ops.options import BuiltinOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,9 @@ class SoftmaxKind(RowwiseKind):
 
     def decode(self, name: str, options: Any) -> Softmax:
         return Softmax(float(options.Beta())) if options is not None and name == "SOFTMAX" else Softmax()
+
+    def encode(self, node: Node) -> BuiltinOptions | None:
+        return BuiltinOptions("SoftmaxOptions", {"Beta": node.attributes.beta}) if node.op.kind == "SOFTMAX" else None
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         by_kind = _REFERENCES.get((node.op.kind, node.output.dtype))

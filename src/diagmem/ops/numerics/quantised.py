@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from diagmem.graph import DType, Quantisation, Tensor
 from diagmem.ops.c_call import CStruct, CTable, Unsupported
-from diagmem.ops.kind import Activation
 from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale, round_half_away
+from diagmem.ops.options import Activation
 
 LARGEST = float(np.finfo(np.float32).max)
 """Stands for "no limit", as in TFLite."""

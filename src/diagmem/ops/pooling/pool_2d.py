@@ -13,24 +13,14 @@ from diagmem.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Te
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import MAX_ROWS, SUFFIXES, CCall, Unsupported, by_type, kernel_call, require_types
 from diagmem.ops.c_rows import taking_call, window_row_call
-from diagmem.ops.kind import (
-    SUM_BYTES,
-    Activation,
-    Array,
-    OpKind,
-    Values,
-    activation_of,
-    held_separation,
-    input_at,
-    padding_of,
-    swept,
-)
+from diagmem.ops.kind import SUM_BYTES, Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.c_window import c_window
 from diagmem.ops.loops.held_pixels import HeldPixels
 from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_counts, tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.quantised import integer_range, real_range, scale_of, zero_point_of
+from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
 
 
@@ -62,6 +52,12 @@ class Pool2DKind(OpKind):
             options.FilterHeight(),
             options.FilterWidth(),
             activation_of(options.FusedActivationFunction()),
+        )
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        a = node.attributes
+        return BuiltinOptions(
+            "Pool2DOptions", {**window_fields(a), "FilterHeight": a.kernel_h, "FilterWidth": a.kernel_w}
         )
 
     def output_shapes(self, name: str, attributes: Pool2D, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:

@@ -15,6 +15,7 @@ from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import CCall, element_code, kernel_call, values_of
 from diagmem.ops.kind import Array, OpKind, Values, axis_of, held_separation, input_at, swept
 from diagmem.ops.loops.fibres import fibre_reads, fibre_separation, kept_shape
+from diagmem.ops.options import TYPE_CODES, BuiltinOptions
 from diagmem.ops.orders import Order
 
 _OUTPUT_TYPES = {2: DType.INT32, 4: DType.INT64}
@@ -38,6 +39,10 @@ class ArgMaxKind(OpKind):
         if code not in _OUTPUT_TYPES:
             raise ModelError(f"{name}: output type code {code} is neither int32 nor int64; the file is damaged")
         return ArgMax(_OUTPUT_TYPES[code])
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        table = "ArgMaxOptions" if node.op.kind == "ARG_MAX" else "ArgMinOptions"
+        return BuiltinOptions(table, {"OutputType": TYPE_CODES[node.attributes.output_type]})
 
     def output_shapes(self, name: str, attributes: ArgMax, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (kept_shape(input_at(inputs, 0).shape, _axes(inputs), keep_dims=False),)

@@ -17,6 +17,7 @@ from diagmem.ops.kind import SUM_BYTES, Array, OpKind, Values, axis_of, held_sep
 from diagmem.ops.loops.fibres import c_fibres, fibre_reads, fibre_separation, kept_shape
 from diagmem.ops.loops.pixels import has_pitches
 from diagmem.ops.numerics.quantised import Requantisation, require_same_quantisation, scale_of, zero_point_of
+from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 
 
@@ -33,6 +34,9 @@ class ReduceKind(OpKind):
 
     def decode(self, name: str, options: Any) -> Reduce:
         return Reduce() if options is None else Reduce(bool(options.KeepDims()))
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        return BuiltinOptions("ReducerOptions", {"KeepDims": node.attributes.keep_dims})
 
     def output_shapes(self, name: str, attributes: Reduce, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (kept_shape(input_at(inputs, 0).shape, _axes(inputs), attributes.keep_dims),)

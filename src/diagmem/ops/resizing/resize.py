@@ -19,6 +19,7 @@ from diagmem.ops.loops.gathered import gathered_call
 from diagmem.ops.loops.held_pixels import HeldPixels
 from diagmem.ops.loops.pixels import Pitches, PixelLoop, all_have_pitches, pitches_of
 from diagmem.ops.numerics.quantised import require_same_quantisation
+from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 
 
@@ -60,6 +61,11 @@ class ResizeKind(OpKind):
         if name == "RESIZE_BILINEAR" and attributes.align_corners and attributes.half_pixel_centers:
             raise ModelError(f"{name}: align_corners and half_pixel_centers exclude each other; the file is damaged")
         return attributes
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        table = "ResizeBilinearOptions" if node.op.kind == "RESIZE_BILINEAR" else "ResizeNearestNeighborOptions"
+        a = node.attributes
+        return BuiltinOptions(table, {"AlignCorners": a.align_corners, "HalfPixelCenters": a.half_pixel_centers})
 
     def output_shapes(self, name: str, attributes: Resize, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         image, size = Nhwc.of(input_at(inputs, 0)), constant_ints(inputs, 1)
