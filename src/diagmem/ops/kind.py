@@ -17,6 +17,7 @@ from diagmem.ops.c_call import CCall, Unsupported
 from diagmem.ops.c_rows import cut_to_row, row_call
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.upright import Standing, Upright, upright_pixels
 from diagmem.views import pieces, places
 
 Array = npt.NDArray[Any]
@@ -52,17 +53,20 @@ class OpKind(ABC):
     is_alias: ClassVar[bool] = False
     """True where the output is the input's bytes under another shape, so that no copy need exist."""
 
+    is_pointwise: ClassVar[bool] = False
+    """Whether it treats all pixels alike: a pixel of the output is made of the pixel at its place in each input."""
+
     def decode(self, name: str, options: Any) -> Any:
         """Attributes from TFLite's options table, which is None where the file has none."""
+        return None
+
+    def encode(self, node: Node) -> BuiltinOptions | None:
+        """TFLite's options table that decodes to the node's attributes; None where it needs none."""
         return None
 
     @abstractmethod
     def output_shapes(self, name: str, attributes: Any, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         """Shapes of the outputs; None where only the file knows them."""
-
-    def encode(self, node: Node) -> BuiltinOptions | None:
-        """TFLite's options table that decodes to the node's attributes; None where it needs none."""
-        return None
 
     def default_order(self, node: Node) -> Order | None:
         """The loop order of our own kernel for the node; None where there is none. Kinds with several kernels override
@@ -89,6 +93,10 @@ class OpKind(ABC):
         sizes = source.dtype.size_bytes, target.dtype.size_bytes
         at = (places(t.shape, t.strides) if t.view else None for t in (source, target))
         return replayed_separation(self.accesses(node, order), position, output, *sizes, *at)
+
+    def upright(self, node: Node, standing: Standing) -> Upright | None:
+        """The operation when its line of pixels stands instead of lying; None where it is none, or there is none."""
+        return upright_pixels(node, standing) if self.is_pointwise else None
 
     def can_address(self, node: Node) -> bool:
         """Whether the kernel reaches all elements of tensors that are views. Of those in one piece it needs only the

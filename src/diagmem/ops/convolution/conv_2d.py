@@ -24,6 +24,7 @@ from diagmem.ops.numerics.quantised import zero_point_of
 from diagmem.ops.numerics.weighted_sums import TYPES, block_start, filter_window, finished, interleaved, window_call
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
+from diagmem.ops.upright import Standing, Upright, upright_convolution
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,9 @@ class Conv2DKind(OpKind):
 
     def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
+
+    def upright(self, node: Node, standing: Standing) -> Upright | None:
+        return upright_convolution(node, standing)
 
     def can_address(self, node: Node) -> bool:
         return all_have_pitches(node)

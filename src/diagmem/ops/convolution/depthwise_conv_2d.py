@@ -23,6 +23,7 @@ from diagmem.ops.numerics.quantised import zero_point_of
 from diagmem.ops.numerics.weighted_sums import TYPES, filter_window, finished, window_call
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
+from diagmem.ops.upright import Standing, Upright, upright_convolution
 
 CHANNELS_OF_A_BLOCK = 124
 """Input channels that a kernel in order CHANNEL_BLOCKS does for the whole image; as in CMSIS-NN for cores with MVE."""
@@ -85,6 +86,9 @@ class DepthwiseConv2DKind(OpKind):
         loop = _loop(node)
         in_blocks = order is Order.CHANNEL_BLOCKS
         return ChannelBlocks(loop, CHANNELS_OF_A_BLOCK).separation() if in_blocks else loop.separation()
+
+    def upright(self, node: Node, standing: Standing) -> Upright | None:
+        return upright_convolution(node, standing)
 
     def can_address(self, node: Node) -> bool:
         return all_have_pitches(node)

@@ -36,6 +36,7 @@ class Binary:
 class BinaryKind(BroadcastKind):
     names = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE")
     tflm_agrees = True
+    is_pointwise = True
 
     def decode(self, name: str, options: Any) -> Binary:
         if options is None or name not in ("ADD", "SUB", "MUL", "DIV"):

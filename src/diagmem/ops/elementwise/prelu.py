@@ -19,6 +19,7 @@ class PreluKind(BroadcastKind):
 
     names = ("PRELU",)
     tflm_agrees = True
+    is_pointwise = True
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         data, slopes = input_at(inputs, 0).shape, input_at(inputs, 1).shape

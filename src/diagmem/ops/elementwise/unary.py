@@ -50,6 +50,7 @@ class UnaryKind(RearrangeKind):
     )
     without_kernel = ("LOG", "SIN", "COS", "FLOOR", "CEIL", "ROUND", "LOGICAL_NOT")
     tflm_agrees = True
+    is_pointwise = True
 
     def decode(self, name: str, options: Any) -> Unary:
         if options is None:

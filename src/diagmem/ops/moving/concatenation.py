@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics.quantised import require_same_quantisation
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.orders import Order
+from diagmem.ops.upright import Standing, Upright
 from diagmem.views import in_one_piece
 
 
@@ -56,6 +57,13 @@ class ConcatenationKind(RearrangeKind):
         outer = np.arange(math.prod(node.output.shape[:axis]))[:, None]
         chunks = Chunks.of(outer * lengths, lengths, position=np.arange(len(lengths)))
         return chunks.moved_at_once() if order is Order.MEMCPY else chunks
+
+    def upright(self, node: Node, standing: Standing) -> Upright | None:
+        """All of its tensors stand; none is constant."""
+        if any(t is None or t.index not in standing.shapes for t in (*node.inputs, *node.outputs)):
+            return None
+        axis = standing.axes[axis_of(node.attributes.axis, len(node.output.shape))]
+        return Upright(replace(node.attributes, axis=axis))
 
     def can_address(self, node: Node) -> bool:
         """What a tensor gives or takes in its turn must be in one piece."""

@@ -30,6 +30,7 @@ class L2Normalization:
 class L2NormalizationKind(RowwiseKind):
     names = ("L2_NORMALIZATION",)
     tflm_agrees = True
+    is_pointwise = True
 
     def decode(self, name: str, options: Any) -> L2Normalization:
         return (

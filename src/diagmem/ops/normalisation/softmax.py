@@ -28,6 +28,7 @@ class Softmax:
 class SoftmaxKind(RowwiseKind):
     names = ("SOFTMAX", "LOG_SOFTMAX")
     tflm_agrees = True
+    is_pointwise = True
 
     def decode(self, name: str, options: Any) -> Softmax:
         return Softmax(float(options.Beta())) if options is not None and name == "SOFTMAX" else Softmax()

@@ -22,6 +22,7 @@ from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.quantised import integer_range, real_range, scale_of, zero_point_of
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
+from diagmem.ops.upright import Standing, Upright, upright_window
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,9 @@ class Pool2DKind(OpKind):
 
     def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
+
+    def upright(self, node: Node, standing: Standing) -> Upright | None:
+        return upright_window(node, standing)
 
     def can_address(self, node: Node) -> bool:
         return all_have_pitches(node)

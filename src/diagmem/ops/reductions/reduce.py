@@ -19,6 +19,7 @@ from diagmem.ops.loops.pixels import has_pitches
 from diagmem.ops.numerics.quantised import Requantisation, require_same_quantisation, scale_of, zero_point_of
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.upright import Standing, Upright
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,18 @@ class ReduceKind(OpKind):
         shape = node.input(0).shape
         adds_rows = node.op.kind in ("MEAN", "SUM") and len(shape) == 4 and 1 in _axes(node.inputs)
         return node.output.elems * SUM_BYTES if adds_rows and shape[0] == 1 < shape[1] else None
+
+    def upright(self, node: Node, standing: Standing) -> Upright | None:
+        """All pixels become one. The axis of one pixel, and no other, is reduced as well."""
+        data, axes = node.input(0), node.input(1)
+        if axes.data is None or axes.index not in standing.own or data.index not in standing.shapes:
+            return None
+        found = {standing.axes[axis] for axis in _axes(node.inputs)} | {1, 2}
+        if found != {1, 2} or node.output.elems != data.shape[-1]:
+            return None
+        is_kept = len(standing.shapes.get(node.output.index, node.output.shape)) == 4
+        both = replace(axes, shape=(2,), data=np.array([1, 2], np.int32))
+        return Upright(replace(node.attributes, keep_dims=is_kept), {1: both})
 
     def can_address(self, node: Node) -> bool:
         return has_pitches(node.input(0)) and node.output.is_in_one_piece
