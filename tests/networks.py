@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from diagmem.graph import DType, Graph, Op, Padding, Shape, Tensor
 from diagmem.ops import kind_of
-from diagmem.ops.concatenation import Concatenation
-from diagmem.ops.conv_2d import Conv2D
-from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
-from diagmem.ops.elementwise_binary import Binary
-from diagmem.ops.elementwise_unary import Unary
-from diagmem.ops.pool_2d import Pool2D
-from diagmem.ops.reduce import Reduce
-from diagmem.ops.reshape import Reshape
-from diagmem.ops.split import Split
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.ops.elementwise.binary import Binary
+from diagmem.ops.elementwise.unary import Unary
+from diagmem.ops.moving.concatenation import Concatenation
+from diagmem.ops.moving.reshape import Reshape
+from diagmem.ops.moving.split import Split
+from diagmem.ops.pooling.pool_2d import Pool2D
+from diagmem.ops.reductions.reduce import Reduce
 
 
 @dataclass

@@ -11,13 +11,13 @@ import numpy as np
 
 from diagmem.backends.c.program import Program
 from diagmem.graph import ABSENT, DType, Graph, Op, Padding, Quantisation, Shape, Tensor
-from diagmem.ops._base import Activation
-from diagmem.ops.concatenation import Concatenation
-from diagmem.ops.conv_2d import Conv2D
-from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
-from diagmem.ops.reduce import Reduce
-from diagmem.ops.reshape import Reshape
-from diagmem.ops.transpose_conv import TransposeConv
+from diagmem.ops import Activation
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.ops.convolution.transpose_conv import TransposeConv
+from diagmem.ops.moving.concatenation import Concatenation
+from diagmem.ops.moving.reshape import Reshape
+from diagmem.ops.reductions.reduce import Reduce
 from diagmem.schedule import Schedule, Step
 from diagmem.storage import Storage
 from diagmem.zoo.builder import Builder

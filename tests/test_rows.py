@@ -14,7 +14,7 @@ from diagmem import pipeline
 from diagmem.errors import PlanError
 from diagmem.graph import DType, Graph, Padding
 from diagmem.kernels import library
-from diagmem.ops.pool_2d import Pool2D
+from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.plan_json import to_json
 from diagmem.plans import Plan
 from diagmem.rows import row_graph

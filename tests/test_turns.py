@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagmem.accesses import Accesses
 from diagmem.graph import Node, Tensor
 from diagmem.kernels import library
+from diagmem.ops.accesses import Accesses
 from diagmem.turns import Turns
 from tests.ops.cases import case_modules
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from diagmem.accesses import replayed_separation
 from diagmem.graph import Graph, Node, Tensor
 from diagmem.kernels import Library
 from diagmem.ops import kind_of
+from diagmem.ops.accesses import replayed_separation
 
 METHODS = ("exact", "algorithmic", "analytical", "paper")
 

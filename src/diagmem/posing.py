@@ -21,7 +21,7 @@ import numpy as np
 from diagmem.errors import PlanError
 from diagmem.footprint import Footprint, Store, most_covered
 from diagmem.graph import IntArray
-from diagmem.ops._base import SUM_BYTES
+from diagmem.ops.kind import SUM_BYTES
 from diagmem.problem import BEFORE_RUN, Buffer, Problem
 from diagmem.schedule import PUSH, PushState, Schedule, Step
 from diagmem.schedulers.lives import Life, Row, row_lives, sum_lives

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.accesses import Accesses, Runs
 from diagmem.graph import IntArray, Node, Tensor
+from diagmem.ops.accesses import Accesses, Runs
 
 
 @dataclass(frozen=True, slots=True)

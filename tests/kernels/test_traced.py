@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem import pipeline, zoo
-from diagmem.accesses import replayed_separation
 from diagmem.errors import PlanError
 from diagmem.graph import DType, Graph
 from diagmem.kernels import library, signature
 from diagmem.kernels._traced import TracedLibrary, TracedOp, signature_text
+from diagmem.ops.accesses import replayed_separation
 from diagmem.overlap import all_overlaps
 from tests.ops.cases import activation, node_of
 

@@ -6,21 +6,21 @@ import random
 from collections.abc import Callable, Sequence
 
 from diagmem.graph import Node, Padding, Tensor, Window1D
-from diagmem.ops.concatenation import Concatenation
-from diagmem.ops.conv_2d import Conv2D
-from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
-from diagmem.ops.elementwise_binary import KIND as BINARY
-from diagmem.ops.elementwise_binary import Binary
-from diagmem.ops.elementwise_unary import KIND as UNARY
-from diagmem.ops.elementwise_unary import Unary
-from diagmem.ops.l2_normalization import KIND as L2
-from diagmem.ops.pad import Pad
-from diagmem.ops.pool_2d import Pool2D
-from diagmem.ops.reduce import Reduce
-from diagmem.ops.resize import Resize
-from diagmem.ops.softmax import Softmax
-from diagmem.ops.strided_slice import StridedSlice
-from diagmem.ops.transpose_conv import TransposeConv
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.ops.convolution.transpose_conv import TransposeConv
+from diagmem.ops.elementwise.binary import KIND as BINARY
+from diagmem.ops.elementwise.binary import Binary
+from diagmem.ops.elementwise.unary import KIND as UNARY
+from diagmem.ops.elementwise.unary import Unary
+from diagmem.ops.moving.concatenation import Concatenation
+from diagmem.ops.moving.pad import Pad
+from diagmem.ops.moving.strided_slice import StridedSlice
+from diagmem.ops.normalisation.l2_normalization import KIND as L2
+from diagmem.ops.normalisation.softmax import Softmax
+from diagmem.ops.pooling.pool_2d import Pool2D
+from diagmem.ops.reductions.reduce import Reduce
+from diagmem.ops.resizing.resize import Resize
 from tests.ops.cases import activation, constant, ints, node_of
 from tests.ops.drawing import WITHOUT_KERNEL, is_supported
 from tests.ops.runnable import runnable
@@ -152,8 +152,8 @@ MAKERS: dict[str, Callable[[random.Random], Node]] = {
     "conv_2d": _conv,
     "depthwise_conv_2d": _depthwise,
     "pool_2d": _pool,
-    "elementwise_unary": _unary,
-    "elementwise_binary": _binary,
+    "unary": _unary,
+    "binary": _binary,
     "prelu": _prelu,
     "softmax": _softmax,
     "l2_normalization": _norm,

@@ -10,15 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.graph import DType, Node, Quantisation, Tensor, View
-from diagmem.ops import kinds
-from diagmem.ops._base import Activation
-from diagmem.ops.arg_max import ArgMax
-from diagmem.ops.elementwise_binary import Binary
-from diagmem.ops.elementwise_unary import Unary
-from diagmem.ops.pool_2d import Pool2D
-from diagmem.ops.reduce import Reduce
-from diagmem.ops.resize import Resize
-from diagmem.ops.softmax import Softmax
+from diagmem.ops import Activation, kinds
+from diagmem.ops.elementwise.binary import Binary
+from diagmem.ops.elementwise.unary import Unary
+from diagmem.ops.normalisation.softmax import Softmax
+from diagmem.ops.pooling.pool_2d import Pool2D
+from diagmem.ops.reductions.arg_max import ArgMax
+from diagmem.ops.reductions.reduce import Reduce
+from diagmem.ops.resizing.resize import Resize
 
 Array = npt.NDArray[Any]
 Rng = np.random.Generator

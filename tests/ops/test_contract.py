@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from diagmem.accesses import replayed_separation
 from diagmem.graph import Node
 from diagmem.ops import kinds
+from diagmem.ops.accesses import replayed_separation
+from diagmem.ops.orders import Order
 from tests.ops.cases import case_modules
 from tests.ops.simulation import by_step, survives
 
@@ -22,7 +23,7 @@ def _file(name: str) -> str:
     return type(kinds()[name]).__module__.rpartition(".")[2]
 
 
-def _pairs(node: Node) -> Iterator[tuple[str, int, int]]:
+def _pairs(node: Node) -> Iterator[tuple[Order, int, int]]:
     """Every loop order, input in RAM, and output."""
     for order in kinds()[node.op.kind].orders:
         for position, _ in node.activations():

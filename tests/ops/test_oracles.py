@@ -66,7 +66,7 @@ def test_all_numbers_of_8_bits(oracle: str) -> None:
     if not is_installed(oracle):
         pytest.skip(f"needs {ORACLES[oracle]}")
     every = np.arange(-128, 128, dtype=np.int8).reshape(1, 256)
-    found = [_with_every_number(node) for node in drawn("elementwise_unary", 10) if node.input(0).dtype is DType.INT8]
+    found = [_with_every_number(node) for node in drawn("unary", 10) if node.input(0).dtype is DType.INT8]
     unary = [node for node in found if (oracle, node.op.kind) not in DEVIATIONS and node.op.kind != "RSQRT"]
     answers = ask(oracle, unary, [(every,)] * len(unary))
     assert sum(not isinstance(answer, str) for answer in answers) > len(unary) // 2

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 
 from diagmem.graph import Nhwc, Node, Window2D
-from diagmem.ops.transpose_conv import IMAGE, KIND
+from diagmem.ops.convolution.transpose_conv import IMAGE, KIND
+from diagmem.ops.orders import Order
 from tests.ops.cases.transpose_conv import nodes
 from tests.ops.simulation import by_step
 
@@ -40,5 +41,5 @@ def scattered(node: Node) -> set[tuple[int, int]]:
 @given(nodes())
 def test_gather_equals_scatter(node: Node) -> None:
     """Each output element reads every image element that reaches it, and no other."""
-    reads = by_step(KIND.accesses(node, "reference").reads[IMAGE])
+    reads = by_step(KIND.accesses(node, Order.REFERENCE).reads[IMAGE])
     assert {(step, element) for step, elements in reads.items() for element in elements} == scattered(node)

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from diagmem.accesses import replayed_separation
 from diagmem.ops import kinds
+from diagmem.ops.accesses import replayed_separation
+from diagmem.ops.orders import Order
 from diagmem.views import places as numbered_places
 from tests.ops.cases import case_modules
 from tests.ops.simulation import places, survives
@@ -15,7 +16,7 @@ from tests.ops.spread import with_views
 
 CASES = case_modules()
 
-ORDERS = {"CONV_2D": ("reference", "blocks"), "DEPTHWISE_CONV_2D": ("reference",)}
+ORDERS = {"CONV_2D": (Order.REFERENCE, Order.BLOCKS), "DEPTHWISE_CONV_2D": (Order.REFERENCE,)}
 """Those of our own kernels, where they are not just the first."""
 
 

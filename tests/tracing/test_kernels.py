@@ -9,7 +9,8 @@ import pytest
 from diagmem.errors import TraceError
 from diagmem.graph import DType, Node, Op, Padding, Tensor
 from diagmem.ops import kinds
-from diagmem.ops.conv_2d import Conv2D
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.orders import Order
 from diagmem.tracing.calls import parse_call
 from diagmem.tracing.events import Recorder, Span
 from diagmem.tracing.run import CallTrace
@@ -74,7 +75,7 @@ def test_diagonal_convolution(
     weights = Tensor(1, "filter", (depth_out, kernel, kernel, depth_in), DType.INT8, is_constant=True)
     result = Tensor(2, "out", (1, out, out, depth_out), DType.INT8)
     node = Node(Op(0, "CONV_2D", (0, 1), (2,), Conv2D(Padding.VALID, stride, stride)), (image, weights), (result,))
-    separation = kinds()["CONV_2D"].separation(node, 0, "reference")
+    separation = kinds()["CONV_2D"].separation(node, 0, Order.REFERENCE)
     assert only(traced(on, call))[0] == result.size_bytes - separation
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from diagmem import pipeline
 from diagmem.backends.inputs import sample_inputs
 from diagmem.graph import DType, ExplicitPadding, Graph, Padding
-from diagmem.ops.conv_2d import Conv2D
-from diagmem.ops.fully_connected import FullyConnected
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.matrix.fully_connected import FullyConnected
 from diagmem.schedule import PUSH
 from diagmem.transforms import transformed
 from diagmem.verification import reference

@@ -8,7 +8,7 @@ from typing import Any
 import diagmem
 from diagmem.graph import DType, Graph, Padding
 from diagmem.kernels import library
-from diagmem.ops.pool_2d import Pool2D
+from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.plans import Plan
 from diagmem.transforms import transformed
 from diagmem.validation import Finding, Rules, replay

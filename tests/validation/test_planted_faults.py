@@ -224,7 +224,7 @@ FAULTS: dict[str, tuple[Any, ...]] = {
         then(lambda apart, *_: None if apart is None else apart - 1),
     ),
     "separations of convolutions are an element too small": (
-        "diagmem.ops._base:OpKind.separation",
+        "diagmem.ops.kind:OpKind.separation",
         then(lambda apart, kind, node, *_: apart - node.output.dtype.size_bytes if "CONV" in node.op.kind else apart),
     ),
     "element-wise ops are taken for reshapes": (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from diagmem.backends.c.program import Program
 from diagmem.graph import ABSENT, Graph, Node, Op, Tensor
-from diagmem.ops.concatenation import Concatenation
+from diagmem.ops.moving.concatenation import Concatenation
 from diagmem.schedule import Schedule
 from diagmem.storage import Storage
 

@@ -7,7 +7,7 @@ import pytest
 
 from diagmem import zoo
 from diagmem.graph import DType, Graph
-from diagmem.ops._base import Activation
+from diagmem.ops import Activation
 from diagmem.zoo.quantisation import quantise
 from diagmem.zoo.weights import draw
 from tests.zoo.small import INT8, SMALL

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem.ops._base import Activation
+from diagmem.ops import Activation
 from diagmem.zoo.spread import Floats, Spread
 
 DRAWS = 50_000

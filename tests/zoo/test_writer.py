@@ -14,7 +14,7 @@ import pytest
 from diagmem import zoo
 from diagmem.frontends import tflite
 from diagmem.graph import DType, Graph, Tensor
-from diagmem.ops._base import Activation
+from diagmem.ops import Activation
 from diagmem.zoo.builder import VALID, Builder
 from diagmem.zoo.quantisation import quantise
 from diagmem.zoo.weights import draw

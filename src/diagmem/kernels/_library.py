@@ -1,39 +1,53 @@
-"""What a kernel library is: a table from operation to loop order, and what its kernels take from the arena."""
+"""What a kernel library is: where its loop orders differ from those of our own kernels, and what its kernels take from
+the arena."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from diagmem.accesses import Accesses
 from diagmem.graph import Node
 from diagmem.ops import kind_of
+from diagmem.ops.accesses import Accesses
+from diagmem.ops.orders import Order
 
-OrderRule = str | Callable[[Node], str | None]
-"""A loop order by name, or a function that picks it for a node (None: may not overlap)."""
+OrderRule = Order | Callable[[Node], Order | None] | None
+"""A loop order, or a function that picks it for a node. None: it has no such kernel, or its kernel may not overlap."""
 
 ScratchRule = Callable[[Node], int]
 
 
+def own_order(node: Node) -> Order | None:
+    """The order of our own kernel."""
+    kind = kind_of(node.op.kind)
+    return None if kind is None else kind.default_order(node)
+
+
 @dataclass(frozen=True, slots=True)
 class Library:
-    """`orders`: TFLite's name of an operation -> one of that kind's `orders`. `scratch`: likewise -> what its kernel
-    takes from the arena while it runs. `align_bytes`: the alignment that its tensors get unless told otherwise.
-    `keeps_variables`: its runtime holds variables elsewhere than among the tensors that are planned.
-    `addresses_views`: its kernels can read and write a part of a tensor."""
+    """`exceptions`: TFLite's name of an operation -> the order that this library's kernel has. `otherwise`: what gives
+    the order of all other operations. `scratch`: an operation -> what its kernel takes from the arena while it runs.
+    `align_bytes`: the alignment that its tensors get unless told otherwise. `keeps_variables`: its runtime holds
+    variables elsewhere than among the tensors that are planned. `addresses_views`: its kernels can read and write a
+    part of a tensor."""
 
     name: str
     summary: str
-    orders: Mapping[str, OrderRule]
+    exceptions: Mapping[str, OrderRule] = field(default_factory=dict)
+    otherwise: Callable[[Node], Order | None] = own_order
     scratch: Mapping[str, ScratchRule] = field(default_factory=dict)
     align_bytes: int = 1
     keeps_variables: bool = False
     addresses_views: bool = False
 
-    def order(self, node: Node) -> str | None:
-        """The loop order that this library uses for the node; None: not known, may not overlap."""
-        rule = self.orders.get(node.op.kind)
-        return rule(node) if callable(rule) else rule
+    def order(self, node: Node) -> Order | None:
+        """The loop order that this library uses for the node, one of its kind's. None: not known, may not overlap."""
+        kind = kind_of(node.op.kind)
+        if kind is None:
+            return None
+        rule = self.exceptions.get(node.op.kind, self.otherwise)
+        found = rule(node) if callable(rule) else rule
+        return found if found in kind.orders else None
 
     def accesses(self, node: Node) -> Accesses | None:
         """What its kernel for the node touches; None: not known, may not overlap."""

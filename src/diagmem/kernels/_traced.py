@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.accesses import Accesses, Runs
 from diagmem.errors import PlanError, one_line
 from diagmem.graph import Node, Tensor
 from diagmem.kernels._library import Library
+from diagmem.ops.accesses import Accesses, Runs
+from diagmem.ops.orders import Order
 
 PREFIX = "traced:"
 SMALL_CONSTANT_ELEMS = 64
@@ -43,6 +44,10 @@ class TracedLibrary(Library):
     """`traces`: an operation's signature -> what was traced."""
 
     traces: Mapping[str, TracedOp] = field(default_factory=dict)
+
+    def order(self, node: Node) -> Order | None:
+        """Of a trace only the overlaps are kept, not the order that they come from."""
+        return None
 
     def separation(self, node: Node, position: int, output: int) -> int | None:
         traced = self.traces.get(signature_text(node))
@@ -129,7 +134,7 @@ def traced_library(name: str) -> TracedLibrary:
         raise PlanError(
             f"kernel library '{one_line(name)}': not a file that `diagmem trace --json` writes ({type(error).__name__})"
         ) from error
-    return TracedLibrary(name, f"kernels traced in {path}", {}, align_bytes=align_bytes, traces=traces)
+    return TracedLibrary(name, f"kernels traced in {path}", align_bytes=align_bytes, traces=traces)
 
 
 def _traces(rows: list[dict[str, Any]]) -> dict[str, TracedOp]:

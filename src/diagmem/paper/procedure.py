@@ -15,6 +15,7 @@ from diagmem.allocators.heap import modified_heap, reordered_heap
 from diagmem.footprint import Footprint, SeparationRule, footprint
 from diagmem.graph import Graph, Node
 from diagmem.ops import kind_of
+from diagmem.ops.orders import Order
 from diagmem.options import Options
 from diagmem.plans import Plan, scratch_of, stored
 from diagmem.posing import problem
@@ -61,7 +62,7 @@ def reference_overlap(node: Node, method: str) -> int | None:
         return None
     if method == ANALYTICAL:
         return kind.analytical(node, 0)
-    return node.output.size_bytes - kind.separation(node, 0, "reference")
+    return node.output.size_bytes - kind.separation(node, 0, Order.REFERENCE)
 
 
 def _rule(method: str) -> SeparationRule:

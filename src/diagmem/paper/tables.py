@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from diagmem import zoo
 from diagmem.graph import Graph, Node
 from diagmem.ops import kind_of
-from diagmem.ops.depthwise_conv_2d import window_of
+from diagmem.ops.convolution.depthwise_conv_2d import window_of
 from diagmem.paper.document import Table
 from diagmem.paper.procedure import ANALYTICAL, EXACT, Reproduction, reference_overlap, reproduce, with_other_ties
 from diagmem.paper.published import (

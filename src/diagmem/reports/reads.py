@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from diagmem.accesses import Accesses, last_reads
 from diagmem.graph import Node
 from diagmem.kernels import Library
 from diagmem.ops import kind_of
+from diagmem.ops.accesses import Accesses, last_reads
 from diagmem.reports.axes import Axes
 from diagmem.reports.drawing import Drawing
 from diagmem.reports.svg import line, number, path, tag, text, text_width

@@ -8,8 +8,8 @@ import numpy as np
 
 from diagmem.graph import Graph, Node, Tensor
 from diagmem.ops import kind_of
-from diagmem.ops._rearrange import Chunks, RearrangeKind
-from diagmem.ops.reshape import Reshape
+from diagmem.ops.loops.chunks import Chunks, RearrangeKind
+from diagmem.ops.moving.reshape import Reshape
 from diagmem.transforms._editing import (
     RESHAPES,
     Choice,

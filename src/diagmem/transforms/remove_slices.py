@@ -6,7 +6,7 @@ import numpy as np
 
 from diagmem.graph import Graph, Node, Tensor
 from diagmem.ops import kind_of
-from diagmem.ops._rearrange import Chunks, RearrangeKind
+from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.transforms._editing import (
     Choice,
     Draft,

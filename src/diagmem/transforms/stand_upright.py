@@ -7,24 +7,15 @@ one sample at a time. Nothing moves, only shapes change; reshapes between tensor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-import numpy as np
-
 from diagmem.errors import ModelError
-from diagmem.graph import ABSENT, ExplicitPadding, Graph, Node, Op, Shape, Tensor
+from diagmem.graph import ABSENT, Graph, Node, Op, Shape, Tensor
 from diagmem.ops import kind_of
-from diagmem.ops._base import axis_of
-from diagmem.ops.reshape import Reshape
-from diagmem.transforms._editing import RESHAPES, Choice, edited, is_movable, is_seen_by_caller
-
-POINTWISE = (
-    *("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU"),
-    *("ABS", "NEG", "SQUARE", "SQRT", "RSQRT", "ELU", "RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "HARD_SWISH"),
-    *("LOGISTIC", "TANH", "SOFTMAX", "LOG_SOFTMAX", "L2_NORMALIZATION", "QUANTIZE", "DEQUANTIZE", "CAST"),
-)
-"""Kinds that treat all pixels alike."""
+from diagmem.ops.moving.reshape import Reshape
+from diagmem.ops.upright import Standing
+from diagmem.transforms._editing import Choice, edited, is_movable, is_seen_by_caller
 
 AXES: Mapping[int, tuple[int, ...]] = {3: (0, 1, 3), 4: (0, 2, 1, 3)}
 """Rank -> where each axis goes."""
@@ -59,7 +50,7 @@ def _without_reshapes(graph: Graph, choice: Choice) -> Graph:
 
     dropped: list[int] = []
     for node in graph.nodes:
-        if node.op.kind not in RESHAPES or not choice(node.op) or not _changes_nothing(graph, node):
+        if not _is_reshape(node) or not choice(node.op) or not _changes_nothing(graph, node):
             continue
         source, target = left(node.op.inputs[0]), node.output.index
         if target not in graph.outputs:
@@ -73,6 +64,11 @@ def _without_reshapes(graph: Graph, choice: Choice) -> Graph:
         return graph
     made = {op.index: replace(op, outputs=tuple(map(left, op.outputs))) for op in graph.ops if op.index not in dropped}
     return edited(graph, without=dropped, ops=made, instead={tensor: left(tensor) for tensor in other})
+
+
+def _is_reshape(node: Node) -> bool:
+    kind = kind_of(node.op.kind)
+    return kind is not None and kind.is_alias
 
 
 def _changes_nothing(graph: Graph, node: Node) -> bool:
@@ -120,14 +116,25 @@ class _Turned:
 
     def _turned(self, node: Node) -> Op | None:
         """The op on tensors that stand, None if there is no such op."""
-        if node.op.kind in RESHAPES:
+        kind = kind_of(node.op.kind)
+        if kind is None:
+            return None
+        if kind.is_alias:
             return self._reshape(node)
         ranks = {len(t.shape) for t in (*(t for _, t in node.activations()), *node.outputs) if t.index in self.shapes}
-        turn = _TURNS.get(node.op.kind)
-        if turn is None or len(ranks) != 1 or kind_of(node.op.kind) is None:
+        if len(ranks) != 1:
             return None
-        turned = turn(self, node, AXES[ranks.pop()])
-        return turned if turned is not None and self._gives_the_right_shapes(node, turned) else None
+        found = kind.upright(node, Standing(self.shapes, AXES[ranks.pop()], self._own_constants(node)))
+        if found is None:
+            return None
+        self.constants.update({tensor.index: tensor for tensor in found.constants.values()})
+        turned = replace(node.op, attributes=found.attributes)
+        return turned if self._gives_the_right_shapes(node, turned) else None
+
+    def _own_constants(self, node: Node) -> set[int]:
+        """Those that serve no other operation."""
+        constants = (t.index for t in node.inputs if t is not None and t.is_constant)
+        return {index for index in constants if set(self.source.consumers[index]) == {node.op.index}}
 
     def _gives_the_right_shapes(self, node: Node, op: Op) -> bool:
         """Elements and their order stay the same; shapes are those that the turned op makes of the turned inputs."""
@@ -149,67 +156,3 @@ class _Turned:
             return None
         shape = self.shapes.get(node.output.index, node.output.shape)
         return replace(node.op, kind="RESHAPE", inputs=node.op.inputs[:1], attributes=Reshape(new_shape=shape))
-
-    def all_alike(self, node: Node, axes: Sequence[int]) -> Op | None:
-        """Every pixel is treated alike: what is turned has one shape, what is not is the same for all pixels."""
-        activations = [*(t for _, t in node.activations()), *node.outputs]
-        shapes = {self.shapes.get(t.index) for t in activations}
-        constants = [t for t in node.inputs if t is not None and t.is_constant]
-        is_alike = len(shapes) == 1 and all(t.elems == t.shape[-1] if t.shape else True for t in constants)
-        return node.op if is_alike else None
-
-    def window(self, node: Node, axes: Sequence[int]) -> Op | None:
-        a = node.attributes
-        if len(axes) != 4 or any(len(t.shape) != 4 or t.shape[1] != 1 for t in (node.input(0), node.output)):
-            return None
-        pairs = [(f"{name}_h", f"{name}_w") for name in ("stride", "dilation", "kernel") if hasattr(a, f"{name}_h")]
-        fields = {name: getattr(a, other) for h, w in pairs for name, other in ((h, w), (w, h))}
-        padding = a.padding
-        if isinstance(padding, ExplicitPadding):
-            padding = ExplicitPadding(padding.left, padding.right, padding.top, padding.bottom)
-        return replace(node.op, attributes=replace(a, padding=padding, **fields))
-
-    def convolution(self, node: Node, axes: Sequence[int]) -> Op | None:
-        """Rows and columns of the filter change places too. It must not serve another op as it is."""
-        filters = node.input(1)
-        op = self.window(node, axes)
-        if op is None or not filters.is_constant or not self._is_only_for(node, filters):
-            return None
-        shape = tuple(filters.shape[axis] for axis in axes)
-        data = None if filters.data is None else np.ascontiguousarray(filters.data.transpose(axes))
-        self.constants[filters.index] = replace(filters, shape=shape, data=data)
-        return op
-
-    def _is_only_for(self, node: Node, constant: Tensor) -> bool:
-        return set(self.source.consumers[constant.index]) == {node.op.index}
-
-    def concatenation(self, node: Node, axes: Sequence[int]) -> Op | None:
-        if any(t.index not in self.shapes for t in (*node.outputs, *(t for _, t in node.activations()))):
-            return None
-        if any(t is None or t.is_constant for t in node.inputs):
-            return None
-        axis = axes[axis_of(node.attributes.axis, len(node.output.shape))]
-        return replace(node.op, attributes=replace(node.attributes, axis=axis))
-
-    def reduction(self, node: Node, axes: Sequence[int]) -> Op | None:
-        """All pixels become one. The axis of one pixel, and no other, is reduced as well."""
-        of, given = node.input(1), node.input(0)
-        if of.data is None or given.index not in self.shapes or not self._is_only_for(node, of):
-            return None
-        found = {axes[axis_of(int(axis), len(given.shape))] for axis in of.data.reshape(-1)} | {1, 2}
-        if found != {1, 2} or node.output.elems != given.shape[-1]:
-            return None
-        self.constants[of.index] = replace(of, shape=(2,), data=np.array([1, 2], np.int32))
-        is_kept = len(self._now(node.output.index).shape) == 4
-        return replace(node.op, attributes=replace(node.attributes, keep_dims=is_kept))
-
-
-Turn = Callable[[_Turned, Node, Sequence[int]], Op | None]
-
-_TURNS: Mapping[str, Turn] = {
-    **dict.fromkeys(POINTWISE, _Turned.all_alike),
-    **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D"), _Turned.convolution),
-    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), _Turned.window),
-    "CONCATENATION": _Turned.concatenation,
-    "MEAN": _Turned.reduction,
-}

@@ -12,10 +12,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.accesses import Accesses, Runs
 from diagmem.graph import IntArray, Node, Tensor
 from diagmem.kernels import Library
 from diagmem.ops import kind_of
+from diagmem.ops.accesses import Accesses, Runs
 
 BoolArray = npt.NDArray[np.bool_]
 

@@ -18,9 +18,9 @@ from itertools import islice
 
 import numpy as np
 
-from diagmem.accesses import Runs
 from diagmem.graph import Graph, Tensor
 from diagmem.kernels import Library
+from diagmem.ops.accesses import Runs
 from diagmem.schedule import Schedule
 from diagmem.validation.findings import Fault, Finding, Rules
 from diagmem.validation.kernel import Kernel

@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.accesses import Runs
 from diagmem.graph import Tensor
+from diagmem.ops.accesses import Runs
 from diagmem.views import IntArray, pieces
 
 FAR = 1 << 60

@@ -9,20 +9,19 @@ from typing import Any
 import numpy as np
 
 from diagmem.graph import DType, Graph, Nhwc, Op, Padding, Shape, Tensor
-from diagmem.ops import kind_of
-from diagmem.ops._base import Activation
-from diagmem.ops.concatenation import Concatenation
-from diagmem.ops.conv_2d import Conv2D
-from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
-from diagmem.ops.elementwise_binary import Binary
-from diagmem.ops.elementwise_unary import Unary
-from diagmem.ops.fully_connected import FullyConnected
-from diagmem.ops.pad import Pad
-from diagmem.ops.pool_2d import Pool2D
-from diagmem.ops.reduce import Reduce
-from diagmem.ops.reshape import Reshape
-from diagmem.ops.softmax import Softmax
-from diagmem.ops.strided_slice import StridedSlice
+from diagmem.ops import Activation, kind_of
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.ops.elementwise.binary import Binary
+from diagmem.ops.elementwise.unary import Unary
+from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.moving.concatenation import Concatenation
+from diagmem.ops.moving.pad import Pad
+from diagmem.ops.moving.reshape import Reshape
+from diagmem.ops.moving.strided_slice import StridedSlice
+from diagmem.ops.normalisation.softmax import Softmax
+from diagmem.ops.pooling.pool_2d import Pool2D
+from diagmem.ops.reductions.reduce import Reduce
 
 SAME, VALID = Padding.SAME, Padding.VALID
 NONE, RELU = Activation.NONE, Activation.RELU

@@ -11,14 +11,12 @@ import numpy.typing as npt
 import tflite
 
 from diagmem.graph import DType, Quantisation, Shape
+from diagmem.ops import BuiltinOptions
 
 ALIGNMENT = 16
 """Bytes; runtimes that map the file use the weights where they lie."""
 
 Fields = dict[str, Any]
-
-Options = tuple[str, Fields]
-"""The schema's table of options for an operation, and its fields."""
 
 
 class FlatTables:
@@ -70,7 +68,7 @@ class FlatTables:
             )
         return self.table("Tensor", **fields)
 
-    def operator(self, code: int, inputs: Sequence[int], outputs: Sequence[int], options: Options | None) -> int:
+    def operator(self, code: int, inputs: Sequence[int], outputs: Sequence[int], options: BuiltinOptions | None) -> int:
         """`code`: its place in the list of operator codes."""
         fields: Fields = {"OpcodeIndex": code, "Inputs": self.ints(inputs), "Outputs": self.ints(outputs)}
         if options is not None:

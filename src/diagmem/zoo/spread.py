@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.ops._base import Activation
+from diagmem.ops import Activation
 
 Floats = npt.NDArray[np.float64]
 

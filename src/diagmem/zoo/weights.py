@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from diagmem.errors import ModelError
 from diagmem.graph import Graph, Nhwc, Node, Shape, Window1D, Window2D
-from diagmem.ops._base import Activation
+from diagmem.ops import Activation
 from diagmem.zoo.spread import Floats, Spread
 
 INPUT_RANGE = 1.0

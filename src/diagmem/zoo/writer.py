@@ -6,27 +6,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import tflite
 
-from diagmem.errors import ModelError
-from diagmem.graph import DType, ExplicitPadding, Graph, Node, Quantisation, Tensor
-from diagmem.ops.concatenation import Concatenation
-from diagmem.ops.conv_2d import Conv2D
-from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
-from diagmem.ops.elementwise_binary import Binary
-from diagmem.ops.fully_connected import FullyConnected
-from diagmem.ops.pool_2d import Pool2D
-from diagmem.ops.reduce import Reduce
-from diagmem.ops.reshape import Reshape
-from diagmem.ops.softmax import Softmax
-from diagmem.ops.strided_slice import StridedSlice
-from diagmem.zoo.flat import ALIGNMENT, Fields, FlatTables, Options
+from diagmem.graph import DType, Graph, Quantisation, Tensor
+from diagmem.ops import kinds
+from diagmem.zoo.flat import ALIGNMENT, FlatTables
 from diagmem.zoo.quantisation import quantise
 from diagmem.zoo.weights import Weights, draw
 
 SCHEMA_VERSION = 3
-_INT8_VERSIONS = {"CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "RESHAPE": 1}
-"""The version of an operator at which it took int8; 2 for those not listed. Float came with version 1."""
 
 
 def to_tflite(graph: Graph, seed: int = 0) -> bytes:
@@ -51,7 +38,9 @@ class _File(FlatTables):
         tensors = self.offsets([self.tensor_at(t, place.get(t.index, 0)) for t in self.graph.tensors])
         operators = self.offsets(
             [
-                self.operator(codes.index(node.op.kind), node.op.inputs, node.op.outputs, _options(node))
+                self.operator(
+                    codes.index(node.op.kind), node.op.inputs, node.op.outputs, kinds()[node.op.kind].encode(node)
+                )
                 for node in self.graph.nodes
             ]
         )
@@ -99,51 +88,6 @@ class _File(FlatTables):
         return self.tensor(tensor.name, tensor.shape, tensor.dtype, buffer, quantisation, **variable)
 
     def version(self, kind: str) -> int:
+        """Of an operator that takes the graph's type of elements."""
         is_int8 = any(t.dtype is DType.INT8 for t in self.graph.tensors)
-        return _INT8_VERSIONS.get(kind, 2) if is_int8 else 1
-
-
-def _options(node: Node) -> Options | None:
-    match node.attributes:
-        case Conv2D() | DepthwiseConv2D() as a:
-            windowed = _window_fields(a) | {"DilationHFactor": a.dilation_h, "DilationWFactor": a.dilation_w}
-            if isinstance(a, Conv2D):
-                return "Conv2DOptions", windowed
-            return "DepthwiseConv2DOptions", windowed | {"DepthMultiplier": a.multiplier}
-        case Pool2D() as a:
-            return "Pool2DOptions", _window_fields(a) | {"FilterHeight": a.kernel_h, "FilterWidth": a.kernel_w}
-        case FullyConnected(activation, keep_num_dims):
-            return "FullyConnectedOptions", _activation_field(activation) | {"KeepNumDims": keep_num_dims}
-        case Binary(activation):
-            return f"{node.op.kind.title()}Options", _activation_field(activation)
-        case Concatenation(axis, activation):
-            return "ConcatenationOptions", {"Axis": axis} | _activation_field(activation)
-        case Softmax(beta):
-            return "SoftmaxOptions", {"Beta": beta}
-        case Reduce(keep_dims):
-            return "ReducerOptions", {"KeepDims": keep_dims}
-        case Reshape(new_shape=shape) if shape is not None:
-            return "ReshapeOptions", {"NewShape": shape}
-        case StridedSlice() as a:
-            return "StridedSliceOptions", {
-                "BeginMask": a.begin_mask,
-                "EndMask": a.end_mask,
-                "EllipsisMask": a.ellipsis_mask,
-                "NewAxisMask": a.new_axis_mask,
-                "ShrinkAxisMask": a.shrink_axis_mask,
-                "Offset": a.offset,
-            }
-        case _:
-            return None
-
-
-def _window_fields(attributes: Conv2D | DepthwiseConv2D | Pool2D) -> Fields:
-    if isinstance(attributes.padding, ExplicitPadding):
-        raise ModelError("a .tflite file cannot hold padding other than SAME and VALID")
-    padding = getattr(tflite.Padding, attributes.padding.name)
-    strides = {"StrideH": attributes.stride_h, "StrideW": attributes.stride_w}
-    return {"Padding": padding} | strides | _activation_field(attributes.activation)
-
-
-def _activation_field(activation: Any) -> Fields:
-    return {"FusedActivationFunction": activation.value}
+        return kinds()[kind].int8_version if is_int8 else 1

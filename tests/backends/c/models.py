@@ -11,7 +11,7 @@ from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.frontends import tflite
 from diagmem.graph import DType, Graph
-from diagmem.ops._base import Activation
+from diagmem.ops import Activation
 from diagmem.zoo.builder import Builder
 from diagmem.zoo.writer import to_tflite
 

@@ -9,7 +9,7 @@ import numpy as np
 import tflite
 
 from diagmem.graph import DType, Op, Tensor
-from diagmem.ops.elementwise_binary import Binary
+from diagmem.ops.elementwise.binary import Binary
 from diagmem.zoo.builder import Builder
 from diagmem.zoo.writer import to_tflite
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from diagmem.graph import DType, Node
-from diagmem.ops.arg_max import KIND, ArgMax
+from diagmem.ops.reductions.arg_max import KIND, ArgMax
 from tests.ops.cases import DTYPES, SIZES, activation, ints, node_of
 
 

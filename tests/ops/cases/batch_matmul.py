@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from diagmem.graph import Node
-from diagmem.ops.batch_matmul import BatchMatMul
+from diagmem.ops.matrix.batch_matmul import BatchMatMul
 from tests.ops.cases import DTYPES, SMALL, activation, node_of, operand
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from diagmem.graph import Node
-from diagmem.ops.fully_connected import FullyConnected
+from diagmem.ops.matrix.fully_connected import FullyConnected
 from tests.ops.cases import DTYPES, SIZES, SMALL, activation, node_of, operand
 
 

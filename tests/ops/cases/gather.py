@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from diagmem.graph import DType, Node
-from diagmem.ops.gather import Gather
+from diagmem.ops.moving.gather import Gather
 from tests.ops.cases import DTYPES, SHAPES, activation, ints, node_of
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from diagmem.graph import Node
-from diagmem.ops.l2_normalization import L2Normalization
+from diagmem.ops.normalisation.l2_normalization import L2Normalization
 from tests.ops.cases import DTYPES, SIZES, activation, node_of
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from diagmem.graph import Node
-from diagmem.ops.pack import Pack
+from diagmem.ops.moving.pack import Pack
 from tests.ops.cases import DTYPES, SHAPES, activation, constant, node_of
 
 

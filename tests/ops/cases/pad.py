@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from diagmem.graph import Node
-from diagmem.ops.pad import MirrorPad, Pad
+from diagmem.ops.moving.pad import MirrorPad, Pad
 from tests.ops.cases import DTYPES, activation, ints, node_of
 
 

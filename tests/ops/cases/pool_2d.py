@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from diagmem.graph import Node
-from diagmem.ops.pool_2d import KIND, Pool2D
+from diagmem.ops.pooling.pool_2d import KIND, Pool2D
 from tests.ops.cases import DTYPES, SMALL, activation, node_of, windows
 
 

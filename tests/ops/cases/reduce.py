@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from diagmem.graph import Node
-from diagmem.ops.reduce import KIND, Reduce
+from diagmem.ops.reductions.reduce import KIND, Reduce
 from tests.ops.cases import DTYPES, SIZES, activation, ints, node_of
 
 

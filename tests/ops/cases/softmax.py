@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from diagmem.graph import Node
-from diagmem.ops.softmax import KIND, Softmax
+from diagmem.ops.normalisation.softmax import KIND, Softmax
 from tests.ops.cases import DTYPES, SIZES, activation, node_of
 
 

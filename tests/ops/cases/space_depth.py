@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from diagmem.graph import Node
-from diagmem.ops.space_depth import SpaceDepth
+from diagmem.ops.moving.space_depth import SpaceDepth
 from tests.ops.cases import DTYPES, activation, node_of
 
 

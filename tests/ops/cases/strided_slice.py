@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from diagmem.graph import Node
-from diagmem.ops.strided_slice import StridedSlice
+from diagmem.ops.moving.strided_slice import StridedSlice
 from tests.ops.cases import DTYPES, activation, ints, node_of
 
 

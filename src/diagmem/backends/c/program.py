@@ -10,7 +10,7 @@ from diagmem.errors import ModelError, PlanError
 from diagmem.graph import Graph, Node, Tensor
 from diagmem.kernels import library
 from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of
-from diagmem.ops._base import SUM_BYTES
+from diagmem.ops.kind import SUM_BYTES
 from diagmem.planner import Planned
 from diagmem.plans import Plan, offsets_in_one_piece
 from diagmem.rows import RowGraph, row_graph
