@@ -472,4 +472,7 @@ def test_whatever_was_done_to_a_plan(name: str, damages: int, data: st.DataObjec
         outcome = from_json(value, model(name))
     except DiagmemError as error:
         outcome = str(error)
-    assert isinstance(outcome, Plan) or len(outcome.splitlines()) == 1
+    if isinstance(outcome, Plan):
+        assert all(len(str(finding).splitlines()) == 1 for finding in pipeline.findings_of(outcome))
+    else:
+        assert len(outcome.splitlines()) == 1
