@@ -19,11 +19,12 @@ from diagmem import pipeline
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
 from diagmem.errors import DiagmemError, PlanError
-from diagmem.graph import DType, Graph
-from diagmem.plan_json import from_json, from_text, reading, schema_text, to_json
-from diagmem.plans import Plan
+from diagmem.frontends.zoo.builder import Builder
+from diagmem.model.graph import DType, Graph
+from diagmem.planning.checked import findings_of
+from diagmem.planning.plan import Plan
+from diagmem.planning.plan_json import from_json, from_text, reading, schema_text, to_json
 from diagmem.validation import Fault
-from diagmem.zoo.builder import Builder
 from tests.backends.c.models import tiny, with_weights
 from tests.networks import nets
 from tests.transforms.tangles import tangles
@@ -167,7 +168,7 @@ def test_a_plan_is_read_back_as_it_was(name: str) -> None:
         from_text(json.dumps({"plans": [written(name)]}).encode(), model(name)),
     ):
         same(read, made(name).plan)
-        assert pipeline.findings_of(read) == []
+        assert findings_of(read) == []
 
 
 @pytest.mark.parametrize("name", IN_C)
@@ -200,7 +201,7 @@ def test_little_is_needed(name: str) -> None:
     assert read.schedule.steps == plan.schedule.steps
     assert {t: how.offsets for t, how in read.storage.items()} == {t: how.offsets for t, how in plan.storage.items()}
     assert (read.scratch, read.lower_bound_bytes, read.recompute) == (plan.scratch, 0, 1)
-    assert pipeline.findings_of(read) == []
+    assert findings_of(read) == []
 
 
 # What is not a plan of the model
