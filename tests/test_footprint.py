@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diagmem.errors import PlanError
-from diagmem.footprint import Footprint, exact_separations, footprint, most_covered
-from diagmem.graph import DType, Graph
-from diagmem.options import Options
+from diagmem.model.graph import DType, Graph
+from diagmem.planning.footprint import Footprint, exact_separations, footprint, most_covered
+from diagmem.planning.options import Options
 from tests.networks import Net, chain, nets
 
 

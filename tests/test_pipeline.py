@@ -16,15 +16,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import diagmem
-from diagmem import pipeline, planner
-from diagmem.allocators import ALLOCATORS, optimal
+from diagmem import pipeline
 from diagmem.errors import ModelError, PlanError, UnsafePlanError
-from diagmem.footprint import footprint
-from diagmem.graph import Graph
-from diagmem.options import Options
-from diagmem.plan_json import to_json
-from diagmem.posing import problem
-from diagmem.schedulers import SCHEDULERS, every_order
+from diagmem.model.graph import Graph
+from diagmem.planning import planner
+from diagmem.planning.allocators import ALLOCATORS, optimal
+from diagmem.planning.footprint import footprint
+from diagmem.planning.options import Options
+from diagmem.planning.plan_json import to_json
+from diagmem.planning.posing import problem
+from diagmem.planning.schedulers import SCHEDULERS, every_order
 from diagmem.validation import Fault, Finding
 from tests.networks import chain, diamond, nets, random_net
 

@@ -19,11 +19,12 @@ from diagmem import pipeline
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
 from diagmem.errors import DiagmemError, PlanError
-from diagmem.graph import DType, Graph
-from diagmem.plan_json import from_json, from_text, reading, schema_text, to_json
-from diagmem.plans import Plan
+from diagmem.frontends.zoo.builder import Builder
+from diagmem.model.graph import DType, Graph
+from diagmem.planning.checked import findings_of
+from diagmem.planning.plan import Plan
+from diagmem.planning.plan_json import from_json, from_text, reading, schema_text, to_json
 from diagmem.validation import Fault
-from diagmem.zoo.builder import Builder
 from tests.backends.c.models import tiny, with_weights
 from tests.networks import nets
 from tests.transforms.tangles import tangles
@@ -167,7 +168,7 @@ def test_a_plan_is_read_back_as_it_was(name: str) -> None:
         from_text(json.dumps({"plans": [written(name)]}).encode(), model(name)),
     ):
         same(read, made(name).plan)
-        assert pipeline.findings_of(read) == []
+        assert findings_of(read) == []
 
 
 @pytest.mark.parametrize("name", IN_C)
@@ -200,7 +201,7 @@ def test_little_is_needed(name: str) -> None:
     assert read.schedule.steps == plan.schedule.steps
     assert {t: how.offsets for t, how in read.storage.items()} == {t: how.offsets for t, how in plan.storage.items()}
     assert (read.scratch, read.lower_bound_bytes, read.recompute) == (plan.scratch, 0, 1)
-    assert pipeline.findings_of(read) == []
+    assert findings_of(read) == []
 
 
 # What is not a plan of the model
@@ -293,15 +294,15 @@ DAMAGES: dict[str, tuple[str, Callable[[Json], Any], str]] = {
     "an arena that is true": ("whole", changed("arena_bytes", True), "has true for 'arena_bytes'"),
     "an arena of null": ("whole", changed("arena_bytes", None), "has null for 'arena_bytes'"),
     "an arena of lists": ("whole", changed("arena_bytes", DEEP), "for 'arena_bytes', which must be a whole number"),
-    "a negative arena": ("whole", changed("arena_bytes", -1), "has -1 for 'arena_bytes', which must be between 0"),
-    "a huge arena": ("whole", changed("arena_bytes", 1 << 41), "for 'arena_bytes', which must be between 0 and"),
+    "a negative arena": ("whole", changed("arena_bytes", -1), "has a number for 'arena_bytes' that is not between 0"),
+    "a huge arena": ("whole", changed("arena_bytes", 1 << 41), "for 'arena_bytes' that is not between 0 and"),
     "an arena without end": (
         "whole",
         changed("arena_bytes", 10**400),
-        "for 'arena_bytes', which must be between 0 and",
+        "for 'arena_bytes' that is not between 0 and",
     ),
-    "an offset without end": ("whole", changed_tensor("offset", -(10**400)), "for 'offset', which must be between"),
-    "a huge offset": ("whole", changed_tensor("offset", 1 << 41), "for 'offset', which must be between"),
+    "an offset without end": ("whole", changed_tensor("offset", -(10**400)), "for 'offset' that is not between"),
+    "a huge offset": ("whole", changed_tensor("offset", 1 << 41), "for 'offset' that is not between"),
     "an offset of a fraction": ("whole", changed_tensor("offset", 0.5), "has 0.5 for 'offset'"),
     "a bound in words": ("whole", changed("lower_bound_bytes", "none"), "for 'lower_bound_bytes'"),
     "work that is less": ("rows", changed("recompute", 0.5), "has 0.5 for 'recompute', which must be 1 or more"),
@@ -330,7 +331,7 @@ DAMAGES: dict[str, tuple[str, Callable[[Json], Any], str]] = {
     "a turn that is true": ("rows", lambda v: v["rows"].__setitem__(0, True), "in 'rows', which must be rows or null"),
     "turns that are none": ("rows", changed("rows", 3), "for 'rows', which must be a list"),
     "an unknown tensor": ("whole", changed_tensor("index", 999), "has tensor 999, which the model does not have"),
-    "a tensor below 0": ("whole", changed_tensor("index", -1), "for 'index', which must be between 0"),
+    "a tensor below 0": ("whole", changed_tensor("index", -1), "for 'index' that is not between 0"),
     "a constant": ("whole", changed_tensor("index", 1), "is not the model's"),
     "another tensor's name": ("whole", changed_tensor("name", "other"), "is not the model's"),
     "a name that is a list": ("whole", changed_tensor("name", DEEP), "is not the model's"),
@@ -473,6 +474,6 @@ def test_whatever_was_done_to_a_plan(name: str, damages: int, data: st.DataObjec
     except DiagmemError as error:
         outcome = str(error)
     if isinstance(outcome, Plan):
-        assert all(len(str(finding).splitlines()) == 1 for finding in pipeline.findings_of(outcome))
+        assert all(len(str(finding).splitlines()) == 1 for finding in findings_of(outcome))
     else:
         assert len(outcome.splitlines()) == 1

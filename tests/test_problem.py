@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from diagmem.allocators import optimal
 from diagmem.errors import PlanError
-from diagmem.footprint import footprint
-from diagmem.graph import Graph
-from diagmem.options import Options
-from diagmem.posing import problem
-from diagmem.problem import BEFORE_RUN, Buffer, Problem
-from diagmem.schedule import Schedule
-from diagmem.schedulers import file_order
+from diagmem.model.graph import Graph
+from diagmem.model.schedule import Schedule
+from diagmem.planning.allocators import optimal
+from diagmem.planning.footprint import footprint
+from diagmem.planning.options import Options
+from diagmem.planning.posing import problem
+from diagmem.planning.problem import BEFORE_RUN, Buffer, Problem
+from diagmem.planning.schedulers import file_order
 from tests.networks import Net, chain, nets
 
 

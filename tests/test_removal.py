@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 
 import diagmem
-from diagmem import removal
 from diagmem.errors import PlanError
-from diagmem.footprint import Footprint, footprint
-from diagmem.graph import Graph
-from diagmem.options import Options
-from diagmem.plan_json import to_json
-from diagmem.posing import problem
-from diagmem.removal import without_ops
-from diagmem.schedule import Schedule
-from diagmem.schedulers.search import Search, search
+from diagmem.model.graph import Graph
+from diagmem.model.schedule import Schedule
+from diagmem.planning import removal
+from diagmem.planning.footprint import Footprint, footprint
+from diagmem.planning.options import Options
+from diagmem.planning.plan_json import to_json
+from diagmem.planning.posing import problem
+from diagmem.planning.removal import without_ops
+from diagmem.planning.schedulers.search import Search, search
 from diagmem.transforms import TRANSFORMS, transformed, transformed_again
 from tests.transforms.tangles import Tangle, tangles
 

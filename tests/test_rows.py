@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 import diagmem
 from diagmem import pipeline
 from diagmem.errors import PlanError
-from diagmem.graph import DType, Graph, Padding
+from diagmem.frontends.zoo.builder import Builder
 from diagmem.kernels import library
+from diagmem.model.graph import DType, Graph, Padding
+from diagmem.model.schedule import PUSH
 from diagmem.ops.pooling.pool_2d import Pool2D
-from diagmem.plan_json import to_json
-from diagmem.plans import Plan
-from diagmem.rows import row_graph
-from diagmem.schedule import PUSH
+from diagmem.planning.plan import Plan
+from diagmem.planning.plan_json import to_json
+from diagmem.planning.rows import row_graph
 from diagmem.transforms import transformed
-from diagmem.zoo.builder import Builder
 from tests.networks import Net, nets
 from tests.validation.plans import Laid
 

@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import diagmem
-from diagmem.allocators import greedy
-from diagmem.allocators.rings import with_rings
-from diagmem.footprint import footprint
 from diagmem.kernels import library
-from diagmem.options import Options
-from diagmem.posing import problem
-from diagmem.problem import Buffer, Problem
-from diagmem.rows import row_graph
-from diagmem.schedulers.rows import RowOrders
-from diagmem.storage import Storage
+from diagmem.planning.allocators import greedy
+from diagmem.planning.allocators.rings import with_rings
+from diagmem.planning.footprint import footprint
+from diagmem.planning.options import Options
+from diagmem.planning.posing import problem
+from diagmem.planning.problem import Buffer, Problem
+from diagmem.planning.rows import row_graph
+from diagmem.planning.schedulers.rows import RowOrders
+from diagmem.planning.storage import Storage
 from tests.row_networks import has_image_input, image_net
 
 

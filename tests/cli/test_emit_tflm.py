@@ -9,10 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from diagmem import emit_tflm
-from diagmem.backends.tflm import metadata, planned_file, runtime
+from diagmem.backends.tflm import metadata, planned_file
 from diagmem.backends.tflm.greedy import ONLINE
 from diagmem.cli import _emit_tflm
 from diagmem.frontends import tflite
+from diagmem.verification.tflm import runtime
 from tests.backends.tflm import small_models
 from tests.cli.test_command_line import run
 

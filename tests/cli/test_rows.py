@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from diagmem.targets import target
+from diagmem.reports.targets import target
 from tests.backends.c.models import compiler
 from tests.cli.calling import call
 from tests.cli.test_command_line import run

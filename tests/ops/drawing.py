@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, Phase, assume, given, settings
 
 from diagmem.errors import ModelError
-from diagmem.graph import Node
+from diagmem.model.graph import Node
 from diagmem.ops import Unsupported, kinds
 from tests.ops.cases import case_modules
 from tests.ops.runnable import runnable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from diagmem.graph import Node, Padding, Tensor, Window1D
+from diagmem.model.graph import Node, Padding, Tensor, Window1D
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.convolution.transpose_conv import TransposeConv

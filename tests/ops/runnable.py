@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import DType, Node, Quantisation, Tensor, View
+from diagmem.model.graph import DType, Node, Quantisation, Tensor, View
 from diagmem.ops import Activation, kinds
 from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.elementwise.unary import Unary

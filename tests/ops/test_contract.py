@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from diagmem.graph import Node
+from diagmem.model.graph import Node
 from diagmem.ops import kinds
 from diagmem.ops.accesses import replayed_separation
 from diagmem.ops.orders import Order

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops import kinds
 from tests.ops.drawing import CASES, drawn
 from tests.ops.runnable import input_values

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from diagmem.backends.c.program import Program
-from diagmem.graph import Graph, Node, Tensor
 from diagmem.kernels import library
+from diagmem.model.graph import Graph, Node, Tensor
+from diagmem.model.schedule import Schedule, Step
 from diagmem.ops import CPointers, CRow, CRows, kinds
-from diagmem.rows import RowOp, row_graph
-from diagmem.schedule import Schedule, Step
-from diagmem.storage import Storage
+from diagmem.planning.rows import RowOp, row_graph
+from diagmem.planning.storage import Storage
 from diagmem.verification import reference
 from diagmem.verification.host import trace_on_host
 from diagmem.verification.stream import differences, spans

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from diagmem import pipeline, zoo
+from diagmem import pipeline
+from diagmem.frontends import zoo
 from diagmem.kernels import library
-from diagmem.paper.build import document, tables
-from diagmem.paper.document import Document, Table, markdown, page
-from diagmem.paper.errata import errata
-from diagmem.paper.figures import MAKERS
-from diagmem.paper.procedure import ANALYTICAL, EXACT, reference_overlap, reproduce, with_other_ties
-from diagmem.paper.published import TABLE_I, TABLE_II, TABLE_III, PeakRow
-from diagmem.paper.tables import closest, layer, splitting
+from diagmem.reports.paper.build import document, tables
+from diagmem.reports.paper.document import Document, Table, markdown, page
+from diagmem.reports.paper.errata import errata
+from diagmem.reports.paper.figures import MAKERS
+from diagmem.reports.paper.procedure import ANALYTICAL, EXACT, reference_overlap, reproduce, with_other_ties
+from diagmem.reports.paper.published import TABLE_I, TABLE_II, TABLE_III, PeakRow
+from diagmem.reports.paper.tables import closest, layer, splitting
 from diagmem.validation import Rules, replay
 
 KB = 1024

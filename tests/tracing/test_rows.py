@@ -10,12 +10,12 @@ import pytest
 
 from diagmem import pipeline
 from diagmem.backends.c.program import Program as Layout
-from diagmem.models import Source
-from diagmem.plans import Plan
-from diagmem.schedule import PUSH
-from diagmem.tracing.model import apart, build_model
-from diagmem.tracing.model_trace import ModelTrace, run_plan, trace_plan
-from diagmem.tracing.values import Windows
+from diagmem.frontends.source import Source
+from diagmem.model.schedule import PUSH
+from diagmem.planning.plan import Plan
+from diagmem.tracing.analysis.model import apart, build_model
+from diagmem.tracing.analysis.model_trace import ModelTrace, run_plan, trace_plan
+from diagmem.tracing.analysis.values import Windows
 from tests.row_networks import image_net
 from tests.tracing.conftest import placed_at, require_cortex_m, require_native
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import diagmem
 from diagmem import pipeline
-from diagmem.graph import Graph
-from diagmem.plans import Plan
-from diagmem.schedule import PUSH
+from diagmem.model.graph import Graph
+from diagmem.model.schedule import PUSH
+from diagmem.planning.plan import Plan
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.validation import Fault, Rules
 from tests.networks import Net, nets

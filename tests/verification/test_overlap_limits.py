@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from diagmem.errors import ModelError
-from diagmem.graph import DType, Node
 from diagmem.kernels import library
+from diagmem.model.graph import DType, Node
 from diagmem.ops import Unsupported, kinds
 from diagmem.verification import reference
 from diagmem.verification.host import trace_on_host

@@ -64,10 +64,12 @@ def command(
     """
     from diagmem import pipeline
 
-    given = options if plan_path is None else check_no_options(ctx, options)
+    if plan_path is not None:
+        check_no_options(ctx)
+        options = {}
     with naming_model(model), working("planning"):
         plan = None if plan_path is None else Path(plan_path)
-        emitted = pipeline.emit_c(model, name=name, layout=layout, plan=plan, **given)
+        emitted = pipeline.emit_c(model, name=name, layout=layout, plan=plan, **options)
     for path, data in emitted.files.items():
         (output / path).parent.mkdir(parents=True, exist_ok=True)
         write_file(output / path, data)

@@ -20,9 +20,9 @@ from diagmem.cli._shared import (
 )
 
 if TYPE_CHECKING:
-    from diagmem.backends.tflm.compare import Comparison
     from diagmem.verification.places import Verdict
     from diagmem.verification.runs import Run
+    from diagmem.verification.tflm.compare import Comparison
 
 ANSWER_IS_NO = 1
 PLACES = ("host", "cortex-m3", "cortex-m4", "cortex-m7", "tflm")
@@ -87,15 +87,16 @@ def command(
       diagmem verify planned.tflite --on tflm --inputs 200
     """
     from diagmem import pipeline
-    from diagmem.models import Source
+    from diagmem.frontends.source import Source
 
-    given = check_no_options(ctx, options) if plan_path is not None else options
+    if plan_path is not None:
+        check_no_options(ctx)
+    asked = options if plan_path is None and options != _DEFAULTS else {}
     with naming_model(model):
         source = Source(model)
         plan: Any = None if plan_path is None else Path(plan_path)
         if plan is not None and no_check:
             plan = pipeline.read_plan(source.runnable, plan)
-        asked = given if given != _DEFAULTS else {}
         found = _shown(pipeline.verdicts(source, places, inputs, seed, plan, asked), places)
     ok = all(verdict.ok for verdict in found)
     if json_path:

@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import IntArray, Node, Tensor
 from diagmem.kernels import Library
+from diagmem.model.graph import IntArray, Node, Tensor
 from diagmem.ops import kind_of
 from diagmem.ops.accesses import Accesses, Runs
 

@@ -18,10 +18,10 @@ from itertools import islice
 
 import numpy as np
 
-from diagmem.graph import Graph, Tensor
 from diagmem.kernels import Library
+from diagmem.model.graph import Graph, Tensor
+from diagmem.model.schedule import Schedule
 from diagmem.ops.accesses import Runs
-from diagmem.schedule import Schedule
 from diagmem.validation.findings import Fault, Finding, Rules
 from diagmem.validation.kernel import Kernel
 from diagmem.validation.order import faults_of_order, faults_of_views

@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import Tensor
+from diagmem.model.graph import Tensor
+from diagmem.model.views import IntArray, pieces
 from diagmem.ops.accesses import Runs
-from diagmem.views import IntArray, pieces
 
 FAR = 1 << 60
 """Kernel step of what is never written (+) or never read (-)."""

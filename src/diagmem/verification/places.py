@@ -7,18 +7,18 @@ from functools import cached_property
 from typing import Any
 
 from diagmem.backends.c.program import Program
-from diagmem.backends.inputs import sample_inputs
 from diagmem.backends.tflm import metadata, planned_file
-from diagmem.backends.tflm.compare import Comparison, compare
-from diagmem.backends.tflm.runtime import TflmError
 from diagmem.errors import PlanError
-from diagmem.models import Source
-from diagmem.planner import Planned
-from diagmem.plans import Plan
+from diagmem.frontends.source import Source
+from diagmem.planning.plan import Plan
+from diagmem.planning.planner import Planned
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
+from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.oracles import second_opinion
 from diagmem.verification.runs import Run
+from diagmem.verification.tflm.compare import Comparison, compare
+from diagmem.verification.tflm.runtime import TflmError
 
 HOST, TFLM = "host", "tflm"
 PLACES = (HOST, *CORES, TFLM)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
-from diagmem.graph import DType, Node, Op, Padding, Shape, Tensor
+from diagmem.model.graph import DType, Node, Op, Padding, Shape, Tensor
 from diagmem.ops import kinds
 
 SIZES = st.integers(1, 7)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops.reductions.arg_max import KIND, ArgMax
 from tests.ops.cases import DTYPES, SIZES, activation, ints, node_of
 

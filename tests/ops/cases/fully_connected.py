@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from diagmem.graph import Node
+from diagmem.model.graph import Node
 from diagmem.ops.matrix.fully_connected import FullyConnected
 from tests.ops.cases import DTYPES, SIZES, SMALL, activation, node_of, operand
 

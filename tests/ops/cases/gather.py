@@ -5,7 +5,7 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops.moving.gather import Gather
 from tests.ops.cases import DTYPES, SHAPES, activation, ints, node_of
 

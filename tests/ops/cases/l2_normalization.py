@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from diagmem.graph import Node
+from diagmem.model.graph import Node
 from diagmem.ops.normalisation.l2_normalization import L2Normalization
 from tests.ops.cases import DTYPES, SIZES, activation, node_of
 

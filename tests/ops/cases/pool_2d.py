@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from diagmem.graph import Node
+from diagmem.model.graph import Node
 from diagmem.ops.pooling.pool_2d import KIND, Pool2D
 from tests.ops.cases import DTYPES, SMALL, activation, node_of, windows
 

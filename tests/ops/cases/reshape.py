@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from diagmem.graph import Node
+from diagmem.model.graph import Node
 from diagmem.ops.moving.reshape import Reshape
 from tests.ops.cases import DTYPES, SHAPES, activation, ints, node_of
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops.resizing.resize import KIND, Resize
 from tests.ops.cases import DTYPES, SIZES, SMALL, activation, ints, node_of
 

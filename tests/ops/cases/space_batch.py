@@ -4,7 +4,7 @@ import math
 
 from hypothesis import strategies as st
 
-from diagmem.graph import Node
+from diagmem.model.graph import Node
 from tests.ops.cases import DTYPES, activation, ints, node_of
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from diagmem.graph import Node, Window1D
+from diagmem.model.graph import Node, Window1D
 from diagmem.ops.convolution.transpose_conv import TransposeConv
 from tests.ops.cases import DTYPES, SMALL, activation, ints, node_of, operand, windows
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops.elementwise.unary import KIND, Unary
 from tests.ops.cases import SHAPES, activation, node_of
 
