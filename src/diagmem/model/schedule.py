@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from diagmem.model.graph import Graph
+if TYPE_CHECKING:
+    from diagmem.model.graph import Graph
 
 PUSH = -1
 """Stands for an op where the caller hands over the next row of a streamed input."""
