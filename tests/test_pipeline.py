@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from diagmem.errors import PlanError, UnsafePlanError
 from diagmem.footprint import Options, footprint
 from diagmem.graph import Graph
 from diagmem.problem import problem
+from diagmem.schedule import Schedule
 from diagmem.schedulers import SCHEDULERS, every_order
 from diagmem.validation import Fault, Finding
 from tests.networks import chain, diamond, nets, random_net
@@ -121,6 +123,20 @@ def test_an_unsafe_plan_is_never_returned(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(pipeline, "validate", lambda made: [Finding(Fault.NO_PLACE, tensor="t1")])
     with pytest.raises(UnsafePlanError, match="no place"):
         diagmem.plan(chain(2))
+
+
+def test_all_that_a_plan_says_is_judged() -> None:
+    """Its order, its places, the size of its arena, its options."""
+    made = diagmem.plan(chain(4, 8), kernels="tflm-reference")
+    assert pipeline.validate(made) == []
+    wrong = [
+        replace(made, arena_bytes=made.arena_bytes - 1),
+        replace(made, buffer_offsets=(0,) * len(made.buffers)),
+        replace(made, schedule=Schedule.whole((1, 0))),
+        replace(made, options=replace(made.options, keep_inputs=True)),
+        replace(made, options=replace(made.options, align_bytes=1 << 20)),
+    ]
+    assert all(pipeline.validate(tampered) for tampered in wrong)
 
 
 def test_heuristics_that_fail_fall_back_to_the_plain_plan(monkeypatch: pytest.MonkeyPatch) -> None:
