@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +21,7 @@ from diagmem.ops.numerics.channels_s16 import rescale_wide, wide_mantissas
 from diagmem.ops.numerics.quantised import Requantisation, scale_of, stored_zero, zero_point_of
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import OPERAND_SIZE, Draw, Fitting, activation, node_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,20 @@ class BatchMatMulKind(OpKind):
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0), node.input(1)))
         return by_type(node, dict.fromkeys((DType.INT8, DType.INT16, DType.FLOAT32), _call))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Either side stored transposed; batch axes of either side broadcast or missing."""
+        attributes = BatchMatMul(draw.boolean(), draw.boolean())
+        rows, depth, columns = (draw.integer(1, 6) for _ in range(3))
+        batch = draw.many(0, 3, draw.small)
+        left, right = ([draw.choice((1, size)) for size in batch] for _ in range(2))
+        left, right = left[draw.integer(0, len(left) + 1) :], right[draw.integer(0, len(right) + 1) :]
+        x = (*left, depth, rows) if attributes.adj_x else (*left, rows, depth)
+        y = (*right, columns, depth) if attributes.adj_y else (*right, depth, columns)
+        return node_of(self, name, attributes, [activation(x, draw.dtype()), draw.operand(y)], (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        return Fitting(gain=OPERAND_SIZE * math.sqrt(self.macs(node) / max(1, node.output.elems)))
 
 
 def _row_reads(left: Side) -> Runs:

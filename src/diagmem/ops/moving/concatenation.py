@@ -20,6 +20,7 @@ from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics.quantised import require_same_quantisation
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, activation, constant, node_of
 from diagmem.ops.upright import Standing, Upright
 from diagmem.views import in_one_piece
 
@@ -81,6 +82,16 @@ class ConcatenationKind(RearrangeKind):
         require_same_quantisation((node.output, *inputs))
         axis = axis_of(node.attributes.axis, len(node.output.shape))
         return concatenation_call(node, axis, [t.shape[axis:] for t in inputs], [t.strides[:axis] for t in inputs])
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """One to four inputs along any axis, counted from either end; some are constant."""
+        shape, dtype = draw.shape(least_axes=1), draw.dtype()
+        axis = draw.axis(len(shape))
+        parts = [
+            [size if a == axis % len(shape) else s for a, s in enumerate(shape)] for size in draw.many(1, 5, draw.small)
+        ]
+        inputs = [draw.choice((activation, activation, constant))(part, dtype) for part in parts]
+        return node_of(self, name, Concatenation(axis), inputs, (dtype,))
 
 
 def concatenation_call(node: Node, axis: int, rows: Sequence[Shape], strides: Sequence[Sequence[int]]) -> CCall:
