@@ -11,7 +11,7 @@ from diagmem.graph import DType, ExplicitPadding, Padding
 
 
 class BuiltinOptions(NamedTuple):
-    """The schema's name of a table of options, and its fields; a tuple is a vector of integers."""
+    """The schema's name of a table of options, and its fields; a tuple is a vector of numbers."""
 
     table: str
     fields: Mapping[str, Any]
