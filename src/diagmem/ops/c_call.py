@@ -135,7 +135,7 @@ _ELEMENT_CODES = {
     DType.INT64: 5,
     DType.FLOAT32: 6,
 }
-"""As in `_element.h`."""
+"""The numbers that `_element.h` gives to types."""
 
 
 def element_code(dtype: DType) -> int:

@@ -42,7 +42,7 @@ def activation_field(activation: Activation) -> Mapping[str, int]:
 
 
 _PADDINGS = (Padding.SAME, Padding.VALID)
-"""By TFLite's code."""
+"""Each padding stands at the place that is TFLite's code for it."""
 
 
 def padding_of(code: int) -> Padding:

@@ -37,7 +37,7 @@ from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 
 FILTER, IMAGE = 1, 2
-"""Positions of the inputs."""
+"""Where these stand among the inputs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ class PreluKind(BroadcastKind):
         above, below = _requantisations(node)
         value = data.astype(np.int64) - zero_point_of(node.input(0))
         slope = slopes.astype(np.int64) - zero_point_of(node.input(1))
-        held = np.where(value >= 0, above.apply(value), below.apply(value * slope))
-        return (held.astype(data.dtype).reshape(data.shape),)
+        found = np.where(value >= 0, above.apply(value), below.apply(value * slope))
+        return (found.astype(data.dtype).reshape(data.shape),)
 
     def c_call(self, node: Node) -> CCall:
         return by_type(node, {DType.INT8: _call_int, DType.INT16: _call_int, DType.FLOAT32: _call_f32})

@@ -198,7 +198,7 @@ _CONVERSIONS = {
 
 
 def _ways(kind: str) -> dict[DType, _Way]:
-    """By the type of the input."""
+    """How a kind is computed, by the type of the input."""
     if kind in _CONVERSIONS:
         return dict.fromkeys(DType, _CONVERSIONS[kind])
     ways: dict[DType, _Way] = {DType.INT8: _Way(lookup, lookup_call)} if kind in LOOKUPS else {}

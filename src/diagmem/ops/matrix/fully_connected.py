@@ -123,7 +123,7 @@ def _sizes(inputs: Sequence[Tensor | None]) -> tuple[int, int, int]:
 
 
 def _written_before_the_last_read(outputs: int, order: Order) -> int:
-    """Of a row's outputs."""
+    """How many of a row's outputs are written before the row is read for the last time."""
     return block_start(outputs) if order is Order.BLOCKS else outputs - 1
 
 

@@ -67,7 +67,7 @@ class ConcatenationKind(RearrangeKind):
         return Upright(replace(node.attributes, axis=axis))
 
     def can_address(self, node: Node) -> bool:
-        """What a tensor gives or takes in its turn must be in one piece."""
+        """What a tensor gives or takes at once must be in one piece."""
         axis = axis_of(node.attributes.axis, len(node.output.shape))
         tensors = (*(t for _, t in node.activations()), *node.outputs)
         return all_have_pitches(node) and all(in_one_piece(t.shape[axis:], t.strides[axis:]) for t in tensors)
@@ -95,7 +95,7 @@ class ConcatenationKind(RearrangeKind):
 
 
 def concatenation_call(node: Node, axis: int, rows: Sequence[Shape], strides: Sequence[Sequence[int]]) -> CCall:
-    """For every index of the output's axes before `axis`, each input gives a row in its turn, of the shape `rows`.
+    """For every index of the output's axes before `axis`, one input after the other gives a row, of the shape `rows`.
     `strides`: elements between the neighbours of each input along those axes."""
     inputs = tuple(node.input(position) for position in range(len(node.inputs)))
     require_types(node.output.dtype, inputs)

@@ -29,7 +29,7 @@ class Split:
 
 
 class SplitKind(RearrangeKind):
-    """The input is walked forward, and each output in turn gets its share of a row."""
+    """The input is walked forward, and one output after the other gets its share of a row."""
 
     names = ("SPLIT", "SPLIT_V")
     tflm_agrees = True
@@ -86,7 +86,7 @@ class SplitKind(RearrangeKind):
 
 
 def split_call(node: Node, data: Tensor, widths: Sequence[int]) -> CCall:
-    """`widths`: elements that each output gets in its turn."""
+    """`widths`: elements that each output gets of a row."""
     require_types(data.dtype, node.outputs)
     fields = {
         "element": data.dtype.size_bytes,

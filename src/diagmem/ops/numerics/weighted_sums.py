@@ -25,7 +25,7 @@ from diagmem.ops.numerics.quantised import (
 from diagmem.ops.sampling import WEIGHT_SIZE, Fitting
 
 CHANNELS_OF_A_BLOCK = 8
-"""As in `_dot_s8.h` and `_dot_f32.h`."""
+"""Output channels that a kernel in order BLOCKS computes together, as in `_dot_s8.h` and `_dot_f32.h`."""
 
 
 def filter_window(attributes: Any, image: Nhwc, filters: Nhwc) -> Window2D:

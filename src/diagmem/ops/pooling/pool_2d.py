@@ -154,7 +154,7 @@ def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels:
 
 
 def _average_s8(loop: WindowedLoop, image: Array) -> Array:
-    """Halves away from zero."""
+    """The mean of each window, halves rounded away from zero."""
     total = sum(pixels.astype(np.int64) for _, _, pixels in tap_images(image, loop.rows, loop.cols, 0))
     count = tap_counts(loop.rows, loop.cols)[:, :, None]
     mean: Array = np.sign(total) * ((np.abs(total) + count // 2) // count)

@@ -20,7 +20,7 @@ from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 
 _OUTPUT_TYPES = {2: DType.INT32, 4: DType.INT64}
-"""By TFLite's code."""
+"""TFLite's code of a type -> the type that indices may have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ def _fibres(data: Array, axes: frozenset[int]) -> Array:
 
 
 def _count(node: Node) -> int:
-    """Elements of a fibre."""
+    """How many elements a fibre has."""
     return node.input(0).elems // node.output.elems
 
 
