@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagmem.accesses import Runs
 from diagmem.kernels import library
 from diagmem.model.graph import Node
+from diagmem.ops.accesses import Runs
 from diagmem.validation.kernel import Kernel, cut_to_turns
 from tests.ops.cases import case_modules
 from tests.ops.simulation import by_step

@@ -72,7 +72,7 @@ def _scratch_of_filter(node: Node) -> int:
 
 
 def _scratch_of_mirror_pad(node: Node) -> int:
-    """Strides of input and output."""
+    """Room for the strides of input and output."""
     return 2 * aligned(4 * len(node.input(0).shape))
 
 

@@ -18,6 +18,7 @@ from diagmem.ops.c_call import CCall, Unsupported
 from diagmem.ops.c_rows import cut_to_row, row_call
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting
 from diagmem.ops.upright import Standing, Upright, upright_pixels
 
 Array = npt.NDArray[Any]
@@ -128,6 +129,18 @@ class OpKind(ABC):
     def c_call(self, node: Node) -> CCall:
         """How the operation is called in C; raises Unsupported."""
         raise Unsupported("the C backend has no kernel for it")
+
+    @abstractmethod
+    def sample(self, name: str, draw: Draw) -> Node:
+        """A small random node of that name, with all that the operation allows. The tests of all kinds draw from it."""
+
+    def fitting(self, node: Node) -> Fitting:
+        """What a drawn node needs so that a kernel can run it."""
+        return Fitting()
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        """Values for an input of a node that is to run; None where any will do."""
+        return None
 
     def has_row_kernel(self, node: Node) -> bool:
         """Whether `c_row_call` knows how to make one row. Asked when planning, where weights need not be known."""

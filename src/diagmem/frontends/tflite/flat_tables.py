@@ -35,6 +35,12 @@ class FlatTables:
     def ints(self, values: Sequence[int]) -> int:
         return int(self.flat.CreateNumpyVector(np.array(values, np.int32)))
 
+    def numbers(self, values: Sequence[float]) -> int:
+        """A vector of integers, or of real numbers if one of them is."""
+        if any(isinstance(value, float) for value in values):
+            return int(self.flat.CreateNumpyVector(np.array(values, np.float32)))
+        return self.ints([int(value) for value in values])
+
     def offsets(self, tables: Sequence[int]) -> int:
         self.flat.StartVector(4, len(tables), 4)
         for table in reversed(tables):
@@ -73,7 +79,7 @@ class FlatTables:
         fields: Fields = {"OpcodeIndex": code, "Inputs": self.ints(inputs), "Outputs": self.ints(outputs)}
         if options is not None:
             name, values = options
-            vectors = {key: self.ints(v) if isinstance(v, tuple) else v for key, v in values.items()}
+            vectors = {key: self.numbers(v) if isinstance(v, tuple) else v for key, v in values.items()}
             fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, name)
             fields["BuiltinOptions"] = self.table(name, **vectors)
         return self.table("Operator", **fields)

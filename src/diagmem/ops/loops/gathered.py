@@ -11,7 +11,7 @@ from diagmem.model.views import Strides
 from diagmem.ops.c_call import CCall, CTable, Unsupported, kernel_call, require_types
 
 MOST_AXES = 4
-"""As in `gathered.c`."""
+"""How many axes `gathered.c` walks over."""
 
 
 def gathered_call(node: Node, places: Sequence[IntArray], run: int = 1, strides: Strides | None = None) -> CCall:

@@ -12,7 +12,7 @@ from diagmem.ops.loops.chunks import COMPUTED, Chunks, RearrangeKind, strided
 from diagmem.ops.orders import Order
 
 MOST_AXES = 6
-"""As in `strided.c`."""
+"""How many axes `strided.c` walks over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class WindowedLoop(PixelLoop):
         return math.ceil(max(crossing - max(Fraction(0), a * crossing + b), last - max(Fraction(0), a * last + b)))
 
     def analytical_overlap(self) -> int:
-        """O_s in bytes by that bound."""
+        """O_s in bytes, by the bound of `line_separation`."""
         return max(0, self.steps * self.out_size - self.line_separation())
 
     def printed_padding(self) -> tuple[int, int]:

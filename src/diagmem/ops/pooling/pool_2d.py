@@ -22,6 +22,7 @@ from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.quantised import integer_range, real_range, scale_of, zero_point_of
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, activation, node_of
 from diagmem.ops.upright import Standing, Upright, upright_window
 
 
@@ -118,6 +119,13 @@ class Pool2DKind(OpKind):
         require_types(node.input(0).dtype, (node.output,))
         return by_type(node, {DType.INT8: _call_int, DType.INT16: _call_int, DType.FLOAT32: _call_f32})
 
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any padding, stride and window."""
+        window = draw.window(dilated=False)
+        image = activation((draw.small(), *window.image, draw.small()), draw.dtype())
+        attributes = Pool2D(window.padding, *window.stride, *window.kernel, draw.fused())
+        return node_of(self, name, attributes, [image], (draw.dtype(),))
+
 
 def window_of(node: Node) -> Window2D:
     """The node's window, its padding resolved."""
@@ -146,7 +154,7 @@ def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels:
 
 
 def _average_s8(loop: WindowedLoop, image: Array) -> Array:
-    """Halves away from zero."""
+    """The mean of each window, halves rounded away from zero."""
     total = sum(pixels.astype(np.int64) for _, _, pixels in tap_images(image, loop.rows, loop.cols, 0))
     count = tap_counts(loop.rows, loop.cols)[:, :, None]
     mean: Array = np.sign(total) * ((np.abs(total) + count // 2) // count)
