@@ -182,7 +182,7 @@ def emit_c(
     options. A model of the zoo gets random weights.
 
     >>> sorted(diagmem.emit_c("zoo:kws_dscnn_int8", name="kws").files)
-    ['CMakeLists.txt', 'README.md', 'kws.c', 'kws.h', 'kws_kernels.h', 'kws_weights.c', 'kws_weights.h']
+    ['CMakeLists.txt', 'README.md', 'kws.c', 'kws.h', 'kws_kernels.h', 'kws_values.c', 'kws_weights.c', 'kws_weights.h']
     """
     from diagmem.backends import c
     from diagmem.backends.c.program import Program

@@ -20,7 +20,7 @@ from diagmem.cli._shared import (
     write_json,
 )
 
-LAYOUTS = ("plain", "arduino", "platformio")
+LAYOUTS = ("plain", "cmake", "arduino", "platformio", "zephyr", "esp-idf")
 
 
 @click.command()
@@ -32,7 +32,7 @@ LAYOUTS = ("plain", "arduino", "platformio")
     type=click.Choice(LAYOUTS),
     default="plain",
     show_default=True,
-    help="Files side by side with a CMakeLists.txt, or a library for Arduino or PlatformIO.",
+    help="Files side by side, or a library for CMake, Arduino, PlatformIO, Zephyr (a module) or ESP-IDF (a component).",
 )
 @click.option("--plan", "plan_path", metavar="FILE", help="Use this plan, from `diagmem plan --json`.")
 @planning_options
@@ -59,6 +59,7 @@ def command(
     Examples:
       diagmem emit c model.tflite -o firmware/model
       diagmem emit c model.tflite -o libraries/model --layout arduino
+      diagmem emit c model.tflite -o modules/model --layout zephyr
       diagmem emit c model.tflite -o firmware/model --plan plan.json
       diagmem verify model.tflite --on host,cortex-m4
     """

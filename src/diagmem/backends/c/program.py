@@ -41,7 +41,8 @@ class Written:
 class Program:
     """`scratch`: op -> where what it needs beside its tensors lies; PUSH -> where the state of a run lies that waits
     for the caller's next row. `lower_bound_bytes`: None where nobody has proven one. `source`: the model's own graph,
-    where ops were removed from it."""
+    where ops were removed from it. `offset_align_bytes`: every offset is a multiple of it, so the arena's start must
+    be one too."""
 
     graph: Graph
     schedule: Schedule
@@ -50,6 +51,7 @@ class Program:
     arena_bytes: int
     lower_bound_bytes: int | None = None
     source: Graph | None = None
+    offset_align_bytes: int = 1
 
     @classmethod
     def of(cls, made: Planned) -> Program:
@@ -67,7 +69,7 @@ class Program:
             raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without external_io")
         source = None if model is plan.graph else model
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
-        program = cls(plan.graph, plan.schedule, *places, source)
+        program = cls(plan.graph, plan.schedule, *places, source, plan.options.align_bytes)
         program.check_places()
         return program
 
@@ -159,7 +161,7 @@ class Program:
     def align_bytes(self) -> int:
         """What the arena's start must be a multiple of."""
         held = [self.state.at_bytes if op == PUSH else SUM_BYTES for op in self.scratch]
-        return max([1, *(t.dtype.size_bytes for t in self.tensors), *held])
+        return max([self.offset_align_bytes, *(t.dtype.size_bytes for t in self.tensors), *held])
 
     @cached_property
     def by_rows(self) -> Mapping[int, Storage]:

@@ -17,7 +17,7 @@ extern uint32_t data_begin[], data_end[], data_source[], bss_begin[], bss_end[];
 int main(void);
 void reset(void);
 
-__attribute__((section(".arena.bss"))) static union {
+__attribute__((section(".arena.bss"), aligned(MODEL_ARENA_ALIGN))) static union {
     unsigned char bytes[MODEL_ARENA_BYTES];
     int64_t alignment;
 } arena;
