@@ -14,7 +14,7 @@ from diagmem import __version__
 from diagmem.errors import DiagmemError, UnsafePlanError
 
 IN_ORDER_OF_USE = (
-    *("inspect", "overlap", "plan", "check", "emit", "verify", "trace", "report"),
+    *("inspect", "overlap", "plan", "check", "emit", "verify", "profile", "diff", "trace", "report"),
     *("targets", "zoo", "paper", "schema"),
 )
 
