@@ -330,15 +330,15 @@ def report(model: Model, **options: Any) -> dict[str, bytes]:
     return report_of(plan(model, **options))
 
 
-def report_of(made: planner.Planned) -> dict[str, bytes]:
-    """The report about a plan that is there already."""
+def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = None) -> dict[str, bytes]:
+    """The report about a plan that is there already. `instructions`: those of each op, by its index in the file."""
     from diagmem.reports.arena import before_after_drawing
     from diagmem.reports.live import live_drawing
     from diagmem.reports.report import report_page
     from diagmem.reports.targets import TARGETS
 
     files = {
-        "report.html": report_page(made, TARGETS).encode(),
+        "report.html": report_page(made, TARGETS, instructions).encode(),
         "plan.json": (json.dumps(plan_json.to_json(made), indent=2) + "\n").encode(),
     }
     for name, draw in (("arena", before_after_drawing), ("live", live_drawing)):
