@@ -108,14 +108,14 @@ def every_store(change_store: Callable[[Any], Any]) -> Change:
 
 
 def born_late(life: Any) -> Any:
-    return life._replace(first=min(life.last, life.first + 1))
+    return life._replace(first=min(life.end - 1, life.first + 1))
 
 
 def never_again(original: Any) -> Any:
     """Only the first life of a row counts."""
     made = original.__func__
     return classmethod(
-        lambda cls, buffer, lives: made(cls, buffer, [lives[0], lives[-1]._replace(first=lives[-1].last + 1)])
+        lambda cls, buffer, lives: made(cls, buffer, [lives[0], lives[-1]._replace(first=lives[-1].end)])
     )
 
 
@@ -167,7 +167,7 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     # When rows live.
     "rows die a step early": (
         "planning.schedulers.lives:row_lives",
-        then_each(lambda life: life._replace(last=max(life.first, life.last - 1))),
+        then_each(lambda life: life._replace(end=max(life.first + 1, life.end - 1))),
     ),
     "rows are born a step late": (
         "planning.schedulers.lives:row_lives",
@@ -179,11 +179,11 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     ),
     "sums live for one step": (
         "planning.schedulers.lives:sum_lives",
-        then_each(lambda life: (life[0], life[1], life[1])),
+        then_each(lambda life: (life[0], life[1], life[1] + 1)),
     ),
     "sums live from the last turn on": (
         "planning.schedulers.lives:sum_lives",
-        then_each(lambda life: (life[0], life[2], life[2])),
+        then_each(lambda life: (life[0], life[2] - 1, life[2])),
     ),
     # What is posed of rows.
     "the state is not placed": (

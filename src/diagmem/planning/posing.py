@@ -66,7 +66,7 @@ class _Window:
         still = cls.still(buffer)
         has_gap = False
         for life, following in pairwise(lives):
-            gap = slice(life.last + 1 - buffer.first_step, following.first - buffer.first_step)
+            gap = slice(life.end - buffer.first_step, following.first - buffer.first_step)
             has_gap = has_gap or gap.start < gap.stop
             still.low[gap], still.high[gap] = NEVER, -NEVER
         return cls(buffer, still.low, still.high, not has_gap)
@@ -274,8 +274,8 @@ class _Windows:
     def lives(self) -> Mapping[int, list[Life]]:
         """Tensor -> the lives of its rows, by row."""
         found: dict[int, list[Life]] = defaultdict(list)
-        turns = [(step.op, step.turn or 0) for step in self.schedule.steps]
-        for life in row_lives(self.needs.rows, turns):
+        steps = [(step.op, step.turn or 0) for step in self.schedule.steps]
+        for life in row_lives(self.needs.rows, steps):
             found[life.tensor].append(life)
         return found
 
@@ -290,8 +290,8 @@ class _Windows:
 
     def _scratch(self, store: Store, op: int) -> _Window:
         """Needed at each turn of an op, and not between them."""
-        lives = [Life(-1, 0, at, at) for at in self.steps_of[op]]
-        span = lives[0].first, lives[-1].last + 1
+        lives = [Life(-1, 0, at, at + 1) for at in self.steps_of[op]]
+        span = lives[0].first, lives[-1].end
         buffer = Buffer(store.name, store.size_bytes, *span, store.align_bytes, scratch_of=op)
         return _Window.of_lives(buffer, lives)
 
@@ -300,7 +300,7 @@ class _Windows:
         size = self.needs.rows.row_bytes[store.tensors[0]]
         for row, group in groupby(self.lives[store.tensors[0]], key=lambda life: life.row):
             own, name, rows_held = list(group), f"{store.name}[{row}]", range(row, row + 1)
-            span = own[0].first, own[-1].last + 1
+            span = own[0].first, own[-1].end
             buffer = Buffer(name, size, *span, store.align_bytes, store.tensors, rows=rows_held)
             yield _Window.of_lives(buffer, own)
 
@@ -308,20 +308,20 @@ class _Windows:
         """A store in one piece. Its window moves only if it holds a single tensor; else it is whole from its start."""
         lives = [life for t in store.tensors for life in self.lives[t]]
         first = BEFORE_RUN if not store.writers else min(life.first for life in lives)
-        last = self.end if store.is_kept else max((life.last for life in lives), default=first)
-        buffer = Buffer(store.name, store.size_bytes, first, last + 1, store.align_bytes, store.tensors)
+        end = self.end + 1 if store.is_kept else max((life.end for life in lives), default=first + 1)
+        buffer = Buffer(store.name, store.size_bytes, first, end, store.align_bytes, store.tensors)
         window = _Window.still(buffer)
         if len(store.tensors) > 1:
             return window
         low, high = window.low, window.high
         size, rows = self.needs.rows.row_bytes[store.tensors[0]], self.needs.rows.rows[store.tensors[0]]
         if not store.is_kept:
-            died = np.full(rows, first, dtype=np.int64)
+            died = np.full(rows, first + 1, dtype=np.int64)
             for life in lives:
-                died[life.row] = life.last
+                died[life.row] = life.end
             # What lies before a row that still lives is not given up.
             for row, at in enumerate(np.maximum.accumulate(died)):
-                low[at + 1 - first :] = (row + 1) * size
+                low[at - first :] = (row + 1) * size
         if store.writers:
             high[:] = 0
             for life in lives:
@@ -331,10 +331,10 @@ class _Windows:
     def held_by_ops(self) -> Iterator[Buffer]:
         """Sums of accumulators, and what a run remembers while it waits for the caller's next row."""
         unit, graph = self.needs.unit_bytes, self.needs.graph
-        turns = [(step.op, step.turn) for step in self.schedule.steps]
-        for op, first, last in sum_lives(self.needs.rows, turns) if self.by_turns else ():
+        steps = [(step.op, step.turn) for step in self.schedule.steps]
+        for op, first, end in sum_lives(self.needs.rows, steps) if self.by_turns else ():
             name, size = f"sums of op {graph.ops[op].number}", self.needs.rows.ops[op].accumulator_bytes
-            yield Buffer(name, size, first, last + 1, max(SUM_BYTES, unit), scratch_of=op)
+            yield Buffer(name, size, first, end, max(SUM_BYTES, unit), scratch_of=op)
         if self.schedule.is_streamed:
             state = PushState.of(graph, self.schedule.ops)
             align = max(state.at_bytes, unit)

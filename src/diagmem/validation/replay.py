@@ -130,8 +130,8 @@ class Losses:
         for read in value.reads:
             if read.step < writer.made:
                 continue
-            in_turn = read.step == writer.made != value.made
-            byte = clash(own, self._read(value, read), written, in_turn)
+            in_step = read.step == writer.made != value.made
+            byte = clash(own, self._read(value, read), written, in_step)
             if byte is not None:
                 return Finding(
                     Fault.RESULT_LOST if read.op is None else Fault.OVERWRITTEN,
