@@ -28,7 +28,7 @@ from diagmem.planning.plan import Plan
 from diagmem.validation import Finding
 
 if TYPE_CHECKING:
-    from diagmem.backends.c import Layout
+    from diagmem.backends.c import FileLayout
     from diagmem.backends.tflm.planned_file import PlannedFile
     from diagmem.reports.targets import Target
     from diagmem.verification.places import Verdict
@@ -174,7 +174,7 @@ def emit_c(
     model: Model,
     *,
     name: str | None = None,
-    layout: Layout = "plain",
+    layout: FileLayout = "plain",
     plan: GivenPlan | None = None,
     **options: Any,
 ) -> EmittedC:
