@@ -6,7 +6,7 @@ import math
 
 from hypothesis import strategies as st
 
-from diagmem.problem import Buffer, Problem
+from diagmem.planning.problem import Buffer, Problem
 
 
 @st.composite

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagmem.graph import Node, Tensor
 from diagmem.kernels import library
+from diagmem.model.graph import Node, Tensor
 from diagmem.ops.accesses import Accesses
-from diagmem.turns import Turns
+from diagmem.planning.row_needs import Turns
 from tests.ops.cases import case_modules
 
 CASES = case_modules()

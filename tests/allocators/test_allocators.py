@@ -9,16 +9,18 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 
-from diagmem.allocators import ALLOCATORS, Placement, greedy, optimal
-from diagmem.allocators.core import components, core, with_removed
-from diagmem.allocators.cp_sat import solve_by_cp_sat
-from diagmem.allocators.fit import first_fit
-from diagmem.allocators.forest import forest_bound, place_forest, spanning_forest
-from diagmem.allocators.heap import modified_heap, reordered_heap
-from diagmem.allocators.local import improve
-from diagmem.footprint import Options, footprint
-from diagmem.problem import Buffer, Problem, problem
-from diagmem.schedulers import file_order
+from diagmem.planning.allocators import ALLOCATORS, Placement, greedy, optimal
+from diagmem.planning.allocators.core import components, core, with_removed
+from diagmem.planning.allocators.cp_sat import solve_by_cp_sat
+from diagmem.planning.allocators.fit import first_fit
+from diagmem.planning.allocators.forest import forest_bound, place_forest, spanning_forest
+from diagmem.planning.allocators.heap import modified_heap, reordered_heap
+from diagmem.planning.allocators.local import improve
+from diagmem.planning.footprint import footprint
+from diagmem.planning.options import Options
+from diagmem.planning.posing import problem
+from diagmem.planning.problem import Buffer, Problem
+from diagmem.planning.schedulers import file_order
 from tests.networks import chain
 from tests.problems import problems, smallest_arena
 

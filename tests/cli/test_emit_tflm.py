@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from diagmem.backends.tflm import metadata, planned_file, runtime
+from diagmem import emit_tflm
+from diagmem.backends.tflm import metadata, planned_file
 from diagmem.backends.tflm.greedy import ONLINE
 from diagmem.cli import _emit_tflm
 from diagmem.frontends import tflite
+from diagmem.verification.tflm import runtime
 from tests.backends.tflm import small_models
 from tests.cli.test_command_line import run
 
@@ -85,6 +87,18 @@ def test_zoo_models_are_written_first(tmp_path: Path) -> None:
     assert tflite.read(out).ops
 
 
+def test_models_keep_their_whole_name(tmp_path: Path) -> None:
+    """Dots in a name of the zoo do not start a suffix."""
+    name = "mobilenet_v1_0.25_128_int8"
+    made = emit_tflm(f"zoo:{name}")
+    assert (made.plan.graph.name, made.graph.name) == (name, name)
+    out = tmp_path / f"{name}.tflite"
+    done = run("emit", "tflm", f"zoo:{name}", "-o", str(out), "--json", "-")
+    assert json.loads(done.stdout)["model"] == f"zoo:{name}"
+    assert out.read_bytes() == made.data
+    assert tflite.read(out).name == name
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -121,7 +135,7 @@ def test_verify_says_no_to_a_plan_that_corrupts(model: Path) -> None:
     """Everything in one place: status 1, and on how many inputs it fails."""
     graph = tflite.read(model)
     offsets = [ONLINE if t.is_constant else 0 for t in graph.tensors]
-    model.write_bytes(metadata.with_plan(model.read_bytes(), offsets, "tflm-reference"))
+    model.write_bytes(metadata.with_plan(model.read_bytes(), graph, offsets, "tflm-reference"))
     done = run("verify", str(model), "--on", "tflm", "--inputs", "8")
     assert done.returncode == 1
     assert "FAILED: outputs differ on" in done.stdout

@@ -11,7 +11,7 @@ import pytest
 
 from diagmem.errors import ModelError
 from diagmem.frontends import tflite
-from diagmem.inspection import inspect
+from diagmem.planning.inspection import inspect
 
 SLOWEST_SECONDS = 5.0
 EXTREMES = (0, 1, 0x7F, 0xFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x01000000)

@@ -8,7 +8,7 @@ import tflite as schema
 
 from diagmem.errors import ModelError
 from diagmem.frontends.tflite import parse
-from diagmem.graph import DType, Graph
+from diagmem.model.graph import DType, Graph
 from tests.frontends.flat import FlatModel, FlatOp, FlatTensor
 
 T = FlatTensor

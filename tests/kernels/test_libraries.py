@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from diagmem.errors import PlanError
-from diagmem.graph import DType, Node, Padding, Quantisation, Shape, Tensor
 from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.kernels._tflm_any import PARTS
+from diagmem.model.graph import DType, Node, Padding, Quantisation, Shape, Tensor
 from diagmem.ops import kinds
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from diagmem.graph import DType, Node, Shape, Tensor
+from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops import OpKind, kinds, sampling
 from diagmem.ops.sampling import Draw, Sliding, activation, constant, ints
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from diagmem.errors import ModelError
-from diagmem.graph import Node, Tensor, View
+from diagmem.model.graph import Node, Tensor, View
 from diagmem.ops import Unsupported, kinds
 from diagmem.ops.fitting import fitted
 from diagmem.ops.sampling import SeededDraw

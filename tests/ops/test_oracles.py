@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops import Activation, kinds
 from diagmem.ops.fitting import input_values
 from tests.ops.drawing import CASES, drawn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from diagmem.graph import Nhwc, Node, Window2D
+from diagmem.model.graph import Nhwc, Node, Window2D
 from diagmem.ops.convolution.transpose_conv import IMAGE, KIND
 from diagmem.ops.orders import Order
 from tests.ops.cases import nodes_of

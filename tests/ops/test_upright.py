@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from diagmem.graph import Node, Tensor
+from diagmem.model.graph import Node, Tensor
 from diagmem.ops import OpKind, kinds
 from diagmem.ops.fitting import input_values
 from diagmem.ops.upright import Standing

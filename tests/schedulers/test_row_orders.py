@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagmem import zoo
-from diagmem.graph import DType, Graph
+from diagmem.frontends import zoo
+from diagmem.frontends.zoo.builder import Builder
 from diagmem.kernels import library
-from diagmem.paper.tables import splitting
-from diagmem.rows import RowGraph, row_graph
-from diagmem.schedule import PUSH
-from diagmem.schedulers.interleaving import interleaved
-from diagmem.schedulers.lives import Turn
-from diagmem.schedulers.recompute import recomputing_orders
-from diagmem.schedulers.rows import RowOrders
-from diagmem.schedulers.segments import Segment
-from diagmem.zoo.builder import Builder
+from diagmem.model.graph import DType, Graph
+from diagmem.model.schedule import PUSH
+from diagmem.planning.rows import RowGraph, row_graph
+from diagmem.planning.schedulers.interleaving import interleaved
+from diagmem.planning.schedulers.lives import Turn
+from diagmem.planning.schedulers.recompute import recomputing_orders
+from diagmem.planning.schedulers.rows import RowOrders
+from diagmem.planning.schedulers.segments import Segment
+from diagmem.reports.paper.tables import splitting
 from tests.row_networks import has_image_input, image_net
 
 SEEDS = st.integers(0, 400)

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import given, settings
 
-from diagmem.footprint import Footprint, Options, footprint
-from diagmem.graph import Graph
-from diagmem.schedule import Schedule
-from diagmem.schedulers import SCHEDULERS, eager, every_order, gates, lazy, search
+from diagmem.model.graph import Graph
+from diagmem.model.schedule import Schedule
+from diagmem.planning.footprint import Footprint, footprint
+from diagmem.planning.options import Options
+from diagmem.planning.schedulers import SCHEDULERS, eager, every_order, gates, lazy, search
 from tests.networks import Net, diamond, nets
 
 

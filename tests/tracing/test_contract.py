@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops.fitting import fitted
-from diagmem.tracing.model import build_model, has_kernel, side_by_side
-from diagmem.tracing.model_trace import trace_ops
+from diagmem.tracing.analysis.model import build_model, has_kernel, side_by_side
+from diagmem.tracing.analysis.model_trace import trace_ops
 from tests.ops.cases import case_modules
 from tests.tracing.conftest import require_cortex_m, require_native
 from tests.tracing.dressed import runnable

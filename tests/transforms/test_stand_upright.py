@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diagmem import pipeline
-from diagmem.backends.inputs import sample_inputs
-from diagmem.graph import DType, ExplicitPadding, Graph, Padding
+from diagmem.model.graph import DType, ExplicitPadding, Graph, Padding
+from diagmem.model.schedule import PUSH
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.matrix.fully_connected import FullyConnected
-from diagmem.schedule import PUSH
 from diagmem.transforms import transformed
 from diagmem.verification import reference
+from diagmem.verification.inputs import sample_inputs
 from tests.row_networks import Lines, line_net, with_values
 
 
@@ -51,10 +51,10 @@ def test_samples_are_handed_over_one_by_one() -> None:
     graph = b.graph(b.softmax(b.fully_connected(b.mean_1d(x), 4)))
     assert pipeline.plan(graph).arena_bytes == 4000
     assert pipeline.plan(graph, schedule="rows").arena_bytes <= 1272
-    plan = pipeline.plan(graph, schedule="rows", input_rows=True)
-    assert plan.arena_bytes <= 352
-    assert sum(op == PUSH for op in plan.schedule.ops) == 200
-    assert [removal.transform for removal in plan.removals] == ["stand-upright"]
+    made = pipeline.plan(graph, schedule="rows", input_rows=True)
+    assert made.arena_bytes <= 352
+    assert sum(op == PUSH for op in made.plan.schedule.ops) == 200
+    assert [removal.transform for removal in made.removals] == ["stand-upright"]
     kept = pipeline.plan(graph, schedule="rows", input_rows=True, remove=())
     assert kept.arena_bytes > 4000
 

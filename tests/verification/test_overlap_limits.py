@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from diagmem.graph import DType, Node
 from diagmem.kernels import library
+from diagmem.model.graph import DType, Node
 from diagmem.ops import kinds
 from diagmem.ops.fitting import fitted, input_values
 from diagmem.verification import reference

@@ -7,7 +7,7 @@ import hashlib
 from dataclasses import fields
 from typing import Any
 
-from diagmem.graph import ABSENT, Graph, Op
+from diagmem.model.graph import ABSENT, Graph, Op
 
 SHAPING = {"PAD": (1,), "RESHAPE": (1,), "MEAN": (1,), "STRIDED_SLICE": (1, 2, 3)}
 """Inputs whose values belong to the graph's structure, by kind."""

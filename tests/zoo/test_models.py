@@ -11,17 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem import zoo
 from diagmem.errors import PlanError
-from diagmem.frontends import tflite
-from diagmem.graph import DType, Graph
-from diagmem.zoo import mlperf_tiny
-from diagmem.zoo.densenet import densenet
-from diagmem.zoo.inception import inception_resnet_v2, inception_v4
-from diagmem.zoo.mobilenet import mobilenet_v1, mobilenet_v2
-from diagmem.zoo.nasnet import nasnet
-from diagmem.zoo.resnet import resnet_v2
-from diagmem.zoo.squeezenet import squeezenet
+from diagmem.frontends import tflite, zoo
+from diagmem.frontends.zoo import mlperf_tiny
+from diagmem.frontends.zoo.densenet import densenet
+from diagmem.frontends.zoo.inception import inception_resnet_v2, inception_v4
+from diagmem.frontends.zoo.mobilenet import mobilenet_v1, mobilenet_v2
+from diagmem.frontends.zoo.nasnet import nasnet
+from diagmem.frontends.zoo.resnet import resnet_v2
+from diagmem.frontends.zoo.squeezenet import squeezenet
+from diagmem.model.graph import DType, Graph
 from tests.zoo.canonical import canonical_text, digest
 
 NAMES = tuple(zoo.models())

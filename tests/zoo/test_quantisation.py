@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from diagmem import zoo
-from diagmem.graph import DType, Graph
+from diagmem.frontends import zoo
+from diagmem.frontends.zoo.quantisation import quantise
+from diagmem.frontends.zoo.weights import draw
+from diagmem.model.graph import DType, Graph
 from diagmem.ops import Activation
-from diagmem.zoo.quantisation import quantise
-from diagmem.zoo.weights import draw
 from tests.zoo.small import INT8, SMALL
 
 NOT_RESCALING = {"AVERAGE_POOL_2D", "MAX_POOL_2D", "RESHAPE", "CONCATENATION", "PAD", "STRIDED_SLICE"}

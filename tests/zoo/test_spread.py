@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diagmem.frontends.zoo.spread import Floats, Spread
 from diagmem.ops import Activation
-from diagmem.zoo.spread import Floats, Spread
 
 DRAWS = 50_000
 MEANS = st.floats(-3, 3)

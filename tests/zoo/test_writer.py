@@ -11,14 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from diagmem import zoo
-from diagmem.frontends import tflite
-from diagmem.graph import DType, Graph, Tensor
+from diagmem.frontends import tflite, zoo
+from diagmem.frontends.tflite.writer import to_tflite
+from diagmem.frontends.zoo.builder import VALID, Builder
+from diagmem.frontends.zoo.quantisation import quantise
+from diagmem.frontends.zoo.weights import draw
+from diagmem.model.graph import DType, Graph, Tensor
 from diagmem.ops import Activation
-from diagmem.zoo.builder import VALID, Builder
-from diagmem.zoo.quantisation import quantise
-from diagmem.zoo.weights import draw
-from diagmem.zoo.writer import to_tflite
 from tests.zoo.canonical import canonical_text
 from tests.zoo.small import SMALL
 

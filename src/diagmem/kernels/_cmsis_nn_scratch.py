@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from diagmem.graph import DType, Nhwc, Node, Window1D, Window2D
 from diagmem.kernels._tflm import TFLM_REFERENCE, aligned
+from diagmem.model.graph import DType, Nhwc, Node, Window1D, Window2D
 from diagmem.ops.convolution import conv_2d, depthwise_conv_2d
 from diagmem.ops.convolution.depthwise_conv_2d import CHANNELS_OF_A_BLOCK
 from diagmem.ops.convolution.transpose_conv import FILTER, IMAGE

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import IntArray, Node
+from diagmem.model.graph import IntArray, Node
 
 Ints = int | npt.ArrayLike
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import DType, Node, Quantisation, Tensor
+from diagmem.model.graph import DType, Node, Quantisation, Tensor
 from diagmem.ops import kinds
 from diagmem.ops.sampling import Fitting
 

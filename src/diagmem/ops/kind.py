@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.errors import ModelError
-from diagmem.graph import Node, Shape, Tensor
+from diagmem.model.graph import Node, Shape, Tensor
+from diagmem.model.views import pieces, places
 from diagmem.ops.accesses import Accesses, Runs, replayed_separation
 from diagmem.ops.c_call import CCall, Unsupported
 from diagmem.ops.c_rows import cut_to_row, row_call
@@ -19,7 +20,6 @@ from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting
 from diagmem.ops.upright import Standing, Upright, upright_pixels
-from diagmem.views import pieces, places
 
 Array = npt.NDArray[Any]
 

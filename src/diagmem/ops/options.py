@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from diagmem.errors import ModelError
-from diagmem.graph import DType, ExplicitPadding, Padding
+from diagmem.model.graph import DType, ExplicitPadding, Padding
 
 
 class BuiltinOptions(NamedTuple):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import ABSENT, DType, Node, Op, Padding, Shape, Tensor
+from diagmem.model.graph import ABSENT, DType, Node, Op, Padding, Shape, Tensor
 from diagmem.ops.c_call import TYPES
 from diagmem.ops.options import Activation
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from diagmem.graph import Node
 from diagmem.kernels import Library
+from diagmem.model.graph import Node
 from diagmem.ops import kind_of
 from diagmem.ops.accesses import Accesses, last_reads
 from diagmem.reports.axes import Axes

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from diagmem.plans import Plan
-from diagmem.rows import row_graph
-from diagmem.schedule import PUSH
-from diagmem.schedulers.lives import Life, row_lives
+from diagmem.model.schedule import PUSH
+from diagmem.planning.plan import Plan
+from diagmem.planning.rows import row_graph
+from diagmem.planning.schedulers.lives import Life, row_lives
 
 Edge = tuple[tuple[float, float], ...]
 """Points (byte of the tensor, step), both ascending; none where the tensor is there at once, or to the end."""

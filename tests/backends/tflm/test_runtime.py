@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from diagmem.backends.inputs import sample_inputs
-from diagmem.backends.tflm import flatbuffer, greedy, runtime
+from diagmem.backends.tflm import greedy
 from diagmem.frontends import tflite
+from diagmem.frontends.tflite import rewriter as flatbuffer
 from diagmem.kernels import library
+from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.tflm import runtime
 from tests.backends.tflm import small_models
 
 needs_tflm = pytest.mark.skipif(not runtime.is_installed(), reason="needs the package tflite-micro")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import CCall, CStruct, Fields, Unsupported, element_code, kernel_call
 from diagmem.ops.kind import Array
 from diagmem.ops.loops.broadcast import c_elementwise

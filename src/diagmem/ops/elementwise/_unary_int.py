@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import CCall, CStruct, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.elementwise._conversions import requantize_call
 from diagmem.ops.kind import Array

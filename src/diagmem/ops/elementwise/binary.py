@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from diagmem.graph import DType, Node, Shape, Tensor
+from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, by_type, require_types
 from diagmem.ops.elementwise._binary_int import (
     QUANTISED,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from diagmem.errors import ModelError
-from diagmem.graph import DType, Node, Shape, Tensor
+from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, by_type, require_types
 from diagmem.ops.kind import Array, Values, input_at
 from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape, c_broadcast

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from diagmem.graph import DType, Node, Shape, Tensor
+from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_call import TYPES, CCall, CStruct, by_type, require_types
 from diagmem.ops.c_rows import is_row_local
 from diagmem.ops.elementwise._conversions import cast, cast_call, dequantize, dequantize_call, quantize, quantize_call

@@ -15,12 +15,12 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import IntArray, Node, Shape, row_major_strides
+from diagmem.model.graph import IntArray, Node, Shape, row_major_strides
+from diagmem.model.views import Pieces, pieces
 from diagmem.ops.accesses import Accesses, Ints, Runs, unknown_accesses
 from diagmem.ops.c_call import Unsupported
 from diagmem.ops.kind import Array, OpKind, Values
 from diagmem.ops.orders import Order
-from diagmem.views import Pieces, pieces
 
 FILL = -(1 << 48)
 """A source that does not exist: the element gets a fill value. It stays below zero when offsets are added to it."""

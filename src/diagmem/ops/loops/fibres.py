@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from diagmem.graph import IntArray, Node, Shape, row_major_strides
+from diagmem.model.graph import IntArray, Node, Shape, row_major_strides
+from diagmem.model.views import Strides
 from diagmem.ops.accesses import Runs
 from diagmem.ops.c_axes import joined_axes
 from diagmem.ops.c_call import CStruct
 from diagmem.ops.loops.chunks import outer_sum
 from diagmem.ops.loops.separable import AxisTerm, separation_of
-from diagmem.views import Strides
 
 
 def kept_shape(shape: Shape, axes: Collection[int], keep_dims: bool) -> Shape:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from diagmem.graph import IntArray, Nhwc, Node, Tensor
+from diagmem.model.graph import IntArray, Nhwc, Node, Tensor
 from diagmem.ops.accesses import Runs
 from diagmem.ops.loops.separable import AxisTerm, separation_of
 

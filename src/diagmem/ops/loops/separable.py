@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diagmem.graph import IntArray
+from diagmem.model.graph import IntArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 
-from diagmem.graph import Node, Shape
+from diagmem.model.graph import Node, Shape
 from diagmem.ops.c_axes import joined_axes
 from diagmem.ops.c_call import CCall, Unsupported, kernel_call, require_types
 from diagmem.ops.loops.chunks import COMPUTED, Chunks, RearrangeKind, strided

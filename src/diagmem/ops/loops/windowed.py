@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from diagmem.graph import Window1D
+from diagmem.model.graph import Window1D
 from diagmem.ops.accesses import Runs
 from diagmem.ops.loops.pixels import PixelLoop
 

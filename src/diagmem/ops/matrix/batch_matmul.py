@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from diagmem.errors import ModelError
-from diagmem.graph import DType, Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, Unsupported, by_type, require_types
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from diagmem.errors import ModelError
-from diagmem.graph import Node, Shape, Tensor
+from diagmem.model.graph import Node, Shape, Tensor
+from diagmem.model.views import in_one_piece
 from diagmem.ops.c_axes import joined_axes
 from diagmem.ops.c_call import CCall, CPointers, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.c_rows import is_row_local
@@ -22,7 +23,6 @@ from diagmem.ops.options import Activation, BuiltinOptions, activation_field, ac
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, constant, node_of
 from diagmem.ops.upright import Standing, Upright
-from diagmem.views import in_one_piece
 
 
 @dataclass(frozen=True, slots=True)

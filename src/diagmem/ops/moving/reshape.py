@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from diagmem.errors import ModelError
-from diagmem.graph import DType, Node, Shape, Tensor
+from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, kernel_call
 from diagmem.ops.kind import Array, Values, axis_of, constant_ints, input_at
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from diagmem.errors import ModelError
-from diagmem.graph import Nhwc, Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import Nhwc, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.kind import input_at
 from diagmem.ops.loops.chunks import Chunks
 from diagmem.ops.loops.strided import StridedKind, Walk

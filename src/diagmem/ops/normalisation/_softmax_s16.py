@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import CTable, Fields, Unsupported
 from diagmem.ops.kind import Array
 from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Unsupported, by_type, require_types
 from diagmem.ops.kind import Array, Values
 from diagmem.ops.loops.rowwise import RowwiseKind

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.graph import DType, Node, Tensor
+from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.c_call import CStruct, CTable, Unsupported, require_types, values_of
 from diagmem.ops.kind import Array
 from diagmem.ops.numerics.fixed_point import Ints

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import DType, Quantisation, Tensor
+from diagmem.model.graph import DType, Quantisation, Tensor
 from diagmem.ops.c_call import CStruct, CTable, Unsupported
 from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale, round_half_away
 from diagmem.ops.options import Activation

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.graph import DType, Nhwc, Node, Tensor, Window2D
+from diagmem.model.graph import DType, Nhwc, Node, Tensor, Window2D
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, CTable, Fields, kernel_call, require_types, values_of
 from diagmem.ops.kind import Array, OpKind
 from diagmem.ops.loops.c_window import c_window, window_limits

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
+from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import MAX_ROWS, SUFFIXES, CCall, Unsupported, by_type, kernel_call, require_types
 from diagmem.ops.c_rows import taking_call, window_row_call

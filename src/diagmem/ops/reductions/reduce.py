@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from diagmem.graph import DType, Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, by_type, require_types, values_of
 from diagmem.ops.c_rows import taking_call

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.errors import ModelError
-from diagmem.graph import DType, IntArray, Nhwc, Node, Shape, Tensor
+from diagmem.model.graph import DType, IntArray, Nhwc, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import SUFFIXES, CCall, CRow, CStruct, CTable, CTurn, by_type, require_types
 from diagmem.ops.c_rows import cut_to_row
