@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ import diagmem
 from diagmem import pipeline
 from diagmem.errors import ModelError, PlanError, UnsafePlanError
 from diagmem.model.graph import Graph
+from diagmem.model.schedule import Schedule
 from diagmem.planning import planner
 from diagmem.planning.allocators import ALLOCATORS, optimal
+from diagmem.planning.checked import findings_of
 from diagmem.planning.footprint import footprint
 from diagmem.planning.options import Options
 from diagmem.planning.plan_json import to_json
@@ -125,6 +128,20 @@ def test_an_unsafe_plan_is_never_returned(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(pipeline, "validate", lambda made: [Finding(Fault.NO_PLACE, tensor="t1")])
     with pytest.raises(UnsafePlanError, match="no place"):
         diagmem.plan(chain(2))
+
+
+def test_all_that_a_plan_says_is_judged() -> None:
+    """Its order, its places, the size of its arena, its options."""
+    made = diagmem.plan(chain(4, 8), kernels="tflm-reference").plan
+    assert findings_of(made) == []
+    wrong = [
+        replace(made, arena_bytes=made.arena_bytes - 1),
+        replace(made, storage={t: replace(storage, base=0) for t, storage in made.storage.items()}),
+        replace(made, schedule=Schedule.whole((1, 0))),
+        replace(made, options=replace(made.options, keep_inputs=True)),
+        replace(made, options=replace(made.options, align=1 << 20)),
+    ]
+    assert all(findings_of(tampered) for tampered in wrong)
 
 
 def test_heuristics_that_fail_fall_back_to_the_plain_plan(monkeypatch: pytest.MonkeyPatch) -> None:

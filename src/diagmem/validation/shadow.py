@@ -62,19 +62,20 @@ class Layout:
     def elems(self) -> int:
         return len(self.at) * self.piece_elems
 
-    @property
+    @cached_property
     def low(self) -> int:
-        return int(self.starts[0]) if self.elems else 0
+        return int(self.at.min()) if self.elems else 0
 
-    @property
+    @cached_property
     def high(self) -> int:
-        return int(self.starts[-1]) + self.piece_bytes if self.elems else 0
+        return int(self.at.max()) + self.piece_bytes if self.elems else 0
 
     def find(self, addresses: IntArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
         """The element at each address, and whether there is one."""
         if len(self.at) == 1:
             elements = (addresses - self.at[0]) // self.elem_bytes
-            return np.clip(elements, 0, self.elems - 1), (elements >= 0) & (elements < self.elems)
+            is_inside = (elements >= 0) & (elements < self.elems)
+            return np.where(is_inside, elements, 0), is_inside
         piece = np.maximum(np.searchsorted(self.starts, addresses, side="right") - 1, 0)
         within = (addresses - self.starts[piece]) // self.elem_bytes
         is_inside = (within >= 0) & (within < self.piece_elems)
@@ -186,6 +187,8 @@ def stretches(*layouts: tuple[Layout, int]) -> tuple[IntArray, IntArray]:
 
 def shared_bytes(a: Layout, b: Layout) -> int:
     """How many addresses are in both."""
+    if len(a.at) == len(b.at) == 1:
+        return max(0, min(a.high, b.high) - max(a.low, b.low))
     starts, ends = stretches((a, a.elems or 1), (b, b.elems or 1))
     if not len(starts):
         return 0

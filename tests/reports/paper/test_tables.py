@@ -107,7 +107,7 @@ def test_ours_never_needs_more_than_print(found: tuple[Table, ...]) -> None:
 
 def test_documents_agree_with_the_program(made: Document) -> None:
     """docs/paper.md is what `diagmem paper -o docs` writes: its tables, and all its figures."""
-    docs = Path(__file__).parents[2] / "docs"
+    docs = Path(__file__).parents[3] / "docs"
     kept = (docs / "paper.md").read_text(encoding="utf-8")
     for table in made.tables:
         assert markdown(Document("", (), (type(made.sections[0])("", (), (table,)),))).split("###")[1].strip() in kept

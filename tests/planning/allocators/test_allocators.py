@@ -22,7 +22,7 @@ from diagmem.planning.posing import problem
 from diagmem.planning.problem import Buffer, Problem
 from diagmem.planning.schedulers import file_order
 from tests.networks import chain
-from tests.problems import problems, smallest_arena
+from tests.planning.problems import problems, smallest_arena
 
 
 @pytest.mark.parametrize("allocate", ALLOCATORS.values(), ids=ALLOCATORS)
@@ -128,7 +128,7 @@ def test_chains_are_proven_without_cp_sat() -> None:
     """Where convolutions of equal size slide down step by step, the pressure of each step is too low a bound; the
     chain as a whole gives the true one, and OR-tools is not even loaded."""
     code = (
-        "import sys; from tests.allocators.test_allocators import *; "
+        "import sys; from tests.planning.allocators.test_allocators import *; "
         "p = problem(*(lambda f: (f, file_order(f)))(footprint(chain(8, 8, 8, 8), Options()))); a = optimal(p); "
         "assert a.is_optimal and a.lower_bound_bytes > p.lower_bound_bytes and 'ortools' not in sys.modules"
     )

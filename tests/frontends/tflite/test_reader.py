@@ -9,7 +9,7 @@ import tflite as schema
 from diagmem.errors import ModelError
 from diagmem.frontends.tflite import parse
 from diagmem.model.graph import DType, Graph
-from tests.frontends.flat import FlatModel, FlatOp, FlatTensor
+from tests.frontends.tflite.flat import FlatModel, FlatOp, FlatTensor
 
 T = FlatTensor
 RELU = FlatOp("RELU", [0], [1])

@@ -18,8 +18,8 @@ from diagmem.frontends.zoo.quantisation import quantise
 from diagmem.frontends.zoo.weights import draw
 from diagmem.model.graph import DType, Graph, Tensor
 from diagmem.ops import Activation
-from tests.zoo.canonical import canonical_text
-from tests.zoo.small import SMALL
+from tests.frontends.zoo.canonical import canonical_text
+from tests.frontends.zoo.small import SMALL
 
 Array = npt.NDArray[Any]
 RUNS = 4

@@ -10,7 +10,7 @@ from diagmem.frontends.zoo.quantisation import quantise
 from diagmem.frontends.zoo.weights import draw
 from diagmem.model.graph import DType, Graph
 from diagmem.ops import Activation
-from tests.zoo.small import INT8, SMALL
+from tests.frontends.zoo.small import INT8, SMALL
 
 NOT_RESCALING = {"AVERAGE_POOL_2D", "MAX_POOL_2D", "RESHAPE", "CONCATENATION", "PAD", "STRIDED_SLICE"}
 

@@ -21,7 +21,7 @@ from diagmem.frontends.zoo.nasnet import nasnet
 from diagmem.frontends.zoo.resnet import resnet_v2
 from diagmem.frontends.zoo.squeezenet import squeezenet
 from diagmem.model.graph import DType, Graph
-from tests.zoo.canonical import canonical_text, digest
+from tests.frontends.zoo.canonical import canonical_text, digest
 
 NAMES = tuple(zoo.models())
 MLPERF_FILES = {
