@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from diagmem.errors import PlanError
 from diagmem.kernels._cmsis_nn import CMSIS_NN, CMSIS_NN_MVE
-from diagmem.kernels._diagmem import DIAGMEM
+from diagmem.kernels._diagmem import DIAGMEM, DIAGMEM_DSP
 from diagmem.kernels._library import Library, OrderRule
 from diagmem.kernels._tflm import TFLM_REFERENCE
 from diagmem.kernels._tflm_any import TFLM
@@ -16,7 +16,7 @@ from diagmem.kernels._traced import PREFIX, signature, traced_library
 
 __all__ = ["LIBRARIES", "Library", "OrderRule", "library", "signature"]
 
-LIBRARIES = {library.name: library for library in (DIAGMEM, TFLM, TFLM_REFERENCE, CMSIS_NN, CMSIS_NN_MVE)}
+LIBRARIES = {library.name: library for library in (DIAGMEM, DIAGMEM_DSP, TFLM, TFLM_REFERENCE, CMSIS_NN, CMSIS_NN_MVE)}
 
 
 def library(name: str) -> Library:

@@ -10,7 +10,7 @@ from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
 from diagmem.graph import Node, Tensor
-from diagmem.ops import CArgument, CCall, CPointers
+from diagmem.ops import CArgument, CCall, CPointers, CScratch
 
 _ALIGNED_TYPES = {2: "int16_t", 4: "int32_t", 8: "int64_t"}
 
@@ -75,14 +75,16 @@ def _step(node: Node, program: Program, tables: Tables, name: str) -> Iterator[s
     if call is None:
         yield f"    /* {describe(node)}: stays where it is */\n"
     else:
-        arguments = (_argument(a, program, tables) for a in call.arguments)
+        arguments = (_argument(a, node, program, tables) for a in call.arguments)
         yield f"    {call.function}({', '.join([f'&op{number}', *arguments])});\n"
     yield f"    {name.upper()}_AFTER_OP({number});\n"
 
 
-def _argument(argument: CArgument, program: Program, tables: Tables) -> str:
+def _argument(argument: CArgument, node: Node, program: Program, tables: Tables) -> str:
     if isinstance(argument, CPointers):
-        return pointers(argument, (_argument(t, program, tables) for t in argument.tensors))
+        return pointers(argument, (_argument(t, node, program, tables) for t in argument.tensors))
+    if isinstance(argument, CScratch):
+        return f"AT({program.scratch[node.op.index]})"
     if not isinstance(argument, Tensor):
         raise TypeError("single rows are for programs that run row by row")
     return address(argument, program, tables)

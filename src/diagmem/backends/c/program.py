@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from diagmem.errors import ModelError, PlanError
 from diagmem.graph import Graph, Node, Tensor
-from diagmem.ops import CCall, Unsupported, kind_of
+from diagmem.kernels import LIBRARIES, Library, library
+from diagmem.ops import CCall, CScratch, Unsupported, kind_of
 from diagmem.plans import Plan
 from diagmem.removal import without_again
-
-KERNELS = "diagmem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,8 @@ class Written:
 @dataclass(frozen=True)
 class Program:
     """`offsets`: tensor -> its place in the arena. `lower_bound_bytes`: None where nobody has proven one. `source`: the
-    model's own graph, where ops were removed from it."""
+    model's own graph, where ops were removed from it. `kernels`: the name of the library that runs it. `scratch`: op ->
+    where its kernel's scratch lies."""
 
     graph: Graph
     order: tuple[int, ...]
@@ -43,14 +43,12 @@ class Program:
     arena_bytes: int
     lower_bound_bytes: int | None
     source: Graph | None = None
+    kernels: str = "diagmem"
+    scratch: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan) -> Program:
-        if plan.options.kernels != KERNELS:
-            raise PlanError(
-                f"the plan is made for the kernels '{plan.options.kernels}', C code needs one for '{KERNELS}': "
-                f"plan again with --kernels {KERNELS}"
-            )
+        _require_own(plan.options.kernels)
         if plan.options.external_io:
             raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without --external-io")
         if plan.runs_by_rows:
@@ -58,14 +56,13 @@ class Program:
 
             return RowProgram.of_rows(plan)
         places = plan.offsets, plan.arena_bytes, plan.lower_bound_bytes
-        return cls(plan.graph, plan.schedule.ops, *places, plan.source)
+        return cls(plan.graph, plan.schedule.ops, *places, plan.source, plan.options.kernels, plan.scratch_offsets)
 
     @classmethod
     def from_json(cls, graph: Graph, plan: Mapping[str, Any]) -> Program:
         """From what `diagmem plan --json` writes. Sizes are checked, safety is not: that is what running it is for."""
         try:
-            if plan["kernels"] != KERNELS:
-                raise PlanError(f"the plan is made for the kernels '{plan['kernels']}'; C code needs '{KERNELS}'")
+            _require_own(str(plan["kernels"]))
             removed = [(row["transform"], tuple(map(int, row["ops"]))) for row in plan.get("removed", [])]
             program = cls._placed(without_again(graph, removed), graph, plan)
         except (KeyError, TypeError, ValueError) as error:
@@ -83,7 +80,9 @@ class Program:
         offsets = {int(row["index"]): int(row["offset"]) for row in plan["tensors"]}
         index_of = {op.number: op.index for op in graph.ops}
         order = tuple(index_of[int(op)] for op in plan["schedule"])
-        return cls(graph, order, offsets, int(plan["arena_bytes"]), plan.get("lower_bound_bytes"), source)
+        scratch = {index_of[int(row["op"])]: int(row["offset"]) for row in plan.get("scratch", [])}
+        places = offsets, int(plan["arena_bytes"]), plan.get("lower_bound_bytes")
+        return cls(graph, order, *places, source, str(plan["kernels"]), scratch)
 
     def check(self) -> None:
         """Raises PlanError unless every op runs once and every tensor lies inside the arena, aligned."""
@@ -95,11 +94,23 @@ class Program:
                 raise PlanError(f"the plan has no place for tensor {tensor.index} '{tensor.label}'")
             if offset < 0 or offset + tensor.span_bytes > self.arena_bytes or offset % tensor.dtype.size_bytes:
                 raise PlanError(f"tensor {tensor.index} '{tensor.label}' does not fit at offset {offset} of the arena")
+        self.check_scratch(self.scratch)
+
+    def check_scratch(self, scratch: Mapping[int, int]) -> None:
+        """Raises PlanError unless the scratch of every kernel that needs any lies inside the arena, aligned."""
+        for node in self.nodes:
+            size, offset = self.library.scratch_bytes(node), scratch.get(node.op.index, -1)
+            if size and (offset < 0 or offset + size > self.arena_bytes or offset % self.library.scratch_align_bytes):
+                raise PlanError(f"{node.label}: its kernel needs {size} bytes of scratch, and the plan has no place")
 
     @property
     def model(self) -> Graph:
         """The graph as the file has it."""
         return self.graph if self.source is None else self.source
+
+    @property
+    def library(self) -> Library:
+        return library(self.kernels)
 
     @property
     def input_rows(self) -> bool:
@@ -126,7 +137,13 @@ class Program:
     @property
     def align_bytes(self) -> int:
         """What the arena's start must be a multiple of."""
-        return max((t.dtype.size_bytes for t in self.tensors), default=1)
+        sizes = [t.dtype.size_bytes for t in self.tensors]
+        return max([1, *sizes, *([self.library.scratch_align_bytes] if self.has_scratch else [])])
+
+    @cached_property
+    def has_scratch(self) -> bool:
+        """Whether a kernel takes scratch from the arena."""
+        return any(isinstance(a, CScratch) for call in self.calls.values() if call for a in call.arguments)
 
     @cached_property
     def calls(self) -> Mapping[int, CCall | None]:
@@ -159,7 +176,13 @@ class Program:
         return self.offsets[node.input(0).index] == self.offsets[node.output.index]
 
     def _call(self, node: Node) -> CCall:
-        kind = kind_of(node.op.kind)
-        if kind is None:
-            raise Unsupported("diagmem does not know this operation")
-        return kind.c_call(node)
+        return self.library.call(node)
+
+
+def _require_own(kernels: str) -> None:
+    own = [name for name, known in LIBRARIES.items() if known.is_own]
+    if not library(kernels).is_own:
+        raise PlanError(
+            f"the plan is made for the kernels '{kernels}', C code needs one for our own: plan again with --kernels "
+            f"{' or '.join(own)}"
+        )

@@ -10,8 +10,7 @@ from typing import Any
 from diagmem.backends.c.program import Program, Written
 from diagmem.errors import PlanError
 from diagmem.graph import Graph, Node
-from diagmem.kernels import library
-from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of
+from diagmem.ops import CCall, CPointers, CRow, CRows
 from diagmem.ops.kind import SUM_BYTES
 from diagmem.plans import Plan
 from diagmem.row_storage import RowStorage
@@ -38,6 +37,7 @@ class RowProgram(Program):
             plan.arena_bytes,
             plan.lower_bound_bytes,
             plan.source,
+            plan.options.kernels,
             steps=steps,
             row_offsets=plan.row_offsets,
             sum_offsets=plan.scratch_offsets,
@@ -64,6 +64,7 @@ class RowProgram(Program):
             int(plan["arena_bytes"]),
             plan.get("lower_bound_bytes"),
             source,
+            str(plan["kernels"]),
             steps=steps,
             row_offsets={index: tuple(table[row] for row in sorted(table)) for index, table in tables.items()},
             sum_offsets={index_of[int(s["op"])]: int(s["offset"]) for s in plan["scratch"]},
@@ -83,7 +84,7 @@ class RowProgram(Program):
 
     @cached_property
     def rows(self) -> RowGraph:
-        return row_graph(self.graph, library("diagmem"))
+        return row_graph(self.graph, self.library)
 
     @cached_property
     def visits(self) -> Mapping[int, tuple[int, ...]]:
@@ -129,10 +130,8 @@ class RowProgram(Program):
             number += 1
 
     def _call(self, node: Node) -> CCall:
-        kind = kind_of(node.op.kind)
-        if kind is None:
-            raise Unsupported("diagmem does not know this operation")
-        return kind.c_call(node) if self.rows.ops[node.op.index].is_whole else kind.c_row_call(node)
+        is_whole = self.rows.ops[node.op.index].is_whole
+        return self.library.call(node) if is_whole else self.library.row_call(node)
 
 
 def _ops(steps: tuple[Step, ...]) -> tuple[int, ...]:

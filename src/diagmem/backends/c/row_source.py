@@ -22,7 +22,7 @@ from diagmem.backends.c.names import comment
 from diagmem.backends.c.row_program import RowProgram
 from diagmem.backends.c.tables import Tables
 from diagmem.graph import Node, Tensor
-from diagmem.ops import CArgument, CCall, CPointers, CRow, CRows, CStruct, CTable, CTurn
+from diagmem.ops import CArgument, CCall, CPointers, CRow, CRows, CScratch, CStruct, CTable, CTurn
 from diagmem.row_storage import RowStorage
 from diagmem.schedule import PUSH
 
@@ -136,6 +136,8 @@ def _argument(argument: CArgument, position: int, node: Node, program: RowProgra
     if isinstance(argument, CTurn):
         turns = program.rows.ops[index].turns
         return {CTurn.NUMBER: "turn", CTurn.COUNT: str(turns)}.get(argument) or f"AT({program.sum_offsets[index]})"
+    if isinstance(argument, CScratch):
+        return f"AT({program.sum_offsets[index]})"
     if isinstance(argument, CRows):
         found = "diagmem_rows_reaching" if argument.is_transposed else "diagmem_rows_under"
         return f"{found}(&op{node.op.number}.window, &rows{argument.tensor.index}, arena, turn, rows)"
