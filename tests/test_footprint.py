@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diagmem.errors import PlanError
-from diagmem.footprint import Footprint, Options, exact_separations, footprint, most_covered
+from diagmem.footprint import Footprint, exact_separations, footprint, most_covered
 from diagmem.graph import DType, Graph
+from diagmem.options import Options
 from tests.networks import Net, chain, nets
 
 
@@ -103,8 +104,8 @@ def test_ops_on_variables_keep_their_order() -> None:
 def test_alignment_is_a_power_of_two_and_never_below_the_element() -> None:
     """Options refuse other alignments; floats are aligned to four bytes at least."""
     with pytest.raises(PlanError, match="power of two"):
-        Options(align_bytes=12)
-    needs = footprint(chain(2, dtype=DType.FLOAT32), Options(align_bytes=1))
+        Options(align=12)
+    needs = footprint(chain(2, dtype=DType.FLOAT32), Options(align=1))
     assert {store.align_bytes for store in needs.stores} == {4}
     assert needs.unit_bytes == 4
 

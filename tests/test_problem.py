@@ -7,9 +7,11 @@ from hypothesis import given, settings
 
 from diagmem.allocators import optimal
 from diagmem.errors import PlanError
-from diagmem.footprint import Options, footprint
+from diagmem.footprint import footprint
 from diagmem.graph import Graph
-from diagmem.problem import BEFORE_RUN, Buffer, Problem, problem
+from diagmem.options import Options
+from diagmem.posing import problem
+from diagmem.problem import BEFORE_RUN, Buffer, Problem
 from diagmem.schedule import Schedule
 from diagmem.schedulers import file_order
 from tests.networks import Net, chain, nets
@@ -136,7 +138,7 @@ def test_a_pair_without_limits_is_no_pair() -> None:
 @settings(max_examples=60)
 def test_no_placement_beats_the_lower_bound(graph: Graph) -> None:
     """The pressure of every step is below what an exact allocator needs, at any alignment."""
-    for options in (Options(), Options(align_bytes=8), Options("tflm-reference", 16, keep_inputs=True)):
+    for options in (Options(), Options(align=8), Options("tflm-reference", 16, keep_inputs=True)):
         found = posed(graph, options)
         unbounded = Problem(found.buffers, found.overlaps, found.unit_bytes)
         assert found.lower_bound_bytes <= optimal(unbounded).arena_bytes

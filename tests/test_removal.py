@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given, settings
 
 import diagmem
-from diagmem import pipeline, removal
+from diagmem import removal
 from diagmem.errors import PlanError
-from diagmem.footprint import Footprint, Options, footprint
+from diagmem.footprint import Footprint, footprint
 from diagmem.graph import Graph
-from diagmem.problem import problem
-from diagmem.removal import without_again, without_ops
+from diagmem.options import Options
+from diagmem.plan_json import to_json
+from diagmem.posing import problem
+from diagmem.removal import without_ops
 from diagmem.schedule import Schedule
 from diagmem.schedulers.search import Search, search
-from diagmem.transforms import TRANSFORMS, transformed
+from diagmem.transforms import TRANSFORMS, transformed, transformed_again
 from tests.transforms.tangles import Tangle, tangles
 
 
@@ -36,7 +38,7 @@ def test_only_what_does_not_cost_anything_goes() -> None:
     plain, made = diagmem.plan(graph, remove=()), diagmem.plan(graph)
     forced = diagmem.plan(transformed(graph, TRANSFORMS)[0], remove=())
     assert forced.arena_bytes > plain.arena_bytes >= made.arena_bytes
-    assert 0 < [op.kind for op in made.graph.ops].count("CONCATENATION") < 5
+    assert 0 < [op.kind for op in made.plan.graph.ops].count("CONCATENATION") < 5
 
 
 def test_trials_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,8 +63,8 @@ def test_trials_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_same_removals_give_the_same_graph(graph: Graph) -> None:
     """What a plan tells of its removals is enough to repeat them."""
     made = diagmem.plan(graph)
-    told = [(row["transform"], row["ops"]) for row in made.to_json()["removed"]]
-    assert without_again(graph, told) == made.graph
+    told = [(row["transform"], row["ops"]) for row in to_json(made)["removed"]]
+    assert transformed_again(graph, told) == made.plan.graph
 
 
 def test_views_are_aligned_as_tensors_are() -> None:
@@ -71,9 +73,9 @@ def test_views_are_aligned_as_tensors_are() -> None:
     x = net.relu(net.input(1, 4, 4, 2))
     graph = net.graph(net.relu(net.joined(3, net.conv(x, 4), net.conv(x, 3))))
     for align, is_removed in ((4, True), (16, True), (32, False)):
-        made = diagmem.plan(graph, align=align)
-        assert (not any(op.kind == "CONCATENATION" for op in made.graph.ops)) == is_removed
-        assert all(offset % align == 0 for offset in made.offsets.values())
+        plan = diagmem.plan(graph, align=align).plan
+        assert (not any(op.kind == "CONCATENATION" for op in plan.graph.ops)) == is_removed
+        assert all(offset % align == 0 for offset in plan.offsets.values())
 
 
 def test_a_whole_is_held_from_its_first_part_on() -> None:
@@ -101,16 +103,15 @@ def test_what_is_not_known_is_refused() -> None:
 
 def test_kernels_of_others_keep_every_op() -> None:
     made = diagmem.plan(dense_block(), kernels="tflm-reference")
-    assert (made.graph, made.removals) == (made.model, ())
+    assert (made.plan.graph, made.removals) == (made.model, ())
 
 
 def test_the_ladder_never_rises() -> None:
     """Whole tensors, best order, overlap, removal: each step takes no more than the one before, and the last is the
     plan."""
     made = diagmem.plan(dense_block())
-    rungs = pipeline.ladder(made)
-    assert [rung.step for rung in rungs] == ["whole tensors", "best order", "overlap", "removal"]
-    sizes = [rung.arena_bytes for rung in rungs]
+    assert [rung.step for rung in made.ladder] == ["whole tensors", "best order", "overlap", "removal"]
+    sizes = [rung.arena_bytes for rung in made.ladder]
     assert sizes == sorted(sizes, reverse=True)
     assert (sizes[0], sizes[-1]) == (made.baseline_bytes, made.arena_bytes)
 
@@ -125,8 +126,8 @@ def test_the_ladder_never_rises() -> None:
     ],
 )
 def test_steps_that_were_not_taken_are_not_in_the_ladder(options: dict[str, object], steps: list[str]) -> None:
-    made = diagmem.plan("zoo:kws_dscnn_int8", **options)  # type: ignore[arg-type]
-    assert [rung.step for rung in pipeline.ladder(made)] == steps
+    made = diagmem.plan("zoo:kws_dscnn_int8", **options)
+    assert [rung.step for rung in made.ladder] == steps
 
 
 @pytest.mark.parametrize(

@@ -13,37 +13,14 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
 
-from diagmem.errors import PlanError
 from diagmem.graph import Graph, Node, Tensor
-from diagmem.kernels import Library, library
+from diagmem.kernels import Library
 from diagmem.ops import kind_of
+from diagmem.options import Options
+from diagmem.rows import RowGraph, row_graph
 
 SeparationRule = Callable[[Node, int, int], int | None]
 """(node, input position, output number) -> separation(output below, input above) in bytes; None: may not overlap."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a plan is made for.
-
-    `kernels`: the name of the kernel library. `align_bytes`: every offset is a multiple of it, and of the element's
-    size. `keep_inputs`: graph inputs survive the run. `external_io`: graph inputs and outputs lie outside the arena,
-    with the caller.
-    """
-
-    kernels: str = "diagmem"
-    align_bytes: int = 1
-    keep_inputs: bool = False
-    external_io: bool = False
-    overlap: bool = True
-
-    def __post_init__(self) -> None:
-        if self.align_bytes < 1 or self.align_bytes & (self.align_bytes - 1):
-            raise PlanError(f"alignment of {self.align_bytes} bytes: it must be a power of two, such as 1, 4 or 16")
-
-    @property
-    def library(self) -> Library:
-        return library(self.kernels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +63,11 @@ class Footprint:
     makes: tuple[tuple[int, ...], ...]
     after: tuple[tuple[int, ...], ...]
     separations: tuple[Mapping[tuple[int, int], int], ...]
+
+    @cached_property
+    def rows(self) -> RowGraph:
+        """The graph seen row by row; worked out where something runs so."""
+        return row_graph(self.graph, self.options.library)
 
     @cached_property
     def unit_bytes(self) -> int:

@@ -2,40 +2,68 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from diagmem.errors import ModelError
 from diagmem.graph import Graph
 
 ZOO_PREFIX = "zoo:"
 
 
-def load(model: str | Path | bytes | Graph) -> Graph:
-    """The graph of a .tflite file (a path, or its bytes), of `zoo:NAME`, or the graph itself."""
-    if isinstance(model, Graph):
-        return model
-    if isinstance(model, str) and model.startswith(ZOO_PREFIX):
-        from diagmem import zoo
+@dataclass(frozen=True)
+class Source:
+    """A model as it was named: a path to a .tflite file, its bytes, `zoo:NAME`, or a graph that has no file. It is
+    opened and parsed once, when that is first needed."""
 
-        return zoo.build(model[len(ZOO_PREFIX) :])
-    from diagmem.frontends import tflite
+    model: str | Path | bytes | Graph
 
-    return tflite.parse(model, "model") if isinstance(model, bytes) else tflite.read(model)
+    @property
+    def is_from_zoo(self) -> bool:
+        return isinstance(self.model, str) and self.model.startswith(ZOO_PREFIX)
 
+    @property
+    def name(self) -> str:
+        """Its file's name without the suffix, or its name in the zoo."""
+        if isinstance(self.model, bytes | Graph):
+            return "model" if isinstance(self.model, bytes) else self.model.name
+        return str(self.model)[len(ZOO_PREFIX) :] if self.is_from_zoo else Path(self.model).stem
 
-def name_of(model: str | Path) -> str:
-    """What a model is called: its file's name without the suffix, or its name in the zoo."""
-    is_zoo = isinstance(model, str) and model.startswith(ZOO_PREFIX)
-    return str(model)[len(ZOO_PREFIX) :] if is_zoo else Path(model).stem
+    @cached_property
+    def content(self) -> bytes:
+        """The bytes of the file; for one of the zoo, of the file that it makes with random weights."""
+        if isinstance(self.model, bytes):
+            return self.model
+        if isinstance(self.model, Graph):
+            raise ModelError(f"{self.name}: the graph has no file")
+        if self.is_from_zoo:
+            from diagmem.zoo.writer import to_tflite
 
+            return to_tflite(self.graph)
+        from diagmem.frontends.tflite import LARGEST_FILE_BYTES
 
-def content(model: str | Path) -> bytes:
-    """The bytes of a .tflite file; for `zoo:NAME`, of the file that the model makes with random weights."""
-    if isinstance(model, str) and model.startswith(ZOO_PREFIX):
-        from diagmem import zoo
-        from diagmem.zoo.writer import to_tflite
+        with Path(self.model).open("rb") as file:
+            return file.read(LARGEST_FILE_BYTES + 1)
 
-        return to_tflite(zoo.build(model[len(ZOO_PREFIX) :]))
-    from diagmem.frontends.tflite import LARGEST_FILE_BYTES
+    @property
+    def has_file(self) -> bool:
+        return not isinstance(self.model, Graph)
 
-    with Path(model).open("rb") as file:
-        return file.read(LARGEST_FILE_BYTES + 1)
+    @cached_property
+    def graph(self) -> Graph:
+        """One of the zoo has no weights."""
+        if self.is_from_zoo:
+            from diagmem import zoo
+
+            return zoo.build(self.name)
+        return self.runnable
+
+    @cached_property
+    def runnable(self) -> Graph:
+        """With weights; one of the zoo gets random ones."""
+        if isinstance(self.model, Graph):
+            return self.model
+        from diagmem.frontends import tflite
+
+        return tflite.parse(self.content, self.name)

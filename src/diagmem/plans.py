@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
-from typing import Any
 
-from diagmem.footprint import Options
-from diagmem.graph import Graph, Tensor, View
+from diagmem.graph import Graph, Tensor
 from diagmem.lifetimes import lifetimes
+from diagmem.options import Options
 from diagmem.problem import Buffer
-from diagmem.row_storage import RowStorage
-from diagmem.schedule import PUSH, Schedule
-from diagmem.transforms import Removal
+from diagmem.schedule import Schedule
+from diagmem.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,96 +42,65 @@ class UsedOverlap:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rung:
-    """A step from whole tensors towards a plan, and what the arena takes with it and all before it."""
-
-    step: str
-    arena_bytes: int
-
-
 @dataclass(frozen=True)
 class Plan:
-    """Offsets for all buffers of a graph under a schedule, made for one kernel library.
+    """How a graph runs with one kernel library, and in which bytes.
+
+    `graph` is what runs: the model's own, or what transforms have made of it. `storage`: how each tensor lies in the
+    arena; a view lies in its base. `scratch`: op -> what it needs beside its tensors, the kernel's scratch or the sums
+    that it keeps between its turns; PUSH -> the state of a run that waits for the caller's next row. The arena's size
+    is a multiple of the alignment, as is every offset.
 
     `lower_bound_bytes`: no plan of this graph with these options is smaller; over all orders of its ops if
-    `is_over_all_orders` (schedules `best` and `search`), else over all placements for this order. `pressure`: for each
-    step the bytes that no placement can do without. `baseline_bytes`: the best plan without any overlap, in file order.
-    The arena's size is a multiple of the alignment, as is every offset.
+    `is_over_all_orders` (schedules `best` and `search`), else over all placements for this order. `recompute`:
+    multiply-accumulates, as a multiple of those of a run that computes everything once.
 
-    `graph` is that of the model after `removals`; `source` is the model's own. `whole_bytes`: what the arena takes if
-    every op is run, and run whole. For these, None stands for "the same". `recompute`: multiply-accumulates, as a
-    multiple of those of a run that computes everything once.
+    `buffers` are what was placed, at `buffer_offsets`, with their lives; `pressure` is what no placement can do without
+    at each step. Both are for people who look at a plan, and empty where nobody knows them.
     """
 
     graph: Graph
     options: Options
     schedule: Schedule
-    buffers: tuple[Buffer, ...]
-    buffer_offsets: tuple[int, ...]
+    storage: Mapping[int, Storage]
+    scratch: Mapping[int, int]
     arena_bytes: int
     lower_bound_bytes: int
-    is_over_all_orders: bool
-    pressure: tuple[int, ...]
-    allocator: str
-    baseline_bytes: int
-    removals: tuple[Removal, ...] = ()
-    source: Graph | None = None
-    whole_bytes: int | None = None
+    is_over_all_orders: bool = False
     recompute: float = 1.0
+    buffers: tuple[Buffer, ...] = ()
+    buffer_offsets: tuple[int, ...] = ()
+    pressure: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        proof = "proven" if self.optimal else f"lower bound {self.lower_bound_bytes}"
+        return f"<Plan of {self.graph.name}: {self.arena_bytes} bytes in {len(self.schedule.steps)} steps, {proof}>"
 
     @property
     def optimal(self) -> bool:
         """Proven: no plan of this graph (or, with a schedule that was asked for, of this order) is smaller."""
         return self.arena_bytes <= self.lower_bound_bytes
 
-    @property
-    def model(self) -> Graph:
-        """The graph as the file has it."""
-        return self.graph if self.source is None else self.source
-
-    @property
-    def saved_bytes(self) -> int:
-        return self.baseline_bytes - self.arena_bytes
-
     @cached_property
     def offsets(self) -> Mapping[int, int]:
-        """Tensor -> offset of its first element, for the tensors in the arena that are not cut into rows."""
-        placed = zip(self.buffers, self.buffer_offsets, strict=True)
-        return {
-            tensor: offset + self.graph.tensors[tensor].offset_bytes
-            for buffer, offset in placed
-            if buffer.rows is None
-            for tensor in buffer.tensors
-        }
+        """Tensor -> offset of its first element, for the tensors in the arena that lie in one piece, and their
+        views."""
+        return offsets_in_one_piece(self.graph, self.storage)
 
     @cached_property
     def row_offsets(self) -> Mapping[int, tuple[int, ...]]:
-        """Tensor -> offset of each of its rows, for all tensors in the arena."""
-        tables: dict[int, dict[int, int]] = {}
-        for buffer, offset in zip(self.buffers, self.buffer_offsets, strict=True):
-            for index in buffer.tensors:
-                tensor = self.graph.tensors[index]
-                for row in range(tensor.rows) if buffer.rows is None else buffer.rows:
-                    start = 0 if buffer.rows is None else buffer.rows.start
-                    tables.setdefault(index, {})[row] = offset + (row - start) * tensor.row_bytes
-        return {index: tuple(table[row] for row in sorted(table)) for index, table in tables.items()}
+        """Tensor -> offset of each of its rows, for the tensors in the arena that are no views."""
+        return {tensor: storage.offsets for tensor, storage in self.storage.items()}
 
     @property
     def runs_by_rows(self) -> bool:
         """Whether ops run a row at a time."""
-        return any(step.turn is not None for step in self.schedule.steps)
+        return self.schedule.has_turns
 
     @property
     def input_rows(self) -> bool:
         """Whether the caller hands the input over a row at a time."""
-        return any(step.op == PUSH for step in self.schedule.steps)
-
-    @cached_property
-    def scratch_offsets(self) -> Mapping[int, int]:
-        """Op -> offset of its kernel's scratch."""
-        placed = zip(self.buffers, self.buffer_offsets, strict=True)
-        return {buffer.scratch_of: offset for buffer, offset in placed if buffer.scratch_of is not None}
+        return self.schedule.is_streamed
 
     @cached_property
     def places(self) -> tuple[Place, ...]:
@@ -147,6 +113,7 @@ class Plan:
         return tuple(
             Place(self.graph.tensors[t], self.offsets[t], lives[t].first, steps if t in kept else lives[t].end)
             for t in sorted(self.offsets)
+            if t in lives
         )
 
     def _places_by_rows(self) -> tuple[Place, ...]:
@@ -160,7 +127,8 @@ class Plan:
 
     @cached_property
     def overlaps(self) -> tuple[UsedOverlap, ...]:
-        """Every op whose input and output share addresses, reshapes that stay in place included."""
+        """Every op whose input and output lie in one piece and share addresses, reshapes that stay in place
+        included."""
         return tuple(self._overlaps())
 
     def _overlaps(self) -> Iterator[UsedOverlap]:
@@ -195,81 +163,33 @@ class Plan:
         live = [b for b in self.buffers if step is not None and b.first_step <= step < b.end_step]
         return tuple(sorted(live, key=lambda b: -b.size_bytes))
 
-    def _repr_html_(self) -> str:
-        """How notebooks show a plan. Pictures stand above plans in the order of imports, so they are called by name."""
-        html: str = import_module("diagmem.reports").plan_html(self)
-        return html
 
-    def to_json(self) -> dict[str, Any]:
-        """All of it as plain values, the same for the same input and options. Steps are counted from 0, ops as in the
-        model's file; `last_step` is the last one at which the tensor is needed. A tensor with a `view` lies inside its
-        base. Row by row, `rows` says which row each step computes (None: all), op -1 stands for a row that the caller
-        hands over, `storage` tells how the rows of tensors lie, and `tensors` lists rows."""
-        return {
-            "model": self.graph.name,
-            "kernels": self.options.kernels,
-            "align_bytes": self.options.align_bytes,
-            "keep_inputs": self.options.keep_inputs,
-            "external_io": self.options.external_io,
-            "overlap": self.options.overlap,
-            "arena_bytes": self.arena_bytes,
-            "baseline_bytes": self.baseline_bytes,
-            "lower_bound_bytes": self.lower_bound_bytes,
-            "lower_bound_over": "all orders" if self.is_over_all_orders else "this order",
-            "optimal": self.optimal,
-            "scheduler": self.schedule.name,
-            "allocator": self.allocator,
-            "peak_op": None if self.peak_op is None else self._number(self.peak_op),
-            "peak_step": self.peak_step,
-            "schedule": [self._number(op) for op in self.schedule.ops],
-            **(self._rows_json() if self.runs_by_rows else {}),
-            "pressure": list(self.pressure),
-            "tensors": [_place_json(place) for place in self.places],
-            "scratch": [
-                {"op": self._number(buffer.scratch_of), "offset": offset, "bytes": buffer.size_bytes}
-                for buffer, offset in zip(self.buffers, self.buffer_offsets, strict=True)
-                if buffer.scratch_of is not None
-            ],
-            "overlaps": [
-                {"op": self._number(o.op), "input": o.input, "output": o.output, "bytes": o.size_bytes}
-                for o in self.overlaps
-            ],
-            "removed": [
-                {
-                    "transform": removal.transform,
-                    "ops": list(removal.ops),
-                    "bytes_changed": removal.bytes_changed,
-                    "macs_changed": removal.macs_changed,
-                }
-                for removal in self.removals
-            ],
-        }
-
-    def _rows_json(self) -> dict[str, Any]:
-        return {
-            "rows": [step.turn for step in self.schedule.steps],
-            "input_rows": self.input_rows,
-            "recompute": round(self.recompute, 4),
-            "storage": {tensor: RowStorage.of(offsets).form for tensor, offsets in sorted(self.row_offsets.items())},
-        }
-
-    def _number(self, op: int) -> int:
-        """An op's index in the model's file."""
-        return op if op == PUSH else self.graph.ops[op].number
+def offsets_in_one_piece(graph: Graph, storage: Mapping[int, Storage]) -> dict[int, int]:
+    """Tensor -> offset of its first element, for the tensors that lie in one piece, and those of their views that an
+    op touches."""
+    found = {t: how.base for t, how in storage.items() if how.form == "linear"}
+    for base, family in graph.families.items():
+        views = (graph.tensors[t] for t in family if t != base and (t in graph.producer or t in graph.consumers))
+        found.update({t.index: found[base] + t.offset_bytes for t in views if base in found})
+    return found
 
 
-def _place_json(place: Place) -> dict[str, Any]:
-    return {
-        "name": place.tensor.name,
-        "index": place.tensor.index,
-        "offset": place.offset,
-        "bytes": place.size_bytes,
-        "first_step": place.first_step,
-        "last_step": place.end_step - 1,
-        **({} if place.rows is None else {"rows": [place.rows.start, place.rows.stop]}),
-        **({} if place.tensor.view is None else {"view": _view_json(place.tensor.view)}),
-    }
+def stored(graph: Graph, buffers: Sequence[Buffer], offsets: Sequence[int]) -> dict[int, Storage]:
+    """How tensors lie whose buffers are placed like this: in one piece, or row by row by a rule, or by a table."""
+    found: dict[int, Storage] = {}
+    tables: dict[int, dict[int, int]] = {}
+    for buffer, offset in zip(buffers, offsets, strict=True):
+        for index in buffer.tensors:
+            tensor = graph.tensors[index]
+            if buffer.rows is not None:
+                tables.setdefault(index, {})[buffer.rows.start] = offset
+            elif tensor.view is None:
+                found[index] = Storage.linear(offset, tensor.rows, tensor.row_bytes)
+    found.update({index: Storage.of([at for _, at in sorted(table.items())]) for index, table in tables.items()})
+    return dict(sorted(found.items()))
 
 
-def _view_json(view: View) -> dict[str, Any]:
-    return {"base": view.base, "offset_elems": view.offset_elems, "strides": list(view.strides)}
+def scratch_of(buffers: Sequence[Buffer], offsets: Sequence[int]) -> dict[int, int]:
+    """Op -> where what it needs beside its tensors lies."""
+    placed = zip(buffers, offsets, strict=True)
+    return {buffer.scratch_of: offset for buffer, offset in placed if buffer.scratch_of is not None}

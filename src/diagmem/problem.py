@@ -11,18 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from diagmem.errors import PlanError
-from diagmem.footprint import Footprint
-from diagmem.schedule import Schedule
-
 BEFORE_RUN = -1
 """The step at which the caller fills the graph's inputs. The caller reads its outputs at step len(schedule)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Bytes that live during the steps [first_step, end_step). `tensors`: those that use it; none for the scratch of
-    an op. `rows`: which rows of its tensor it holds; None: all."""
+    """Bytes that live during the steps [first_step, end_step). `tensors`: those that use it; none for what an op needs
+    beside its tensors: scratch, or sums. `rows`: which rows of its tensor it holds; None: all."""
 
     name: str
     size_bytes: int
@@ -112,42 +108,3 @@ class Problem:
             for b, near in enumerate(self.neighbours)
             for n in near
         )
-
-
-def problem(footprint: Footprint, schedule: Schedule) -> Problem:
-    """The buffers and separations of a graph that runs in this order."""
-    step_of = _steps(footprint, schedule)
-    end = len(schedule.steps)
-    buffers = []
-    for store in footprint.stores:
-        first = min((step_of[op] for op in store.writers), default=BEFORE_RUN)
-        last = end if store.is_kept else max((step_of[op] for op in store.writers | store.readers), default=first)
-        scratch_of = min(store.writers) if store.is_scratch else None
-        buffers.append(
-            Buffer(store.name, store.size_bytes, first, last + 1, store.align_bytes, store.tensors, scratch_of)
-        )
-    overlaps = {
-        (out, store): apart
-        for op, pairs in enumerate(footprint.separations)
-        for (out, store), apart in pairs.items()
-        if buffers[store].end_step == step_of[op] + 1 and buffers[out].first_step == step_of[op]
-    }
-    unit = footprint.unit_bytes
-    pressure = tuple(units * unit for units in footprint.pressure(schedule.ops))
-    given = unit * sum(footprint.sizes[s] for s in footprint.at_start)
-    return Problem(tuple(buffers), overlaps, unit, pressure, max(given, *pressure) if pressure else given)
-
-
-def _steps(footprint: Footprint, schedule: Schedule) -> dict[int, int]:
-    """The step of each op, after checking that the schedule is an order of the graph's ops."""
-    step_of = {op: step for step, op in enumerate(schedule.ops)}
-    if sorted(schedule.ops) != list(range(len(footprint.graph.ops))):
-        raise PlanError(
-            f"schedule '{schedule.name}' of {len(schedule.ops)} steps: it must run each of the graph's "
-            f"{len(footprint.graph.ops)} ops once"
-        )
-    for op, before in enumerate(footprint.after):
-        for earlier in before:
-            if step_of[earlier] > step_of[op]:
-                raise PlanError(f"schedule '{schedule.name}': op {op} runs before op {earlier}, which it depends on")
-    return step_of

@@ -7,13 +7,15 @@ each by the order that needs least and a quick placement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 from diagmem.allocators import greedy, optimal
-from diagmem.footprint import Options, footprint
+from diagmem.footprint import footprint
 from diagmem.graph import Graph, Node, Op
-from diagmem.problem import Problem, problem
+from diagmem.options import Options
+from diagmem.posing import problem
+from diagmem.problem import Problem
 from diagmem.schedulers import search
 from diagmem.transforms import SOMETIMES_WORSE, Removal, transformed
 
@@ -46,12 +48,6 @@ def without_ops(graph: Graph, options: Options, names: Collection[str], limit_by
     chosen, more = _Trials(lean, options, limit_bytes).best([name for name in SOMETIMES_WORSE if name in names])
     found += [Removed(chosen, removals + more)] if more else []
     return tuple(reversed(found))
-
-
-def without_again(graph: Graph, removed: Iterable[tuple[str, Collection[int]]]) -> Graph:
-    """The graph from which the same ops are removed as once before: transforms, and the numbers of the ops."""
-    gone = {name: set(ops) for name, ops in removed}
-    return transformed(graph, gone, lambda name, op: name not in SOMETIMES_WORSE or op.number in gone[name])[0]
 
 
 class _Trials:

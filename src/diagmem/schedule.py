@@ -40,6 +40,16 @@ class Schedule:
     def ops(self) -> tuple[int, ...]:
         return tuple(step.op for step in self.steps)
 
+    @property
+    def has_turns(self) -> bool:
+        """Whether any operation runs a row at a time."""
+        return any(step.turn is not None for step in self.steps)
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the caller hands the input over a row at a time."""
+        return any(step.op == PUSH for step in self.steps)
+
 
 @dataclass(frozen=True, slots=True)
 class PushState:

@@ -16,8 +16,10 @@ from diagmem.allocators.fit import first_fit
 from diagmem.allocators.forest import forest_bound, place_forest, spanning_forest
 from diagmem.allocators.heap import modified_heap, reordered_heap
 from diagmem.allocators.local import improve
-from diagmem.footprint import Options, footprint
-from diagmem.problem import Buffer, Problem, problem
+from diagmem.footprint import footprint
+from diagmem.options import Options
+from diagmem.posing import problem
+from diagmem.problem import Buffer, Problem
 from diagmem.schedulers import file_order
 from tests.networks import chain
 from tests.problems import problems, smallest_arena

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 import diagmem
 from diagmem.allocators import greedy
 from diagmem.allocators.rings import with_rings
-from diagmem.footprint import Options, footprint
+from diagmem.footprint import footprint
 from diagmem.kernels import library
+from diagmem.options import Options
+from diagmem.posing import problem
 from diagmem.problem import Buffer, Problem
-from diagmem.row_problem import row_problem
-from diagmem.row_storage import RowStorage
 from diagmem.rows import row_graph
 from diagmem.schedulers.rows import RowOrders
+from diagmem.storage import Storage
 from tests.row_networks import has_image_input, image_net
 
 
@@ -27,7 +28,7 @@ def test_separations_are_kept_in_the_same_arena(seed: int, input_rows: bool, ali
     graph = image_net(seed)
     rows = row_graph(graph, library("diagmem"))
     order = RowOrders(rows, input_rows and has_image_input(graph)).best()
-    posed = row_problem(footprint(graph, Options("diagmem", align)), rows, order.schedule)
+    posed = problem(footprint(graph, Options("diagmem", align)), order.schedule)
     before = greedy(posed)
     after = with_rings(posed, before)
     assert posed.is_met_by(after)
@@ -40,7 +41,7 @@ def tables(posed: Problem, offsets: tuple[int, ...]) -> int:
     for buffer, offset in zip(posed.buffers, offsets, strict=True):
         if buffer.rows is not None:
             rows.setdefault(buffer.tensors[0], []).append(offset)
-    return sum(RowStorage.of(places).table is not None for places in rows.values())
+    return sum(Storage.of(places).table is not None for places in rows.values())
 
 
 def rows_in_turn(count: int, lives: int) -> list[Buffer]:
@@ -64,8 +65,8 @@ def test_what_has_no_space_for_a_ring_stays() -> None:
 
 def test_few_tables_are_left_where_there_is_space() -> None:
     """Visual wake words: the input takes most of the arena, and behind it there is space."""
-    plan = diagmem.plan("zoo:vww_96_int8", schedule="rows")
-    forms = Counter(RowStorage.of(offsets).form for offsets in plan.row_offsets.values())
+    plan = diagmem.plan("zoo:vww_96_int8", schedule="rows").plan
+    forms = Counter(storage.form for storage in plan.storage.values())
     assert plan.arena_bytes <= 27750
     assert forms["ring"] >= 1
     assert forms["table"] <= 6

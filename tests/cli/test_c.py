@@ -49,7 +49,8 @@ def test_verify_tells_what_others_rely_on() -> None:
 
 
 def test_verify_of_a_wrong_plan_says_no(tmp_path: Path) -> None:
-    """A plan whose overlap is enlarged by one element: status 1, and the operation is named."""
+    """A plan whose overlap is enlarged by one element is refused; run all the same: status 1, and the operation is
+    named."""
     compiler("gcc")
     path = tmp_path / "plan.json"
     assert run("plan", MODEL, "--json", str(path)).returncode == 0
@@ -62,7 +63,11 @@ def test_verify_of_a_wrong_plan_says_no(tmp_path: Path) -> None:
             row["offset"] -= 1
     plan["arena_bytes"] += 1
     path.write_text(json.dumps(plan))
-    done = run("verify", MODEL, "--plan", str(path), "--inputs", "6")
+    refused = run("verify", MODEL, "--plan", str(path), "--inputs", "6")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "overwritten" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    done = run("verify", MODEL, "--plan", str(path), "--inputs", "6", "--no-check")
     assert done.returncode == 1
     assert "FAILED: input" in done.stdout
     assert "op 1 " in done.stdout

@@ -121,7 +121,7 @@ def test_verify_says_no_to_a_plan_that_corrupts(model: Path) -> None:
     """Everything in one place: status 1, and on how many inputs it fails."""
     graph = tflite.read(model)
     offsets = [ONLINE if t.is_constant else 0 for t in graph.tensors]
-    model.write_bytes(metadata.with_plan(model.read_bytes(), offsets, "tflm-reference"))
+    model.write_bytes(metadata.with_plan(model.read_bytes(), graph, offsets, "tflm-reference"))
     done = run("verify", str(model), "--on", "tflm", "--inputs", "8")
     assert done.returncode == 1
     assert "FAILED: outputs differ on" in done.stdout

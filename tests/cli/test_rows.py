@@ -26,8 +26,9 @@ def test_plan_tells_how_rows_lie() -> None:
 def test_plan_with_streamed_input_is_told_in_words() -> None:
     done = run("plan", MODEL, *ROWS, "--input-rows")
     assert done.returncode == 0
-    for words in ("+ rows", "+ streamed input", "nothing twice", "hands the input over row by row"):
+    for words in ("+ overlap", "+ streamed input", "nothing twice", "hands the input over row by row"):
         assert words in done.stdout
+    assert "+ rows" not in done.stdout
 
 
 def test_the_curve_of_memory_and_work() -> None:
@@ -42,9 +43,9 @@ def test_the_curve_of_memory_and_work() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("plan", MODEL, "--recompute", "2"), "--schedule rows"),
-        (("plan", MODEL, "--pareto", "--kernels", "tflm-reference"), "--pareto is for one MODEL"),
-        (("plan", MODEL, MODEL, "--pareto"), "--pareto is for one MODEL"),
+        (("plan", MODEL, "--recompute", "2"), "need the schedule 'rows'"),
+        (("plan", MODEL, "--pareto", "--kernels", "tflm-reference"), "rows are run by our own kernels"),
+        (("plan", MODEL, MODEL, "--pareto"), "--pareto lists plans of one MODEL"),
         (("verify", MODEL, "--on", "tflm", "--schedule", "rows"), "are for C code"),
         (("verify", MODEL, "--plan", "plan.json", "--input-rows"), "--plan is a plan already"),
     ],

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from diagmem.backends.c.row_program import RowProgram
+from diagmem.backends.c.program import Program
 from diagmem.graph import Graph, Node, Tensor
 from diagmem.kernels import library
 from diagmem.ops import CPointers, CRow, CRows, kinds
 from diagmem.rows import RowOp, row_graph
-from diagmem.schedule import Step
+from diagmem.schedule import Schedule, Step
+from diagmem.storage import Storage
 from diagmem.verification import reference
 from diagmem.verification.host import trace_on_host
 from diagmem.verification.stream import differences, spans
@@ -92,7 +93,7 @@ def test_each_row_is_right(case: str) -> None:
     """Output rows in any order in the arena, and as low over dying input rows as the separation allows."""
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
-    programs: list[RowProgram] = []
+    programs: list[Program] = []
     values = []
     for number, node in enumerate(by_rows(case, 40)):
         found = zip(node.op.inputs, input_values(node, np.random.default_rng(number)), strict=True)
@@ -108,7 +109,7 @@ def test_each_row_is_right(case: str) -> None:
     assert any(map(is_overlapped, programs)) or case in ("reduce", "concatenation")
 
 
-def anywhere(graph: Graph) -> RowProgram:
+def anywhere(graph: Graph) -> Program:
     """Output rows above all inputs, in any order."""
     offsets, end = one_behind_the_other(graph, 0)
     pitch, count = _aligned(output_of(graph).row_bytes), output_of(graph).rows
@@ -116,7 +117,7 @@ def anywhere(graph: Graph) -> RowProgram:
     return placed(graph, offsets, [end + int(n) * pitch for n in order], end + count * pitch)
 
 
-def overlapped(graph: Graph) -> RowProgram:
+def overlapped(graph: Graph) -> Program:
     """Each output row over a row of the first input that dies, if it does not reach into one that lives on."""
     op, target = row_op(graph), output_of(graph)
     pitch, count = _aligned(target.row_bytes), target.rows
@@ -134,12 +135,12 @@ def overlapped(graph: Graph) -> RowProgram:
     return placed(graph, offsets, rows, end + count * pitch)
 
 
-def is_overlapped(program: RowProgram) -> bool:
+def is_overlapped(program: Program) -> bool:
     """Whether a row of the output shares bytes with the first input."""
     graph = program.graph
     source, target = graph.tensors[graph.inputs[0]], output_of(graph)
     low = program.offsets[source.index]
-    rows = program.row_offsets[target.index]
+    rows = program.storage[target.index].offsets
     return any(row < low + source.size_bytes and row + target.row_bytes > low for row in rows)
 
 
@@ -160,18 +161,12 @@ def one_behind_the_other(graph: Graph, gap: int) -> tuple[dict[int, int], int]:
     return offsets, end
 
 
-def placed(graph: Graph, offsets: dict[int, int], rows: list[int], end: int) -> RowProgram:
-    """The output in one piece, where a caller looks for it, is not written: only its rows are compared."""
+def placed(graph: Graph, offsets: dict[int, int], rows: list[int], end: int) -> Program:
+    """A caller who looks for the output in one piece, from its first row on, does not find it there: only its rows are
+    compared."""
     op, whole = row_op(graph), output_of(graph)
-    tables = {index: _linear(graph.tensors[index], offset) for index, offset in offsets.items()}
-    return RowProgram(
-        *(graph, (0,), {**offsets, whole.index: _aligned(end + op.accumulator_bytes)}),
-        *(_aligned(end + op.accumulator_bytes) + whole.size_bytes, None),
-        steps=tuple(Step(0, turn) for turn in range(op.turns)),
-        row_offsets={**tables, whole.index: tuple(rows)},
-        sum_offsets={0: end} if op.accumulator_bytes else {},
-    )
-
-
-def _linear(tensor: Tensor, offset: int) -> tuple[int, ...]:
-    return tuple(offset + row * tensor.row_bytes for row in range(tensor.rows))
+    given = {t: Storage.linear(at, graph.tensors[t].rows, graph.tensors[t].row_bytes) for t, at in offsets.items()}
+    storage = {**given, whole.index: Storage(len(rows), 0, 1, 0, tuple(rows))}
+    arena_bytes = _aligned(end + op.accumulator_bytes) + whole.size_bytes
+    steps = Schedule(tuple(Step(0, turn) for turn in range(op.turns)))
+    return Program(graph, steps, storage, {0: end} if op.accumulator_bytes else {}, arena_bytes)

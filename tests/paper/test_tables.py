@@ -16,7 +16,7 @@ from diagmem.paper.figures import MAKERS
 from diagmem.paper.procedure import ANALYTICAL, EXACT, reference_overlap, reproduce, with_other_ties
 from diagmem.paper.published import TABLE_I, TABLE_II, TABLE_III, PeakRow
 from diagmem.paper.tables import closest, layer, splitting
-from diagmem.validate import replay
+from diagmem.validation import Rules, replay
 
 KB = 1024
 REFERENCE = replace(library("tflm-reference"), scratch={})
@@ -53,8 +53,8 @@ def test_reproduced_plans_are_safe(row: PeakRow) -> None:
     """The paper's procedure with corrected formulas loses no byte with the kernels that it was derived from."""
     for found in reproduce(zoo.build(row.model), row.is_sequential).values():
         for plan in (found.original, found.optimised):
-            graph, order, offsets = plan.graph, plan.schedule, plan.offsets
-            assert not replay(graph, order, offsets, REFERENCE, plan.arena_bytes, external_io=True)
+            order, places, rules = plan.schedule, plan.row_offsets, Rules(external_io=True)
+            assert not replay(plan.graph, REFERENCE, order, places, {}, plan.arena_bytes, rules)
 
 
 def test_table_ii() -> None:

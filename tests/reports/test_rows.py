@@ -13,7 +13,7 @@ from tests.networks import Net
 def tall() -> Plan:
     net = Net()
     graph = net.graph(net.conv(net.conv(net.input(1, 12, 6, 4), 16), 4))
-    return diagmem.plan(graph, schedule="rows", remove=())
+    return diagmem.plan(graph, schedule="rows", remove=()).plan
 
 
 def test_windows_move_with_the_rows() -> None:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import given, settings
 
-from diagmem.footprint import Footprint, Options, footprint
+from diagmem.footprint import Footprint, footprint
 from diagmem.graph import Graph
+from diagmem.options import Options
 from diagmem.schedule import Schedule
 from diagmem.schedulers import SCHEDULERS, eager, every_order, gates, lazy, search
 from tests.networks import Net, diamond, nets

@@ -7,10 +7,12 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from diagmem.plans import Plan, scratch_of, stored
 from diagmem.tracing import cortex_m, native
 from diagmem.tracing.calls import Call, parse_call
 from diagmem.tracing.elf import Elf
@@ -35,6 +37,12 @@ def require_cortex_m() -> None:
         pytest.skip("needs unicorn (pip install 'diagmem[trace]')")
     if shutil.which("arm-none-eabi-gcc") is None:
         pytest.skip("needs arm-none-eabi-gcc")
+
+
+def placed_at(plan: Plan, offsets: tuple[int, ...], arena_bytes: int) -> Plan:
+    """The plan with its buffers elsewhere."""
+    storage, scratch = stored(plan.graph, plan.buffers, offsets), scratch_of(plan.buffers, offsets)
+    return replace(plan, storage=storage, scratch=scratch, buffer_offsets=offsets, arena_bytes=arena_bytes)
 
 
 def compiled(on: str, place: Path) -> Path:

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from diagmem import models, pipeline
+from diagmem import pipeline
 from diagmem.backends.c.program import Program as Layout
-from diagmem.frontends import tflite
+from diagmem.models import Source
 from diagmem.plans import Plan
 from diagmem.schedule import PUSH
 from diagmem.tracing.model import apart, build_model
 from diagmem.tracing.model_trace import ModelTrace, run_plan, trace_plan
 from diagmem.tracing.values import Windows
 from tests.row_networks import image_net
-from tests.tracing.conftest import require_cortex_m, require_native
+from tests.tracing.conftest import placed_at, require_cortex_m, require_native
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["input in the arena", "input streamed"])
 def keyword_spotting(request: pytest.FixtureRequest) -> Plan:
-    graph = tflite.parse(models.content("zoo:kws_dscnn_int8"), "kws")
-    return pipeline.plan(graph, schedule="rows", input_rows=request.param)
+    return pipeline.plan(Source("zoo:kws_dscnn_int8").runnable, schedule="rows", input_rows=request.param).plan
 
 
 def traced(plan: Plan, place: Path, on: str = "x86") -> ModelTrace:
@@ -45,7 +43,7 @@ def test_every_row_as_the_closed_form_says(on: str, keyword_spotting: Plan, tmp_
     assert {pair.turn is None for pair in found.pairs} == {False, True}
     assert all(pair.distance >= pair.separation for pair in found.pairs)
     assert not found.lost
-    run = run_plan(build_model(Layout.of(plan), on, tmp_path), plan)
+    run = run_plan(build_model(Layout.running(plan), on, tmp_path), plan)
     assert run.peak_bytes == plan.arena_bytes
 
 
@@ -60,7 +58,7 @@ def test_a_row_too_far_is_found_out(keyword_spotting: Plan, tmp_path: Path) -> N
     )
     too_far = 1 + tight.distance - tight.separation
     offsets = tuple(offset + too_far * (i == shifted) for i, offset in enumerate(plan.buffer_offsets))
-    found = traced(replace(plan, buffer_offsets=offsets, arena_bytes=plan.arena_bytes + too_far), tmp_path)
+    found = traced(placed_at(plan, offsets, plan.arena_bytes + too_far), tmp_path)
     pair = next(p for p in found.pairs if (p.op, p.turn, p.row) == (tight.op, tight.turn, tight.row))
     assert pair.distance == pair.separation - 1
     assert plan.buffers[shifted].name in {name for lost in found.lost for name in (lost.first, lost.second)}
@@ -70,8 +68,7 @@ def test_a_row_too_far_is_found_out(keyword_spotting: Plan, tmp_path: Path) -> N
 def test_what_lies_on_something_in_use_is_found_out(moved: str, tmp_path: Path) -> None:
     """A row, sums or the state of a run put where something else is held: both are named."""
     require_native()
-    graph = tflite.parse(models.content("zoo:kws_dscnn_int8"), "kws")
-    plan = pipeline.plan(graph, schedule="rows", input_rows=True)
+    plan = pipeline.plan(Source("zoo:kws_dscnn_int8").runnable, schedule="rows", input_rows=True).plan
     wanted = {
         "rows": [i for i, b in enumerate(plan.buffers) if b.rows is not None],
         "sums": [i for i, b in enumerate(plan.buffers) if b.scratch_of not in (None, PUSH)],
@@ -84,7 +81,7 @@ def test_what_lies_on_something_in_use_is_found_out(moved: str, tmp_path: Path) 
     )
     buffer = plan.buffers[first]
     offsets = tuple(plan.buffer_offsets[other] if i == first else o for i, o in enumerate(plan.buffer_offsets))
-    found = traced(replace(plan, buffer_offsets=offsets, arena_bytes=plan.arena_bytes + buffer.size_bytes), tmp_path)
+    found = traced(placed_at(plan, offsets, plan.arena_bytes + buffer.size_bytes), tmp_path)
     assert {buffer.name, plan.buffers[other].name} in [{lost.first, lost.second} for lost in found.lost]
 
 
@@ -99,14 +96,14 @@ def test_what_lies_on_something_in_use_is_found_out(moved: str, tmp_path: Path) 
 def test_networks_at_random(seed: int, options: dict[str, Any], tmp_path: Path) -> None:
     """Strides, pads, dilations, residuals, pools and rows that are made again."""
     require_native()
-    plan = pipeline.plan(image_net(seed), schedule="rows", **options)
+    plan = pipeline.plan(image_net(seed), schedule="rows", **options).plan
     assert plan.runs_by_rows
     assert (plan.recompute > 1) == ("recompute" in options)
     found = traced(plan, tmp_path)
     assert found.turns
     assert not sum(turns.differing for turns in found.turns)
     assert not found.lost
-    run = run_plan(build_model(Layout.of(plan), "x86", tmp_path), plan)
+    run = run_plan(build_model(Layout.running(plan), "x86", tmp_path), plan)
     assert plan.arena_bytes - plan.options.align_bytes - 3 <= run.peak_bytes <= plan.arena_bytes
 
 
@@ -118,7 +115,7 @@ def steps_together(plan: Plan, first: int, second: int) -> int:
 def test_rows_that_are_made_again_live_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between its lives a row's place is free; held from the first to the last, it would be in the way."""
     require_native()
-    plan = pipeline.plan(image_net(5), schedule="rows", input_rows=True, recompute=3.0)
+    plan = pipeline.plan(image_net(5), schedule="rows", input_rows=True, recompute=3.0).plan
     assert not traced(plan, tmp_path).lost
     monkeypatch.setattr(Windows, "end_lives", lambda *_: None)
     assert traced(plan, tmp_path).lost

@@ -8,6 +8,7 @@ import pytest
 
 from diagmem.backends.inputs import sample_inputs
 from diagmem.graph import DType, Graph
+from diagmem.storage import Storage
 from diagmem.targets import target
 from diagmem.verification.cortex_m import CORES, Core, Memory, run_on_core
 from diagmem.verification.tools import ToolError
@@ -49,8 +50,8 @@ def test_a_wrong_plan_is_found_and_its_op_named() -> None:
     graph = tiny()
     made = program(graph)
     pooled = next(node for node in graph.nodes if node.op.kind == "DEPTHWISE_CONV_2D")
-    place = made.offsets[pooled.input(0).index]
-    broken = replace(made, offsets={**made.offsets, pooled.output.index: place})
+    onto = Storage.linear(made.offsets[pooled.input(0).index], pooled.output.rows, pooled.output.row_bytes)
+    broken = replace(made, storage={**made.storage, pooled.output.index: onto})
     failure = run_on_core(broken, sample_inputs(graph, 6), CORES["cortex-m3"]).failure
     assert failure is not None
     assert "(DEPTHWISE_CONV_2D)" in failure

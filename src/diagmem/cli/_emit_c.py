@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 import click
 
 from diagmem.cli._shared import (
+    check_no_options,
     console,
     json_option,
     model_argument,
@@ -34,9 +34,21 @@ LAYOUTS = ("plain", "arduino", "platformio")
     show_default=True,
     help="Files side by side with a CMakeLists.txt, or a library for Arduino or PlatformIO.",
 )
+@click.option("--plan", "plan_path", metavar="FILE", help="Use this plan, from `diagmem plan --json`.")
 @planning_options
 @json_option
-def command(model: str, output: Path, name: str | None, layout: Any, json_path: str | None, **options: Any) -> None:
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    model: str,
+    output: Path,
+    name: str | None,
+    layout: Any,
+    plan_path: str | None,
+    json_path: str | None,
+    **options: Any,
+) -> None:
     """Write MODEL as C99 with a fixed arena, ready to compile into firmware.
 
     NAME.h is what a program includes; NAME.c holds the model, NAME_weights.c its constants, NAME_kernels.h the kernels
@@ -47,25 +59,22 @@ def command(model: str, output: Path, name: str | None, layout: Any, json_path: 
     Examples:
       diagmem emit c model.tflite -o firmware/model
       diagmem emit c model.tflite -o libraries/model --layout arduino
+      diagmem emit c model.tflite -o firmware/model --plan plan.json
       diagmem verify model.tflite --on host,cortex-m4
     """
-    from diagmem import models, pipeline
-    from diagmem.backends.c import emit
-    from diagmem.backends.c.program import Program
-    from diagmem.frontends import tflite
+    from diagmem import pipeline
 
+    given = options if plan_path is None else check_no_options(ctx, options)
     with naming_model(model), working("planning"):
-        content = models.content(model)
-        graph = tflite.parse(content, models.name_of(model))
-        program = Program.of(pipeline.plan(graph, **options))
-        files = emit(program, name, layout, hashlib.sha256(content).hexdigest())
-    for path, data in files.items():
+        plan = None if plan_path is None else Path(plan_path)
+        emitted = pipeline.emit_c(model, name=name, layout=layout, plan=plan, **given)
+    for path, data in emitted.files.items():
         (output / path).parent.mkdir(parents=True, exist_ok=True)
         write_file(output / path, data)
     if json_path:
-        write_json(json_path, {"model": model, "arena_bytes": program.arena_bytes, "files": sorted(files)})
+        write_json(json_path, {"model": model, "arena_bytes": emitted.arena_bytes, "files": sorted(emitted.files)})
     if json_path != "-":
         out = console()
-        for path, data in files.items():
+        for path, data in emitted.files.items():
             out.print(f"{size_text(len(data)):>22}  {output / path}", markup=False, soft_wrap=True)
-        out.print(f"arena {size_text(program.arena_bytes)}", markup=False)
+        out.print(f"arena {size_text(emitted.arena_bytes)}", markup=False)

@@ -20,7 +20,7 @@ from diagmem.cli._shared import (
 
 if TYPE_CHECKING:
     from diagmem.backends.tflm.arena import Arena
-    from diagmem.graph import Graph
+    from diagmem.backends.tflm.planned_file import PlannedFile
     from diagmem.plans import Plan
 
 SAFE_FOR_ALL = "tflm"
@@ -79,7 +79,7 @@ def command(model: str, output: Path, kernels: str, align: int, keep_inputs: boo
         click.echo(REFERENCE_WARNING, err=True)
     with naming_model(model):
         made = _make(model, kernels, align, keep_inputs)
-    write_file(output, made.data)
+    write_file(output, made.emitted.data)
     if json_path:
         write_json(json_path, _to_json(model, output, made))
     if json_path != "-":
@@ -90,16 +90,16 @@ def command(model: str, output: Path, kernels: str, align: int, keep_inputs: boo
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """`heads`: kernel library -> head as TFLM alone plans it, and with the new file. `arenas`: before and after; None
-    where they were not measured, for the reason given."""
+    """`arenas`: before and after; None where they were not measured, for the reason given."""
 
-    data: bytes
-    plan: Plan
-    source_bytes: int
+    emitted: PlannedFile
     had_plan: bool
-    heads: dict[str, tuple[int, int]]
     arenas: tuple[Arena, Arena] | None
     reason: str
+
+    @property
+    def plan(self) -> Plan:
+        return self.emitted.plan
 
     @property
     def moved_ops(self) -> int:
@@ -107,32 +107,25 @@ class _Made:
 
 
 def _make(model: str, kernels: str, align: int, keep_inputs: bool) -> _Made:
-    from diagmem import models, pipeline
-    from diagmem.backends.tflm import flatbuffer, metadata, planned_file
-    from diagmem.frontends import tflite
+    from diagmem import pipeline
+    from diagmem.backends.tflm import flatbuffer, metadata
+    from diagmem.models import Source
 
-    given = models.content(model)
-    name = Path(model).stem
-    tflite.parse(given, name)
-    source = metadata.without_plan(given)
-    graph = tflite.parse(source, name)
-    plan = pipeline.plan(graph, kernels=kernels, align=align, keep_inputs=keep_inputs)
-    data = planned_file.emit(source, plan)
-    planned = tflite.parse(data, name)
-    heads = planned_file.heads_by_kernels(graph, planned, metadata.offsets_in(data, planned) or ())
-    arenas, reason = _measure(metadata.left_to_tflm(given), graph, data, planned, heads[kernels])
-    had_plan = flatbuffer.block(given, metadata.PLAN_ENTRY) is not None
-    return _Made(data, plan, len(source), had_plan, heads, arenas, reason)
+    given = Source(model)
+    emitted = pipeline.emit_tflm(given, kernels=kernels, align=align, keep_inputs=keep_inputs)
+    arenas, reason = _measure(metadata.left_to_tflm(given.content), emitted)
+    had_plan = flatbuffer.block(given.content, metadata.PLAN_ENTRY) is not None
+    return _Made(emitted, had_plan, arenas, reason)
 
 
-def _measure(
-    alone: bytes, graph: Graph, data: bytes, planned: Graph, heads: tuple[int, int]
-) -> tuple[tuple[Arena, Arena] | None, str]:
+def _measure(alone: bytes, emitted: PlannedFile) -> tuple[tuple[Arena, Arena] | None, str]:
     from diagmem.backends.tflm import runtime
     from diagmem.backends.tflm.arena import Arena
 
+    heads = emitted.heads[emitted.plan.options.kernels]
     try:
-        before, after = runtime.run(alone, graph, ()), runtime.run(data, planned, ())
+        before = runtime.run(alone, emitted.plan.graph, ())
+        after = runtime.run(emitted.data, emitted.graph, ())
     except runtime.TflmError as error:
         return None, str(error)
     return (Arena.of(heads[0], before), Arena.of(heads[1], after)), ""
@@ -141,7 +134,7 @@ def _measure(
 def _report(output: Path, made: _Made) -> list[str]:
     moved = f"{made.moved_ops} of {len(made.plan.schedule.ops)} moved" if made.moved_ops else "in their old order"
     return [
-        f"wrote {output}: {size_text(len(made.data))}, of which {len(made.data) - made.source_bytes} B are new",
+        f"wrote {output}: {size_text(len(made.emitted.data))}, of which {made.emitted.new_bytes} B are new",
         f"  plan       for kernels {made.plan.options.kernels}"
         + (", in place of an older one" if made.had_plan else ""),
         f"  operators  {moved}",
@@ -173,7 +166,7 @@ def _measured_lines(before: Arena, after: Arena) -> list[str]:
 def _unmeasured_lines(made: _Made) -> list[str]:
     from diagmem.backends.tflm.arena import SLACK_BYTES
 
-    before, after = made.heads[made.plan.options.kernels]
+    before, after = made.emitted.heads[made.plan.options.kernels]
     return [
         f"{'bytes':<17}{'before':>9}{'after':>9}",
         f"{'head':<17}{before:>9}{after:>9}   tensors and kernel scratch",
@@ -187,8 +180,8 @@ def _unmeasured_lines(made: _Made) -> list[str]:
 
 def _library_lines(made: _Made) -> list[str]:
     """What the file means for each sort of firmware, for those who do not know theirs."""
-    notes = {name: "  more than without a plan" if new > old else "" for name, (old, new) in made.heads.items()}
-    rows = [(name, *heads) for name, heads in made.heads.items() if name != SAFE_FOR_ALL]
+    notes = {name: "  more than without a plan" if new > old else "" for name, (old, new) in made.emitted.heads.items()}
+    rows = [(name, *heads) for name, heads in made.emitted.heads.items() if name != SAFE_FOR_ALL]
     return [
         "",
         f"{'head by kernels':<17}{'before':>9}{'after':>9}",
@@ -198,13 +191,13 @@ def _library_lines(made: _Made) -> list[str]:
 
 
 def _to_json(model: str, output: Path, made: _Made) -> dict[str, Any]:
-    before, after = made.heads[made.plan.options.kernels]
+    before, after = made.emitted.heads[made.plan.options.kernels]
     arenas = [asdict(arena) | {"total_bytes": arena.total_bytes} for arena in made.arenas or ()]
     return {
         "model": model,
         "output": str(output),
         "kernels": made.plan.options.kernels,
-        "new_bytes": len(made.data) - made.source_bytes,
+        "new_bytes": made.emitted.new_bytes,
         "moved_ops": made.moved_ops,
         "replaced_plan": made.had_plan,
         "head_bytes": after,
@@ -212,5 +205,7 @@ def _to_json(model: str, output: Path, made: _Made) -> dict[str, Any]:
         "arena": arenas[1] if arenas else None,
         "arena_before": arenas[0] if arenas else None,
         "not_measured": made.reason or None,
-        "head_bytes_by_kernels": {name: {"before": old, "after": new} for name, (old, new) in made.heads.items()},
+        "head_bytes_by_kernels": {
+            name: {"before": old, "after": new} for name, (old, new) in made.emitted.heads.items()
+        },
     }

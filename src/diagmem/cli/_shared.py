@@ -7,22 +7,22 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import fields
 from functools import wraps
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from diagmem.errors import DiagmemError, one_line
+from diagmem.options import Options
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from diagmem.graph import Graph, Node
     from diagmem.reports.drawing import Drawing
-
-SCHEDULES = ("best", "file", "eager", "lazy", "bounded", "search", "rows")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Item = TypeVar("Item")
@@ -58,18 +58,6 @@ def json_option(function: Command) -> Command:
     )(function)
 
 
-def kernels_option(function: Command) -> Command:
-    return click.option(
-        "--kernels",
-        default="diagmem",
-        show_default=True,
-        metavar="LIB",
-        help="Kernel library that will run the model: overlap depends on its loops. "
-        "diagmem, tflm-reference, cmsis-nn (cores without MVE), cmsis-nn-mve, or traced:FILE.json for one that was "
-        "traced with `diagmem trace`.",
-    )(function)
-
-
 TRANSFORMS = {
     "drop-dead": "Keep ops whose results nobody looks at.",
     "fuse-activation": "Keep activations apart from the op before them.",
@@ -100,64 +88,47 @@ def removal_options(function: Command) -> Command:
     )
 
 
-_SCHEDULE = click.option(
-    "--schedule",
-    type=click.Choice(SCHEDULES),
-    default="best",
-    show_default=True,
-    help="Order: as in the file, the paper's eager and lazy, memory-bounded, searched, or row by row.",
-)
-_INPUT_ROWS = click.option("--input-rows", is_flag=True, help="With --schedule rows: the input comes a row at a time.")
-_RECOMPUTE = click.option(
-    "--recompute",
-    type=click.FloatRange(min=1),
-    default=1.0,
-    show_default=True,
-    metavar="R",
-    help="With --schedule rows: rows may be made again, up to R times the multiply-accumulates.",
-)
+def planning_option(name: str, meaning: str | None = None) -> Callable[[Command], Command]:
+    """The field of that name of the options of a plan, as an option of a command."""
+    field = next(field for field in fields(Options) if field.name == name)
+    flag, shown = f"--{name.replace('_', '-')}", meaning or field.metadata["meaning"]
+    unit, choices, default = field.metadata["unit"] or None, field.metadata["choices"], field.default
+    if default is True:
+        return click.option(f"--no-{name}", name, flag_value=False, default=True, help=meaning or NEGATED[name])
+    if default is False:
+        return click.option(flag, is_flag=True, help=shown)
+    sorts: dict[bool, Any] = {
+        bool(choices): click.Choice(choices) if choices else None,
+        default is None: click.IntRange(min=1),
+        isinstance(default, float): click.FloatRange(min=1),
+    }
+    return click.option(
+        flag, type=sorts.get(True), default=default, show_default=default is not None, metavar=unit, help=shown
+    )
+
+
+NEGATED = {"overlap": "Keep all live tensors apart."}
+"""What it means to switch off what is on by default."""
 
 
 def planning_options(function: Command) -> Command:
-    """The options of pipeline.plan, under its names."""
-    for option in reversed(
-        (
-            kernels_option,
-            _SCHEDULE,
-            click.option(
-                "--allocator",
-                type=click.Choice(["best", "heap", "greedy", "optimal"]),
-                default="best",
-                show_default=True,
-                help="How offsets are found: the paper's heap, greedy by size, or exact.",
-            ),
-            click.option(
-                "--no-overlap", "overlap", flag_value=False, default=True, help="Keep all live tensors apart."
-            ),
-            click.option(
-                "--align",
-                type=click.IntRange(min=1),
-                metavar="N",
-                help="Least alignment of every offset, a power of two.  [default: 1; 16 for the TFLM libraries]",
-            ),
-            click.option("--keep-inputs", is_flag=True, help="The graph's inputs survive the run."),
-            click.option("--external-io", is_flag=True, help="The caller holds the graph's inputs and outputs."),
-            _INPUT_ROWS,
-            _RECOMPUTE,
-            removal_options,
-        )
-    ):
-        function = option(function)
+    """All options of a plan, under the names that pipeline.plan knows."""
+    function = removal_options(function)
+    for field in reversed(fields(Options)):
+        if field.name != "remove":
+            function = planning_option(field.name)(function)
     return function
 
 
 class PlanChoice(NamedTuple):
-    """A plan that is to be run: that in the file `path`, or a new one with these options of pipeline.plan."""
+    """A plan that is to be run: that in the file `path`, or a new one with these options of pipeline.plan.
+    `is_checked`: it is refused unless it is safe."""
 
     path: str | None = None
     schedule: str = "best"
     input_rows: bool = False
     recompute: float = 1.0
+    is_checked: bool = True
 
     @property
     def options(self) -> dict[str, Any]:
@@ -171,7 +142,10 @@ def running_options(function: Command) -> Command:
     def command(*args: Any, schedule: str, input_rows: bool, recompute: float, **options: Any) -> Any:
         return function(*args, choice=PlanChoice(None, schedule, input_rows, recompute), **options)
 
-    return _SCHEDULE(_INPUT_ROWS(_RECOMPUTE(command)))  # type: ignore[return-value]
+    decorated: Any = command
+    for name in ("recompute", "input_rows", "schedule"):
+        decorated = planning_option(name)(decorated)
+    return decorated  # type: ignore[no-any-return]
 
 
 def progress(items: Sequence[Item], what: str) -> Iterable[Item]:
@@ -206,21 +180,26 @@ def naming_model(model: str) -> Iterator[None]:
 
 def load_model(model: str) -> Graph:
     """Loads the model, and puts its name before whatever is wrong with it."""
-    from diagmem import models
+    from diagmem.models import Source
 
     with naming_model(model):
-        return models.load(model)
+        return Source(model).graph
 
 
 def load_runnable(model: str) -> Graph:
     """Loads the model with weights; one of the zoo gets random ones."""
-    from diagmem import models
+    from diagmem.models import Source
 
-    if not model.startswith(models.ZOO_PREFIX):
-        return load_model(model)
-    from diagmem.frontends import tflite
+    with naming_model(model):
+        return Source(model).runnable
 
-    return tflite.parse(models.content(model), model[len(models.ZOO_PREFIX) :])
+
+def check_no_options(ctx: click.Context, options: Iterable[str]) -> dict[str, Any]:
+    """A plan that is given leaves nothing to choose: no options."""
+    given = [name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        raise click.UsageError(f"--plan is a plan already; leave out --{given[0].replace('_', '-')}.")
+    return {}
 
 
 def write_json(path: str, value: Any) -> None:
@@ -251,10 +230,8 @@ def write_file(path: Path, content: bytes) -> None:
 
 def write_drawing(path: Path, drawing: Drawing, with_png: bool = True) -> None:
     """Writes PATH.svg, and PATH.png and PATH-dark.png where the extra that makes pixels is installed."""
-    write_file(path.with_name(f"{path.name}.svg"), drawing.svg().encode())
-    if with_png and find_spec("resvg_py"):
-        write_file(path.with_name(f"{path.name}.png"), drawing.png("light"))
-        write_file(path.with_name(f"{path.name}-dark.png"), drawing.png("dark"))
+    for name, content in drawing.files(path.name, with_png).items():
+        write_file(path.with_name(name), content)
 
 
 def console() -> Console:

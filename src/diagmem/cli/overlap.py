@@ -12,10 +12,10 @@ import click
 from diagmem.cli._shared import (
     console,
     json_option,
-    kernels_option,
     load_model,
     load_runnable,
     model_argument,
+    planning_option,
     progress,
     write_json,
 )
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     help="Compute O_s by this method only; the algorithmic one replays every loop and takes its time. "
     "All means all but traced.",
 )
-@kernels_option
+@planning_option("kernels")
 @json_option
 def command(model: str, op_index: int | None, method: str, kernels: str, json_path: str | None) -> None:
     """Show how many bytes of each op's input may lie over the end of its output (O_s), by each method.

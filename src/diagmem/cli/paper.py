@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from diagmem.graph import Graph
     from diagmem.paper.document import Table
     from diagmem.paper.published import PeakRow
-    from diagmem.plans import Plan
+    from diagmem.planner import Planned
 
 
 @click.command(short_help="The paper, reproduced and corrected.")
@@ -62,7 +62,7 @@ def _rows() -> tuple[PeakRow, ...]:
     return TABLE_III
 
 
-def _planned(row: PeakRow) -> tuple[PeakRow, Graph, Plan]:
+def _planned(row: PeakRow) -> tuple[PeakRow, Graph, Planned]:
     from diagmem import zoo
     from diagmem.pipeline import plan
 

@@ -14,10 +14,10 @@ from click.core import ParameterSource
 from diagmem.cli._embedded import embedded_in, embedded_json, embedded_lines
 from diagmem.cli._rows import row_lines, show_curve
 from diagmem.cli._shared import (
-    LONGEST_PATH,
     ModelParameter,
     console,
     json_option,
+    naming_model,
     op_text,
     planning_options,
     progress,
@@ -25,12 +25,15 @@ from diagmem.cli._shared import (
     write_file,
     write_json,
 )
-from diagmem.errors import DiagmemError, PlanError, one_line
+from diagmem.errors import PlanError, one_line
 from diagmem.schedule import PUSH
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from diagmem.backends.tflm.planned_file import EmbeddedPlan
+    from diagmem.models import Source
+    from diagmem.planner import Planned
     from diagmem.plans import Plan
     from diagmem.targets import Target
 
@@ -76,104 +79,94 @@ def command(
       diagmem plan model.tflite --schedule rows --input-rows
       diagmem plan model.tflite --pareto --recompute 2
     """
+    from diagmem.models import Source
     from diagmem.targets import target
 
-    if pareto:
-        show_curve(models, options, json_path)
-        return
     chip = target(target_name) if target_name else None
     limits = [limit for limit in (budget, chip.arena_limit_bytes if chip else None) if limit is not None]
     limit = min(limits, default=None)
-    plans = _plans(models, jobs, options)
+    if pareto:
+        _check_curve(models, svg_path)
+        ctx.exit(show_curve(models[0], options, limit, json_path))
+    sources = [Source(model) for model in models]
+    made = _planned_all(sources, jobs, options)
     given = ctx.get_parameter_source("kernels") is not ParameterSource.DEFAULT
-    carried = embedded_in(models[0], options["kernels"] if given else None) if len(models) == 1 else None
-    # Some of its steps are plans of their own, so it is climbed once.
-    ladder = list(_ladder(plans[0])) if len(plans) == 1 else []
+    carried = [embedded_in(source, options["kernels"] if given else None) for source in sources]
     if json_path:
-        extra = {"embedded": embedded_json(carried)} if carried else {}
-        write_json(json_path, {**_json(plans, limit, ladder), **extra})
+        rows = [_json(*one, limit) for one in zip(made, carried, strict=True)]
+        write_json(json_path, rows[0] if len(rows) == 1 else {"plans": rows})
     if svg_path:
-        _draw(plans, svg_path)
+        _draw(made, svg_path)
     if json_path != "-":
         out = console()
-        for line in embedded_lines(carried) if carried else ():
-            out.print(line, markup=False, soft_wrap=True)
-        if len(plans) == 1:
-            _show(out, plans[0], ladder, [*_verdicts(plans[0], budget, chip)])
+        if len(made) == 1:
+            for line in embedded_lines(carried[0]) if carried[0] else ():
+                out.print(line, markup=False, soft_wrap=True)
+            _show(out, made[0], [*_verdicts(made[0].plan, budget, chip)])
         else:
-            _summarise(out, plans, limit)
-    is_too_large = limit is not None and any(plan.arena_bytes > limit for plan in plans)
-    if is_too_large or (carried and carried.findings):
+            _summarise(out, made, limit)
+    is_too_large = limit is not None and any(one.arena_bytes > limit for one in made)
+    if is_too_large or any(found and found.findings for found in carried):
         ctx.exit(ANSWER_IS_NO)
 
 
-def _plans(models: tuple[str, ...], jobs: int, options: dict[str, Any]) -> list[Plan]:
-    if jobs == 1 or len(models) == 1:
-        return [_planned(model, options) for model in progress(models, "planning")]
+def _check_curve(models: tuple[str, ...], svg_path: str | None) -> None:
+    if len(models) != 1:
+        raise PlanError("--pareto lists plans of one MODEL: give a single one")
+    if svg_path:
+        raise PlanError("--pareto lists several plans, and --svg draws one: leave out either")
+
+
+def _planned_all(sources: list[Source], jobs: int, options: dict[str, Any]) -> list[Planned]:
+    if jobs == 1 or len(sources) == 1:
+        return [_planned(source, options) for source in progress(sources, "planning")]
     with ProcessPoolExecutor(jobs) as pool:
-        futures = [pool.submit(_planned, model, options) for model in models]
+        futures = [pool.submit(_planned, source, options) for source in sources]
         return [future.result() for future in progress(futures, "planning")]
 
 
-def _planned(model: str, options: dict[str, Any]) -> Plan:
+def _planned(source: Source, options: dict[str, Any]) -> Planned:
     from diagmem.pipeline import plan
 
-    try:
-        return plan(model, **options)
-    except DiagmemError as error:
-        raise type(error)(f"{one_line(model, LONGEST_PATH)}: {error}") from error
+    with naming_model(str(source.model)):
+        return plan(source, **options)
 
 
-Ladder = list[dict[str, Any]]
+def _json(made: Planned, carried: EmbeddedPlan | None, limit: int | None) -> dict[str, Any]:
+    from diagmem.plan_json import to_json
+
+    fits = {} if limit is None else {"limit_bytes": limit, "fits": made.arena_bytes <= limit}
+    return {**to_json(made), **fits, **({"embedded": embedded_json(carried)} if carried else {})}
 
 
-def _json(plans: list[Plan], limit: int | None, ladder: Ladder) -> dict[str, Any]:
-    """`ladder`: that of a single plan."""
-
-    def one(plan: Plan, ladder: Ladder) -> dict[str, Any]:
-        fits = {} if limit is None else {"limit_bytes": limit, "fits": plan.arena_bytes <= limit}
-        return {**plan.to_json(), **fits, "ladder": ladder}
-
-    return one(plans[0], ladder) if len(plans) == 1 else {"plans": [one(plan, list(_ladder(plan))) for plan in plans]}
-
-
-def _ladder(plan: Plan) -> Iterator[dict[str, Any]]:
-    """What each step is worth, of the first one's bytes."""
-    from diagmem.pipeline import ladder
-
-    for rung in ladder(plan):
-        saved = 100 * (1 - rung.arena_bytes / plan.baseline_bytes) if plan.baseline_bytes else 0.0
-        yield {"step": rung.step, "arena_bytes": rung.arena_bytes, "saved_percent": round(saved, 2)}
-
-
-def _ladder_lines(plan: Plan, ladder: Ladder) -> Iterator[str]:
-    first, *others = ladder
-    yield f"ladder       {first['step'] + ', file order':<27}{first['arena_bytes']:>10} B"
+def _ladder_lines(made: Planned) -> Iterator[str]:
+    first, *others = made.ladder
+    yield f"ladder       {first.step + ', file order':<27}{first.arena_bytes:>10} B"
     for rung in others:
-        saved = f"{0.0 - rung['saved_percent']:>6.1f} %"
-        yield f"             {'+ ' + rung['step']:<27}{rung['arena_bytes']:>10} B  {saved}"
-    for removal in plan.removals:
+        saved = f"{100 * rung.arena_bytes / first.arena_bytes - 100:>6.1f} %" if first.arena_bytes else ""
+        yield f"             {'+ ' + rung.step:<27}{rung.arena_bytes:>10} B  {saved}".rstrip()
+    for removal in made.removals:
         less = f", {size_text(-removal.bytes_changed)} of tensors less" if removal.bytes_changed < 0 else ""
         count = f"{len(removal.ops)} op{'s' if len(removal.ops) != 1 else ''}"
         yield f"removed      {count} by {removal.transform}{less}"
 
 
-def _draw(plans: list[Plan], path: str) -> None:
+def _draw(made: list[Planned], path: str) -> None:
     from diagmem.reports import arena_svg
 
-    if len(plans) != 1:
+    if len(made) != 1:
         raise PlanError("--svg draws one model; give a single MODEL")
-    write_file(Path(path), arena_svg(plans[0]).encode())
+    write_file(Path(path), arena_svg(made[0].plan).encode())
 
 
-def _show(out: Console, plan: Plan, ladder: Ladder, verdicts: list[str]) -> None:
-    for line in _headline(plan, ladder):
+def _show(out: Console, made: Planned, verdicts: list[str]) -> None:
+    for line in _headline(made):
         out.print(line, markup=False, soft_wrap=True)
     if sys.stdout.isatty():
         from diagmem.reports.text import arena_lines
 
         out.print()
-        for line in arena_lines(plan, out.width):
+        for line in arena_lines(made.plan, out.width):
             out.print(line, markup=False, overflow="crop", no_wrap=True)
     for verdict in verdicts:
         out.print(verdict, markup=False, soft_wrap=True)
@@ -188,9 +181,9 @@ def _verdicts(plan: Plan, budget: int | None, chip: Target | None) -> Iterator[s
         yield _verdict(plan, what, chip.arena_limit_bytes, size - chip.arena_limit_bytes)
 
 
-def _headline(plan: Plan, ladder: Ladder) -> list[str]:
-    nodes = plan.graph.nodes
-    saved = 100 * plan.saved_bytes / plan.baseline_bytes if plan.baseline_bytes else 0.0
+def _headline(made: Planned) -> list[str]:
+    plan, nodes = made.plan, made.plan.graph.nodes
+    saved = 100 * made.saved_bytes / made.baseline_bytes if made.baseline_bytes else 0.0
     order = "all orders" if plan.is_over_all_orders else "this order"
     gap = plan.arena_bytes - plan.lower_bound_bytes
     proof = f"proven over {order}" if plan.optimal else f"not proven: at most {gap} B above the bound"
@@ -198,11 +191,11 @@ def _headline(plan: Plan, ladder: Ladder) -> list[str]:
         f"{one_line(plan.graph.name)} for kernels {plan.options.kernels}, offsets aligned to "
         f"{plan.options.align_bytes} B, order: {plan.schedule.name}",
         "",
-        f"before       {size_text(plan.baseline_bytes)}: best plan without overlap, in the file's order",
+        f"before       {size_text(made.baseline_bytes)}: best plan without overlap, in the file's order",
         f"after        {size_text(plan.arena_bytes)}: {saved:.1f} % less",
         f"lower bound  {size_text(plan.lower_bound_bytes)}; the plan is {proof}",
     ]
-    lines += _ladder_lines(plan, ladder)
+    lines += _ladder_lines(made)
     if plan.peak_op is not None:
         held = ", ".join(f"{one_line(b.name, 36)} {b.size_bytes} B" for b in plan.peak_buffers[:4])
         where = "a row of the input" if plan.peak_op == PUSH else op_text(nodes[plan.peak_op])
@@ -227,7 +220,7 @@ def _verdict(plan: Plan, what: str, limit: int, reserve: int) -> str:
     return f"too large    for {what}: short by {size_text(-left)}{kept}"
 
 
-def _summarise(out: Console, plans: list[Plan], limit: int | None) -> None:
+def _summarise(out: Console, plans: list[Planned], limit: int | None) -> None:
     from rich.markup import escape
     from rich.table import Table
 
@@ -244,6 +237,6 @@ def _summarise(out: Console, plans: list[Plan], limit: int | None) -> None:
             notes.append("fits" if short <= 0 else f"short by {short} B")
         figures = (plan.baseline_bytes, plan.arena_bytes)
         table.add_row(
-            escape(one_line(plan.graph.name)), *map(str, figures), saved, str(plan.lower_bound_bytes), ", ".join(notes)
+            escape(one_line(plan.model.name)), *map(str, figures), saved, str(plan.lower_bound_bytes), ", ".join(notes)
         )
     out.print(table)

@@ -9,10 +9,10 @@ from diagmem.paper.document import Document, Figure, Section, Table
 from diagmem.paper.errata import errata
 from diagmem.paper.published import CITATION, PeakRow
 from diagmem.paper.tables import splitting_table, table_i, table_ii, table_iii
-from diagmem.plans import Plan
+from diagmem.planner import Planned
 
 
-def tables(rows: Sequence[tuple[PeakRow, Graph, Plan]]) -> tuple[Table, ...]:
+def tables(rows: Sequence[tuple[PeakRow, Graph, Planned]]) -> tuple[Table, ...]:
     """Tables I to III, and the example of section II-A."""
     return table_i(), table_ii(), table_iii(rows), splitting_table()
 

@@ -53,12 +53,8 @@ class Maker:
 
 def example_plans() -> tuple[Plan, Plan]:
     """The example model, without overlap in file order, and ours."""
-    graph = zoo.build(EXAMPLE)
-    return _apart(graph), pipeline.plan(graph, remove=())
-
-
-def _apart(graph: Graph) -> Plan:
-    return pipeline.plan(graph, schedule="file", overlap=False, remove=())
+    made = pipeline.plan(zoo.build(EXAMPLE), remove=())
+    return made.baseline, made.plan
 
 
 def _heap() -> Drawing:
@@ -75,10 +71,11 @@ def _live() -> Drawing:
 
 def _model_traces() -> Drawing:
     graph = tflite.parse(to_tflite(zoo.build(EXAMPLE), seed=0), EXAMPLE)
-    plans = {"before overlap": _apart(graph), "after overlap": pipeline.plan(graph, remove=())}
+    made = pipeline.plan(graph, remove=())
+    plans = {"before overlap": made.baseline, "after overlap": made.plan}
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         panels = [
-            plan_panel(run_plan(build_model(Program.of(plan), NATIVE, Path(place)), plan), words)
+            plan_panel(run_plan(build_model(Program.running(plan), NATIVE, Path(place)), plan), words)
             for words, plan in plans.items()
         ]
     return trace_drawing(panels, EXAMPLE, same_scale=True)

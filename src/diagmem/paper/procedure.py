@@ -12,12 +12,14 @@ from dataclasses import dataclass
 
 from diagmem.allocators.fit import Offsets
 from diagmem.allocators.heap import modified_heap, reordered_heap
-from diagmem.footprint import Footprint, Options, SeparationRule, footprint
+from diagmem.footprint import Footprint, SeparationRule, footprint
 from diagmem.graph import Graph, Node
 from diagmem.ops import kind_of
 from diagmem.ops.orders import Order
-from diagmem.plans import Plan
-from diagmem.problem import Problem, problem
+from diagmem.options import Options
+from diagmem.plans import Plan, scratch_of, stored
+from diagmem.posing import problem
+from diagmem.problem import Problem
 from diagmem.schedulers import file_order
 
 OVERLAPPED = ("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D")
@@ -91,19 +93,17 @@ def _placed(needs: Footprint, place: Callable[[Problem], Offsets]) -> Plan:
     order = file_order(needs)
     posed = problem(needs, order)
     offsets = place(posed)
-    arena = posed.arena_bytes(offsets)
     return Plan(
         graph=needs.graph,
         options=needs.options,
         schedule=order,
+        storage=stored(needs.graph, posed.buffers, offsets),
+        scratch=scratch_of(posed.buffers, offsets),
+        arena_bytes=posed.arena_bytes(offsets),
+        lower_bound_bytes=posed.lower_bound_bytes,
         buffers=posed.buffers,
         buffer_offsets=offsets,
-        arena_bytes=arena,
-        lower_bound_bytes=posed.lower_bound_bytes,
-        is_over_all_orders=False,
         pressure=posed.pressure,
-        allocator="heap",
-        baseline_bytes=arena,
     )
 
 

@@ -22,7 +22,7 @@ from diagmem.paper.published import (
     PeakRow,
     Splitting,
 )
-from diagmem.plans import Plan
+from diagmem.planner import Planned
 
 KB = 1024
 
@@ -132,7 +132,7 @@ def _row(model: str) -> PeakRow:
     return next(row for row in TABLE_III if row.model == model)
 
 
-def table_iii(rows: Sequence[tuple[PeakRow, Graph, Plan]]) -> Table:
+def table_iii(rows: Sequence[tuple[PeakRow, Graph, Planned]]) -> Table:
     """`rows`: published, the graph, and our plan of it."""
     notes = Notes()
     counted = notes.mark(
@@ -157,7 +157,7 @@ def _saving(found: Reproduction) -> float:
     return 100 * (1 - found.optimised.arena_bytes / found.original.arena_bytes)
 
 
-def _peak_row(row: PeakRow, graph: Graph, plan: Plan, notes: Notes) -> tuple[str, ...]:
+def _peak_row(row: PeakRow, graph: Graph, plan: Planned, notes: Notes) -> tuple[str, ...]:
     found = reproduce(graph, row.is_sequential)
     best = closest(row, found)
     original, optimised = best.original.arena_bytes, best.optimised.arena_bytes

@@ -8,7 +8,9 @@ from typing import Any
 
 from diagmem import __version__
 from diagmem.inspection import inspect
-from diagmem.plans import Plan, Rung
+from diagmem.plan_json import to_json
+from diagmem.planner import Planned
+from diagmem.plans import Plan
 from diagmem.reports.arena import legend_drawing, page_map
 from diagmem.reports.blocks import Picture
 from diagmem.reports.live import live_drawing
@@ -47,9 +49,9 @@ class Fit:
         return self.flash_bytes is None or self.flash_bytes >= 0
 
 
-def report_page(before: Plan, after: Plan, targets: Sequence[Target], rungs: Sequence[Rung] = ()) -> str:
-    """`before`: the model's own graph in file order, nothing shared. `after`: the plan that the page is about. `rungs`:
-    what each step between them is worth."""
+def report_page(made: Planned, targets: Sequence[Target]) -> str:
+    """The page about a plan, beside the best one without overlap in the file's order."""
+    before, after = made.baseline, made.plan
     found, pictures = inspect(after.graph), (Picture(before), Picture(after))
     largest = max(1, before.arena_bytes, after.arena_bytes)
     return render(
@@ -58,7 +60,8 @@ def report_page(before: Plan, after: Plan, targets: Sequence[Target], rungs: Seq
         before=before,
         after=after,
         graph=after.graph,
-        rungs=rungs,
+        rungs=made.ladder,
+        removals=made.removals,
         found=found,
         largest=largest,
         maps=[page_map(picture, largest).inline() for picture in pictures],
@@ -68,7 +71,7 @@ def report_page(before: Plan, after: Plan, targets: Sequence[Target], rungs: Seq
         ops=list(_op_rows(pictures[1])),
         parts=list(_parts(after)),
         data=steps_data(pictures),
-        plan=after.to_json(),
+        plan=to_json(made),
         reserve=RESERVE_BYTES,
     )
 

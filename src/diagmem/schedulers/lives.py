@@ -58,11 +58,12 @@ def row_lives(rows: RowGraph, turns: Sequence[Turn]) -> list[Life]:
     return sorted(Life(*row, *span) for row, span in found)
 
 
-def sum_lives(rows: RowGraph, turns: Sequence[Turn]) -> list[tuple[int, int, int]]:
-    """(op, first, last) for each accumulator: the turns, both included, during which it holds its sums."""
+def sum_lives(rows: RowGraph, turns: Sequence[tuple[int, int | None]]) -> list[tuple[int, int, int]]:
+    """(op, first, last) for each accumulator: the turns, both included, during which it holds its sums. One that runs
+    whole (turn None) holds none."""
     span: dict[int, tuple[int, int]] = {}
-    for at, (index, _) in enumerate(turns):
-        if index != PUSH and rows.ops[index].accumulator_bytes:
+    for at, (index, turn) in enumerate(turns):
+        if index != PUSH and turn is not None and rows.ops[index].accumulator_bytes:
             span[index] = (span.get(index, (at, at))[0], at)
     return [(op, first, last) for op, (first, last) in span.items()]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from diagmem.errors import TraceError, one_line
 from diagmem.graph import Graph, Node
-from diagmem.models import load
+from diagmem.models import Source
 from diagmem.tracing import cortex_m, native
 from diagmem.tracing.calls import Call, Role, parse_call
 from diagmem.tracing.elf import Elf, Machine
@@ -48,7 +48,7 @@ def read_calls(text_or_path: str) -> list[KernelCall]:
     calls, model = content.get("calls"), content.get("model")
     if not isinstance(calls, list) or not calls or not all(isinstance(c, dict) for c in calls):
         raise TraceError(f'{path.name}: it must have at least one [[calls]] with call = "kernel(…)"')
-    graph = None if model is None else load(str(model) if ":" in str(model) else path.parent / str(model))
+    graph = None if model is None else Source(str(model) if ":" in str(model) else path.parent / str(model)).graph
     return [_kernel_call(f"{path.name}, call {number}", entry, graph) for number, entry in enumerate(calls)]
 
 

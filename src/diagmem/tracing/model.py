@@ -13,13 +13,13 @@ import numpy as np
 
 from diagmem.backends import c as c_backend
 from diagmem.backends.c.program import Program as Layout
-from diagmem.backends.c.row_program import RowProgram
 from diagmem.backends.inputs import sample_inputs
 from diagmem.errors import ModelError
 from diagmem.graph import ABSENT, Graph, Node, Op, Tensor
 from diagmem.ops import Unsupported, kind_of
-from diagmem.plans import Plan
-from diagmem.schedule import PUSH, Step
+from diagmem.plans import Plan, scratch_of, stored
+from diagmem.schedule import PUSH, Schedule, Step
+from diagmem.storage import Storage
 from diagmem.tracing import cortex_m, native
 from diagmem.tracing.calls import Buffer, Call, Role
 from diagmem.tracing.elf import Elf
@@ -87,7 +87,8 @@ def offsets_apart(plan: Plan) -> tuple[int, ...]:
 def apart(plan: Plan) -> Layout:
     """The plan's order with every buffer in a place of its own, so that each touch tells whose it is."""
     *offsets, end = offsets_apart(plan)
-    return Layout.of(replace(plan, buffer_offsets=tuple(offsets), arena_bytes=end))
+    places = stored(plan.graph, plan.buffers, offsets), scratch_of(plan.buffers, offsets), end
+    return Layout(plan.graph, plan.schedule, *places)
 
 
 def alone(node: Node) -> Layout:
@@ -113,7 +114,8 @@ def side_by_side(nodes: Sequence[Node]) -> Layout:
     made = {t for op in ops for t in op.outputs}
     given = tuple(t for t in offsets if t not in made)
     graph = Graph("side by side", tuple(tensors), tuple(ops), given, tuple(t for t in offsets if t in made))
-    return Layout(graph, tuple(range(len(ops))), offsets, end, None)
+    storage = {t: Storage.linear(at, tensors[t].rows, tensors[t].row_bytes) for t, at in offsets.items()}
+    return Layout(graph, Schedule.whole(range(len(ops))), storage, {}, end)
 
 
 def _whole(size_bytes: int) -> int:
@@ -146,8 +148,6 @@ def build_model(layout: Layout, on: str, place: Path) -> TracedModel:
 
 
 def _traced_steps(layout: Layout) -> tuple[Step, ...]:
-    if not isinstance(layout, RowProgram):
-        return tuple(Step(op) for op in layout.order)
     run = tuple(step for step in layout.steps if step.op != PUSH)
     return (*run, Step(PUSH)) if layout.input_rows else run
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from diagmem.backends.c.row_program import RowProgram
 from diagmem.graph import Node
 from diagmem.kernels import library
 from diagmem.plans import Plan
@@ -77,7 +76,7 @@ def trace_plan(model: TracedModel, plan: Plan) -> ModelTrace:
     def take(span: Span) -> None:
         step = next(left)
         is_known = step.op != PUSH and model.layout.calls[step.op] is not None
-        if step.turn is not None and isinstance(model.layout, RowProgram):
+        if step.turn is not None:
             windows.end_lives(remade_places(model.layout, step))
             turns.append(traced_turn(model.layout, step, span))
         elif is_known:
@@ -97,8 +96,8 @@ def _fill(windows: Windows, model: TracedModel, plan: Plan) -> None:
         windows.begin_early(model.place(tensor))
     for tensor in (*plan.graph.outputs, *(plan.graph.inputs if plan.options.keep_inputs else ())):
         windows.end_late(model.place(tensor))
-    if isinstance(model.layout, RowProgram) and model.layout.input_rows:
-        begin = model.layout.sum_offsets[PUSH]
+    if model.layout.input_rows:
+        begin = model.layout.scratch[PUSH]
         state = range(begin, begin + model.layout.state.size_bytes)
         windows.begin_early(state)
         windows.end_late(state)

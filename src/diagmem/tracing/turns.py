@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from diagmem.backends.c.row_program import RowProgram
+from diagmem.backends.c.program import Program
 from diagmem.graph import Node
 from diagmem.schedule import Step
 from diagmem.tracing.events import ALWAYS, Span
@@ -70,7 +70,7 @@ class TracedTurns:
         }
 
 
-def traced_turn(layout: RowProgram, step: Step, span: Span) -> TracedTurn:
+def traced_turn(layout: Program, step: Step, span: Span) -> TracedTurn:
     """`layout`: every row in a place of its own."""
     op, node, turn = layout.rows.ops[step.op], layout.graph.nodes[step.op], step.turn or 0
     made = (op.makes_at(turn) or range(0)) if op.makes_rows else range(0)
@@ -85,13 +85,13 @@ def traced_turn(layout: RowProgram, step: Step, span: Span) -> TracedTurn:
     return TracedTurn(node, turn, Counts.of(span), tuple(reads))
 
 
-def _place(layout: RowProgram, tensor: int, row: int) -> slice:
+def _place(layout: Program, tensor: int, row: int) -> slice:
     """Where a row lies in the traced space."""
-    begin = layout.row_offsets[tensor][row]
+    begin = layout.storage[tensor].offsets[row]
     return slice(begin, begin + layout.graph.tensors[tensor].row_bytes)
 
 
-def remade_places(layout: RowProgram, step: Step) -> Iterator[slice]:
+def remade_places(layout: Program, step: Step) -> Iterator[slice]:
     """Where the rows lie that the step makes, if it may have made them before."""
     op = layout.rows.ops[step.op]
     if step.turn is not None and op.makes_rows:

@@ -6,7 +6,7 @@ of a tensor: those of the C backend.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -31,6 +31,7 @@ __all__ = [
     "Removal",
     "Transform",
     "transformed",
+    "transformed_again",
 ]
 
 Transform = Callable[[Graph, Choice], Graph]
@@ -79,6 +80,12 @@ def transformed(
             if graph is not before:
                 removals.append(_removal(name, before, graph))
     return graph, tuple(removals)
+
+
+def transformed_again(graph: Graph, removed: Iterable[tuple[str, Collection[int]]]) -> Graph:
+    """The graph from which the same ops are removed as once before: transforms, and the numbers of the ops."""
+    gone = {name: set(ops) for name, ops in removed}
+    return transformed(graph, gone, lambda name, op: name not in SOMETIMES_WORSE or op.number in gone[name])[0]
 
 
 def _removal(name: str, before: Graph, after: Graph) -> Removal:

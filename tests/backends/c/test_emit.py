@@ -186,7 +186,7 @@ def _without_weights() -> Graph:
     ("options", "reason"), [({"kernels": "tflm-reference"}, "kernels"), ({"external_io": True}, "io")]
 )
 def test_plans_that_c_cannot_follow(options: dict[str, object], reason: str) -> None:
-    plan = pipeline.plan(tiny(), **options)  # type: ignore[arg-type]
+    plan = pipeline.plan(tiny(), **options)
     with pytest.raises(PlanError, match=reason):
         Program.of(plan)
 

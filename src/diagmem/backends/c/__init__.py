@@ -10,8 +10,7 @@ from diagmem.backends.c.kernel_sources import joined
 from diagmem.backends.c.model_source import model_source
 from diagmem.backends.c.names import identifier
 from diagmem.backends.c.program import Program
-from diagmem.backends.c.row_program import RowProgram
-from diagmem.backends.c.row_source import offset_type, row_source
+from diagmem.backends.c.sequence import offset_type
 from diagmem.backends.c.tables import Tables
 
 Layout = Literal["plain", "arduino", "platformio"]
@@ -38,7 +37,7 @@ def emit(
     is_binary = layout == "plain" and tables.size_bytes > most_text_bytes
     code = {
         f"{name}.h": top + header(program, name),
-        f"{name}.c": top + _source(program, tables, name),
+        f"{name}.c": top + model_source(program, tables, name),
         f"{name}_kernels.h": top + _kernels(program),
         f"{name}_weights.h": top + tables.header(),
         **(tables.assembly() if is_binary else {f"{name}_weights.c": top + tables.text()}),
@@ -60,12 +59,6 @@ def emit(
     }
 
 
-def _source(program: Program, tables: Tables, name: str) -> str:
-    if isinstance(program, RowProgram):
-        return row_source(program, tables, name)
-    return model_source(program, tables, name)
-
-
 def weights_bytes(program: Program) -> int:
     """Flash that constant data take: weights, biases, multipliers."""
     return Tables(program, "model").size_bytes
@@ -80,7 +73,7 @@ def _kernels(program: Program) -> str:
             limits[macro] = max(value, limits.get(macro, 0))
     defines = "".join(f"#define {macro} {limits[macro]}\n" for macro in sorted(limits))
     sources = sorted({call.source for call in calls})
-    if isinstance(program, RowProgram):
+    if program.visits:
         defines += f"#define DIAGMEM_OFFSET {offset_type(program)}\n"
         sources.insert(0, "_rows.h")
     return "\n".join(part for part in (defines, *joined(sources)) if part)

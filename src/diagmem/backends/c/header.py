@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from diagmem.backends.c.api import functions
+from diagmem.backends.c.calls import shape_of
 from diagmem.backends.c.literals import number
-from diagmem.backends.c.model_source import shape_of
 from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
 from diagmem.graph import DType, Graph, Tensor

@@ -1,23 +1,26 @@
-"""What C code is made from: a graph, the order in which it runs, where its tensors lie, and a call for each op."""
+"""What C code is made from: a graph, the steps in which it runs, how its tensors lie, and a call for each op."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from diagmem.errors import ModelError, PlanError
 from diagmem.graph import Graph, Node, Tensor
 from diagmem.kernels import LIBRARIES, Library, library
-from diagmem.ops import CCall, CScratch, Unsupported, kind_of
-from diagmem.plans import Plan
-from diagmem.removal import without_again
+from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of
+from diagmem.planner import Planned
+from diagmem.plans import Plan, offsets_in_one_piece
+from diagmem.rows import RowGraph, row_graph
+from diagmem.schedule import PUSH, PushState, Schedule, Step
+from diagmem.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a step of a program has written: a tensor at an offset, or one row of it. Steps count from 0."""
+    """What a step of a program has written: a tensor at an offset, or one row of it. Steps count from 0, without those
+    of the caller."""
 
     step: int
     node: Node
@@ -33,75 +36,36 @@ class Written:
 
 @dataclass(frozen=True)
 class Program:
-    """`offsets`: tensor -> its place in the arena. `lower_bound_bytes`: None where nobody has proven one. `source`: the
-    model's own graph, where ops were removed from it. `kernels`: the name of the library that runs it. `scratch`: op ->
-    where its kernel's scratch lies."""
+    """`scratch`: op -> where what it needs beside its tensors lies; PUSH -> where the state of a run lies that waits
+    for the caller's next row. `lower_bound_bytes`: None where nobody has proven one. `source`: the model's own graph,
+    where ops were removed from it. `kernels`: the name of the library that runs it."""
 
     graph: Graph
-    order: tuple[int, ...]
-    offsets: Mapping[int, int]
+    schedule: Schedule
+    storage: Mapping[int, Storage]
+    scratch: Mapping[int, int]
     arena_bytes: int
-    lower_bound_bytes: int | None
+    lower_bound_bytes: int | None = None
     source: Graph | None = None
     kernels: str = "diagmem"
-    scratch: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: Plan) -> Program:
-        _require_own(plan.options.kernels)
+    def of(cls, made: Planned) -> Program:
+        return cls.running(made.plan, made.model)
+
+    @classmethod
+    def running(cls, plan: Plan, model: Graph | None = None) -> Program:
+        """A plan as C. `model`: the graph as its file has it, if that is another one than the plan's."""
+        if not plan.options.library.is_own:
+            raise PlanError(
+                f"the plan is made for the kernels '{plan.options.kernels}', C code needs one for our own: plan again "
+                f"with kernels {' or '.join(name for name, known in LIBRARIES.items() if known.is_own)}"
+            )
         if plan.options.external_io:
-            raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without --external-io")
-        if plan.runs_by_rows:
-            from diagmem.backends.c.row_program import RowProgram
-
-            return RowProgram.of_rows(plan)
-        places = plan.offsets, plan.arena_bytes, plan.lower_bound_bytes
-        return cls(plan.graph, plan.schedule.ops, *places, plan.source, plan.options.kernels, plan.scratch_offsets)
-
-    @classmethod
-    def from_json(cls, graph: Graph, plan: Mapping[str, Any]) -> Program:
-        """From what `diagmem plan --json` writes. Sizes are checked, safety is not: that is what running it is for."""
-        try:
-            _require_own(str(plan["kernels"]))
-            removed = [(row["transform"], tuple(map(int, row["ops"]))) for row in plan.get("removed", [])]
-            program = cls._placed(without_again(graph, removed), graph, plan)
-        except (KeyError, TypeError, ValueError) as error:
-            raise PlanError("the plan is damaged; write one with `diagmem plan --json`") from error
-        program.check()
-        return program
-
-    @classmethod
-    def _placed(cls, graph: Graph, source: Graph, plan: Mapping[str, Any]) -> Program:
-        """`graph`: that of `source` without what the plan removes."""
-        if "rows" in plan:
-            from diagmem.backends.c.row_program import RowProgram
-
-            return RowProgram.rows_from_json(graph, source, plan)
-        offsets = {int(row["index"]): int(row["offset"]) for row in plan["tensors"]}
-        index_of = {op.number: op.index for op in graph.ops}
-        order = tuple(index_of[int(op)] for op in plan["schedule"])
-        scratch = {index_of[int(row["op"])]: int(row["offset"]) for row in plan.get("scratch", [])}
-        places = offsets, int(plan["arena_bytes"]), plan.get("lower_bound_bytes")
-        return cls(graph, order, *places, source, str(plan["kernels"]), scratch)
-
-    def check(self) -> None:
-        """Raises PlanError unless every op runs once and every tensor lies inside the arena, aligned."""
-        if sorted(self.order) != list(range(len(self.graph.ops))):
-            raise PlanError("the plan does not run each op of the model once; is it another model's?")
-        for tensor in self.tensors:
-            offset = self.offsets.get(tensor.index)
-            if offset is None:
-                raise PlanError(f"the plan has no place for tensor {tensor.index} '{tensor.label}'")
-            if offset < 0 or offset + tensor.span_bytes > self.arena_bytes or offset % tensor.dtype.size_bytes:
-                raise PlanError(f"tensor {tensor.index} '{tensor.label}' does not fit at offset {offset} of the arena")
-        self.check_scratch(self.scratch)
-
-    def check_scratch(self, scratch: Mapping[int, int]) -> None:
-        """Raises PlanError unless the scratch of every kernel that needs any lies inside the arena, aligned."""
-        for node in self.nodes:
-            size, offset = self.library.scratch_bytes(node), scratch.get(node.op.index, -1)
-            if size and (offset < 0 or offset + size > self.arena_bytes or offset % self.library.scratch_align_bytes):
-                raise PlanError(f"{node.label}: its kernel needs {size} bytes of scratch, and the plan has no place")
+            raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without external_io")
+        source = None if model is plan.graph else model
+        places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
+        return cls(plan.graph, plan.schedule, *places, source, plan.options.kernels)
 
     @property
     def model(self) -> Graph:
@@ -113,19 +77,58 @@ class Program:
         return library(self.kernels)
 
     @property
+    def steps(self) -> tuple[Step, ...]:
+        return self.schedule.steps
+
+    @property
     def input_rows(self) -> bool:
         """Whether the caller hands the input over a row at a time."""
-        return False
+        return self.schedule.is_streamed
 
-    def written(self) -> Iterator[Written]:
-        """What the steps write, in their order."""
-        for step, node in enumerate(self.nodes):
-            yield from (Written(step, node, tensor, self.offsets[tensor.index]) for tensor in node.outputs)
+    @cached_property
+    def offsets(self) -> Mapping[int, int]:
+        """Tensor -> its place in the arena, for those in one piece."""
+        return offsets_in_one_piece(self.graph, self.storage)
+
+    @cached_property
+    def rows(self) -> RowGraph:
+        return row_graph(self.graph, self.library)
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """Each op once, in the order of their first steps."""
+        return tuple(dict.fromkeys(step.op for step in self.steps if step.op != PUSH))
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """The operations in the order in which they run."""
+        """The operations in the order in which they first run."""
         return tuple(self.graph.nodes[op] for op in self.order)
+
+    @cached_property
+    def visits(self) -> Mapping[int, tuple[int, ...]]:
+        """Op -> its turns in the order in which it has them, for those that run by turns. It may have some again, to
+        make a row again."""
+        found: dict[int, list[int]] = {}
+        for step in self.steps:
+            if step.turn is not None:
+                found.setdefault(step.op, []).append(step.turn)
+        return {op: tuple(turns) for op, turns in found.items()}
+
+    @cached_property
+    def state(self) -> PushState:
+        return PushState.of(self.graph, self.schedule.ops)
+
+    def written(self) -> Iterator[Written]:
+        """What the steps write, in their order."""
+        own_steps = (step for step in self.steps if step.op != PUSH)
+        for number, step in enumerate(own_steps):
+            node = self.graph.nodes[step.op]
+            if step.turn is None:
+                yield from (Written(number, node, t, self.offsets[t.index]) for t in node.outputs)
+                continue
+            for row in self.rows.ops[step.op].makes_at(step.turn) or ():
+                for t in node.outputs:
+                    yield Written(number, node, t, self.storage[t.index].offsets[row], row)
 
     @cached_property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -137,13 +140,15 @@ class Program:
     @property
     def align_bytes(self) -> int:
         """What the arena's start must be a multiple of."""
-        sizes = [t.dtype.size_bytes for t in self.tensors]
-        return max([1, *sizes, *([self.library.scratch_align_bytes] if self.has_scratch else [])])
+        held = [self.state.at_bytes if op == PUSH else self.library.scratch_align_bytes for op in self.scratch]
+        return max([1, *(t.dtype.size_bytes for t in self.tensors), *held])
 
     @cached_property
-    def has_scratch(self) -> bool:
-        """Whether a kernel takes scratch from the arena."""
-        return any(isinstance(a, CScratch) for call in self.calls.values() if call for a in call.arguments)
+    def by_rows(self) -> Mapping[int, Storage]:
+        """How the tensors lie of which rows are passed on."""
+        pushed = self.graph.inputs if self.input_rows else ()
+        passed = {t for call in self.calls.values() if call is not None for t in _passed_by_rows(call)}
+        return {t: self.storage[t] for t in sorted({*pushed, *passed})}
 
     @cached_property
     def calls(self) -> Mapping[int, CCall | None]:
@@ -176,13 +181,12 @@ class Program:
         return self.offsets[node.input(0).index] == self.offsets[node.output.index]
 
     def _call(self, node: Node) -> CCall:
-        return self.library.call(node)
+        return self.library.row_call(node) if node.op.index in self.visits else self.library.call(node)
 
 
-def _require_own(kernels: str) -> None:
-    own = [name for name, known in LIBRARIES.items() if known.is_own]
-    if not library(kernels).is_own:
-        raise PlanError(
-            f"the plan is made for the kernels '{kernels}', C code needs one for our own: plan again with --kernels "
-            f"{' or '.join(own)}"
-        )
+def _passed_by_rows(call: CCall) -> Iterator[int]:
+    """The tensors of which a call gets rows."""
+    for argument in call.arguments:
+        for one in argument.tensors if isinstance(argument, CPointers) else (argument,):
+            if isinstance(one, CRow | CRows):
+                yield one.tensor.index

@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from diagmem import __version__
+from diagmem.backends.c.calls import shape_of
 from diagmem.backends.c.header import C_TYPES
-from diagmem.backends.c.model_source import shape_of
 from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
-from diagmem.backends.c.row_program import RowProgram
-from diagmem.backends.c.row_source import sequence_bytes
+from diagmem.backends.c.sequence import sequence_bytes
 
 
 def origin(program: Program, name: str, model_sha256: str | None) -> str:
@@ -126,7 +125,7 @@ for (int i = 0; i < {macro}_INPUT_0_ELEMS; ++i) {{
 
 def _by_rows(program: Program) -> str:
     """How a model runs of which only some rows exist at once."""
-    if not isinstance(program, RowProgram):
+    if not program.visits:
         return ""
     forms = Counter(storage.form for storage in program.by_rows.values())
     return f"""

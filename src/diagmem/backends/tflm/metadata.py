@@ -44,10 +44,12 @@ class Origin:
     source_bytes: int
 
 
-def with_plan(data: bytes, offsets: Sequence[int], kernels: str, order: Sequence[int] | None = None) -> bytes:
-    """The file with a plan inside, in the place of any that it carries. Nothing else changes, but for the operators'
-    order where one is given. `offsets`: one for each tensor, ONLINE for what is left to TFLM."""
-    graph = tflite.parse(data, "model")
+def with_plan(
+    data: bytes, graph: Graph, offsets: Sequence[int], kernels: str, order: Sequence[int] | None = None
+) -> bytes:
+    """The file, whose graph is given, with a plan inside, in the place of any that it carries. Nothing else changes,
+    but for the operators' order where one is given. `offsets`: one for each tensor, ONLINE for what is left to
+    TFLM."""
     encoded = encode(offsets)
     decode(encoded, graph)
     origin = Origin("diagmem", __version__, kernels, model_sha256(graph), len(data))

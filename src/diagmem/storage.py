@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 Form = Literal["linear", "ring", "table"]
 
 
-@dataclass(frozen=True, slots=True)
-class RowStorage:
+@dataclass(frozen=True)
+class Storage:
     """Row r lies at `table[r]` or, where there is no table, at `base + r % period * pitch`, in bytes."""
 
     height: int
@@ -20,7 +21,12 @@ class RowStorage:
     table: tuple[int, ...] | None = None
 
     @classmethod
-    def of(cls, offsets: Sequence[int]) -> RowStorage:
+    def linear(cls, base: int, height: int, row_bytes: int) -> Storage:
+        """All rows in one piece."""
+        return cls(height, base, height, row_bytes if height > 1 else 0)
+
+    @classmethod
+    def of(cls, offsets: Sequence[int]) -> Storage:
         """The form that needs least: no table where a rule says where all rows lie."""
         for period in range(1, len(offsets) + 1):
             pitch = offsets[1] - offsets[0] if period > 1 else 0
@@ -33,3 +39,10 @@ class RowStorage:
         if self.table is not None:
             return "table"
         return "linear" if self.period == self.height else "ring"
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """The offset of each row."""
+        if self.table is not None:
+            return self.table
+        return tuple(self.base + row % self.period * self.pitch for row in range(self.height))

@@ -117,6 +117,12 @@ class Touches:
     def at(self, elems: IntArray) -> IntArray:
         return self.base[elems // self.cell] + self.slope * (elems % self.cell)
 
+    def picked(self, groups: IntArray, group_elems: int) -> Touches:
+        """Those of some elements only: of group j, elements [j * group_elems, (j + 1) * group_elems)."""
+        cell = math.gcd(self.cell, group_elems)
+        cells = groups[:, None] * (group_elems // cell) + np.arange(group_elems // cell, dtype=np.int64)
+        return Touches(cell, self.slope, self.at(cells.reshape(-1) * cell))
+
 
 def _runs_to_touches(runs: Runs, elems: int, latest: bool) -> Touches:
     pick: np.ufunc = np.maximum if latest else np.minimum

@@ -11,10 +11,11 @@ import pytest
 from diagmem import pipeline
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
-from diagmem.backends.c.row_program import RowProgram
+from diagmem.backends.c.sequence import sequence_bytes
 from diagmem.backends.inputs import sample_inputs
 from diagmem.graph import DType, Graph
-from diagmem.models import load
+from diagmem.models import Source
+from diagmem.plan_json import from_json, to_json
 from diagmem.verification import reference
 from diagmem.verification.tools import STANDARD, WARNINGS
 from diagmem.zoo.builder import Builder
@@ -31,9 +32,9 @@ def tall(dtype: DType = DType.INT8, name: str = "tall") -> Graph:
     return with_weights(b.graph(b.softmax(b.fully_connected(b.flatten(b.mean(x, True)), 3))))
 
 
-def by_rows(graph: Graph, input_rows: bool = False) -> RowProgram:
+def by_rows(graph: Graph, input_rows: bool = False) -> Program:
     program = Program.of(pipeline.plan(graph, schedule="rows", input_rows=input_rows))
-    assert isinstance(program, RowProgram)
+    assert program.schedule.has_turns
     return program
 
 
@@ -68,10 +69,9 @@ def test_what_a_caller_is_told() -> None:
 
 def test_steps_and_tables_are_small() -> None:
     """Less than 2 KB for MobileNet."""
-    program = Program.of(pipeline.plan(load("zoo:mobilenet_v1_0.25_128_int8"), schedule="rows", input_rows=True))
-    assert isinstance(program, RowProgram)
-    storages = [program.row_offsets[t] for t in program.row_offsets]
-    assert len(program.steps) + 2 * sum(map(len, storages)) < 2048
+    program = by_rows(Source("zoo:mobilenet_v1_0.25_128_int8").runnable, input_rows=True)
+    rows = [len(storage.offsets) for storage in program.storage.values()]
+    assert sequence_bytes(program) <= len(program.steps) + 2 * sum(rows) < 2048
 
 
 def test_rows_in_any_number_of_arenas(tmp_path: Path) -> None:
@@ -146,5 +146,5 @@ def test_json_makes_the_same_program() -> None:
     """`diagmem plan --json` holds all that the code is made from."""
     graph = tall()
     for input_rows in (False, True):
-        plan = pipeline.plan(graph, schedule="rows", input_rows=input_rows)
-        assert emit(Program.from_json(graph, plan.to_json())) == emit(Program.of(plan))
+        made = pipeline.plan(graph, schedule="rows", input_rows=input_rows)
+        assert emit(Program.running(from_json(to_json(made), graph), graph)) == emit(Program.of(made))

@@ -1,4 +1,4 @@
-"""The validator finds every fault, and none where there is none."""
+"""The validator on plans of whole tensors: it finds every fault, and none where there is none."""
 
 from __future__ import annotations
 
@@ -16,24 +16,47 @@ from diagmem.footprint import footprint
 from diagmem.graph import DType, Graph
 from diagmem.kernels import library
 from diagmem.plans import Plan
-from diagmem.problem import problem
+from diagmem.posing import problem
 from diagmem.schedule import Schedule
 from diagmem.transforms import TRANSFORMS, transformed
-from diagmem.validate import Fault, Finding, replay, validate
+from diagmem.validation import Fault, Finding, Rules, replay
+from diagmem.validation.replay import NO_MORE
 from tests.networks import Net, chain, nets, random_net
-from tests.shadow_memory import loses_bytes
-
-DIAGMEM = library("diagmem")
-LARGE = 1 << 20
+from tests.validation.plans import DIAGMEM, LARGE
+from tests.validation.shadow_memory import Shadow
 
 
 def findings(graph: Graph, offsets: Mapping[int, int], ops: tuple[int, ...] | None = None) -> list[Finding]:
     """Findings in an arena that is large enough, in file order if no other is given."""
-    return replay(graph, Schedule.whole(range(len(graph.ops)) if ops is None else ops), offsets, DIAGMEM, LARGE)
+    return judged(graph, offsets, Schedule.whole(range(len(graph.ops)) if ops is None else ops))
+
+
+def judged(
+    graph: Graph,
+    offsets: Mapping[int, int],
+    order: Schedule,
+    *,
+    kernels: str = "diagmem",
+    arena_bytes: int = LARGE,
+    scratch: Mapping[int, int] | None = None,
+    rules: Rules = NO_MORE,
+) -> list[Finding]:
+    """Findings about tensors in one piece each."""
+    return replay(graph, library(kernels), order, in_rows(graph, offsets), scratch or {}, arena_bytes, rules)
+
+
+def in_rows(graph: Graph, offsets: Mapping[int, int]) -> dict[int, list[int]]:
+    """The address of each row of tensors in one piece; of views, that of their first element."""
+    counts = {t: graph.tensors[t].rows if graph.tensors[t].view is None else 1 for t in offsets}
+    return {t: [at + row * graph.tensors[t].row_bytes for row in range(counts[t])] for t, at in offsets.items()}
 
 
 def faults(found: list[Finding]) -> set[Fault]:
     return {finding.fault for finding in found}
+
+
+def loses_bytes(graph: Graph, order: Schedule, offsets: Mapping[int, int]) -> bool:
+    return Shadow(graph, DIAGMEM, in_rows(graph, offsets), {}).loses_bytes(order)
 
 
 def apart(graph: Graph) -> dict[int, int]:
@@ -46,7 +69,7 @@ def apart(graph: Graph) -> dict[int, int]:
 def test_it_agrees_with_byte_by_byte_shadow_memory(graph: Graph, chance: random.Random) -> None:
     """A plan whose tensors are shifted about, with or without views, loses bytes if and only if the validator says
     so."""
-    made = plan(transformed(graph, TRANSFORMS)[0], remove=()) if chance.random() < 0.5 else plan(graph, remove=())
+    made = plan(transformed(graph, TRANSFORMS)[0] if chance.random() < 0.5 else graph, remove=()).plan
     graph = made.graph
     for shift in ([-1, 1], [-4, 4], list(range(-20, 20))):
         offsets = dict(made.offsets)
@@ -55,7 +78,7 @@ def test_it_agrees_with_byte_by_byte_shadow_memory(graph: Graph, chance: random.
             by = max(by, -offsets[base])
             offsets.update((t, at + by) for t, at in offsets.items() if graph.tensors[t].base == base)
         found = faults(findings(graph, offsets, made.schedule.ops)) - {Fault.MISALIGNED}
-        assert loses_bytes(graph, made.schedule, offsets, DIAGMEM) == bool(found)
+        assert loses_bytes(graph, made.schedule, offsets) == bool(found)
 
 
 @pytest.mark.parametrize(("before", "after"), [*itertools.permutations((DType.INT8, DType.INT16, DType.FLOAT32), 2)])
@@ -69,7 +92,7 @@ def test_elements_of_different_size_at_any_offset(before: DType, after: DType) -
     for distance in range(-24, 25):
         offsets = {x: 24 + distance, graph.outputs[0]: 24}
         found = faults(findings(graph, offsets)) - {Fault.MISALIGNED}
-        assert loses_bytes(graph, order, offsets, DIAGMEM) == bool(found)
+        assert loses_bytes(graph, order, offsets) == bool(found)
         verdicts.add(bool(found))
     assert verdicts == {True, False}
 
@@ -78,12 +101,12 @@ def test_elements_of_different_size_at_any_offset(before: DType, after: DType) -
 def test_one_byte_closer_is_caught(kernels: str) -> None:
     """A convolution in the smallest arena there is, which its input and output fill: move either one towards the other,
     and the finding names both."""
-    made = plan(chain(8), kernels=kernels, align=1)
+    made = plan(chain(8), kernels=kernels, align=1).plan
     (used,) = made.overlaps
-    order, scratch = made.schedule, made.scratch_offsets
+    order, scratch = made.schedule, made.scratch
     for tensor, shift in ((used.input, -1), (used.output, 1)):
         offsets = {**made.offsets, tensor: made.offsets[tensor] + shift}
-        found = replay(made.graph, order, offsets, library(kernels), LARGE, scratch=scratch)
+        found = judged(made.graph, offsets, order, kernels=kernels, scratch=scratch)
         assert (Fault.OVERWRITTEN, "t0", "t2") in [(f.fault, f.tensor, f.writer) for f in found]
 
 
@@ -91,7 +114,7 @@ def test_one_byte_closer_is_caught_in_every_tight_pair() -> None:
     """Over random networks: of each pair that its op keeps exactly at its separation, one byte less is found."""
     tight = 0
     for seed in range(150):
-        made = plan(random_net(seed, one_output_each=True), remove=())
+        made = plan(random_net(seed, one_output_each=True), remove=()).plan
         for output, tensor in _exact_pairs(made):
             found = findings(made.graph, {**made.offsets, tensor: made.offsets[tensor] - 1}, made.schedule.ops)
             assert any(f.writer == made.graph.tensors[output].label for f in found)
@@ -129,10 +152,10 @@ def test_faults_of_places() -> None:
     """A tensor without a place, outside the arena, or misaligned."""
     graph = chain(2)
     order = Schedule.whole((0,))
-    assert faults(replay(graph, order, {0: 0}, DIAGMEM, LARGE)) == {Fault.NO_PLACE}
-    assert faults(replay(graph, order, {0: 0, 2: 200}, DIAGMEM, 250)) == {Fault.OUTSIDE}
-    assert Fault.OUTSIDE in faults(replay(graph, order, {0: 200, 2: -1}, DIAGMEM, LARGE))
-    assert faults(replay(graph, order, {0: 0, 2: 200}, DIAGMEM, LARGE, align_bytes=16)) == {Fault.MISALIGNED}
+    assert faults(judged(graph, {0: 0}, order)) == {Fault.NO_PLACE}
+    assert faults(judged(graph, {0: 0, 2: 200}, order, arena_bytes=250)) == {Fault.OUTSIDE}
+    assert Fault.OUTSIDE in faults(judged(graph, {0: 200, 2: -1}, order))
+    assert faults(judged(graph, {0: 0, 2: 200}, order, rules=Rules(align_bytes=16))) == {Fault.MISALIGNED}
 
 
 def test_floats_are_aligned_even_if_not_asked_for() -> None:
@@ -148,9 +171,10 @@ def test_inputs_with_the_caller_need_no_place() -> None:
     middle = net.relu(flat)
     graph = net.graph(net.reshape(net.relu(middle), 3, 4))
     order = Schedule.whole(range(4))
-    assert replay(graph, order, {middle: 0}, DIAGMEM, 12, external_io=True) == []
-    assert faults(replay(graph, order, {}, DIAGMEM, 12, external_io=True)) == {Fault.NO_PLACE}
-    assert len(replay(graph, order, {middle: 0}, DIAGMEM, 12)) == 4
+    external = Rules(external_io=True)
+    assert judged(graph, {middle: 0}, order, arena_bytes=12, rules=external) == []
+    assert faults(judged(graph, {}, order, arena_bytes=12, rules=external)) == {Fault.NO_PLACE}
+    assert len(judged(graph, {middle: 0}, order, arena_bytes=12)) == 4
 
 
 def test_a_tensor_that_is_read_again_later() -> None:
@@ -161,9 +185,9 @@ def test_a_tensor_that_is_read_again_later() -> None:
     z = net.add(x, y)
     graph = net.graph(z)
     (found,) = findings(graph, {**apart(graph), y: 256 * x})
-    assert found == Finding(Fault.OVERWRITTEN, 2, 2, f"t{x}", 256 * x, f"t{y}", 1)
+    assert found == Finding(Fault.OVERWRITTEN, 2, 2, f"t{x}", 256 * x, f"t{y}", 1, number=2)
     assert str(found) == (
-        "step 2, op 2: an op reads a byte that another tensor has overwritten; tensor 't1'; byte 256; "
+        "step 2, op 2: an op reads a byte that something else has overwritten; 't1'; byte 256; "
         "overwritten by 't2' at step 1"
     )
 
@@ -187,10 +211,10 @@ def test_kept_inputs_and_variables_survive() -> None:
     graph = net.graph(net.relu(net.relu(y)))
     order = Schedule.whole(range(3))
     places = {**apart(graph), graph.outputs[0]: 0}
-    assert replay(graph, order, places, DIAGMEM, LARGE) == []
-    assert faults(replay(graph, order, places, DIAGMEM, LARGE, keep_inputs=True)) == {Fault.RESULT_LOST}
+    assert judged(graph, places, order) == []
+    assert faults(judged(graph, places, order, rules=Rules(keep_inputs=True))) == {Fault.RESULT_LOST}
     places = {**apart(graph), graph.outputs[0]: 256 * state}
-    assert faults(replay(graph, order, places, DIAGMEM, LARGE)) == {Fault.RESULT_LOST}
+    assert faults(judged(graph, places, order)) == {Fault.RESULT_LOST}
 
 
 def test_two_outputs_of_one_op_stay_apart() -> None:
@@ -249,22 +273,19 @@ def test_scratch_stays_clear_of_what_its_op_touches() -> None:
     x = net.relu(net.input(1, 4, 4, 4))
     y = net.mean(x)
     graph = net.graph(y)
-    kernels, order = library("tflm-reference"), Schedule.whole((0, 1))
-    places = apart(graph)
+    order, places = Schedule.whole((0, 1)), apart(graph)
 
-    def found(scratch: dict[int, int]) -> set[Fault]:
-        return faults(replay(graph, order, places, kernels, LARGE, scratch=scratch, align_bytes=16))
+    def found(scratch: dict[int, int], align_bytes: int = 16) -> set[Fault]:
+        rules = Rules(align_bytes)
+        return faults(judged(graph, places, order, kernels="tflm-reference", scratch=scratch, rules=rules))
 
     assert found({}) == {Fault.NO_PLACE}
+    assert found({1: 4}) == {Fault.MISALIGNED}
+    assert (found({1: 4}, 1), found({1: 2}, 1)) == (set(), {Fault.MISALIGNED})
     assert found({1: 256 * x}) == {Fault.OVERWRITTEN}
     assert found({1: 256 * y}) == {Fault.OVERWRITTEN, Fault.RESULT_LOST}
     assert found({1: 0}) == set()
     assert found({1: LARGE}) == {Fault.OUTSIDE}
-
-
-def test_a_whole_plan_is_checked() -> None:
-    """validate() looks at all that a plan says."""
-    assert validate(plan(chain(4, 8), kernels="tflm-reference")) == []
 
 
 def side_by_side() -> Graph:

@@ -1,57 +1,38 @@
-"""The text of NAME.c for a model that runs row by row: where rows lie, a step of each operation, and their sequence."""
+"""How C runs a model whose operations have turns: where rows lie, one step of each operation, and their sequence."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from diagmem.backends.c.calls import call_text, describe, shape_of, small_numbers
 from diagmem.backends.c.literals import initialiser, numbers
-from diagmem.backends.c.model_source import (
-    accessor,
-    address,
-    describe,
-    opening,
-    parameters,
-    pointers,
-    shape_of,
-    static_arena,
-)
 from diagmem.backends.c.names import comment
-from diagmem.backends.c.row_program import RowProgram
+from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
 from diagmem.graph import Node, Tensor
-from diagmem.ops import CArgument, CCall, CPointers, CRow, CRows, CScratch, CStruct, CTable, CTurn
-from diagmem.row_storage import RowStorage
+from diagmem.ops import CRows, CStruct, CTable
 from diagmem.schedule import PUSH
+from diagmem.storage import Storage
 
 _FORMS = {"linear": "one behind the other", "ring": "in a ring", "table": "anywhere"}
 
 
-def row_source(program: RowProgram, tables: Tables, name: str) -> str:
-    """NAME.c after its first comment."""
-    parts = (
-        opening(name, ("stddef.h", "string.h") if program.input_rows else ("stddef.h",)),
-        *(_storage(program.graph.tensors[t], storage) for t, storage in program.by_rows.items()),
-        *(parameters(node, program.calls[node.op.index], tables) for node in program.nodes),
-        *(_listed_rows(node, program.calls[node.op.index]) for node in program.nodes),
-        *(_repeated_turns(program, node) for node in program.nodes),
-        _step_function(program, tables),
-        _sequence(program),
-        *((_push(program, name),) if program.input_rows else (_invoke(program, name), _input(program, name))),
-        accessor(program, f"{name}_output", program.graph.outputs),
-        static_arena(program, name),
-    )
-    return "\n".join(part for part in parts if part)
+def run_in_sequence(program: Program, tables: Tables, name: str) -> Iterator[str]:
+    """The function that runs one step, the list of steps, and what the caller calls."""
+    yield _step_function(program, tables)
+    yield _sequence(program)
+    yield _push(program, name) if program.input_rows else _invoke(program, name)
 
 
-def offset_type(program: RowProgram) -> str:
+def offset_type(program: Program) -> str:
     """Of the numbers in tables of rows."""
     return "uint16_t" if program.arena_bytes < 1 << 16 else "uint32_t"
 
 
-def sequence_bytes(program: RowProgram) -> int:
+def sequence_bytes(program: Program) -> int:
     """Flash that the sequence of steps and the tables of rows take."""
     width = 2 if program.arena_bytes < 1 << 16 else 4
     tables = sum(width * len(storage.table or ()) for storage in program.by_rows.values())
@@ -59,7 +40,7 @@ def sequence_bytes(program: RowProgram) -> int:
     return tables + again + len(program.steps) * (1 if program.state.ops < 256 else 2)
 
 
-def _storage(tensor: Tensor, storage: RowStorage) -> str:
+def row_storage(tensor: Tensor, storage: Storage) -> str:
     """A constant `rowsN` of type diagmem_rows, and its table if it has one."""
     about = f"/* '{comment(tensor.label)}': {shape_of(tensor)}, {_FORMS[storage.form]} */\n"
     name, table = f"rows{tensor.index}", ""
@@ -78,7 +59,7 @@ def _storage(tensor: Tensor, storage: RowStorage) -> str:
     return f"{about}{table}static const diagmem_rows {name} = {initialiser(CStruct('diagmem_rows', fields), names)};\n"
 
 
-def _step_function(program: RowProgram, tables: Tables) -> str:
+def _step_function(program: Program, tables: Tables) -> str:
     cases = "".join(_case(node, program, tables) for node in program.nodes)
     has_windows = any(
         isinstance(a, CRows) for call in program.calls.values() if call is not None for a in call.arguments
@@ -96,70 +77,27 @@ static void run_step(void *arena, int32_t op, int32_t turn) {{
 """
 
 
-def _case(node: Node, program: RowProgram, tables: Tables) -> str:
+def _case(node: Node, program: Program, tables: Tables) -> str:
     number, call = node.op.number, program.calls[node.op.index]
-    body = "/* stays where it is */" if call is None else _call(node, call, program, tables)
+    body = "/* stays where it is */" if call is None else call_text(node, call, program, tables)
     again = f"        turn = op{number}_turns[turn];\n" if _is_repeated(program, node) else ""
     return f"    case {number}: /* {describe(node)} */\n{again}        {body}\n        break;\n"
 
 
-def _is_repeated(program: RowProgram, node: Node) -> bool:
+def _is_repeated(program: Program, node: Node) -> bool:
     """Whether some rows are made again."""
-    return len(program.visits[node.op.index]) > program.rows.ops[node.op.index].turns
+    visits = program.visits.get(node.op.index, ())
+    return len(visits) > len(set(visits))
 
 
-def _repeated_turns(program: RowProgram, node: Node) -> str:
+def repeated_turns(program: Program, node: Node) -> str:
     """The rows in the order in which they are made, where some are made again."""
     if not _is_repeated(program, node):
         return ""
-    return _list(f"op{node.op.number}_turns", program.visits[node.op.index])
+    return small_numbers(f"op{node.op.number}_turns", program.visits[node.op.index])
 
 
-def _listed_rows(node: Node, call: CCall | None) -> str:
-    """Which rows the turns take, where no rule tells."""
-    rows = [(n, a.rows) for n, a in enumerate(call.arguments if call else ()) if isinstance(a, CRow) and a.rows]
-    return "".join(_list(f"op{node.op.number}_rows{n}", found) for n, found in rows)
-
-
-def _list(name: str, values: Sequence[int]) -> str:
-    lines, width = "\n".join(numbers(np.array(values))), 8 if max(values) < 256 else 16
-    return f"static const uint{width}_t {name}[{len(values)}] = {{\n{lines}\n}};\n"
-
-
-def _call(node: Node, call: CCall, program: RowProgram, tables: Tables) -> str:
-    arguments = (_argument(a, n, node, program, tables) for n, a in enumerate(call.arguments))
-    return f"{call.function}({', '.join([f'&op{node.op.number}', *arguments])});"
-
-
-def _argument(argument: CArgument, position: int, node: Node, program: RowProgram, tables: Tables) -> str:
-    index = node.op.index
-    if isinstance(argument, CTurn):
-        turns = program.rows.ops[index].turns
-        return {CTurn.NUMBER: "turn", CTurn.COUNT: str(turns)}.get(argument) or f"AT({program.sum_offsets[index]})"
-    if isinstance(argument, CScratch):
-        return f"AT({program.sum_offsets[index]})"
-    if isinstance(argument, CRows):
-        found = "diagmem_rows_reaching" if argument.is_transposed else "diagmem_rows_under"
-        return f"{found}(&op{node.op.number}.window, &rows{argument.tensor.index}, arena, turn, rows)"
-    if isinstance(argument, CRow):
-        number = _row_number(argument, f"op{node.op.number}_rows{position}")
-        return f"diagmem_row(&rows{argument.tensor.index}, arena, {number})"
-    if isinstance(argument, CPointers):
-        return pointers(argument, (_argument(t, position, node, program, tables) for t in argument.tensors))
-    return address(argument, program, tables)
-
-
-def _row_number(row: CRow, listed: str) -> str:
-    """`listed`: the name of the list that says which row each turn takes, where there is one."""
-    if row.rows:
-        return f"{listed}[turn]"
-    if row.step == 0:
-        return str(row.first)
-    turn = "turn" if row.step == 1 else f"turn * {row.step}"
-    return turn if row.first == 0 else f"{turn} {'+' if row.first > 0 else '-'} {abs(row.first)}"
-
-
-def _sequence(program: RowProgram) -> str:
+def _sequence(program: Program) -> str:
     """The op of each step. A row from the caller is that after the last op."""
     ops, numbered = program.state.ops, program.graph.ops
     width = "uint8_t" if ops < 256 else "uint16_t"
@@ -175,7 +113,7 @@ static const {width} steps[STEPS] = {{
 """
 
 
-def _invoke(program: RowProgram, name: str) -> str:
+def _invoke(program: Program, name: str) -> str:
     return f"""\
 void {name}_invoke_in(void *arena) {{
     uint{8 * program.state.turn_bytes}_t turns[OPS] = {{0}};
@@ -187,14 +125,10 @@ void {name}_invoke_in(void *arena) {{
 """
 
 
-def _input(program: RowProgram, name: str) -> str:
-    return accessor(program, f"{name}_input", program.graph.inputs)
-
-
-def _push(program: RowProgram, name: str) -> str:
+def _push(program: Program, name: str) -> str:
     tensor = program.graph.tensors[program.graph.inputs[0]]
     state = program.state
-    place = f"AT({program.sum_offsets[PUSH]})"
+    place = f"AT({program.scratch[PUSH]})"
     return f"""\
 /* What a run remembers while it waits for the next row; it lies in the arena. */
 typedef struct {{
