@@ -92,7 +92,7 @@ class DspConv2D:
             own = {"filter": CTable("filter", bytes_of(weights)), "output": channels.c_output()}
             return kernel_call("conv_2d_wide_pairs_s8", {**fields, **own}, arguments, _limits(loop))
         sign, inputs = "positive" if channels.is_positive else "any", 8 if size % 16 else 16
-        two, one = CName(f"diagmem_two_{sign}_{inputs}_s8"), CName(f"diagmem_one_{sign}_s8")
+        two, one = CName(f"diagmem_two_{sign}_{inputs}_s8"), CName(f"diagmem_one_{sign}_{inputs}_s8")
         own = {"two": two, "one": one, "blocks": blocks}
         return kernel_call("conv_2d_pairs_s8", {**fields, **own}, arguments, _limits(loop))
 

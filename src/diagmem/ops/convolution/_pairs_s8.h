@@ -20,9 +20,28 @@ typedef void diagmem_put_pixels(const void *params, const diagmem_words *buffer,
 
 DIAGMEM_IN_ORDER
 
-/* `count` inputs of two pixels from `a` and `b` on. Returns where the next ones go. */
-static DIAGMEM_APART diagmem_word *diagmem_widen_two(const int8_t *a, const int8_t *b, int32_t count,
-                                                     diagmem_word *to) {
+/* `count` inputs of one pixel, from `a` on. Returns where the next ones go. */
+static DIAGMEM_APART diagmem_word *diagmem_widen_one(const int8_t *a, int32_t count, diagmem_word *to) {
+    for (const int8_t *const end = a + (count & ~3); a != end; a += 4) {
+        const uint32_t v = diagmem_load(a);
+        *to++ = diagmem_even(v);
+        *to++ = diagmem_odd(v);
+    }
+    if (count & 2) {
+        *to++ = diagmem_lower_halves((uint32_t)a[0], (uint32_t)a[1]);
+        a += 2;
+    }
+    if (count & 1) {
+        *to++ = (uint32_t)(uint16_t)a[0];
+    }
+    return to;
+}
+
+/* The same of two pixels, unless there is no second one and `b` is NULL. */
+static DIAGMEM_APART diagmem_word *diagmem_widen(const int8_t *a, const int8_t *b, int32_t count, diagmem_word *to) {
+    if (b == NULL) {
+        return diagmem_widen_one(a, count, to);
+    }
     for (const int8_t *const end = a + (count & ~3); a != end;) {
         const uint32_t v = diagmem_load(a);
         const uint32_t u = diagmem_load(b);
@@ -51,7 +70,7 @@ static DIAGMEM_APART diagmem_word *diagmem_widen_two(const int8_t *a, const int8
 
 DIAGMEM_IN_ANY_ORDER
 
-/* The windows of two pixels. `is_solid`: the taps of a row are neighbours, and all inside the image. */
+/* The window of a pixel. `is_solid`: the taps of a row are neighbours, and all inside the image. */
 typedef struct {
     const void *const *rows;
     int32_t column;
@@ -73,39 +92,54 @@ static inline const int8_t *diagmem_tap(const diagmem_window *w, const diagmem_s
     return row != NULL && x >= 0 && x < w->in_width ? row + x * w->in_pitch : padding;
 }
 
-/* Row k of a window, side by side. */
+static inline int8_t *diagmem_copied(const int8_t *from, int32_t count, int8_t *to) {
+    for (; count > 0; --count) {
+        *to++ = *from++;
+    }
+    return to;
+}
+
+/* Row k of a window, side by side. Where pixels are neighbours, what lies inside the image is in one piece. */
 static DIAGMEM_APART void diagmem_collect_row(const diagmem_window *w, const diagmem_seen *from, int32_t k,
                                               const int8_t *padding, int8_t *to) {
-    for (int32_t tap = 0; tap < w->kernel_w; ++tap) {
-        const int8_t *const at = diagmem_tap(w, from, k, tap, padding);
-        for (int32_t i = 0; i < w->in_depth; ++i) {
-            *to++ = at[i];
-        }
+    const int8_t *const row = from->rows[k];
+    int32_t tap = 0;
+    while (tap < w->kernel_w) {
+        const int32_t x = from->column + tap * w->dilation_w;
+        const int is_inside = row != NULL && x >= 0 && x < w->in_width;
+        const int is_piece = is_inside && w->dilation_w == 1 && w->in_pitch == w->in_depth;
+        const int32_t left = w->kernel_w - tap;
+        const int32_t taps = !is_piece ? 1 : left < w->in_width - x ? left : w->in_width - x;
+        to = diagmem_copied(is_inside ? row + x * w->in_pitch : padding, taps * w->in_depth, to);
+        tap += taps;
     }
 }
 
-/* Fills the buffer with two windows. Pixels whose channels come in fours are widened one by one where a row of the window is
- * not in one piece; of others such rows are first collected, behind the buffer. */
+/* Fills the buffer with two windows, or with one if `b` is NULL. Pixels whose channels come in fours are widened one by one
+ * where a row of the window is not in one piece; of others such rows are first collected, behind the buffer. */
 static DIAGMEM_APART void diagmem_fill_buffer(const diagmem_window *w, const diagmem_paired *how, const diagmem_seen *a,
                                               const diagmem_seen *b, diagmem_word *buffer) {
     const int32_t count = w->kernel_w * w->in_depth;
-    const int is_solid = a->is_solid && b->is_solid;
-    diagmem_word *to = buffer;
+    const int is_solid = a->is_solid && (b == NULL || b->is_solid);
+    int8_t *const first = (int8_t *)(buffer + how->size);
+    int8_t *const second = b == NULL ? NULL : first + count;
     for (int32_t k = 0; k < w->kernel_h; ++k) {
         const int8_t *const row_a = a->rows[k];
-        const int8_t *const row_b = b->rows[k];
-        if (is_solid && row_a != NULL && row_b != NULL) {
-            to = diagmem_widen_two(row_a + a->column * w->in_pitch, row_b + b->column * w->in_pitch, count, to);
+        if (is_solid && row_a != NULL) {
+            /* Pixels of a row have the same rows under them. */
+            const int8_t *const other = b == NULL ? NULL : row_a + b->column * w->in_pitch;
+            buffer = diagmem_widen(row_a + a->column * w->in_pitch, other, count, buffer);
         } else if (w->in_depth % 4 == 0) {
             for (int32_t tap = 0; tap < w->kernel_w; ++tap) {
-                to = diagmem_widen_two(diagmem_tap(w, a, k, tap, how->padding), diagmem_tap(w, b, k, tap, how->padding),
-                                       w->in_depth, to);
+                const int8_t *const other = b == NULL ? NULL : diagmem_tap(w, b, k, tap, how->padding);
+                buffer = diagmem_widen(diagmem_tap(w, a, k, tap, how->padding), other, w->in_depth, buffer);
             }
         } else {
-            int8_t *const collected = (int8_t *)(buffer + how->size);
-            diagmem_collect_row(w, a, k, how->padding, collected);
-            diagmem_collect_row(w, b, k, how->padding, collected + count);
-            to = diagmem_widen_two(collected, collected + count, count, to);
+            diagmem_collect_row(w, a, k, how->padding, first);
+            if (b != NULL) {
+                diagmem_collect_row(w, b, k, how->padding, second);
+            }
+            buffer = diagmem_widen(first, second, count, buffer);
         }
     }
 }
@@ -120,11 +154,11 @@ static inline void diagmem_pairs_row(const diagmem_window *w, const diagmem_pair
         const int32_t pixels = x + 1 < w->out_width ? 2 : 1;
         if (is_point) {
             const int8_t *const at = (const int8_t *)rows[0] + x * step;
-            diagmem_widen_two(at, pixels == 2 ? at + step : at, w->in_depth, buffer);
+            diagmem_widen(at, pixels == 2 ? at + step : NULL, w->in_depth, buffer);
         } else {
             const diagmem_seen a = diagmem_see(w, rows, x);
-            const diagmem_seen b = diagmem_see(w, rows, x + pixels - 1);
-            diagmem_fill_buffer(w, how, &a, &b, buffer);
+            const diagmem_seen b = diagmem_see(w, rows, x + 1);
+            diagmem_fill_buffer(w, how, &a, pixels == 2 ? &b : NULL, buffer);
         }
         put(params, buffer, pixels, out);
     }

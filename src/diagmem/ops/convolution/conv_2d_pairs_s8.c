@@ -15,7 +15,7 @@ static DIAGMEM_APART void diagmem_conv_2d_pairs_s8_put(const void *params, const
     const diagmem_conv_2d_pairs_s8_params *const p = params;
     const int32_t depth = p->window.out_depth;
     const int32_t pitch = p->window.out_pitch;
-    const diagmem_words *const end = buffer + p->paired.size / 2;
+    const diagmem_words *const end = buffer + pixels * p->paired.size / 4;
     const diagmem_words *w = (const diagmem_words *)p->blocks;
     int8_t *const rest_at = out + (depth & ~3);
     if (rest_at != out) {
@@ -23,7 +23,7 @@ static DIAGMEM_APART void diagmem_conv_2d_pairs_s8_put(const void *params, const
     }
     if (depth % 4 != 0) {
         int8_t rest[8];
-        p->two(buffer, end, w, rest, rest + 4, 4);
+        pixels == 2 ? p->two(buffer, end, w, rest, rest + 4, 4) : p->one(buffer, end, w, rest, rest + 4);
         for (int32_t i = 0; i < pixels; ++i) {
             memcpy(rest_at + i * pitch, rest + 4 * i, (size_t)(depth % 4));
         }

@@ -9,26 +9,26 @@ typedef struct {
     diagmem_channels_s8 output;
 } diagmem_conv_2d_wide_pairs_s8_params;
 
+/* The sum of one pixel, whose words lie `step` apart. */
+static DIAGMEM_APART int32_t diagmem_wide_sum_s8(const diagmem_word *x, int32_t step, const int8_t *weights,
+                                                 int32_t size, int32_t sum) {
+    for (const int8_t *const end = weights + size; weights != end; weights += 4, x += 2 * step) {
+        const uint32_t four = diagmem_load(weights);
+        sum = diagmem_both(sum, x[0], diagmem_even(four));
+        sum = diagmem_both(sum, x[step], diagmem_odd(four));
+    }
+    return sum;
+}
+
 static DIAGMEM_APART void diagmem_conv_2d_wide_pairs_s8_put(const void *params, const diagmem_words *buffer,
                                                             int32_t pixels, int8_t *out) {
     const diagmem_conv_2d_wide_pairs_s8_params *const p = params;
-    const int8_t *weights = p->filter;
+    const diagmem_word *const x = (const diagmem_word *)buffer;
+    const int32_t size = p->paired.size;
     for (int32_t c = 0; c < p->window.out_depth; ++c) {
-        const diagmem_words *x = buffer;
-        int32_t first = p->output.bias[c];
-        int32_t second = first;
-        for (const int8_t *const end = weights + p->paired.size; weights != end; weights += 4, x += 2) {
-            const uint32_t four = diagmem_load(weights);
-            const uint32_t even = diagmem_even(four);
-            const uint32_t odd = diagmem_odd(four);
-            first = diagmem_both(first, diagmem_low(x[0]), even);
-            second = diagmem_both(second, diagmem_high(x[0]), even);
-            first = diagmem_both(first, diagmem_low(x[1]), odd);
-            second = diagmem_both(second, diagmem_high(x[1]), odd);
-        }
-        out[c] = diagmem_general_s8(&p->output, c, first);
-        if (pixels == 2) {
-            out[c + p->window.out_pitch] = diagmem_general_s8(&p->output, c, second);
+        for (int32_t i = 0; i < pixels; ++i) {
+            const int32_t sum = diagmem_wide_sum_s8(x + i, pixels, p->filter + c * size, size, p->output.bias[c]);
+            out[c + i * p->window.out_pitch] = diagmem_general_s8(&p->output, c, sum);
         }
     }
 }

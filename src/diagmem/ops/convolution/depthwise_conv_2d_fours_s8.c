@@ -84,6 +84,7 @@ DIAGMEM_IN_ORDER
     static DIAGMEM_APART void name##_inside(const int8_t *x, const int8_t *y, const int8_t *z, int32_t step,           \
                                             const diagmem_words *w, int8_t *out, const int8_t *stop) {                 \
         do {                                                                                                           \
+            DIAGMEM_KEEP(step);                                                                                        \
             DIAGMEM_FOUR_SUMS;                                                                                         \
             DIAGMEM_TWO_TAPS(x, x + step);                                                                             \
             DIAGMEM_TWO_TAPS(x + 2 * step, y);                                                                         \

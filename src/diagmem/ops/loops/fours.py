@@ -22,6 +22,10 @@ class Fours:
     loop: PixelLoop
 
     @property
+    def steps(self) -> int:
+        return self.loop.steps
+
+    @property
     def _begun(self) -> IntArray:
         """For each channel, the one that is the first to be written after it is read."""
         channel = np.arange(self.loop.out.depth, dtype=np.int64)

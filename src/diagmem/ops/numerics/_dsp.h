@@ -110,6 +110,24 @@ static inline int32_t diagmem_add_nearest(int32_t sum, int32_t a, int32_t b) {
     return result;
 }
 
+/* To two 16-bit numbers each, the bytes 0 and 2 of a word, or its bytes 1 and 3. */
+static inline uint32_t diagmem_add_even(uint32_t sums, uint32_t x) {
+    __asm__("sxtab16 %0, %0, %1" : "+r"(sums) : "r"(x));
+    return sums;
+}
+
+static inline uint32_t diagmem_add_odd(uint32_t sums, uint32_t x) {
+    __asm__("sxtab16 %0, %0, %1, ror #8" : "+r"(sums) : "r"(x));
+    return sums;
+}
+
+/* Of four bytes each the larger one. */
+static inline uint32_t diagmem_larger(uint32_t x, uint32_t y) {
+    uint32_t unused;
+    __asm__("ssub8 %1, %0, %2\n\tsel %0, %0, %2" : "+r"(x), "=&r"(unused) : "r"(y));
+    return x;
+}
+
 /* Two words, and on to the next two. */
 #define DIAGMEM_TAKE(low, high, from) __asm__("ldrd %0, %1, [%2], #8" : "=&r"(low), "=&r"(high), "+r"(from) : : "memory")
 
@@ -155,6 +173,23 @@ static inline int32_t diagmem_add_high(int32_t sum, int32_t a, int32_t b) {
 
 static inline int32_t diagmem_add_nearest(int32_t sum, int32_t a, int32_t b) {
     return sum + (int32_t)(((int64_t)a * b + 0x80000000) >> 32);
+}
+
+static inline uint32_t diagmem_add_even(uint32_t sums, uint32_t x) {
+    const uint32_t pair = diagmem_even(x);
+    return diagmem_lower_halves(sums + pair, (sums >> 16) + (pair >> 16));
+}
+
+static inline uint32_t diagmem_add_odd(uint32_t sums, uint32_t x) {
+    return diagmem_add_even(sums, x >> 8);
+}
+
+static inline uint32_t diagmem_larger(uint32_t x, uint32_t y) {
+    uint32_t result = 0;
+    for (uint32_t mask = 0xffu; mask != 0; mask <<= 8) {
+        result |= ((x ^ 0x80808080u) & mask) > ((y ^ 0x80808080u) & mask) ? x & mask : y & mask;
+    }
+    return result;
 }
 
 #define DIAGMEM_TAKE(low, high, from)               \

@@ -1,5 +1,5 @@
 /* Blocks of four output channels of two pixels, or one, from a buffer of widened inputs. The buffer holds words of two
- * inputs, of the two pixels in turn. */
+ * inputs, those of two pixels in turn. */
 #ifndef DIAGMEM_PACKED_PAIRS_S8_H
 #define DIAGMEM_PACKED_PAIRS_S8_H
 
@@ -27,10 +27,9 @@ DIAGMEM_IN_ORDER
         d1 = diagmem_both(d1, q, u);      \
     } while (0)
 
-#define DIAGMEM_ONE_BY_FOUR(i)            \
+#define DIAGMEM_ONE_WORD(p, i)            \
     do {                                  \
         const uint64_t vu = w[i];         \
-        const uint32_t p = diagmem_low(x[i]); \
         uint32_t v = diagmem_low(vu);     \
         uint32_t u = diagmem_high(vu);    \
         a0 = diagmem_both(a0, p, v);      \
@@ -39,6 +38,13 @@ DIAGMEM_IN_ORDER
         c0 = diagmem_both(c0, p, u);      \
         u = diagmem_even(u);              \
         d0 = diagmem_both(d0, p, u);      \
+    } while (0)
+
+#define DIAGMEM_ONE_BY_FOUR(i)                             \
+    do {                                                   \
+        const uint64_t pq = x[i];                          \
+        DIAGMEM_ONE_WORD(diagmem_low(pq), 2 * (i));        \
+        DIAGMEM_ONE_WORD(diagmem_high(pq), 2 * (i) + 1);   \
     } while (0)
 
 #define DIAGMEM_PUT_TWO(i, first, second, requantised)          \
@@ -67,7 +73,7 @@ typedef const diagmem_words *diagmem_two_pixels(const diagmem_words *from, const
                                                 const diagmem_words *w, int8_t *out, const int8_t *stop,
                                                 int32_t pitch);
 
-/* The same of one pixel. */
+/* The same of one pixel, from a buffer of its words alone. */
 typedef const diagmem_words *diagmem_one_pixel(const diagmem_words *from, const diagmem_words *end,
                                                const diagmem_words *w, int8_t *out, const int8_t *stop);
 
@@ -93,6 +99,26 @@ typedef const diagmem_words *diagmem_one_pixel(const diagmem_words *from, const 
         DIAGMEM_TWO_BY_FOUR(6); \
         DIAGMEM_TWO_BY_FOUR(7); \
         x += 8;                 \
+        w += 8;                 \
+        DIAGMEM_KEEP(w);        \
+    } while (0)
+
+#define DIAGMEM_EIGHT_OF_ONE    \
+    do {                        \
+        DIAGMEM_ONE_BY_FOUR(0); \
+        DIAGMEM_ONE_BY_FOUR(1); \
+        x += 2;                 \
+        w += 4;                 \
+        DIAGMEM_KEEP(w);        \
+    } while (0)
+
+#define DIAGMEM_SIXTEEN_OF_ONE  \
+    do {                        \
+        DIAGMEM_ONE_BY_FOUR(0); \
+        DIAGMEM_ONE_BY_FOUR(1); \
+        DIAGMEM_ONE_BY_FOUR(2); \
+        DIAGMEM_ONE_BY_FOUR(3); \
+        x += 4;                 \
         w += 8;                 \
         DIAGMEM_KEEP(w);        \
     } while (0)
@@ -124,8 +150,7 @@ typedef const diagmem_words *diagmem_one_pixel(const diagmem_words *from, const 
         return w;                                                                                                      \
     }
 
-/* Defines `name` for windows of a multiple of eight inputs. */
-#define DIAGMEM_ONE_PIXEL(name, requantised)                                                                           \
+#define DIAGMEM_ONE_PIXEL(name, requantised, inputs)                                                                   \
     static DIAGMEM_APART const diagmem_words *name(const diagmem_words *from, const diagmem_words *end,                \
                                                    const diagmem_words *w, int8_t *out, const int8_t *stop) {          \
         do {                                                                                                           \
@@ -135,13 +160,7 @@ typedef const diagmem_words *diagmem_one_pixel(const diagmem_words *from, const 
             w += 2;                                                                                                    \
             DIAGMEM_KEEP(x);                                                                                           \
             do {                                                                                                       \
-                DIAGMEM_ONE_BY_FOUR(0);                                                                                \
-                DIAGMEM_ONE_BY_FOUR(1);                                                                                \
-                DIAGMEM_ONE_BY_FOUR(2);                                                                                \
-                DIAGMEM_ONE_BY_FOUR(3);                                                                                \
-                x += 4;                                                                                                \
-                w += 4;                                                                                                \
-                DIAGMEM_KEEP(w);                                                                                       \
+                inputs;                                                                                                \
             } while (x != end);                                                                                        \
             const diagmem_word *const constants = (const diagmem_word *)w;                                             \
             DIAGMEM_PUT_ONE(0, diagmem_minus(a0, b0), requantised);                                                    \
@@ -157,10 +176,12 @@ typedef const diagmem_words *diagmem_one_pixel(const diagmem_words *from, const 
 
 DIAGMEM_TWO_PIXELS(diagmem_two_positive_8_s8, DIAGMEM_POSITIVE, DIAGMEM_EIGHT_INPUTS)
 DIAGMEM_TWO_PIXELS(diagmem_two_positive_16_s8, DIAGMEM_POSITIVE, DIAGMEM_SIXTEEN_INPUTS)
-DIAGMEM_ONE_PIXEL(diagmem_one_positive_s8, DIAGMEM_POSITIVE)
+DIAGMEM_ONE_PIXEL(diagmem_one_positive_8_s8, DIAGMEM_POSITIVE, DIAGMEM_EIGHT_OF_ONE)
+DIAGMEM_ONE_PIXEL(diagmem_one_positive_16_s8, DIAGMEM_POSITIVE, DIAGMEM_SIXTEEN_OF_ONE)
 DIAGMEM_TWO_PIXELS(diagmem_two_any_8_s8, DIAGMEM_ANY_SIGN, DIAGMEM_EIGHT_INPUTS)
 DIAGMEM_TWO_PIXELS(diagmem_two_any_16_s8, DIAGMEM_ANY_SIGN, DIAGMEM_SIXTEEN_INPUTS)
-DIAGMEM_ONE_PIXEL(diagmem_one_any_s8, DIAGMEM_ANY_SIGN)
+DIAGMEM_ONE_PIXEL(diagmem_one_any_8_s8, DIAGMEM_ANY_SIGN, DIAGMEM_EIGHT_OF_ONE)
+DIAGMEM_ONE_PIXEL(diagmem_one_any_16_s8, DIAGMEM_ANY_SIGN, DIAGMEM_SIXTEEN_OF_ONE)
 
 DIAGMEM_IN_ANY_ORDER
 
