@@ -4,7 +4,7 @@ the arena."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from diagmem.graph import Node
 from diagmem.ops import CCall, InstructionSet, OpKind, Unsupported, Variant, kind_of
@@ -23,6 +23,17 @@ def own_order(node: Node) -> Order | None:
     return None if kind is None else kind.default_order(node)
 
 
+LEAN = "/"
+"""Stands between the name of a library and those of its ops that are run without scratch."""
+
+
+def lean_name(name: str, lean: frozenset[int] | None) -> str:
+    """`diagmem-dsp/3,7`: that library, ops 3 and 7 without scratch; `diagmem-dsp/all`."""
+    base = name.partition(LEAN)[0]
+    ops = "all" if lean is None else ",".join(map(str, sorted(lean)))
+    return f"{base}{LEAN}{ops}" if ops else base
+
+
 def _known(node: Node) -> OpKind:
     kind = kind_of(node.op.kind)
     if kind is None:
@@ -37,7 +48,9 @@ class Library:
     `align_bytes`: the alignment that its tensors get unless told otherwise. `keeps_variables`: its runtime holds
     variables elsewhere than among the tensors that are planned. `addresses_views`: its kernels can read and write a
     part of a tensor. `is_own`: its kernels are ours, so that C can be emitted. `instructions`: what they use beyond
-    plain C. `scratch_align_bytes`: the alignment of what kernels take from the arena."""
+    plain C. `scratch_align_bytes`: the alignment of what kernels take from the arena. `lean`: ops of the model, by
+    their numbers in its file, that are run by a kernel that takes nothing from the arena, though there be a faster
+    one; None: all of them."""
 
     name: str
     summary: str
@@ -50,6 +63,7 @@ class Library:
     is_own: bool = False
     instructions: InstructionSet | None = None
     scratch_align_bytes: int = 4
+    lean: frozenset[int] | None = frozenset()
 
     def order(self, node: Node) -> Order | None:
         """The loop order that this library uses for the node, one of its kind's. None: not known, may not overlap."""
@@ -64,11 +78,19 @@ class Library:
         return found if found in kind.orders else None
 
     def variant(self, node: Node) -> Variant | None:
-        """The kernel of ours for its instructions, if there is one; else that in plain C is meant."""
+        """The fastest kernel of ours for its instructions, or the fastest of those that take no scratch; None where
+        that is the one in plain C."""
         kind = kind_of(node.op.kind)
         if kind is None or self.instructions is None:
             return None
-        return next(iter(kind.variants(node, self.instructions)), None)
+        is_lean = self.lean is None or node.op.number in self.lean
+        found = kind.variants(node, self.instructions)
+        return next((variant for variant in found if not (is_lean and variant.scratch_bytes)), None)
+
+    def leaner(self, op: int) -> Library:
+        """The same with one more op, by its number, run without scratch."""
+        lean = None if self.lean is None else self.lean | {op}
+        return replace(self, name=lean_name(self.name, lean), lean=lean)
 
     def call(self, node: Node) -> CCall:
         """How the operation is called in C; raises Unsupported."""

@@ -16,6 +16,7 @@ from diagmem.backends.c.program import Program as Layout
 from diagmem.backends.inputs import sample_inputs
 from diagmem.errors import ModelError
 from diagmem.graph import ABSENT, Graph, Node, Op, Tensor
+from diagmem.kernels import library
 from diagmem.ops import Unsupported, kind_of
 from diagmem.plans import Plan, scratch_of, stored
 from diagmem.schedule import PUSH, Schedule, Step
@@ -88,7 +89,7 @@ def apart(plan: Plan) -> Layout:
     """The plan's order with every buffer in a place of its own, so that each touch tells whose it is."""
     *offsets, end = offsets_apart(plan)
     places = stored(plan.graph, plan.buffers, offsets), scratch_of(plan.buffers, offsets), end
-    return Layout(plan.graph, plan.schedule, *places)
+    return Layout(plan.graph, plan.schedule, *places, kernels=plan.options.kernels)
 
 
 def alone(node: Node) -> Layout:
@@ -96,8 +97,9 @@ def alone(node: Node) -> Layout:
     return side_by_side((node,))
 
 
-def side_by_side(nodes: Sequence[Node]) -> Layout:
+def side_by_side(nodes: Sequence[Node], kernels: str = "diagmem") -> Layout:
     """Operations that have nothing to do with each other, as one model: op i is nodes[i]. All tensors lie apart."""
+    scratch: dict[int, int] = {}
     tensors: list[Tensor] = []
     ops: list[Op] = []
     offsets: dict[int, int] = {}
@@ -111,11 +113,15 @@ def side_by_side(nodes: Sequence[Node]) -> Layout:
         for tensor in dict.fromkeys((*node.outputs, *(t for _, t in node.activations()))):
             offsets[index[tensor.index]] = end
             end += _whole(tensor.size_bytes)
+        scratch_bytes = library(kernels).scratch_bytes(replace(node, op=ops[-1]))
+        if scratch_bytes:
+            scratch[number] = end
+            end += _whole(scratch_bytes)
     made = {t for op in ops for t in op.outputs}
     given = tuple(t for t in offsets if t not in made)
     graph = Graph("side by side", tuple(tensors), tuple(ops), given, tuple(t for t in offsets if t in made))
     storage = {t: Storage.linear(at, tensors[t].rows, tensors[t].row_bytes) for t, at in offsets.items()}
-    return Layout(graph, Schedule.whole(range(len(ops))), storage, {}, end)
+    return Layout(graph, Schedule.whole(range(len(ops))), storage, scratch, end, kernels=kernels)
 
 
 def _whole(size_bytes: int) -> int:

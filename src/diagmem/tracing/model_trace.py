@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from diagmem.graph import Node
-from diagmem.kernels import library
 from diagmem.plans import Plan
 from diagmem.schedule import PUSH
 from diagmem.tracing.events import ALWAYS, NEVER, Recorder, Span
@@ -18,8 +17,6 @@ from diagmem.tracing.rows import TracedRow
 from diagmem.tracing.run import SEEDS, Counts, observe, overlap_of, trace
 from diagmem.tracing.turns import TracedTurn, TracedTurns, gathered, remade_places, traced_turn
 from diagmem.tracing.values import Lost, Windows, lost_values
-
-KERNELS = "diagmem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +124,7 @@ def _rows(model: TracedModel, node: Node, span: Span) -> Iterator[TracedRow]:
         for number, target in enumerate(node.outputs):
             if source.base == target.base:
                 continue
-            separation = library(KERNELS).separation(node, position, number)
+            separation = model.layout.library.separation(node, position, number)
             yield TracedRow(
                 node.op.kind,
                 source.index,

@@ -44,6 +44,7 @@ class DspDepthwiseConv2D:
         name = "diagmem_positive_fours_s8" if channels.is_positive else "diagmem_any_fours_s8"
         is_3x3 = self.loop.rows.kernel == self.loop.cols.kernel == 3 and whole == len(channels.bias)
         own = {
+            "is_positive": int(channels.is_positive),
             "inside": CName(f"{name}_inside") if is_3x3 else None,
             "taps": CName(f"{name}_taps") if whole else None,
             "blocks": _blocks(channels.weights, packed, whole) if whole else None,

@@ -18,6 +18,7 @@ typedef void diagmem_fours_taps(const void *const *taps, int32_t count, const di
 
 typedef struct {
     diagmem_window window;
+    int32_t is_positive;          /* the least output is that of all negative sums */
     diagmem_fours_inside *inside; /* NULL unless windows are 3x3 */
     diagmem_fours_taps *taps;
     const int8_t *padding; /* [in_depth], the input's zero point */
@@ -127,7 +128,8 @@ static DIAGMEM_APART void diagmem_fours_rest_s8(const diagmem_depthwise_conv_2d_
             sum += ((const int8_t *)taps[t])[channel] * w[t + 1];
         }
         const int32_t x = diagmem_times_256(sum);
-        out[channel] = DIAGMEM_ANY_SIGN(x, w[count + 1], w[count + 2], w[count + 3]);
+        const int32_t *const k = w + count + 1;
+        out[channel] = p->is_positive ? DIAGMEM_POSITIVE(x, k[0], k[1], k[2]) : DIAGMEM_ANY_SIGN(x, k[0], k[1], k[2]);
     }
 }
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagmem.graph import DType, Node
-from diagmem.ops.c_call import CCall, CStruct
+from diagmem.ops.c_call import CCall, CStruct, Fields
 from diagmem.ops.c_rows import cut_to_row, row_call
-from diagmem.ops.elementwise._binary_int import product_requantisation, sum_call, sum_of
-from diagmem.ops.elementwise._binary_int import product_call
+from diagmem.ops.elementwise._binary_int import product_call, product_requantisation, sum_call, sum_of
 from diagmem.ops.loops.broadcast import c_broadcast
 from diagmem.ops.numerics.fixed_point import Multiplier
 from diagmem.ops.numerics.quantised import Requantisation, zero_point_of
@@ -62,7 +61,7 @@ def _mul_call(node: Node) -> CCall:
     return _call(node, "mul", {**zero_points, "output": output})
 
 
-def _call(node: Node, stem: str, fields: dict[str, object]) -> CCall:
+def _call(node: Node, stem: str, fields: Fields) -> CCall:
     struct = CStruct(f"diagmem_{stem}_packed_s8_params", {"shape": c_broadcast(node), **fields})
     arguments = node.input(0), node.input(1), node.output
     return CCall("elementwise_binary_packed_s8.c", f"diagmem_{stem}_packed_s8", struct, arguments)

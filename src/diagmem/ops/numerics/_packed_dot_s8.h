@@ -138,7 +138,11 @@ static DIAGMEM_APART void diagmem_put_packed_s8(const diagmem_run *runs, int32_t
     }
     const diagmem_word *const k = (const diagmem_word *)w;
     for (int32_t i = 0; i < channels; ++i) {
-        DIAGMEM_PUT_SUM(i, DIAGMEM_ANY_SIGN);
+        if (to->is_positive) {
+            DIAGMEM_PUT_SUM(i, DIAGMEM_POSITIVE);
+        } else {
+            DIAGMEM_PUT_SUM(i, DIAGMEM_ANY_SIGN);
+        }
     }
 }
 

@@ -105,7 +105,8 @@ class Channels:
             return None
         lowest, highest = one.apply(np.array([least, most])).tolist()
         if lowest == highest:
-            return middle, 0, lowest << 7, 7
+            # Halfway between two steps, so that it does not matter whether the sign counts.
+            return middle, 0, (lowest << 8) + 128, 8
         mantissa, right = int(one.mantissas[0]), -int(one.shifts[0])
         lost = max(0, right - MOST_RIGHT_SHIFT)
         addend = self._addend(right - lost) + ((256 * middle * mantissa) >> (32 + lost))
