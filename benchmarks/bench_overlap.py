@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from diagmem import zoo
-from diagmem.graph import Node
+from diagmem.frontends import zoo
 from diagmem.kernels import library
+from diagmem.model.graph import Node
 from diagmem.ops import kind_of
 from diagmem.ops.accesses import replayed_separation
 from diagmem.ops.kind import OpKind

@@ -15,9 +15,9 @@ from typing import Any
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.sequence import sequence_bytes
-from diagmem.backends.inputs import sample_inputs
-from diagmem.models import Source
+from diagmem.frontends.source import Source
 from diagmem.verification.cortex_m import CORES, run_on_core
+from diagmem.verification.inputs import sample_inputs
 
 SHARED = Path(os.environ.get("DIAGMEM_SHARED", Path(__file__).parents[2] / "shared")) / "models" / "mlperf_tiny"
 MODELS = {

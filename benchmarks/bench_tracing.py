@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from diagmem import pipeline
 from diagmem.errors import TraceError
-from diagmem.graph import Node
-from diagmem.models import Source
-from diagmem.tracing.model import apart, build_model, side_by_side
-from diagmem.tracing.model_trace import trace_ops, trace_plan
+from diagmem.frontends.source import Source
+from diagmem.model.graph import Node
+from diagmem.tracing.analysis.model import apart, build_model, side_by_side
+from diagmem.tracing.analysis.model_trace import trace_ops, trace_plan
 
 PLACES = ("x86", "cortex-m4")
 BATCHES, NODES_OF_A_KIND = 4, 25

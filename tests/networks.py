@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from diagmem.graph import DType, Graph, Op, Padding, Shape, Tensor
+from diagmem.model.graph import DType, Graph, Op, Padding, Shape, Tensor
 from diagmem.ops import kind_of
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D

@@ -10,7 +10,9 @@ from dataclasses import replace
 import numpy as np
 
 from diagmem.backends.c.program import Program
-from diagmem.graph import ABSENT, DType, Graph, Op, Padding, Quantisation, Shape, Tensor
+from diagmem.frontends.zoo.builder import Builder
+from diagmem.model.graph import ABSENT, DType, Graph, Op, Padding, Quantisation, Shape, Tensor
+from diagmem.model.schedule import Schedule, Step
 from diagmem.ops import Activation
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
@@ -18,9 +20,7 @@ from diagmem.ops.convolution.transpose_conv import TransposeConv
 from diagmem.ops.moving.concatenation import Concatenation
 from diagmem.ops.moving.reshape import Reshape
 from diagmem.ops.reductions.reduce import Reduce
-from diagmem.schedule import Schedule, Step
-from diagmem.storage import Storage
-from diagmem.zoo.builder import Builder
+from diagmem.planning.storage import Storage
 
 GAP_BYTES = 64
 

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import diagmem
-from diagmem import pipeline, planner
-from diagmem.allocators import ALLOCATORS, optimal
 from diagmem.errors import ModelError, PlanError, UnsafePlanError
-from diagmem.footprint import footprint
-from diagmem.graph import Graph
-from diagmem.options import Options
-from diagmem.plan_json import to_json
-from diagmem.posing import problem
-from diagmem.schedulers import SCHEDULERS, every_order
+from diagmem.frontends import zoo
+from diagmem.frontends.tflite.writer import to_tflite
+from diagmem.model.graph import Graph
+from diagmem.model.schedule import Schedule
+from diagmem.planning import checked, planner
+from diagmem.planning.allocators import ALLOCATORS, optimal
+from diagmem.planning.checked import findings_of
+from diagmem.planning.footprint import footprint
+from diagmem.planning.options import Options
+from diagmem.planning.plan_json import to_json
+from diagmem.planning.posing import problem
+from diagmem.planning.schedulers import SCHEDULERS, every_order
 from diagmem.validation import Fault, Finding
 from tests.networks import chain, diamond, nets, random_net
 
@@ -120,10 +125,26 @@ def test_unknown_names_are_refused(options: dict[str, Any]) -> None:
 
 
 def test_an_unsafe_plan_is_never_returned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the validator finds anything, the plan is a bug and does not leave the pipeline."""
-    monkeypatch.setattr(pipeline, "validate", lambda made: [Finding(Fault.NO_PLACE, tensor="t1")])
-    with pytest.raises(UnsafePlanError, match="no place"):
-        diagmem.plan(chain(2))
+    """If the validator finds anything, the plan is a bug: neither it nor what is made of it leaves the pipeline."""
+    monkeypatch.setattr(checked, "replay", lambda *given: [Finding(Fault.NO_PLACE, tensor="t1")])
+    model = to_tflite(zoo.build("kws_dscnn_int8"))
+    for make in (diagmem.plan, diagmem.pareto, diagmem.emit_c, diagmem.emit_tflm, diagmem.verify):
+        with pytest.raises(UnsafePlanError, match="no place"):
+            make(model)
+
+
+def test_all_that_a_plan_says_is_judged() -> None:
+    """Its order, its places, the size of its arena, its options."""
+    made = diagmem.plan(chain(4, 8), kernels="tflm-reference").plan
+    assert findings_of(made) == []
+    wrong = [
+        replace(made, arena_bytes=made.arena_bytes - 1),
+        replace(made, storage={t: replace(storage, base=0) for t, storage in made.storage.items()}),
+        replace(made, schedule=Schedule.whole((1, 0))),
+        replace(made, options=replace(made.options, keep_inputs=True)),
+        replace(made, options=replace(made.options, align=1 << 20)),
+    ]
+    assert all(findings_of(tampered) for tampered in wrong)
 
 
 def test_heuristics_that_fail_fall_back_to_the_plain_plan(monkeypatch: pytest.MonkeyPatch) -> None:

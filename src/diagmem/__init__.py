@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from diagmem.errors import DiagmemError
-    from diagmem.graph import Graph
-    from diagmem.options import Options
+    from diagmem.model.graph import Graph
     from diagmem.pipeline import (
         EmittedC,
         Failed,
@@ -35,8 +34,9 @@ if TYPE_CHECKING:
         verify,
         zoo_models,
     )
-    from diagmem.plans import Plan
-    from diagmem.targets import Target
+    from diagmem.planning.options import Options
+    from diagmem.planning.plan import Plan
+    from diagmem.reports.targets import Target
 
 __version__ = "0.1.0"
 

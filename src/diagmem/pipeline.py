@@ -15,21 +15,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diagmem import plan_json, planner
-from diagmem.errors import DiagmemError, PlanError, UnsafePlanError, one_line
-from diagmem.graph import Graph
-from diagmem.inspection import Inspection
-from diagmem.inspection import inspect as inspect_graph
-from diagmem.models import Source
-from diagmem.options import ROWS, Options
-from diagmem.overlap import METHODS, Overlap, all_overlaps
-from diagmem.plans import Plan
-from diagmem.validation import Finding, Rules, replay
+from diagmem.errors import DiagmemError, PlanError, one_line
+from diagmem.frontends.source import Source
+from diagmem.model.graph import Graph
+from diagmem.planning import plan_json, planner
+from diagmem.planning.checked import checked, findings_of
+from diagmem.planning.inspection import Inspection
+from diagmem.planning.inspection import inspect as inspect_graph
+from diagmem.planning.options import ROWS, Options
+from diagmem.planning.overlaps import METHODS, Overlap, all_overlaps
+from diagmem.planning.plan import Plan
+from diagmem.validation import Finding
 
 if TYPE_CHECKING:
     from diagmem.backends.c import Layout
     from diagmem.backends.tflm.planned_file import PlannedFile
-    from diagmem.targets import Target
+    from diagmem.reports.targets import Target
     from diagmem.verification.places import Verdict
 
 MOST_RECOMPUTE = 4.0
@@ -84,7 +85,7 @@ def inspect(model: Model) -> Inspection:
 def overlap(model: Model, *, kernels: str = "diagmem", methods: Sequence[str] = METHODS) -> list[Overlap]:
     """How far each op's input may lie over its output, in bytes (O_s), by each method.
 
-    >>> rows = diagmem.overlap("zoo:vww_96_int8", methods=["exact"])
+    >>> rows = diagmem.planning.overlaps("zoo:vww_96_int8", methods=["exact"])
     >>> rows[0].exact
     9214
     """
@@ -106,7 +107,7 @@ def plan(model: Model, **options: Any) -> Planned:
     >>> diagmem.plan("zoo:vww_96_int8", schedule="rows", input_rows=True).arena_bytes
     9922
     """
-    return _validated(planner.planned(_source(model).graph, Options.of(options)))
+    return _shown(planner.planned(_source(model).graph, Options.of(options)))
 
 
 def pareto(model: Model, **options: Any) -> tuple[Planned, ...]:
@@ -119,7 +120,7 @@ def pareto(model: Model, **options: Any) -> tuple[Planned, ...]:
     asked = Options.of({**options, "schedule": ROWS})
     if asked.recompute == 1:
         asked = replace(asked, recompute=MOST_RECOMPUTE)
-    return tuple(_validated(made) for made in planner.planned_front(_source(model).graph, asked))
+    return tuple(_shown(made) for made in planner.planned_front(_source(model).graph, asked))
 
 
 def plan_many(models: Iterable[Model], executor: Executor | None = None, **options: Any) -> Iterator[Planned | Failed]:
@@ -164,19 +165,9 @@ def check(model: Model, plan: GivenPlan | Plan) -> list[Finding]:
     return findings_of(plan if isinstance(plan, Plan) else read_plan(model, plan))
 
 
-def findings_of(plan: Plan) -> list[Finding]:
-    """The plan replayed on shadow memory."""
-    options = plan.options
-    rules = Rules(options.align_bytes, options.keep_inputs, options.external_io, plan.recompute)
-    places = plan.schedule, plan.row_offsets, plan.scratch, plan.arena_bytes
-    return replay(plan.graph, options.library, *places, rules)
-
-
 def safe_plan(model: Model, plan: GivenPlan) -> Plan:
     """A plan that was written as JSON; one that is not safe raises UnsafePlanError."""
-    found = read_plan(model, plan)
-    _raise_unless_safe(found, "")
-    return found
+    return checked(read_plan(model, plan))
 
 
 def emit_c(
@@ -185,10 +176,11 @@ def emit_c(
     name: str | None = None,
     layout: Layout = "plain",
     plan: GivenPlan | None = None,
+    cpu: str | None = None,
     **options: Any,
 ) -> EmittedC:
     """The model as ANSI C, ready to compile into firmware. `plan`: the plan to use; else one is made with these
-    options. A model of the zoo gets random weights.
+    options. `cpu`: the core whose kernels it gets; by default it runs on any. A model of the zoo gets random weights.
 
     >>> sorted(diagmem.emit_c("zoo:kws_dscnn_int8", name="kws").files)
     ['CMakeLists.txt', 'README.md', 'kws.c', 'kws.h', 'kws_kernels.h', 'kws_weights.c', 'kws_weights.h']
@@ -198,9 +190,9 @@ def emit_c(
 
     source = _source(model)
     if plan is None:
-        program = Program.of(_validated(planner.planned(source.runnable, Options.of(options))))
+        program = Program.of(planner.planned(source.runnable, Options.of(_for_cpu(cpu, options))))
     else:
-        _check_no_options(options)
+        _check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
         program = Program.running(safe_plan(source.runnable, plan), source.runnable)
     sha256 = hashlib.sha256(source.content).hexdigest() if source.has_file else None
     return EmittedC(c.emit(program, name, layout, sha256), program.arena_bytes)
@@ -221,7 +213,7 @@ def emit_tflm(model: Model, *, kernels: str = "tflm", align: int = 16, keep_inpu
     if content is not given.content:
         graph = tflite.parse(content, given.name)
     options = Options(kernels, align, keep_inputs)
-    return planned_file.emit(content, _validated(planner.planned(graph, options)).plan)
+    return planned_file.emit(content, planner.planned(graph, options).plan)
 
 
 def verify(
@@ -231,15 +223,17 @@ def verify(
     inputs: int = 50,
     seed: int = 0,
     plan: GivenPlan | None = None,
+    cpu: str | None = None,
     **options: Any,
 ) -> list[Verdict]:
     """Builds and runs the model as it is handed out, in each of the places `on`, and compares bit for bit: its C code
-    on the host or an emulated core, or its planned file in TensorFlow Lite Micro's interpreter.
+    on the host or an emulated core, or its planned file in TensorFlow Lite Micro's interpreter. An emulated core runs
+    the kernels that `emit_c` gives it, the host those for any core, unless `cpu` says whose to run.
 
     >>> [verdict.ok for verdict in diagmem.verify("zoo:kws_dscnn_int8", inputs=3)]
     [True]
     """
-    return list(verdicts(_source(model), on, inputs, seed, plan, options))
+    return list(verdicts(_source(model), on, inputs, seed, plan, options, cpu))
 
 
 def verdicts(
@@ -249,26 +243,35 @@ def verdicts(
     seed: int,
     plan: GivenPlan | Plan | None,
     options: Mapping[str, Any],
+    cpu: str | None = None,
 ) -> Iterator[Verdict]:
     """One for each place, as they come. A plan that is a Plan already is run as it is."""
+    from diagmem.kernels import CPUS, GENERIC
     from diagmem.verification.places import PLACES, TFLM, Verification, carries_plan
 
     unknown = [place for place in on if place not in PLACES]
     if unknown:
         raise PlanError(f"place '{unknown[0]}' is not known; known: {', '.join(PLACES)}")
-    if TFLM in on and (plan is not None or options):
+    if TFLM in on and (plan is not None or options or cpu):
         raise PlanError("a plan, and options of one, are for C code; on tflm a plan is run inside its file: emit it")
     if plan is not None:
-        _check_no_options(options)
-    made: planner.Planned | Plan | None = None
-    if any(place != TFLM for place in on):
-        made = plan if isinstance(plan, Plan) else safe_plan(source.runnable, plan) if plan is not None else None
-        made = made or _validated(planner.planned(source.runnable, Options.of(options)))
-    for_tflm = None
-    if TFLM in on and not carries_plan(source):
-        for_tflm = _validated(planner.planned(source.runnable, Options("tflm-reference")))
-    verification = Verification(source, inputs, seed, made, for_tflm)
-    yield from map(verification.on, on)
+        _check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
+    made: dict[str, planner.Planned | Plan] = {}
+    opinion = None
+    for place in on:
+        if place == TFLM:
+            carried = carries_plan(source)
+            for_tflm = None if carried else planner.planned(source.runnable, Options("tflm-reference"))
+            yield Verification(source, inputs, seed, planned=for_tflm).on(place)
+            continue
+        core = GENERIC if plan is not None else cpu or (place if place in CPUS else GENERIC)
+        if core not in made and plan is not None:
+            made[core] = plan if isinstance(plan, Plan) else safe_plan(source.runnable, plan)
+        elif core not in made:
+            made[core] = planner.planned(source.runnable, Options.of(_for_cpu(core, options)))
+        verification = Verification(source, inputs, seed, made[core], opinion=opinion)
+        yield verification.on(place)
+        opinion = verification.second_opinion
 
 
 def report(model: Model, **options: Any) -> dict[str, bytes]:
@@ -285,7 +288,7 @@ def report_of(made: planner.Planned) -> dict[str, bytes]:
     from diagmem.reports.arena import before_after_drawing
     from diagmem.reports.live import live_drawing
     from diagmem.reports.report import report_page
-    from diagmem.targets import TARGETS
+    from diagmem.reports.targets import TARGETS
 
     files = {
         "report.html": report_page(made, TARGETS).encode(),
@@ -302,7 +305,7 @@ def known_targets() -> tuple[Target, ...]:
     >>> diagmem.known_targets()[0].name
     'ATmega328P'
     """
-    from diagmem.targets import TARGETS
+    from diagmem.reports.targets import TARGETS
 
     return tuple(TARGETS)
 
@@ -313,7 +316,7 @@ def zoo_models() -> tuple[str, ...]:
     >>> "vww_96_int8" in diagmem.zoo_models()
     True
     """
-    from diagmem import zoo
+    from diagmem.frontends import zoo
 
     return tuple(zoo.models())
 
@@ -322,18 +325,24 @@ def _source(model: Model) -> Source:
     return model if isinstance(model, Source) else Source(model)
 
 
+def _for_cpu(cpu: str | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options with the kernels for a core, unless others were asked for."""
+    from diagmem.kernels import GENERIC, kernels_for
+
+    asked = options.get("kernels", kernels_for(GENERIC))
+    if cpu is None or kernels_for(cpu) == asked:
+        return options
+    if asked != kernels_for(GENERIC):
+        raise PlanError(
+            f"cpu '{cpu}' has kernels '{kernels_for(cpu)}', and kernels '{asked}' are asked for: leave out one"
+        )
+    return {**options, "kernels": kernels_for(cpu)}
+
+
 def _check_no_options(options: Mapping[str, Any]) -> None:
     if options:
         raise PlanError(f"plan is a plan already; leave out {next(iter(options))}")
 
 
-def _validated(made: planner.Planned) -> Planned:
-    _raise_unless_safe(made.plan, "; this is a bug, please report it")
+def _shown(made: planner.Planned) -> Planned:
     return Planned(made.plan, made.baseline, made.ladder, made.removals)
-
-
-def _raise_unless_safe(plan: Plan, advice: str) -> None:
-    findings = findings_of(plan)
-    if findings:
-        more = f" (and {len(findings) - 1} more: see `check`)" if len(findings) > 1 else ""
-        raise UnsafePlanError(f"{plan.graph.name}: the plan is not safe: {findings[0]}{more}{advice}")

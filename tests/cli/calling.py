@@ -1,4 +1,4 @@
-"""The command line, called in this process: much faster than starting Python anew, with the same statuses and output."""
+"""The command line, called in this process: faster than to start Python anew, with the same statuses and output."""
 
 from __future__ import annotations
 

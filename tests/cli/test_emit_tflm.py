@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from diagmem.backends.tflm import metadata, planned_file, runtime
+from diagmem import emit_tflm
+from diagmem.backends.tflm import metadata, planned_file
 from diagmem.backends.tflm.greedy import ONLINE
 from diagmem.cli import _emit_tflm
 from diagmem.frontends import tflite
+from diagmem.verification.tflm import runtime
 from tests.backends.tflm import small_models
 from tests.cli.test_command_line import run
 
@@ -83,6 +85,18 @@ def test_zoo_models_are_written_first(tmp_path: Path) -> None:
     done = run("emit", "tflm", "zoo:resnet8_int8", "-o", str(out), "--json", "-")
     assert json.loads(done.stdout)["kernels"] == "tflm"
     assert tflite.read(out).ops
+
+
+def test_models_keep_their_whole_name(tmp_path: Path) -> None:
+    """Dots in a name of the zoo do not start a suffix."""
+    name = "mobilenet_v1_0.25_128_int8"
+    made = emit_tflm(f"zoo:{name}")
+    assert (made.plan.graph.name, made.graph.name) == (name, name)
+    out = tmp_path / f"{name}.tflite"
+    done = run("emit", "tflm", f"zoo:{name}", "-o", str(out), "--json", "-")
+    assert json.loads(done.stdout)["model"] == f"zoo:{name}"
+    assert out.read_bytes() == made.data
+    assert tflite.read(out).name == name
 
 
 @pytest.mark.parametrize(

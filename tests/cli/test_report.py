@@ -23,6 +23,18 @@ def test_report_writes_a_page_and_pictures(tmp_path: Path) -> None:
     assert {"arena.svg", "live.svg"} <= {path.name for path in place.iterdir()}
 
 
+def test_report_of_rows_that_are_made_again(tmp_path: Path) -> None:
+    """A page about a plan that runs row by row, with the options that made it."""
+    options = ["--schedule", "rows", "--recompute", "1.2", "--allocator", "greedy"]
+    done = CliRunner().invoke(diagmem, ["report", "zoo:kws_dscnn_int8", "-o", str(tmp_path), *options])
+    assert done.exit_code == 0, done.output
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert len(plan["rows"]) == len(plan["schedule"])
+    assert 1 <= plan["recompute"] <= 1.2
+    assert f"after  {plan['arena_bytes']} B" in done.output
+    assert (tmp_path / "report.html").read_text().count("<tr data-step=") == len(plan["schedule"])
+
+
 @pytest.mark.parametrize("arguments", [["report", "zoo:resnet8_int8"], ["report", "-o", "x"]])
 def test_report_needs_a_model_and_a_directory(arguments: list[str]) -> None:
     assert CliRunner().invoke(diagmem, arguments).exit_code == 2

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from diagmem.errors import PlanError
-from diagmem.graph import DType, Node, Padding, Quantisation, Shape, Tensor
 from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.kernels._tflm_any import PARTS
+from diagmem.model.graph import DType, Node, Padding, Quantisation, Shape, Tensor
 from diagmem.ops import kinds
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
@@ -22,6 +22,7 @@ from diagmem.ops.orders import Order
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.reductions.reduce import Reduce
 from tests.ops.cases import SMALL, activation, case_modules, constant, ints, node_of, windows
+from tests.ops.drawing import sampled
 
 CASES = case_modules()
 
@@ -49,6 +50,23 @@ def test_every_operation_in_a_table_has_a_kind() -> None:
     for lib in LIBRARIES.values():
         assert set(lib.exceptions) <= set(kinds()), lib.name
         assert set(lib.scratch) <= set(kinds()), lib.name
+
+
+@pytest.mark.parametrize("name", kinds())
+def test_own_kernels_follow_their_kind(name: str) -> None:
+    """The project's own library has no exceptions: what a kind has a kernel for may overlap as the kind says."""
+    found = sampled(name, 10)
+    without = name in kinds()[name].without_kernel
+    assert all((library("diagmem").order(node) is None) == without for node in found)
+
+
+@pytest.mark.parametrize("lib", LIBRARIES.values(), ids=lambda lib: lib.name)
+def test_exceptions_differ_from_the_rule(lib: Library) -> None:
+    """A library lists only operations for some of which its order is another than it would be anyway."""
+    plain = replace(lib, exceptions={})
+    for name in lib.exceptions:
+        nodes = [changed for node in sampled(name, 60) for changed in (node, in_bytes(node), in_half_bytes(node))]
+        assert any(lib.order(node) is not plain.order(node) for node in nodes), name
 
 
 def test_an_order_that_a_kind_does_not_know_may_not_overlap() -> None:
@@ -83,6 +101,12 @@ def in_bytes(node: Node) -> Node:
 
     outputs = tuple(replace(t, dtype=DType.INT8) for t in node.outputs)
     return replace(node, inputs=tuple(changed(t) for t in node.inputs), outputs=outputs)
+
+
+def in_half_bytes(node: Node) -> Node:
+    """The same node on 8-bit data with constants of 4 bits."""
+    inputs = (replace(t, dtype=DType.INT4) if t is not None and t.is_constant else t for t in node.inputs)
+    return in_bytes(replace(node, inputs=tuple(inputs)))
 
 
 @st.composite

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem import pipeline, zoo
+from diagmem import pipeline
 from diagmem.errors import PlanError
-from diagmem.graph import DType, Graph
+from diagmem.frontends import zoo
 from diagmem.kernels import library, signature
 from diagmem.kernels._traced import TracedLibrary, TracedOp, signature_text
+from diagmem.model.graph import DType, Graph
 from diagmem.ops.accesses import replayed_separation
-from diagmem.overlap import all_overlaps
+from diagmem.planning.overlaps import all_overlaps
 from tests.ops.cases import activation, node_of
 
 MODELS = ("kws_dscnn_int8", "resnet8_int8", "mobilenet_v1_0.25_128_int8")

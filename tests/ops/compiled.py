@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from diagmem.backends.c.kernel_sources import joined
 from diagmem.backends.c.literals import initialiser, numbers
-from diagmem.graph import Node, Tensor
+from diagmem.model.graph import Node, Tensor
 from diagmem.ops import CArgument, CCall, CPointers, CScratch, CStruct, CTable, kinds
 
 Array = npt.NDArray[Any]

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from diagmem.graph import DType, Node, Padding, Quantisation, Tensor
+from diagmem.model.graph import DType, Node, Padding, Quantisation, Tensor
 from diagmem.ops import Activation
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.elementwise.binary import Binary
+from diagmem.ops.fitting import fitted
 from diagmem.ops.matrix.fully_connected import FullyConnected
 from diagmem.ops.pooling.pool_2d import Pool2D
 from tests.ops.cases import activation, constant, node_of
-from tests.ops.runnable import runnable
 
 Rng = np.random.Generator
 
@@ -57,7 +57,7 @@ def _drawn(kind: str, rng: Rng) -> Node:
 def _dressed(node: Node, seed: int) -> Node:
     """8-bit integers, with weights and scales for the kernel to pack or to refuse."""
     kind = node.op.kind
-    found = next(n for turn in range(_MOST_TURNS) if _is_this(n := runnable(node, 60 * seed + turn), kind))
+    found = next(n for turn in range(_MOST_TURNS) if _is_this(n := fitted(node, 60 * seed + turn), kind))
     rng = np.random.default_rng(seed)
     is_clamped, is_tame, is_positive = seed % 8 == 7, seed % 4 != 3, seed % 2 == 0
     found = _with_activation(found, Activation.RELU if is_clamped else Activation.NONE)

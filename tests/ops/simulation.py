@@ -10,7 +10,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 
-from diagmem.graph import Tensor
+from diagmem.model.graph import Tensor
 from diagmem.ops.accesses import Accesses, Runs
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import ABSENT, Node, Tensor
+from diagmem.frontends.tflite.flat_tables import FlatTables
+from diagmem.model.graph import ABSENT, Node, Tensor
 from diagmem.ops import kinds
-from diagmem.zoo.flat import FlatTables
 
 Array = npt.NDArray[Any]
 

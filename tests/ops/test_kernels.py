@@ -13,12 +13,12 @@ import numpy.typing as npt
 import pytest
 
 from diagmem.backends.c.kernel_sources import joined, sources
-from diagmem.graph import Node
 from diagmem.kernels import library
+from diagmem.model.graph import Node
 from diagmem.ops import kinds
+from diagmem.ops.fitting import input_values
 from tests.ops.compiled import COMPILER, FLAGS, Job, Place, compiled, disjoint, overlapped
-from tests.ops.drawing import CASES, drawn, is_supported, names_of
-from tests.ops.runnable import input_values, spread_out
+from tests.ops.drawing import CASES, drawn, is_supported, names_of, spread_out
 
 Array = npt.NDArray[Any]
 

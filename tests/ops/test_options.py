@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from diagmem.frontends import tflite
+from diagmem.ops.fitting import fitted
 from tests.ops.cases import case_modules
-from tests.ops.runnable import runnable
 from tests.ops.single_op import to_tflite
 
 CASES = case_modules()
@@ -19,7 +19,7 @@ CASES = case_modules()
 @given(data=st.data())
 def test_options_are_read_back(case: str, data: st.DataObject) -> None:
     """A file of one node holds its kind, its attributes, its types and its shapes."""
-    node = runnable(data.draw(CASES[case]), data.draw(st.integers(0, 1000)))
+    node = fitted(data.draw(CASES[case]), data.draw(st.integers(0, 1000)))
     # Files do not hold empty tensors: an empty buffer says that a tensor is not constant.
     assume(all(t.elems for t in node.inputs if t is not None))
     (found,) = tflite.parse(to_tflite(node), "one").nodes

@@ -3,6 +3,7 @@ within rounding."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from diagmem.graph import DType, Node
-from diagmem.ops import kinds
+from diagmem.model.graph import DType, Node
+from diagmem.ops import Activation, kinds
+from diagmem.ops.fitting import input_values
 from tests.ops.drawing import CASES, drawn
-from tests.ops.runnable import input_values
 from tests.ops.single_op import ORACLES, ask, is_installed
 
 Array = npt.NDArray[Any]
@@ -28,6 +29,29 @@ DEVIATIONS = {
     ("litert", "TRANSPOSE"): "it does not copy a scalar",
 }
 """Where an oracle is not followed, and why."""
+
+
+def _is_odd_int32(node: Node) -> bool:
+    return node.output.dtype is DType.INT32 and node.attributes.activation is not Activation.NONE
+
+
+def _has_narrow_bias(node: Node) -> bool:
+    bias = node.inputs[2]
+    return node.output.dtype is DType.INT16 and bias is not None and bias.dtype is DType.INT32
+
+
+PARTLY: dict[tuple[str, str], tuple[Callable[[Node], bool], str]] = {
+    ("tflm", "ADD"): (_is_odd_int32, "it does not clamp sums of 32 bits"),
+    ("tflm", "STRIDED_SLICE"): (lambda node: node.input(1).elems > 4, "it has room for four slices"),
+    ("litert", "CONV_2D"): (_has_narrow_bias, "it takes 32-bit biases of groups and dilations for 64-bit ones"),
+}
+"""Nodes for which an oracle is not followed, and why."""
+
+
+def _is_followed(oracle: str, node: Node) -> bool:
+    if (oracle, node.op.kind) in DEVIATIONS:
+        return False
+    return (oracle, node.op.kind) not in PARTLY or not PARTLY[oracle, node.op.kind][0](node)
 
 
 def _agrees(found: Array, wanted: Array) -> bool:
@@ -46,7 +70,7 @@ def test_references_agree_with_others(oracle: str, nodes: list[Node]) -> None:
     """On random nodes of all kinds and types that it runs."""
     if not is_installed(oracle):
         pytest.skip(f"needs {ORACLES[oracle]}")
-    compared = [node for node in nodes if (oracle, node.op.kind) not in DEVIATIONS]
+    compared = [node for node in nodes if _is_followed(oracle, node)]
     inputs = [input_values(node, np.random.default_rng(index)) for index, node in enumerate(compared)]
     answered = set()
     for node, values, answer in zip(compared, inputs, ask(oracle, compared, inputs), strict=True):

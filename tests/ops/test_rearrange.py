@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.errors import ModelError
-from diagmem.graph import IntArray, Node
+from diagmem.model.graph import IntArray, Node
 from diagmem.ops import kinds
 from diagmem.ops.accesses import Accesses, replayed_separation
 from diagmem.ops.kind import axis_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from diagmem.errors import ModelError
-from diagmem.graph import Padding, Tensor
+from diagmem.model.graph import Padding, Tensor
 from diagmem.ops import kinds
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from diagmem.graph import Nhwc, Node, Window2D
+from diagmem.model.graph import Nhwc, Node, Window2D
 from diagmem.ops.convolution.transpose_conv import IMAGE, KIND
 from diagmem.ops.orders import Order
-from tests.ops.cases.transpose_conv import nodes
+from tests.ops.cases import nodes_of
 from tests.ops.simulation import by_step
 
 
@@ -38,7 +38,7 @@ def scattered(node: Node) -> set[tuple[int, int]]:
 
 
 @settings(max_examples=100, deadline=None)
-@given(nodes())
+@given(nodes_of(KIND))
 def test_gather_equals_scatter(node: Node) -> None:
     """Each output element reads every image element that reaches it, and no other."""
     reads = by_step(KIND.accesses(node, Order.REFERENCE).reads[IMAGE])

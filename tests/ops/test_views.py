@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from diagmem.model.views import places as numbered_places
 from diagmem.ops import kinds
 from diagmem.ops.accesses import replayed_separation
 from diagmem.ops.orders import Order
-from diagmem.views import places as numbered_places
 from tests.ops.cases import case_modules
 from tests.ops.simulation import places, survives
 from tests.ops.spread import with_views

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagmem import pipeline
-from diagmem.graph import DType, Graph
-from diagmem.plans import Plan
-from diagmem.zoo.builder import Builder
+from diagmem.frontends.zoo.builder import Builder
+from diagmem.model.graph import DType, Graph
+from diagmem.planning.plan import Plan
 
 NAMES = (
     "<script>window.harmed = 1</script>",

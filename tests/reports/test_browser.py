@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from diagmem import pipeline
-from diagmem.graph import Graph
-from diagmem.plan_json import to_json
+from diagmem.model.graph import Graph
+from diagmem.planning.plan_json import to_json
 from diagmem.reports.report import report_page
-from diagmem.targets import TARGETS
+from diagmem.reports.targets import TARGETS
 from tests.reports.hostile import hostile_graph
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem import pipeline, reports
-from diagmem.plans import Plan
+from diagmem.planning.plan import Plan
 from diagmem.reports.arena import arena_drawing, before_after_drawing
 from diagmem.reports.axes import kb, short_kb, ticks
 from diagmem.reports.blocks import Picture
@@ -122,7 +122,7 @@ def test_plans_by_rows_can_be_drawn() -> None:
 def test_separation_is_drawn_to_scale() -> None:
     """The input starts where the safe overlap lets it."""
     from diagmem.kernels import library
-    from diagmem.overlap import overlaps
+    from diagmem.planning.overlaps import overlaps
 
     node = small_graph().nodes[0]
     drawing = separation_drawing(node, library("tflm-reference"), width=1000)

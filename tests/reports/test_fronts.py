@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagmem.graph import Node
 from diagmem.kernels import library
+from diagmem.model.graph import Node
 from diagmem.ops import kind_of
 from diagmem.ops.accesses import replayed_separation
 from diagmem.reports.fronts import fronts, simplified

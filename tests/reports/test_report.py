@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem import pipeline
-from diagmem.graph import Graph
+from diagmem.model.graph import Graph
 from diagmem.reports.pages import as_json
 from diagmem.reports.report import Fit, report_page
-from diagmem.targets import RESERVE_BYTES, TARGETS, target
+from diagmem.reports.targets import RESERVE_BYTES, TARGETS, target
 from tests.reports.hostile import NAMES, apart, hostile_graph
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import diagmem
-from diagmem.plans import Plan
+from diagmem.planning.plan import Plan
 from diagmem.reports.arena import arena_drawing
 from diagmem.reports.blocks import Picture
 from diagmem.reports.row_windows import row_windows

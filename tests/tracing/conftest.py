@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from diagmem.plans import Plan, scratch_of, stored
-from diagmem.tracing import cortex_m, native
-from diagmem.tracing.calls import Call, parse_call
-from diagmem.tracing.elf import Elf
-from diagmem.tracing.run import CallTrace, Program, trace_call
+from diagmem.planning.plan import Plan, scratch_of, stored
+from diagmem.tracing.capture import cortex_m, native
+from diagmem.tracing.capture.calls import Call, parse_call
+from diagmem.tracing.capture.elf import Elf
+from diagmem.tracing.capture.run import CallTrace, Program, trace_call
 
 KERNELS = Path(__file__).with_name("kernels.c")
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-ffunction-sections", "-c")

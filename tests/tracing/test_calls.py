@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.errors import TraceError
-from diagmem.tracing.calls import Buffer, Null, Number, Role, Struct, parse_call
+from diagmem.tracing.capture.calls import Buffer, Null, Number, Role, Struct, parse_call
 
 
 def test_every_kind_of_argument() -> None:

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from diagmem.graph import DType, Node
-from diagmem.tracing.model import build_model, has_kernel, side_by_side
-from diagmem.tracing.model_trace import trace_ops
+from diagmem.model.graph import DType, Node
+from diagmem.ops.fitting import fitted
+from diagmem.tracing.analysis.model import build_model, has_kernel, side_by_side
+from diagmem.tracing.analysis.model_trace import trace_ops
 from tests.ops.cases import case_modules
 from tests.ops.deep_nodes import KINDS, deep_nodes
-from tests.ops.runnable import runnable as of_any_type
 from tests.tracing.conftest import require_cortex_m, require_native
 from tests.tracing.dressed import runnable
 
 CASES = case_modules()
 NODES_OF_A_KIND = 4
-MOST_TURNS = 24
-"""Within so many, all types and kinds of a file have had their turn."""
+MOST_SEEDS = 24
+"""With so many, a node has been of every type that its kernels take."""
 
 
 @pytest.mark.parametrize("on", ["x86", "cortex-m4"])
@@ -67,8 +67,8 @@ def test_kernels_for_more_than_plain_c_are_traced_alike(on: str, kernels: str, t
 
 def wide(node: Node) -> Node | None:
     """The node on integers of 16 bits, if C code can run it so and all it has in RAM are such."""
-    for turn in range(MOST_TURNS):
-        found = of_any_type(node, turn)
+    for seed in range(MOST_SEEDS):
+        found = fitted(node, seed)
         activations = [t for _, t in found.activations()]
         if activations and all(t.dtype is DType.INT16 for t in activations) and has_kernel(found):
             return found

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.errors import TraceError
-from diagmem.tracing.events import ALWAYS, EVENT, NEVER, Events, Kind, Recorder, Span, Touches
+from diagmem.tracing.capture.events import ALWAYS, EVENT, NEVER, Events, Kind, Recorder, Span, Touches
 
 SPACE_BYTES = 12
 Record = tuple[int, int, int, int]

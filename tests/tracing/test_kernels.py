@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from diagmem.errors import TraceError
-from diagmem.graph import DType, Node, Op, Padding, Tensor
+from diagmem.model.graph import DType, Node, Op, Padding, Tensor
 from diagmem.ops import kinds
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.orders import Order
-from diagmem.tracing.calls import parse_call
-from diagmem.tracing.events import Recorder, Span
-from diagmem.tracing.run import CallTrace
+from diagmem.tracing.capture.calls import parse_call
+from diagmem.tracing.capture.events import Recorder, Span
+from diagmem.tracing.capture.run import CallTrace
 from tests.tracing.conftest import ProgramOf
 
 Traced = Callable[[str, str], CallTrace]
@@ -127,7 +127,7 @@ def test_hooks_in_python_find_the_same_as_those_in_c(program_of: ProgramOf) -> N
     """Event for event, and instruction for instruction."""
     from dataclasses import replace
 
-    from diagmem.tracing.cortex_m import CortexMProgram
+    from diagmem.tracing.capture.cortex_m import CortexMProgram
 
     call = parse_call("zero_first(input int8[50], output int16[50], int32 50)")
     program = program_of("cortex-m4", call)

@@ -9,13 +9,13 @@ import pytest
 
 from diagmem import pipeline
 from diagmem.backends.c.program import Program as Layout
-from diagmem.graph import DType, Graph
-from diagmem.models import Source
-from diagmem.plans import Plan
-from diagmem.tracing.model import apart, build_model
-from diagmem.tracing.model_trace import run_plan, trace_plan
+from diagmem.frontends.source import Source
+from diagmem.frontends.zoo.squeezenet import squeezenet
+from diagmem.model.graph import DType, Graph
+from diagmem.planning.plan import Plan
+from diagmem.tracing.analysis.model import apart, build_model
+from diagmem.tracing.analysis.model_trace import run_plan, trace_plan
 from diagmem.transforms import transformed
-from diagmem.zoo.squeezenet import squeezenet
 from tests.backends.c.models import with_weights
 from tests.tracing.conftest import placed_at, require_cortex_m, require_native
 

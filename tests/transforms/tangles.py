@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from hypothesis import strategies as st
 
-from diagmem.graph import DType, Graph
+from diagmem.model.graph import DType, Graph
 from diagmem.ops.moving.concatenation import Concatenation
 from diagmem.ops.moving.pack import Pack
 from diagmem.ops.moving.pad import Pad

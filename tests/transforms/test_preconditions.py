@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from diagmem.graph import DType, ExplicitPadding, Graph, Padding, Quantisation
+from diagmem.model.graph import DType, ExplicitPadding, Graph, Padding, Quantisation
 from diagmem.ops import Activation
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.elementwise.unary import Unary

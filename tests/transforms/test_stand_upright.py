@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diagmem import pipeline
-from diagmem.backends.inputs import sample_inputs
-from diagmem.graph import DType, ExplicitPadding, Graph, Padding
+from diagmem.model.graph import DType, ExplicitPadding, Graph, Padding
+from diagmem.model.schedule import PUSH
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.matrix.fully_connected import FullyConnected
-from diagmem.schedule import PUSH
 from diagmem.transforms import transformed
 from diagmem.verification import reference
+from diagmem.verification.inputs import sample_inputs
 from tests.row_networks import Lines, line_net, with_values
 
 

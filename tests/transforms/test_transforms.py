@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 import diagmem
-from diagmem.graph import Graph
 from diagmem.kernels import library
+from diagmem.model.graph import Graph
 from diagmem.transforms import TRANSFORMS, transformed
 from tests.execution import random_inputs, run_planned, run_whole
 from tests.transforms.tangles import tangle, tangles

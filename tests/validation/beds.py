@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import diagmem
-from diagmem.graph import DType, Graph, Padding
 from diagmem.kernels import library
+from diagmem.model.graph import DType, Graph, Padding
 from diagmem.ops.pooling.pool_2d import Pool2D
-from diagmem.plans import Plan
+from diagmem.planning.plan import Plan
 from diagmem.transforms import transformed
 from diagmem.validation import Finding, Rules, replay
 from tests.networks import Net, chain, diamond

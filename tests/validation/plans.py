@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from diagmem.graph import Graph, Tensor
 from diagmem.kernels import library
-from diagmem.plans import Plan
-from diagmem.schedule import PUSH, PushState, Schedule, Step
+from diagmem.model.graph import Graph, Tensor
+from diagmem.model.schedule import PUSH, PushState, Schedule, Step
+from diagmem.planning.plan import Plan
 from diagmem.validation import Fault, Finding, Rules, replay
 from tests.ops.simulation import by_step, places
 from tests.validation.shadow_memory import Shadow, row_of, sums_of, turns_of, windows

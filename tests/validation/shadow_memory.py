@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from diagmem.graph import Graph, Node, Tensor
 from diagmem.kernels import Library
+from diagmem.model.graph import Graph, Node, Tensor
+from diagmem.model.schedule import PUSH, PushState, Schedule
 from diagmem.ops import kind_of
 from diagmem.ops.accesses import Accesses
-from diagmem.schedule import PUSH, PushState, Schedule
 from tests.ops.simulation import by_step, places
 
 Owner = tuple[object, int]

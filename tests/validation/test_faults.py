@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagmem.graph import Graph, View
-from diagmem.schedule import PUSH, Schedule, Step
+from diagmem.model.graph import Graph, View
+from diagmem.model.schedule import PUSH, Schedule, Step
 from diagmem.transforms import transformed
 from diagmem.validation import Fault, Finding, Rules, replay
 from diagmem.validation.replay import MOST_FINDINGS

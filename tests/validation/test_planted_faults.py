@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from diagmem import pipeline
 from diagmem.errors import DiagmemError
-from diagmem.plans import Plan
-from diagmem.schedule import PUSH, Schedule
+from diagmem.model.schedule import PUSH, Schedule
+from diagmem.planning import checked
+from diagmem.planning.plan import Plan
 from tests.validation.beds import BEDS
 
 Change = Callable[[Any], Any]
@@ -108,14 +108,14 @@ def every_store(change_store: Callable[[Any], Any]) -> Change:
 
 
 def born_late(life: Any) -> Any:
-    return life._replace(first=min(life.last, life.first + 1))
+    return life._replace(first=min(life.end - 1, life.first + 1))
 
 
 def never_again(original: Any) -> Any:
     """Only the first life of a row counts."""
     made = original.__func__
     return classmethod(
-        lambda cls, buffer, lives: made(cls, buffer, [lives[0], lives[-1]._replace(first=lives[-1].last + 1)])
+        lambda cls, buffer, lives: made(cls, buffer, [lives[0], lives[-1]._replace(first=lives[-1].end)])
     )
 
 
@@ -147,160 +147,175 @@ def shifted_views(views: Iterator[Any], *_: Any) -> Iterator[Any]:
 
 FAULTS: dict[str, tuple[Any, ...]] = {
     # What turns need.
-    "a turn forgets the last row of its window": ("diagmem.turns:Turns.need", then(without_last_row)),
-    "a turn forgets the first row of its window": ("diagmem.turns:Turns.need", then(without_first_row)),
-    "a turn forgets all inputs but one": ("diagmem.turns:Turns.need", then(needs_only_the_first_input)),
-    "a row may lie one byte nearer to what it is made of": ("diagmem.turns:Turns.need", nearer_by(1)),
-    "a row may lie anywhere over what it is made of": ("diagmem.turns:Turns.need", nearer_by(1 << 20)),
+    "a turn forgets the last row of its window": ("planning.row_needs:Turns.need", then(without_last_row)),
+    "a turn forgets the first row of its window": ("planning.row_needs:Turns.need", then(without_first_row)),
+    "a turn forgets all inputs but one": ("planning.row_needs:Turns.need", then(needs_only_the_first_input)),
+    "a row may lie one byte nearer to what it is made of": ("planning.row_needs:Turns.need", nearer_by(1)),
+    "a row may lie anywhere over what it is made of": ("planning.row_needs:Turns.need", nearer_by(1 << 20)),
     "an element is taken as written one step late": (
-        "diagmem.turns:Turns.written_before",
+        "planning.row_needs:Turns.written_before",
         property_then(lambda found, turns: (found - turns.node.output.dtype.size_bytes).clip(0)),
     ),
     "sums are taken as half as large": (
-        "diagmem.rows:row_graph",
+        "planning.rows:row_graph",
         with_ops(lambda op: replace(op, accumulator_bytes=op.accumulator_bytes // 2)),
     ),
     "the last turn of all sums is forgotten": (
-        "diagmem.rows:row_graph",
+        "planning.rows:row_graph",
         with_ops(lambda op: replace(op, turns=op.turns - 1) if op.accumulator_bytes else op),
     ),
     # When rows live.
     "rows die a step early": (
-        "diagmem.schedulers.lives:row_lives",
-        then_each(lambda life: life._replace(last=max(life.first, life.last - 1))),
+        "planning.schedulers.lives:row_lives",
+        then_each(lambda life: life._replace(end=max(life.first + 1, life.end - 1))),
     ),
     "rows are born a step late": (
-        "diagmem.schedulers.lives:row_lives",
+        "planning.schedulers.lives:row_lives",
         then_each(born_late),
     ),
     "the last row that a step reads does not live for it": (
-        "diagmem.schedulers.lives:rows_read",
+        "planning.schedulers.lives:rows_read",
         then(lambda found, *_: found[:-1]),
     ),
     "sums live for one step": (
-        "diagmem.schedulers.lives:sum_lives",
-        then_each(lambda life: (life[0], life[1], life[1])),
+        "planning.schedulers.lives:sum_lives",
+        then_each(lambda life: (life[0], life[1], life[1] + 1)),
     ),
     "sums live from the last turn on": (
-        "diagmem.schedulers.lives:sum_lives",
-        then_each(lambda life: (life[0], life[2], life[2])),
+        "planning.schedulers.lives:sum_lives",
+        then_each(lambda life: (life[0], life[2] - 1, life[2])),
     ),
     # What is posed of rows.
     "the state is not placed": (
-        "diagmem.posing:_Windows.held_by_ops",
+        "planning.posing:_Windows.held_by_ops",
         buffers_changed(lambda buffer: None if buffer.scratch_of == PUSH else buffer),
     ),
-    "the state dies at once": ("diagmem.posing:_Windows.held_by_ops", buffers_changed(state_dies)),
+    "the state dies at once": ("planning.posing:_Windows.held_by_ops", buffers_changed(state_dies)),
     "sums and state are not aligned": (
-        "diagmem.posing:_Windows.held_by_ops",
+        "planning.posing:_Windows.held_by_ops",
         buffers_changed(lambda buffer: replace(buffer, align_bytes=1)),
     ),
     "rows that live on are taken to die": (
-        *("diagmem.posing:_Posed._dies", then(lambda *_: True)),
-        *("diagmem.posing:_Posed._beside", then(lambda *_: [-(1 << 30)])),
+        *("planning.posing:_Posed._dies", then(lambda *_: True)),
+        *("planning.posing:_Posed._beside", then(lambda *_: [-(1 << 30)])),
     ),
-    "a row that is made again is not held again": ("diagmem.posing:_Window.of_lives", never_again),
-    "windows grow a row late": ("diagmem.posing:_Windows._moving", then(late_window)),
+    "a row that is made again is not held again": ("planning.posing:_Window.of_lives", never_again),
+    "windows grow a row late": ("planning.posing:_Windows._moving", then(late_window)),
     "rows are taken as a byte shorter": (
-        "diagmem.posing:_Windows._table",
+        "planning.posing:_Windows._table",
         then_each(
             lambda window: replace(window, buffer=replace(window.buffer, size_bytes=window.buffer.size_bytes - 1))
         ),
     ),
     # What is posed of whole tensors.
-    "an input that is read again later is overlapped": ("diagmem.posing:problem", then(with_all_overlaps)),
+    "an input that is read again later is overlapped": ("planning.posing:problem", then(with_all_overlaps)),
     "pairs may start a unit nearer": (
-        "diagmem.problem:Problem.separation",
+        "planning.problem:Problem.separation",
         then(lambda apart, posed, *_: apart - posed.unit_bytes),
     ),
     "what ends in the step in which another begins is clear of it": (
-        "diagmem.problem:Buffer.lives_with",
+        "planning.problem:Buffer.lives_with",
         then(lambda found, a, b: found and a.first_step < b.end_step - 1 and b.first_step < a.end_step - 1),
     ),
-    "each third pair is forgotten": ("diagmem.problem:Problem._pairs", then(lambda found, *_: _but_each_third(found))),
+    "each third pair is forgotten": (
+        "planning.problem:Problem._pairs",
+        then(lambda found, *_: _but_each_third(found)),
+    ),
     # What a graph needs.
     "separations are a byte too small": (
-        "diagmem.kernels._library:Library.separation",
+        "kernels._library:Library.separation",
         then(lambda apart, *_: None if apart is None else apart - 1),
     ),
     "separations of convolutions are an element too small": (
-        "diagmem.ops.kind:OpKind.separation",
+        "ops.kind:OpKind.separation",
         then(lambda apart, kind, node, *_: apart - node.output.dtype.size_bytes if "CONV" in node.op.kind else apart),
     ),
     "element-wise ops are taken for reshapes": (
-        "diagmem.footprint:is_alias",
+        "planning.footprint:is_alias",
         then(lambda found, node: found or node.op.kind == "RELU"),
     ),
     "graph outputs are not kept": (
-        "diagmem.footprint:footprint",
+        "planning.footprint:footprint",
         every_store(lambda store: replace(store, is_kept=False)),
     ),
     "--keep-inputs is ignored": (
-        "diagmem.footprint:footprint",
+        "planning.footprint:footprint",
         asking(lambda graph, options, *rest: (graph, replace(options, keep_inputs=False), *rest)),
     ),
     "--align is ignored": (
-        "diagmem.footprint:footprint",
+        "planning.footprint:footprint",
         asking(lambda graph, options, *rest: (graph, replace(options, align=1), *rest)),
     ),
     "the caller is taken to hold inputs and outputs": (
-        "diagmem.footprint:footprint",
+        "planning.footprint:footprint",
         asking(lambda graph, options, *rest: (graph, replace(options, external_io=True), *rest)),
     ),
-    "scratch is forgotten": ("diagmem.footprint:_scratch_stores", then(lambda *_: [])),
+    "scratch is forgotten": ("planning.footprint:_scratch_stores", then(lambda *_: [])),
     "scratch is half as large": (
-        "diagmem.footprint:_scratch_stores",
+        "planning.footprint:_scratch_stores",
         then_each(lambda store: replace(store, size_bytes=store.size_bytes // 2)),
     ),
     "stores are a byte too small": (
-        "diagmem.footprint:footprint",
+        "planning.footprint:footprint",
         every_store(lambda store: replace(store, size_bytes=store.size_bytes - 1)),
     ),
     "the last reader of a store is forgotten": (
-        "diagmem.footprint:footprint",
+        "planning.footprint:footprint",
         every_store(lambda store: replace(store, readers=frozenset(sorted(store.readers)[:-1]))),
     ),
     "only the last writer of a store counts": (
-        "diagmem.footprint:footprint",
+        "planning.footprint:footprint",
         every_store(lambda store: replace(store, writers=frozenset(sorted(store.writers)[-1:]))),
     ),
     "an op waits for one of its inputs only": (
-        "diagmem.footprint:_predecessors",
+        "planning.footprint:_predecessors",
         then_each(lambda before: before[:1]),
     ),
     # Orders.
     "two steps that depend on each other are swapped": (
-        "diagmem.schedulers.rows:RowOrders.best",
+        "planning.schedulers.rows:RowOrders.best",
         steps_changed(with_dependent_steps_swapped),
     ),
-    "the last step is left out": ("diagmem.schedulers.rows:RowOrders.best", steps_changed(lambda steps: steps[:-1])),
-    "an op runs twice": ("diagmem.schedulers.rows:RowOrders.best", steps_changed(lambda steps: [*steps, steps[-1]])),
+    "the last step is left out": (
+        "planning.schedulers.rows:RowOrders.best",
+        steps_changed(lambda steps: steps[:-1]),
+    ),
+    "an op runs twice": (
+        "planning.schedulers.rows:RowOrders.best",
+        steps_changed(lambda steps: [*steps, steps[-1]]),
+    ),
     "a row counts as made before it is": (
-        "diagmem.schedulers.demand:_Demand._missing",
+        "planning.schedulers.demand:_Demand._missing",
         then(lambda missing, demand, op, turn: None if turn % 3 == 2 else missing),
     ),
     "more is made again than is allowed": (
-        "diagmem.schedulers.recompute:recomputing_orders",
+        "planning.schedulers.recompute:recomputing_orders",
         asking(lambda rows, input_rows, most: (rows, input_rows, 4 * most)),
     ),
     # Allocators.
-    "a ring has a slot too few": ("diagmem.allocators.rings:_period", then(lambda period, *_: max(1, period - 1))),
-    "slots of a ring are a byte too short": ("diagmem.allocators.rings:_pitch", then(lambda pitch, *_: pitch - 1)),
-    "a ring lies anywhere": ("diagmem.allocators.rings:_lowest_base", then(lambda *_: 0)),
-    "rows are put anywhere": ("diagmem.allocators.fit:lowest_clear", then(lambda at, *_: at // 2)),
+    "a ring has a slot too few": (
+        "planning.allocators.rings:_period",
+        then(lambda period, *_: max(1, period - 1)),
+    ),
+    "slots of a ring are a byte too short": (
+        "planning.allocators.rings:_pitch",
+        then(lambda pitch, *_: pitch - 1),
+    ),
+    "a ring lies anywhere": ("planning.allocators.rings:_lowest_base", then(lambda *_: 0)),
+    "rows are put anywhere": ("planning.allocators.fit:lowest_clear", then(lambda at, *_: at // 2)),
     "the allocator does not align": (
-        "diagmem.allocators.fit:lowest_clear",
+        "planning.allocators.fit:lowest_clear",
         asking(lambda taken, align: (taken, 1)),
     ),
     # Transforms.
-    "parts lie an element too low in the whole": ("diagmem.transforms.remove_concat:_places", then(shifted_views)),
+    "parts lie an element too low in the whole": ("transforms.remove_concat:_places", then(shifted_views)),
     "parts lie in the wrong order in the whole": (
-        "diagmem.transforms.remove_concat:_places",
+        "transforms.remove_concat:_places",
         then(lambda views, *_: reversed(list(views))),
     ),
-    "kernels are taken to address any view": ("diagmem.transforms._editing:_can_address", then(lambda *_: True)),
+    "kernels are taken to address any view": ("transforms._editing:_can_address", then(lambda *_: True)),
 }
-"""What is wrong -> names in the planner (module:attribute), each followed by how it is changed."""
+"""What is wrong -> names in the planner (module:attribute, below diagmem), each followed by how it is changed."""
 
 
 def _but_each_third(pairs: Iterator[Any]) -> Iterator[Any]:
@@ -316,7 +331,7 @@ def planted(patch: pytest.MonkeyPatch, fault: str) -> None:
 def replaced(patch: pytest.MonkeyPatch, target: str, change: Change) -> None:
     module, _, path = target.partition(":")
     *owners, name = path.split(".")
-    owner: Any = importlib.import_module(module)
+    owner: Any = importlib.import_module(f"diagmem.{module}")
     for step in owners:
         owner = getattr(owner, step)
     original = vars(owner)[name]
@@ -342,7 +357,7 @@ def plans_with(fault: str) -> dict[str, Plan]:
     expected = {bed: sound(bed) for bed in BEDS}
     found = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "findings_of", lambda plan: [])
+        patch.setattr(checked, "findings_of", lambda plan: [])
         planted(patch, fault)
         for name, bed in BEDS.items():
             try:

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diagmem import plan
-from diagmem.footprint import footprint
-from diagmem.graph import DType, Graph
 from diagmem.kernels import library
-from diagmem.plans import Plan
-from diagmem.posing import problem
-from diagmem.schedule import Schedule
+from diagmem.model.graph import DType, Graph
+from diagmem.model.schedule import Schedule
+from diagmem.planning.footprint import footprint
+from diagmem.planning.plan import Plan
+from diagmem.planning.posing import problem
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.validation import Fault, Finding, Rules, replay
 from diagmem.validation.replay import NO_MORE

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from diagmem.backends.c.program import Program
-from diagmem.graph import ABSENT, Graph, Node, Op, Tensor
+from diagmem.model.graph import ABSENT, Graph, Node, Op, Tensor
+from diagmem.model.schedule import Schedule
 from diagmem.ops.moving.concatenation import Concatenation
-from diagmem.schedule import Schedule
-from diagmem.storage import Storage
+from diagmem.planning.storage import Storage
 
 ALIGN_BYTES = 16
 

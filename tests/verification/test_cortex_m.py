@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from diagmem.backends.inputs import sample_inputs
-from diagmem.graph import DType, Graph
-from diagmem.storage import Storage
-from diagmem.targets import target
-from diagmem.tracing.model import side_by_side
+from diagmem.frontends.zoo import build
+from diagmem.model.graph import DType, Graph
+from diagmem.planning.storage import Storage
+from diagmem.reports.targets import target
+from diagmem.tracing.analysis.model import side_by_side
 from diagmem.verification.cortex_m import CORES, Core, Memory, run_on_core
+from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.tools import ToolError
-from diagmem.zoo import build
 from tests.backends.c.models import compiler, program, tiny, with_weights
 from tests.ops.deep_nodes import KINDS, deep_nodes
 

@@ -10,13 +10,13 @@ import pytest
 
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
-from diagmem.backends.inputs import sample_inputs
 from diagmem.errors import PlanError
-from diagmem.graph import DType
-from diagmem.plan_json import from_json, to_json
-from diagmem.storage import Storage
+from diagmem.model.graph import DType
+from diagmem.planning.plan_json import from_json, to_json
+from diagmem.planning.storage import Storage
 from diagmem.validation import Fault
 from diagmem.verification.host import run_on_host
+from diagmem.verification.inputs import sample_inputs
 from tests.backends.c.models import compiler, program, tiny
 
 

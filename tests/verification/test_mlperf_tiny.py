@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import tflite as schema
 
-from diagmem.backends.inputs import sample_inputs
-from diagmem.backends.tflm import runtime
 from diagmem.frontends import tflite
 from diagmem.verification import reference
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
+from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.oracles import second_opinion
+from diagmem.verification.tflm import runtime
 from tests.backends.c.models import compiler, program
 
 MODELS = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")

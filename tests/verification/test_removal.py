@@ -9,15 +9,15 @@ import pytest
 
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
-from diagmem.backends.inputs import sample_inputs
-from diagmem.graph import DType, Graph
+from diagmem.frontends.zoo.densenet import densenet
+from diagmem.frontends.zoo.inception import inception_v4
+from diagmem.frontends.zoo.nasnet import nasnet
+from diagmem.frontends.zoo.squeezenet import squeezenet
+from diagmem.model.graph import DType, Graph
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
-from diagmem.zoo.densenet import densenet
-from diagmem.zoo.inception import inception_v4
-from diagmem.zoo.nasnet import nasnet
-from diagmem.zoo.squeezenet import squeezenet
+from diagmem.verification.inputs import sample_inputs
 from tests.backends.c.models import compiler, with_weights
 from tests.transforms.tangles import tangle
 

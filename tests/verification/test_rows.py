@@ -9,25 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from diagmem import models, pipeline
-from diagmem.allocators.many_orders import many_orders
+from diagmem import pipeline
 from diagmem.backends.c.program import Program
-from diagmem.backends.inputs import sample_inputs
-from diagmem.footprint import footprint
+from diagmem.frontends import source as models
 from diagmem.frontends import tflite
-from diagmem.graph import DType, Graph
+from diagmem.frontends.zoo.builder import Builder
 from diagmem.kernels import library
-from diagmem.plans import scratch_of, stored
-from diagmem.posing import problem
-from diagmem.rows import row_graph
-from diagmem.schedulers.rows import RowOrders
-from diagmem.storage import Storage
+from diagmem.model.graph import DType, Graph
+from diagmem.planning.allocators.many_orders import many_orders
+from diagmem.planning.checked import findings_of
+from diagmem.planning.footprint import footprint
+from diagmem.planning.plan import scratch_of, stored
+from diagmem.planning.posing import problem
+from diagmem.planning.rows import row_graph
+from diagmem.planning.schedulers.rows import RowOrders
+from diagmem.planning.storage import Storage
 from diagmem.validation import Fault, replay
 from diagmem.verification import reference
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host, trace_on_host
+from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.stream import differences, spans
-from diagmem.zoo.builder import Builder
 from tests.backends.c.models import compiler, with_weights
 from tests.row_networks import UNOPTIMISED, image_net, image_to_image, line_net, side_by_side
 
@@ -165,7 +167,7 @@ def test_rows_that_are_made_again_in_pieces(piece: int) -> None:
         recompute=split.macs / rows.macs(plan.schedule.ops),
     )
     assert made.recompute > 1
-    assert pipeline.findings_of(made) == []
+    assert findings_of(made) == []
     assert run_on_host(Program.running(made), sample_inputs(graph, 3)).failure is None
 
 

@@ -9,7 +9,7 @@ from diagmem.errors import one_line
 
 if TYPE_CHECKING:
     from diagmem.backends.tflm.planned_file import EmbeddedPlan
-    from diagmem.models import Source
+    from diagmem.frontends.source import Source
 
 MOST_LINES = 5
 
@@ -50,7 +50,7 @@ def embedded_lines(found: EmbeddedPlan) -> list[str]:
 
 
 def embedded_json(found: EmbeddedPlan) -> dict[str, Any]:
-    from diagmem import plan_json
+    from diagmem.planning import plan_json
 
     return {
         "kernels": found.plan.options.kernels,

@@ -19,9 +19,9 @@ from diagmem.cli._shared import (
 )
 
 if TYPE_CHECKING:
-    from diagmem.backends.tflm.arena import Arena
     from diagmem.backends.tflm.planned_file import PlannedFile
-    from diagmem.plans import Plan
+    from diagmem.planning.plan import Plan
+    from diagmem.verification.tflm.arena import Arena
 
 SAFE_FOR_ALL = "tflm"
 LIBRARIES = (SAFE_FOR_ALL, "tflm-reference", "cmsis-nn", "cmsis-nn-mve")
@@ -108,8 +108,9 @@ class _Made:
 
 def _make(model: str, kernels: str, align: int, keep_inputs: bool) -> _Made:
     from diagmem import pipeline
-    from diagmem.backends.tflm import flatbuffer, metadata
-    from diagmem.models import Source
+    from diagmem.backends.tflm import metadata
+    from diagmem.frontends.source import Source
+    from diagmem.frontends.tflite import rewriter as flatbuffer
 
     given = Source(model)
     emitted = pipeline.emit_tflm(given, kernels=kernels, align=align, keep_inputs=keep_inputs)
@@ -119,8 +120,8 @@ def _make(model: str, kernels: str, align: int, keep_inputs: bool) -> _Made:
 
 
 def _measure(alone: bytes, emitted: PlannedFile) -> tuple[tuple[Arena, Arena] | None, str]:
-    from diagmem.backends.tflm import runtime
-    from diagmem.backends.tflm.arena import Arena
+    from diagmem.verification.tflm import runtime
+    from diagmem.verification.tflm.arena import Arena
 
     heads = emitted.heads[emitted.plan.options.kernels]
     try:
@@ -164,7 +165,7 @@ def _measured_lines(before: Arena, after: Arena) -> list[str]:
 
 
 def _unmeasured_lines(made: _Made) -> list[str]:
-    from diagmem.backends.tflm.arena import SLACK_BYTES
+    from diagmem.verification.tflm.arena import SLACK_BYTES
 
     before, after = made.emitted.heads[made.plan.options.kernels]
     return [

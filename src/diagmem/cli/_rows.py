@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from diagmem.cli._shared import console, naming_model, size_text, working, write_json
-from diagmem.storage import Form
+from diagmem.planning.storage import Form
 
 ANSWER_IS_NO = 1
 
 if TYPE_CHECKING:
-    from diagmem.plans import Plan
+    from diagmem.planning.plan import Plan
 
 
 def row_lines(plan: Plan) -> Iterator[str]:

@@ -16,12 +16,12 @@ import click
 from click.core import ParameterSource
 
 from diagmem.errors import DiagmemError, one_line
-from diagmem.options import Options
+from diagmem.planning.options import Options
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from diagmem.graph import Graph, Node
+    from diagmem.model.graph import Graph, Node
     from diagmem.reports.drawing import Drawing
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -39,7 +39,7 @@ class ModelParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
 
-        from diagmem import zoo
+        from diagmem.frontends import zoo
 
         named = [CompletionItem(f"zoo:{name}") for name in zoo.models() if f"zoo:{name}".startswith(incomplete)]
         return [*named, CompletionItem(incomplete, type="file")]
@@ -180,7 +180,7 @@ def naming_model(model: str) -> Iterator[None]:
 
 def load_model(model: str) -> Graph:
     """Loads the model, and puts its name before whatever is wrong with it."""
-    from diagmem.models import Source
+    from diagmem.frontends.source import Source
 
     with naming_model(model):
         return Source(model).graph
@@ -188,18 +188,22 @@ def load_model(model: str) -> Graph:
 
 def load_runnable(model: str) -> Graph:
     """Loads the model with weights; one of the zoo gets random ones."""
-    from diagmem.models import Source
+    from diagmem.frontends.source import Source
 
     with naming_model(model):
         return Source(model).runnable
 
 
-def check_no_options(ctx: click.Context, options: Iterable[str]) -> dict[str, Any]:
-    """A plan that is given leaves nothing to choose: no options."""
-    given = [name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    if given:
-        raise click.UsageError(f"--plan is a plan already; leave out --{given[0].replace('_', '-')}.")
-    return {}
+PLAN_OPTIONS = {field.name for field in fields(Options)} | {f"no_{name.replace('-', '_')}" for name in TRANSFORMS}
+"""Parameters of commands that say what plan is to be made."""
+
+
+def check_no_options(ctx: click.Context) -> None:
+    """A plan that is given leaves nothing to choose."""
+    for parameter in ctx.command.params:
+        is_given = ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if is_given and parameter.name in PLAN_OPTIONS | {"no_removal"}:
+            raise click.UsageError(f"--plan is a plan already; leave out {parameter.opts[0]}.")
 
 
 def write_json(path: str, value: Any) -> None:

@@ -11,18 +11,18 @@ from diagmem.cli._shared import PlanChoice, progress, size_text, working
 from diagmem.cli._traced import Traced
 
 if TYPE_CHECKING:
-    from diagmem.graph import Graph
-    from diagmem.planner import Planned
-    from diagmem.plans import Plan
-    from diagmem.tracing.model_trace import ModelTrace
+    from diagmem.model.graph import Graph
+    from diagmem.planning.plan import Plan
+    from diagmem.planning.planner import Planned
+    from diagmem.tracing.analysis.model_trace import ModelTrace
 
 
 def traced_model(graph: Graph, choice: PlanChoice, on: str) -> Traced:
     """Traces the model with all buffers apart, then its plan without overlap, and the plan asked for."""
     from diagmem.backends.c.program import Program
     from diagmem.reports.trace import plan_panel
-    from diagmem.tracing.model import apart, build_model
-    from diagmem.tracing.model_trace import run_plan, trace_plan
+    from diagmem.tracing.analysis.model import apart, build_model
+    from diagmem.tracing.analysis.model_trace import run_plan, trace_plan
 
     with working("planning"):
         made = _plan(graph, choice)
@@ -59,7 +59,7 @@ def traced_model(graph: Graph, choice: PlanChoice, on: str) -> Traced:
 def _plan(graph: Graph, choice: PlanChoice) -> Planned:
     """Run whole, every op of the model has its rows, so none is removed."""
     from diagmem import pipeline
-    from diagmem.options import ROWS
+    from diagmem.planning.options import ROWS
 
     if choice.schedule == ROWS:
         return pipeline.plan(graph, **choice.options)

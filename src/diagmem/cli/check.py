@@ -38,7 +38,7 @@ def command(ctx: click.Context, /, model: str, plan_path: str, json_path: str | 
 
     with naming_model(model), working("replaying"):
         plan = pipeline.read_plan(model, Path(plan_path))
-        findings = [str(finding) for finding in pipeline.findings_of(plan)]
+        findings = [str(finding) for finding in pipeline.check(model, plan)]
     if json_path:
         write_json(json_path, {"model": model, "plan": plan_path, "ok": not findings, "findings": findings})
     if json_path != "-":

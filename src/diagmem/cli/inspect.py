@@ -20,7 +20,7 @@ from diagmem.cli._shared import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from diagmem.inspection import Inspection
+    from diagmem.planning.inspection import Inspection
 
 BAR_WIDTH = 30
 
@@ -40,7 +40,7 @@ def command(model: str, json_path: str | None) -> None:
       diagmem inspect zoo:mobilenet_v1_0.25_128_int8
       diagmem inspect model.tflite --json - | jq .peak_bytes
     """
-    from diagmem.inspection import inspect
+    from diagmem.planning.inspection import inspect
 
     found = inspect(load_model(model))
     if json_path:

@@ -23,7 +23,7 @@ from diagmem.cli._shared import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from diagmem.overlap import Overlap
+    from diagmem.planning.overlaps import Overlap
 
 
 @click.command(short_help="How far inputs and outputs may overlap, by each method.")
@@ -56,7 +56,7 @@ def command(model: str, op_index: int | None, method: str, kernels: str, json_pa
       diagmem overlap model.tflite --method exact --kernels cmsis-nn --json -
     """
     from diagmem.kernels import library
-    from diagmem.overlap import METHODS, overlaps
+    from diagmem.planning.overlaps import METHODS, overlaps
 
     if method == "traced" and kernels != "diagmem":
         raise click.UsageError("Only diagmem's own kernels can be traced here; for others see 'diagmem trace --elf'.")
@@ -77,9 +77,9 @@ def command(model: str, op_index: int | None, method: str, kernels: str, json_pa
 
 def _traced(rows: list[Overlap]) -> list[Overlap]:
     """The rows with what was traced, for ops that C code can run."""
-    from diagmem.tracing.kernel import NATIVE
-    from diagmem.tracing.model import build_model, has_kernel, side_by_side
-    from diagmem.tracing.model_trace import trace_ops
+    from diagmem.tracing.analysis.model import build_model, has_kernel, side_by_side
+    from diagmem.tracing.analysis.model_trace import trace_ops
+    from diagmem.tracing.capture.kernel import NATIVE
 
     nodes = [node for node in dict.fromkeys(row.node for row in rows) if has_kernel(node)]
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:

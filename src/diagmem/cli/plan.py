@@ -26,16 +26,16 @@ from diagmem.cli._shared import (
     write_json,
 )
 from diagmem.errors import PlanError, one_line
-from diagmem.schedule import PUSH
+from diagmem.model.schedule import PUSH
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from diagmem.backends.tflm.planned_file import EmbeddedPlan
-    from diagmem.models import Source
-    from diagmem.planner import Planned
-    from diagmem.plans import Plan
-    from diagmem.targets import Target
+    from diagmem.frontends.source import Source
+    from diagmem.planning.plan import Plan
+    from diagmem.planning.planner import Planned
+    from diagmem.reports.targets import Target
 
 ANSWER_IS_NO = 1
 
@@ -79,8 +79,8 @@ def command(
       diagmem plan model.tflite --schedule rows --input-rows
       diagmem plan model.tflite --pareto --recompute 2
     """
-    from diagmem.models import Source
-    from diagmem.targets import target
+    from diagmem.frontends.source import Source
+    from diagmem.reports.targets import target
 
     chip = target(target_name) if target_name else None
     limits = [limit for limit in (budget, chip.arena_limit_bytes if chip else None) if limit is not None]
@@ -133,7 +133,7 @@ def _planned(source: Source, options: dict[str, Any]) -> Planned:
 
 
 def _json(made: Planned, carried: EmbeddedPlan | None, limit: int | None) -> dict[str, Any]:
-    from diagmem.plan_json import to_json
+    from diagmem.planning.plan_json import to_json
 
     fits = {} if limit is None else {"limit_bytes": limit, "fits": made.arena_bytes <= limit}
     return {**to_json(made), **fits, **({"embedded": embedded_json(carried)} if carried else {})}

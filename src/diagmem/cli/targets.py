@@ -16,7 +16,7 @@ def command(json_path: str | None) -> None:
     """
     from rich.table import Table
 
-    from diagmem.targets import KB, TARGETS
+    from diagmem.reports.targets import KB, TARGETS
 
     if json_path:
         found = [

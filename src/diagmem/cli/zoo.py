@@ -11,7 +11,7 @@ import click
 from diagmem.cli._shared import console, json_option, shape_text, size_text, write_file, write_json
 
 if TYPE_CHECKING:
-    from diagmem.zoo import Entry
+    from diagmem.frontends.zoo import Entry
 
 
 class _NameParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -22,7 +22,7 @@ class _NameParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
 
-        from diagmem import zoo
+        from diagmem.frontends import zoo
 
         return [CompletionItem(name) for name in zoo.models() if name.startswith(incomplete)]
 
@@ -46,7 +46,7 @@ def command(ctx: click.Context, json_path: str | None) -> None:
         if json_path:
             raise click.UsageError(f"--json lists the models; it does not go with '{ctx.invoked_subcommand}'.", ctx)
         return
-    from diagmem import zoo
+    from diagmem.frontends import zoo
 
     rows = [_row(entry) for entry in zoo.models().values()]
     if json_path:
@@ -56,7 +56,7 @@ def command(ctx: click.Context, json_path: str | None) -> None:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    from diagmem.inspection import inspect
+    from diagmem.planning.inspection import inspect
 
     graph = entry.make()
     found = inspect(graph)
@@ -116,8 +116,8 @@ def write(name: str, output: Path, seed: int) -> None:
       diagmem zoo write vww_96_int8 -o vww.tflite
       diagmem zoo write resnet50_v2 -o resnet.tflite --seed 7
     """
-    from diagmem import zoo
-    from diagmem.zoo.writer import to_tflite
+    from diagmem.frontends import zoo
+    from diagmem.frontends.tflite.writer import to_tflite
 
     graph = zoo.build(name)
     with _working(f"drawing the weights of {name}"):

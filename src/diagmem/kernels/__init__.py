@@ -10,13 +10,23 @@ from dataclasses import replace
 
 from diagmem.errors import PlanError
 from diagmem.kernels._cmsis_nn import CMSIS_NN, CMSIS_NN_MVE
+from diagmem.kernels._cores import CPUS, GENERIC, kernels_for
 from diagmem.kernels._diagmem import DIAGMEM, DIAGMEM_DSP
 from diagmem.kernels._library import LEAN, Library, OrderRule, lean_name
 from diagmem.kernels._tflm import TFLM_REFERENCE
 from diagmem.kernels._tflm_any import TFLM
 from diagmem.kernels._traced import PREFIX, signature, traced_library
 
-__all__ = ["LIBRARIES", "Library", "OrderRule", "library", "signature"]
+__all__ = [
+    "CPUS",
+    "GENERIC",
+    "LIBRARIES",
+    "Library",
+    "OrderRule",
+    "kernels_for",
+    "library",
+    "signature",
+]
 
 LIBRARIES = {library.name: library for library in (DIAGMEM, DIAGMEM_DSP, TFLM, TFLM_REFERENCE, CMSIS_NN, CMSIS_NN_MVE)}
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from diagmem.graph import DType, Nhwc, Node
 from diagmem.kernels import _cmsis_nn_scratch as scratch
 from diagmem.kernels._library import Library, OrderRule, ScratchRule
 from diagmem.kernels._tflm import ALIGN_BYTES, TFLM_REFERENCE
+from diagmem.model.graph import DType, Nhwc, Node
 from diagmem.ops.convolution import conv_2d
 from diagmem.ops.orders import Order
 

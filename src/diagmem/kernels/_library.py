@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from diagmem.graph import Node
+from diagmem.model.graph import Node
 from diagmem.ops import CCall, InstructionSet, OpKind, Unsupported, Variant, kind_of
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.orders import Order

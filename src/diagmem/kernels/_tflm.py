@@ -6,8 +6,8 @@ through bytes, in order where they may touch the same address, as C demands; non
 
 from __future__ import annotations
 
-from diagmem.graph import DType, Node
 from diagmem.kernels._library import Library
+from diagmem.model.graph import DType, Node
 from diagmem.ops import kind_of
 from diagmem.ops.convolution.transpose_conv import IMAGE
 from diagmem.ops.orders import Order
@@ -72,7 +72,7 @@ def _scratch_of_filter(node: Node) -> int:
 
 
 def _scratch_of_mirror_pad(node: Node) -> int:
-    """Strides of input and output."""
+    """Room for the strides of input and output."""
     return 2 * aligned(4 * len(node.input(0).shape))
 
 

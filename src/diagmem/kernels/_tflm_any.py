@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from diagmem.graph import Node
 from diagmem.kernels._cmsis_nn import CMSIS_NN, CMSIS_NN_MVE
 from diagmem.kernels._library import Library
 from diagmem.kernels._tflm import ALIGN_BYTES, TFLM_REFERENCE
+from diagmem.model.graph import Node
 from diagmem.ops.orders import Order
 
 PARTS = (TFLM_REFERENCE, CMSIS_NN, CMSIS_NN_MVE)

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from diagmem.errors import PlanError, one_line
-from diagmem.graph import Node, Tensor
 from diagmem.kernels._library import Library
+from diagmem.model.graph import Node, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.orders import Order
 
@@ -27,15 +27,15 @@ PREFIX = "traced:"
 SMALL_CONSTANT_ELEMS = 64
 """Axes, paddings, shapes: constants up to this size belong to an operation's signature with their values."""
 
-Pair = tuple[int, int]
-"""Input position and output number."""
+Overlapping = tuple[int, int]
+"""An input by its position, and an output by its number."""
 
 
 @dataclass(frozen=True, slots=True)
 class TracedOp:
     """`overlaps`: the monotone O_s in bytes of each pair that was traced."""
 
-    overlaps: Mapping[Pair, int]
+    overlaps: Mapping[Overlapping, int]
     scratch_bytes: int = 0
 
 
@@ -139,7 +139,7 @@ def traced_library(name: str) -> TracedLibrary:
 
 def _traces(rows: list[dict[str, Any]]) -> dict[str, TracedOp]:
     """Rows by signature; where an operation was traced twice, the smaller overlap and the larger scratch count."""
-    overlaps: dict[str, dict[Pair, int]] = {}
+    overlaps: dict[str, dict[Overlapping, int]] = {}
     scratch: dict[str, int] = {}
     for row in rows:
         if row.get("signature") is None or row["traced"] is None:

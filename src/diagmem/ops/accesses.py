@@ -1,7 +1,7 @@
 """What an operation touches, step by step: the truth that overlaps are computed from and checked against.
 
-A *step* is one turn of the kernel's loops: it reads first, then writes. Offsets are in elements of the tensor that
-is touched. Millions of touches are held in few numbers, as runs.
+A *step* is one pass through the kernel's innermost loop: it reads first, then writes. Offsets are in elements of the
+tensor that is touched. Millions of touches are written as few numbers, as runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import IntArray, Node
+from diagmem.model.graph import IntArray, Node
 
 Ints = int | npt.ArrayLike
 
@@ -21,7 +21,7 @@ class Runs:
     """Touches of one tensor. Run j touches element `start + k*pitch`, for k in [0, length), at every step of
     [step + k*stride, step + k*stride + hold). All six arrays have one entry for each run.
 
-    stride 0: the whole run is touched at once (a convolution's window, held for all output channels).
+    stride 0: the whole run is touched at once (a convolution's window, read anew for all output channels).
     stride 1, hold 1: the run is swept, one element at a step (element-wise, copies, outputs).
     """
 

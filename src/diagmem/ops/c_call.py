@@ -9,13 +9,16 @@ from typing import Any, Union
 
 import numpy.typing as npt
 
-from diagmem.graph import DType, Node, Tensor, Window1D
+from diagmem.model.graph import DType, Node, Tensor, Window1D
 
 MAX_ROWS = "DIAGMEM_MAX_ROWS"
 """Limit: rows of the largest window."""
 
 MAX_TAPS = "DIAGMEM_MAX_TAPS"
 """Limit: pixels of the largest window."""
+
+TYPES = (DType.INT8, DType.INT16, DType.FLOAT32)
+"""The types of elements that most kernels are written for."""
 
 SUFFIXES = {DType.INT8: "s8", DType.INT16: "s16", DType.INT32: "s32", DType.FLOAT32: "f32"}
 """How kernels are named after the type of their elements."""
@@ -144,7 +147,7 @@ _ELEMENT_CODES = {
     DType.INT64: 5,
     DType.FLOAT32: 6,
 }
-"""As in `_element.h`."""
+"""The numbers that `_element.h` gives to types."""
 
 
 def element_code(dtype: DType) -> int:

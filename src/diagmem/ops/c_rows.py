@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from diagmem.graph import Node, Tensor, Window1D
+from diagmem.model.graph import Node, Tensor, Window1D
 from diagmem.ops.c_call import CArgument, CCall, CPointers, CRow, CRows, CScratch, CTurn
 
 

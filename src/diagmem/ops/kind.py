@@ -11,15 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.errors import ModelError
-from diagmem.graph import Node, Shape, Tensor
+from diagmem.model.graph import Node, Shape, Tensor
+from diagmem.model.views import pieces, places
 from diagmem.ops.accesses import Accesses, Runs, replayed_separation
 from diagmem.ops.c_call import CCall, Unsupported
 from diagmem.ops.c_rows import cut_to_row, row_call
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting
 from diagmem.ops.upright import Standing, Upright, upright_pixels
 from diagmem.ops.variants import InstructionSet, Variant
-from diagmem.views import pieces, places
 
 Array = npt.NDArray[Any]
 
@@ -134,6 +135,18 @@ class OpKind(ABC):
     def c_call(self, node: Node) -> CCall:
         """How the operation is called in C; raises Unsupported."""
         raise Unsupported("the C backend has no kernel for it")
+
+    @abstractmethod
+    def sample(self, name: str, draw: Draw) -> Node:
+        """A small random node of that name, with all that the operation allows. The tests of all kinds draw from it."""
+
+    def fitting(self, node: Node) -> Fitting:
+        """What a drawn node needs so that a kernel can run it."""
+        return Fitting()
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        """Values for an input of a node that is to run; None where any will do."""
+        return None
 
     def has_row_kernel(self, node: Node) -> bool:
         """Whether `c_row_call` knows how to make one row. Asked when planning, where weights need not be known."""

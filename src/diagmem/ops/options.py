@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from diagmem.errors import ModelError
-from diagmem.graph import DType, ExplicitPadding, Padding
+from diagmem.model.graph import DType, ExplicitPadding, Padding
 
 
 class BuiltinOptions(NamedTuple):
-    """The schema's name of a table of options, and its fields; a tuple is a vector of integers."""
+    """The schema's name of a table of options, and its fields; a tuple is a vector of numbers."""
 
     table: str
     fields: Mapping[str, Any]
@@ -42,7 +42,7 @@ def activation_field(activation: Activation) -> Mapping[str, int]:
 
 
 _PADDINGS = (Padding.SAME, Padding.VALID)
-"""By TFLite's code."""
+"""Each padding stands at the place that is TFLite's code for it."""
 
 
 def padding_of(code: int) -> Padding:

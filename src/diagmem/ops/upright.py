@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.graph import ExplicitPadding, Node, Shape, Tensor
+from diagmem.model.graph import ExplicitPadding, Node, Shape, Tensor
 
 
 @dataclass(frozen=True, slots=True)

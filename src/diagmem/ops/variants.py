@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from diagmem.graph import Node
+from diagmem.model.graph import Node
 from diagmem.ops.c_call import CCall
 from diagmem.ops.orders import Order
 

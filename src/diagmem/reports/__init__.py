@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 
-from diagmem.planner import Planned
-from diagmem.plans import Plan
+from diagmem.planning.plan import Plan
+from diagmem.planning.planner import Planned
 
 
 def arena_svg(plan: Plan, theme: str = "auto") -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from diagmem.plans import Plan
+from diagmem.planning.plan import Plan
 from diagmem.reports.axes import byte_ticks, kb, short_kb
 from diagmem.reports.blocks import MARGIN_ROWS, Block, Picture, Shared
 from diagmem.reports.drawing import Drawing

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from diagmem import __version__
-from diagmem.inspection import inspect
-from diagmem.plan_json import to_json
-from diagmem.planner import Planned
-from diagmem.plans import Plan
+from diagmem.model.schedule import PUSH
+from diagmem.planning.inspection import inspect
+from diagmem.planning.plan import Plan
+from diagmem.planning.plan_json import to_json
+from diagmem.planning.planner import Planned
 from diagmem.reports.arena import legend_drawing, page_map
 from diagmem.reports.blocks import Picture
 from diagmem.reports.live import live_drawing
 from diagmem.reports.pages import render
 from diagmem.reports.steps import steps_data
-from diagmem.schedule import PUSH
-from diagmem.targets import RESERVE_BYTES, Target
+from diagmem.reports.targets import RESERVE_BYTES, Target
 
 
 @dataclass(frozen=True, slots=True)

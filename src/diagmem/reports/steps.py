@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from diagmem.graph import Node
 from diagmem.kernels import Library
+from diagmem.model.graph import Node
+from diagmem.model.schedule import PUSH
 from diagmem.ops import kind_of
-from diagmem.overlap import METHODS, overlaps
+from diagmem.planning.overlaps import METHODS, overlaps
 from diagmem.reports.blocks import Picture
 from diagmem.reports.fronts import Fronts, sort_of
-from diagmem.schedule import PUSH
 
 MOST_TOUCHES = 1_000_000
 """Loops that touch more are not replayed for the page, which is to be there in seconds."""

@@ -10,12 +10,12 @@ from diagmem.reports.axes import KB, byte_ticks, short_kb, ticks
 from diagmem.reports.drawing import Drawing
 from diagmem.reports.pixels import Colour, indexed_png
 from diagmem.reports.svg import line, rect, tag, text, text_width
-from diagmem.tracing.calls import Call, Role
-from diagmem.tracing.model import TracedModel
-from diagmem.tracing.model_trace import PlanRun
-from diagmem.tracing.raster import Cell, Raster
-from diagmem.tracing.rows import TracedRow
-from diagmem.tracing.run import SEEDS, CallTrace, Program, observe
+from diagmem.tracing.analysis.model import TracedModel
+from diagmem.tracing.analysis.model_trace import PlanRun
+from diagmem.tracing.analysis.raster import Cell, Raster
+from diagmem.tracing.analysis.traced_pairs import TracedRow
+from diagmem.tracing.capture.calls import Call, Role
+from diagmem.tracing.capture.run import SEEDS, CallTrace, Program, observe
 
 WIDTH, HEIGHT = 860, 300
 LEFT, RIGHT = 78, 84

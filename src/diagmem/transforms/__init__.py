@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from diagmem.graph import Graph, Op
+from diagmem.model.graph import Graph, Op
 from diagmem.ops import kind_of
 from diagmem.transforms._editing import Choice
 from diagmem.transforms.drop_dead import drop_dead

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from diagmem.graph import Graph, Node, Tensor
+from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.ops import kind_of
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.moving.reshape import Reshape

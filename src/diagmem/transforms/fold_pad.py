@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from diagmem.graph import ExplicitPadding, Graph, Node, Op, Window1D
+from diagmem.model.graph import ExplicitPadding, Graph, Node, Op, Window1D
 from diagmem.ops import Activation
 from diagmem.ops.convolution import conv_2d, depthwise_conv_2d
 from diagmem.ops.moving.pad import zero_paddings_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from diagmem.graph import Graph, Node
+from diagmem.model.graph import Graph, Node
 from diagmem.ops import Activation
 from diagmem.transforms._editing import Choice, edited, is_seen_by_caller
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from diagmem.graph import Graph, Node, Tensor
+from diagmem.model.graph import Graph, Node, Tensor
+from diagmem.model.views import IntArray
 from diagmem.ops import kind_of
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.transforms._editing import (
@@ -16,7 +17,6 @@ from diagmem.transforms._editing import (
     moved_into,
     part_at,
 )
-from diagmem.views import IntArray
 
 KINDS = ("SPLIT", "SPLIT_V", "SLICE", "STRIDED_SLICE", "UNPACK")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from diagmem.errors import ModelError
-from diagmem.graph import ABSENT, Graph, Node, Op, Shape, Tensor
+from diagmem.model.graph import ABSENT, Graph, Node, Op, Shape, Tensor
 from diagmem.ops import kind_of
 from diagmem.ops.moving.reshape import Reshape
 from diagmem.ops.upright import Standing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from diagmem.schedule import PUSH
+from diagmem.model.schedule import PUSH
 
 
 class Fault(enum.Enum):

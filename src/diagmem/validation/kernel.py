@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import IntArray, Node, Tensor
 from diagmem.kernels import Library
+from diagmem.model.graph import IntArray, Node, Tensor
 from diagmem.ops import kind_of
 from diagmem.ops.accesses import Accesses, Runs
 
@@ -142,7 +142,7 @@ class Kernel:
     def _cut(self, is_write: bool, number: int, runs: Runs) -> _Cut:
         if (is_write, number) not in self._cuts:
             assert self._ends is not None
-            self._cuts[is_write, number] = _cut_to_turns(runs, self._ends)
+            self._cuts[is_write, number] = cut_to_turns(runs, self._ends)
         return self._cuts[is_write, number]
 
 
@@ -178,7 +178,7 @@ def _touched_rows(cut: _Cut, row_elems: int, rows: int) -> IntArray:
     return np.concatenate([swept, np.repeat(cut.turns[leaps] * rows, leaping.length) + element // row_elems])
 
 
-def _cut_to_turns(runs: Runs, ends: IntArray) -> _Cut:
+def cut_to_turns(runs: Runs, ends: IntArray) -> _Cut:
     """Runs cut where turns end. What comes after the last write belongs to the last turn."""
     turns = len(ends)
     first_turn = np.minimum(np.searchsorted(ends, runs.step, side="right"), turns - 1)

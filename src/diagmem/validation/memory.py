@@ -15,10 +15,10 @@ from functools import cached_property
 
 import numpy as np
 
-from diagmem.graph import Graph, IntArray, Tensor
+from diagmem.model.graph import Graph, IntArray, Tensor
+from diagmem.model.views import pieces
 from diagmem.validation.places import is_reshape
 from diagmem.validation.shadow import Layout, Touches
-from diagmem.views import pieces
 
 NOBODY = -1
 """Writer of elements that no op writes."""

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from diagmem.graph import Graph, Node
 from diagmem.kernels import Library
-from diagmem.schedule import PUSH, Schedule, Step
+from diagmem.model.graph import Graph, Node
+from diagmem.model.schedule import PUSH, Schedule, Step
 from diagmem.validation.findings import Fault, Finding
 from diagmem.validation.kernel import Kernel
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from diagmem.graph import Graph, IntArray, Node, Tensor
+from diagmem.model.graph import Graph, IntArray, Node, Tensor
+from diagmem.model.schedule import PUSH, PushState, Schedule
+from diagmem.model.views import span
 from diagmem.ops import kind_of
-from diagmem.schedule import PUSH, PushState, Schedule
 from diagmem.validation.findings import Fault, Finding, Rules
 from diagmem.validation.kernel import Kernel
-from diagmem.views import span
 
 WORD_BYTES = 4
 """Kernels keep 32-bit words in their scratch, and their sums."""

@@ -18,10 +18,10 @@ from itertools import islice
 
 import numpy as np
 
-from diagmem.graph import Graph, Tensor
 from diagmem.kernels import Library
+from diagmem.model.graph import Graph, Tensor
+from diagmem.model.schedule import Schedule
 from diagmem.ops.accesses import Runs
-from diagmem.schedule import Schedule
 from diagmem.validation.findings import Fault, Finding, Rules
 from diagmem.validation.kernel import Kernel
 from diagmem.validation.order import faults_of_order, faults_of_views
@@ -130,8 +130,8 @@ class Losses:
         for read in value.reads:
             if read.step < writer.made:
                 continue
-            in_turn = read.step == writer.made != value.made
-            byte = clash(own, self._read(value, read), written, in_turn)
+            in_step = read.step == writer.made != value.made
+            byte = clash(own, self._read(value, read), written, in_step)
             if byte is not None:
                 return Finding(
                     Fault.RESULT_LOST if read.op is None else Fault.OVERWRITTEN,

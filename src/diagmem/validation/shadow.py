@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import Tensor
+from diagmem.model.graph import Tensor
+from diagmem.model.views import IntArray, pieces
 from diagmem.ops.accesses import Runs
-from diagmem.views import IntArray, pieces
 
 FAR = 1 << 60
 """Kernel step of what is never written (+) or never read (-)."""
@@ -62,19 +62,20 @@ class Layout:
     def elems(self) -> int:
         return len(self.at) * self.piece_elems
 
-    @property
+    @cached_property
     def low(self) -> int:
-        return int(self.starts[0]) if self.elems else 0
+        return int(self.at.min()) if self.elems else 0
 
-    @property
+    @cached_property
     def high(self) -> int:
-        return int(self.starts[-1]) + self.piece_bytes if self.elems else 0
+        return int(self.at.max()) + self.piece_bytes if self.elems else 0
 
     def find(self, addresses: IntArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
         """The element at each address, and whether there is one."""
         if len(self.at) == 1:
             elements = (addresses - self.at[0]) // self.elem_bytes
-            return np.clip(elements, 0, self.elems - 1), (elements >= 0) & (elements < self.elems)
+            is_inside = (elements >= 0) & (elements < self.elems)
+            return np.where(is_inside, elements, 0), is_inside
         piece = np.maximum(np.searchsorted(self.starts, addresses, side="right") - 1, 0)
         within = (addresses - self.starts[piece]) // self.elem_bytes
         is_inside = (within >= 0) & (within < self.piece_elems)
@@ -155,10 +156,10 @@ class Touched:
         return self.touches.at(elements), is_inside
 
 
-def clash(value: Layout, read: Touched, written: Touched, in_turn: bool) -> int | None:
+def clash(value: Layout, read: Touched, written: Touched, in_step: bool) -> int | None:
     """An address of `value` that is read after it was written, None if there is none.
 
-    `in_turn`: both happen within one op, so that kernel steps decide (a step reads before it writes); else any byte
+    `in_step`: both happen within one step, so that kernel steps decide (a step reads before it writes); else any byte
     that both touch is lost. Addresses fall into stretches on which both steps change evenly. There, among addresses
     that are equal modulo both element sizes, the difference of the two is largest at an end.
     """
@@ -168,7 +169,7 @@ def clash(value: Layout, read: Touched, written: Touched, in_turn: bool) -> int 
         for at in (np.minimum(starts + phase, ends - 1), np.maximum(ends - 1 - phase, starts)):
             read_step, is_read = read.at(at)
             write_step, is_written = written.at(at)
-            late = read_step > write_step if in_turn else (read_step > -FAR // 2) & (write_step < FAR // 2)
+            late = read_step > write_step if in_step else (read_step > -FAR // 2) & (write_step < FAR // 2)
             lost.extend(at[late & is_read & is_written & value.find(at)[1]][:1].tolist())
     return min(lost, default=None)
 
@@ -186,6 +187,8 @@ def stretches(*layouts: tuple[Layout, int]) -> tuple[IntArray, IntArray]:
 
 def shared_bytes(a: Layout, b: Layout) -> int:
     """How many addresses are in both."""
+    if len(a.at) == len(b.at) == 1:
+        return max(0, min(a.high, b.high) - max(a.low, b.low))
     starts, ends = stretches((a, a.elems or 1), (b, b.elems or 1))
     if not len(starts):
         return 0

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from diagmem.graph import Graph, IntArray, Tensor
-from diagmem.schedule import PUSH, Schedule, Step
+from diagmem.model.graph import Graph, IntArray, Tensor
+from diagmem.model.schedule import PUSH, Schedule, Step
 from diagmem.validation.findings import Fault, Finding
 from diagmem.validation.kernel import Kernel
 from diagmem.validation.memory import NOBODY, Family, Memory, Part

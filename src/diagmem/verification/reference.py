@@ -8,7 +8,7 @@ from typing import Any
 import numpy.typing as npt
 
 from diagmem.errors import ModelError
-from diagmem.graph import ABSENT, Graph
+from diagmem.model.graph import ABSENT, Graph
 from diagmem.ops import Unsupported, kind_of, values_of
 
 Array = npt.NDArray[Any]

@@ -10,10 +10,10 @@ import pytest
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.frontends import tflite
-from diagmem.graph import DType, Graph
+from diagmem.frontends.tflite.writer import to_tflite
+from diagmem.frontends.zoo.builder import Builder
+from diagmem.model.graph import DType, Graph
 from diagmem.ops import Activation
-from diagmem.zoo.builder import Builder
-from diagmem.zoo.writer import to_tflite
 
 COMPILERS = ("gcc", "clang", "arm-none-eabi-gcc")
 

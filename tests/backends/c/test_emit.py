@@ -18,10 +18,10 @@ from diagmem.backends.c import LAYOUTS, Layout, emit
 from diagmem.backends.c.literals import number
 from diagmem.backends.c.program import Program
 from diagmem.errors import ModelError, PlanError
-from diagmem.graph import DType, Graph, Op, Tensor
+from diagmem.frontends.zoo.builder import Builder
+from diagmem.model.graph import DType, Graph, Op, Tensor
 from diagmem.verification import reference
 from diagmem.verification.tools import STANDARD, WARNINGS
-from diagmem.zoo.builder import Builder
 from tests.backends.c.models import COMPILERS, compiler, program, tiny, with_weights, write
 
 GOLDEN = Path(__file__).parent / "golden"

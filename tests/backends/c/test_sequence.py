@@ -12,13 +12,13 @@ from diagmem import pipeline
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.sequence import sequence_bytes
-from diagmem.backends.inputs import sample_inputs
-from diagmem.graph import DType, Graph
-from diagmem.models import Source
-from diagmem.plan_json import from_json, to_json
+from diagmem.frontends.source import Source
+from diagmem.frontends.zoo.builder import Builder
+from diagmem.model.graph import DType, Graph
+from diagmem.planning.plan_json import from_json, to_json
 from diagmem.verification import reference
+from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.tools import STANDARD, WARNINGS
-from diagmem.zoo.builder import Builder
 from tests.backends.c.models import COMPILERS, compiler, with_weights, write
 
 SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")

@@ -8,8 +8,8 @@ import pytest
 
 from diagmem.backends.tflm.greedy import ONLINE, layout
 from diagmem.frontends import tflite
-from diagmem.graph import DType, Graph, Op, Tensor
 from diagmem.kernels import Library, library
+from diagmem.model.graph import DType, Graph, Op, Tensor
 
 REFERENCE = library("tflm-reference")
 STOCK_HEADS = {"ad01_int8": 768, "kws_ref_model": 16000, "pretrainedResnet_quant": 49152, "vww_96_int8": 73728}

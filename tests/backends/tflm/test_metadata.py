@@ -10,12 +10,13 @@ import pytest
 import tflite as schema
 
 from diagmem import __version__
-from diagmem.backends.tflm import flatbuffer, metadata
+from diagmem.backends.tflm import metadata
 from diagmem.backends.tflm.greedy import ONLINE, layout
 from diagmem.errors import ModelError
 from diagmem.frontends import tflite
-from diagmem.graph import Graph
+from diagmem.frontends.tflite import rewriter as flatbuffer
 from diagmem.kernels import library
+from diagmem.model.graph import Graph
 from tests.backends.tflm import small_models
 
 SMALL = small_models.reshapes()

@@ -8,23 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from diagmem import pipeline, zoo
-from diagmem.allocators import optimal
-from diagmem.backends.inputs import sample_inputs
-from diagmem.backends.tflm import flatbuffer, metadata, planned_file, runtime
-from diagmem.backends.tflm.compare import compare
+from diagmem import pipeline
+from diagmem.backends.tflm import metadata, planned_file
 from diagmem.backends.tflm.greedy import ONLINE
 from diagmem.errors import ModelError, PlanError
-from diagmem.footprint import SeparationRule, exact_separations, footprint
-from diagmem.frontends import tflite
-from diagmem.graph import Graph, Node
+from diagmem.frontends import tflite, zoo
+from diagmem.frontends.tflite import rewriter as flatbuffer
+from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.kernels import library
+from diagmem.model.graph import Graph, Node
 from diagmem.ops import kind_of
-from diagmem.posing import problem
+from diagmem.planning.allocators import optimal
+from diagmem.planning.footprint import SeparationRule, exact_separations, footprint
+from diagmem.planning.posing import problem
 from diagmem.validation import Fault
-from diagmem.zoo.writer import to_tflite
+from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.tflm import runtime
+from diagmem.verification.tflm.compare import compare
 from tests.backends.tflm import small_models
-from tests.frontends.test_hostile import corrupted
+from tests.frontends.tflite.test_hostile import corrupted
 
 REFERENCE = "tflm-reference"
 REAL = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagmem.graph import DType, Nhwc, Window2D
+from diagmem.model.graph import DType, Nhwc, Window2D
 from diagmem.ops.accesses import Accesses, replayed_separation
 from diagmem.ops.convolution.depthwise_conv_2d import CHANNELS_OF_A_BLOCK, KIND, DepthwiseConv2D
 from diagmem.ops.loops.channel_blocks import ChannelBlocks

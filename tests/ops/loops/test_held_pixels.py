@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagmem.graph import Nhwc, Window2D
+from diagmem.model.graph import Nhwc, Window2D
 from diagmem.ops.accesses import Accesses, Runs, replayed_separation
 from diagmem.ops.convolution.conv_2d import KIND, Conv2D
 from diagmem.ops.loops.held_pixels import HeldPixels

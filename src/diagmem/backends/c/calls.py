@@ -10,7 +10,7 @@ from diagmem.backends.c.literals import initialiser, numbers
 from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
-from diagmem.graph import Node, Tensor
+from diagmem.model.graph import Node, Tensor
 from diagmem.ops import CArgument, CCall, CPointers, CRow, CRows, CScratch, CTurn
 
 

@@ -9,7 +9,7 @@ from diagmem.backends.c.calls import shape_of
 from diagmem.backends.c.literals import number
 from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
-from diagmem.graph import DType, Graph, Tensor
+from diagmem.model.graph import DType, Graph, Tensor
 
 C_TYPES = {
     DType.FLOAT32: "float",

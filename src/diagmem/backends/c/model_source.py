@@ -9,7 +9,7 @@ from diagmem.backends.c.calls import call_text, describe, listed_rows, parameter
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.sequence import repeated_turns, row_storage, run_in_sequence
 from diagmem.backends.c.tables import Tables
-from diagmem.graph import Node
+from diagmem.model.graph import Node
 
 _ALIGNED_TYPES = {2: "int16_t", 4: "int32_t", 8: "int64_t"}
 

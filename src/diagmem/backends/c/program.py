@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from diagmem.errors import ModelError, PlanError
-from diagmem.graph import Graph, Node, Tensor
 from diagmem.kernels import LIBRARIES, Library, library
+from diagmem.model.graph import Graph, Node, Tensor
+from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of
-from diagmem.planner import Planned
-from diagmem.plans import Plan, offsets_in_one_piece
-from diagmem.rows import RowGraph, row_graph
-from diagmem.schedule import PUSH, PushState, Schedule, Step
-from diagmem.storage import Storage
+from diagmem.planning.plan import Plan, offsets_in_one_piece
+from diagmem.planning.planner import Planned
+from diagmem.planning.rows import RowGraph, row_graph
+from diagmem.planning.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,29 @@ class Program:
             raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without external_io")
         source = None if model is plan.graph else model
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
-        return cls(plan.graph, plan.schedule, *places, source, plan.options.kernels)
+        program = cls(plan.graph, plan.schedule, *places, source, plan.options.kernels)
+        program.check_places()
+        return program
+
+    def check_places(self) -> None:
+        """Raises PlanError where something that the code addresses has no place: whether places are safe is for the
+        validator to say."""
+        for tensor in self.tensors:
+            if tensor.base not in self.storage:
+                raise PlanError(f"the plan has no place for tensor {tensor.index} '{tensor.label}'")
+        whole = {t for step in self.steps if step.turn is None for t in self.graph.ops[step.op].outputs}
+        scattered = sorted(t for t in whole if self.graph.tensors[t].base not in self.offsets)
+        if scattered:
+            label = self.graph.tensors[scattered[0]].label
+            raise PlanError(
+                f"tensor {scattered[0]} '{label}' is made whole, but the plan does not have it in one piece"
+            )
+        sums = {op for op in self.visits if op != PUSH and self.rows.ops[op].accumulator_bytes}
+        buffered = {node.op.index for node in self.nodes if self.library.scratch_bytes(node)}
+        for op in [*sorted(sums | buffered), *([PUSH] if self.input_rows else [])]:
+            if op not in self.scratch:
+                what = "state" if op == PUSH else f"{'sums' if op in sums else 'scratch'} of op {op}"
+                raise PlanError(f"the plan has no place for the {what}")
 
     @property
     def model(self) -> Graph:

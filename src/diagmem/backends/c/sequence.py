@@ -12,10 +12,10 @@ from diagmem.backends.c.literals import initialiser, numbers
 from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
-from diagmem.graph import Node, Tensor
+from diagmem.model.graph import Node, Tensor
+from diagmem.model.schedule import PUSH
 from diagmem.ops import CRows, CStruct, CTable
-from diagmem.schedule import PUSH
-from diagmem.storage import Storage
+from diagmem.planning.storage import Storage
 
 _FORMS = {"linear": "one behind the other", "ring": "in a ring", "table": "anywhere"}
 

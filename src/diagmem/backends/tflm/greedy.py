@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from diagmem.graph import Graph
 from diagmem.kernels import Library
+from diagmem.model.graph import Graph
 
 ALIGN_BYTES = 16
 """TFLM rounds every buffer's size up to this."""

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from diagmem import __version__
-from diagmem.backends.tflm import flatbuffer
 from diagmem.backends.tflm.greedy import ONLINE
 from diagmem.errors import ModelError
 from diagmem.frontends import tflite
-from diagmem.graph import Graph
+from diagmem.frontends.tflite import rewriter as flatbuffer
+from diagmem.model.graph import Graph
 
 PLAN_ENTRY = "OfflineMemoryAllocation"
 ORIGIN_ENTRY = "diagmem"

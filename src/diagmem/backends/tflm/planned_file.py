@@ -6,22 +6,22 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from diagmem.allocators import optimal
 from diagmem.backends.tflm import metadata
 from diagmem.backends.tflm.greedy import ALIGN_BYTES, ONLINE, Layout, layout
 from diagmem.backends.tflm.metadata import Origin
 from diagmem.errors import PlanError, UnsafePlanError
-from diagmem.footprint import footprint
 from diagmem.frontends import tflite
-from diagmem.graph import ABSENT, Graph, Op
 from diagmem.kernels import Library, library
-from diagmem.lifetimes import lifetimes
+from diagmem.model.graph import ABSENT, Graph, Op
+from diagmem.model.schedule import Schedule
 from diagmem.ops import kind_of
-from diagmem.options import Options
-from diagmem.plans import Plan, scratch_of, stored
-from diagmem.posing import problem
-from diagmem.problem import Buffer
-from diagmem.schedule import Schedule
+from diagmem.planning.allocators import optimal
+from diagmem.planning.footprint import footprint
+from diagmem.planning.lifetimes import lifetimes
+from diagmem.planning.options import Options
+from diagmem.planning.plan import Plan, scratch_of, stored
+from diagmem.planning.posing import problem
+from diagmem.planning.problem import Buffer
 from diagmem.validation import Fault, Finding, replay
 
 LIBRARIES = ("tflm", "tflm-reference", "cmsis-nn", "cmsis-nn-mve")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagmem.graph import Node
+from diagmem.model.graph import Node
 from diagmem.ops.c_call import MAX_ROWS, CCall, CName, CScratch, CStruct, CTable, kernel_call, values_of
 from diagmem.ops.c_rows import window_row_call
 from diagmem.ops.loops.c_window import c_window, window_limits

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from diagmem.errors import ModelError
-from diagmem.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
+from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
 from diagmem.ops.accesses import Accesses
-from diagmem.ops.c_call import CCall, by_type, values_of
+from diagmem.ops.c_call import TYPES, CCall, by_type, values_of
 from diagmem.ops.c_rows import window_row_call
 from diagmem.ops.convolution._conv_2d_dsp import DspConv2D
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
@@ -23,9 +23,17 @@ from diagmem.ops.loops.taps import tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.packed import is_8_bit
 from diagmem.ops.numerics.quantised import zero_point_of
-from diagmem.ops.numerics.weighted_sums import TYPES, block_start, filter_window, finished, interleaved, window_call
+from diagmem.ops.numerics.weighted_sums import (
+    block_start,
+    filter_window,
+    finished,
+    interleaved,
+    weighted_fitting,
+    window_call,
+)
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.upright import Standing, Upright, upright_convolution
 from diagmem.ops.variants import InstructionSet, Variant
 
@@ -130,6 +138,22 @@ class Conv2DKind(OpKind):
 
     def c_call(self, node: Node) -> CCall:
         return by_type(node, dict.fromkeys(TYPES, _call))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any padding, stride, dilation and grouping; without groups now and then more channels than a block has."""
+        window = draw.window()
+        groups, depth_in, depth_out = draw.small(), draw.small(), draw.small()
+        channels = groups * depth_out if groups > 1 else draw.choice((depth_out, 8 + depth_out))
+        inputs = [
+            activation((draw.small(), *window.image, groups * depth_in), draw.dtype()),
+            draw.operand((channels, *window.kernel, depth_in)),
+            draw.choice((None, draw.operand((channels,)))),
+        ]
+        attributes = Conv2D(window.padding, *window.stride, *window.dilation, draw.fused())
+        return node_of(self, name, attributes, inputs, (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        return weighted_fitting(self, node, axis=0)
 
 
 def window_of(node: Node) -> Window2D:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from diagmem.errors import ModelError
-from diagmem.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
+from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
 from diagmem.ops.accesses import Accesses
-from diagmem.ops.c_call import CCall, by_type, values_of
+from diagmem.ops.c_call import TYPES, CCall, by_type, values_of
 from diagmem.ops.c_rows import window_row_call
 from diagmem.ops.convolution._depthwise_conv_2d_dsp import DspDepthwiseConv2D, by_channel
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
@@ -23,9 +23,10 @@ from diagmem.ops.loops.taps import tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.packed import is_8_bit
 from diagmem.ops.numerics.quantised import zero_point_of
-from diagmem.ops.numerics.weighted_sums import TYPES, filter_window, finished, window_call
+from diagmem.ops.numerics.weighted_sums import filter_window, finished, weighted_fitting, window_call
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.upright import Standing, Upright, upright_convolution
 from diagmem.ops.variants import InstructionSet, Variant
 
@@ -140,6 +141,21 @@ class DepthwiseConv2DKind(OpKind):
 
     def c_call(self, node: Node) -> CCall:
         return by_type(node, dict.fromkeys(TYPES, _call))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any padding, stride, dilation and multiplier."""
+        window = draw.window()
+        depth, multiplier = draw.small(), draw.small()
+        inputs = [
+            activation((draw.small(), *window.image, depth), draw.dtype()),
+            draw.operand((1, *window.kernel, depth * multiplier)),
+            draw.choice((None, draw.operand((depth * multiplier,)))),
+        ]
+        attributes = DepthwiseConv2D(window.padding, *window.stride, *window.dilation, multiplier, draw.fused())
+        return node_of(self, name, attributes, inputs, (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        return weighted_fitting(self, node, axis=3)
 
 
 def window_of(node: Node) -> Window2D:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from diagmem.errors import ModelError
-from diagmem.graph import DType, IntArray, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
+from diagmem.model.graph import DType, IntArray, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import (
     MAX_ROWS,
@@ -31,12 +31,13 @@ from diagmem.ops.loops.pixels import PixelLoop, all_have_pitches, pitches_of
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.channels_s16 import ChannelsS16
 from diagmem.ops.numerics.quantised import Requantisation, channel_scales, real_range, scale_of, zero_point_of
-from diagmem.ops.numerics.weighted_sums import finished_f32, finished_s8
+from diagmem.ops.numerics.weighted_sums import finished_f32, finished_s8, weighted_fitting
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 
 FILTER, IMAGE = 1, 2
-"""Positions of the inputs."""
+"""Where these stand among the inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,24 @@ class TransposeConvKind(OpKind):
         if dtype not in calls:
             raise Unsupported(f"{dtype.value} elements; supported: {', '.join(d.value for d in calls)}")
         return calls[dtype](node)
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any padding, stride and window; strides above the window leave output pixels that nothing reaches."""
+        window = draw.window(dilated=False)
+        sizes = zip(window.image, window.kernel, window.stride, strict=True)
+        image = [Window1D.resolve(out, kernel, stride, 1, window.padding).size_out for out, kernel, stride in sizes]
+        batch, depth_in, depth_out = draw.small(), draw.small(), draw.small()
+        inputs = [
+            ints([batch, *window.image, depth_out]),
+            draw.operand((depth_out, *window.kernel, depth_in)),
+            activation((batch, *image, depth_in), draw.dtype()),
+            draw.choice((None, draw.operand((depth_out,)))),
+        ]
+        attributes = TransposeConv(window.padding, *window.stride, draw.fused())
+        return node_of(self, name, attributes, inputs, (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        return replace(weighted_fitting(self, node, axis=0), data=IMAGE)
 
 
 def _window(attributes: TransposeConv, inputs: Sequence[Tensor | None], out: Nhwc) -> Window2D:

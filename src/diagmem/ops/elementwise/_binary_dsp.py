@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import CCall, CStruct, Fields
 from diagmem.ops.c_rows import cut_to_row, row_call
 from diagmem.ops.elementwise._binary_int import product_call, product_requantisation, sum_call, sum_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, Unsupported, require_types
 from diagmem.ops.kind import Array
 from diagmem.ops.loops.broadcast import c_broadcast

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import CCall, CStruct, Fields, Unsupported, element_code, kernel_call
 from diagmem.ops.kind import Array
 from diagmem.ops.loops.broadcast import c_elementwise
@@ -16,15 +16,15 @@ _STORED = (DType.INT8, DType.UINT8, DType.INT16, DType.INT32)
 
 
 def cast(node: Node, data: Array) -> Array:
-    """Real numbers lose what is behind the point, and are held within the integers' range; integers wrap around."""
+    """Real numbers lose what is behind the point, and are clamped to the integers' range; integers wrap around."""
     to = node.output.dtype
     if data.dtype.kind != "f" or to in (DType.FLOAT32, DType.BOOL):
         return data.astype(to.numpy)
     info = np.iinfo(to.numpy)
     with np.errstate(invalid="ignore"):
         inside = data.astype(to.numpy)
-    held = np.where(data >= np.float32(info.max), info.max, np.where(data > np.float32(info.min), inside, info.min))
-    return np.where(np.isnan(data), 0, held).astype(to.numpy)
+    clamped = np.where(data >= np.float32(info.max), info.max, np.where(data > np.float32(info.min), inside, info.min))
+    return np.where(np.isnan(data), 0, clamped).astype(to.numpy)
 
 
 def cast_call(node: Node) -> CCall:

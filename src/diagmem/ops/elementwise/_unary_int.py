@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import CCall, CStruct, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.elementwise._conversions import requantize_call
 from diagmem.ops.kind import Array
@@ -150,7 +150,7 @@ def clamped_s16_call(node: Node) -> CCall:
 
 
 def two_sided_s16(node: Node, data: Array) -> Array:
-    """LEAKY_RELU, ABS."""
+    """LEAKY_RELU and ABS: one factor for numbers below zero, another for the others."""
     result = _S8[node.op.kind](node, data.astype(np.int64))
     return np.clip(result, -(2**15), 2**15 - 1).astype(np.int16)
 

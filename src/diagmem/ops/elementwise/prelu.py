@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from diagmem.errors import ModelError
-from diagmem.graph import DType, Node, Shape, Tensor
+from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, by_type, require_types
 from diagmem.ops.kind import Array, Values, input_at
 from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape, c_broadcast
 from diagmem.ops.numerics.quantised import Requantisation, scale_of, zero_point_of
+from diagmem.ops.sampling import OPERAND_SIZE, Draw, Fitting, activation, constant, node_of
 
 
 class PreluKind(BroadcastKind):
@@ -34,11 +35,23 @@ class PreluKind(BroadcastKind):
         above, below = _requantisations(node)
         value = data.astype(np.int64) - zero_point_of(node.input(0))
         slope = slopes.astype(np.int64) - zero_point_of(node.input(1))
-        held = np.where(value >= 0, above.apply(value), below.apply(value * slope))
-        return (held.astype(data.dtype).reshape(data.shape),)
+        found = np.where(value >= 0, above.apply(value), below.apply(value * slope))
+        return (found.astype(data.dtype).reshape(data.shape),)
 
     def c_call(self, node: Node) -> CCall:
         return by_type(node, {DType.INT8: _call_int, DType.INT16: _call_int, DType.FLOAT32: _call_f32})
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Slopes for each element, each channel, or one for all; in RAM or constant."""
+        shape, dtype = draw.shape(), draw.dtype()
+        slopes = tuple(size if draw.boolean() else 1 for size in shape)
+        kept = slopes[draw.integer(0, len(slopes) + 1) if draw.boolean() else 0 :]
+        place = draw.choice((activation, constant))
+        return node_of(self, name, None, [activation(shape, dtype), place(kept, dtype)], (dtype,))
+
+    def fitting(self, node: Node) -> Fitting:
+        """Slopes have 8 bits, also those of 16-bit data."""
+        return Fitting(gain=OPERAND_SIZE, other_types={DType.INT16: DType.INT8})
 
 
 def _requantisations(node: Node) -> tuple[Requantisation, Requantisation]:

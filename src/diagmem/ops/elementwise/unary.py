@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from diagmem.graph import DType, Node, Shape, Tensor
-from diagmem.ops.c_call import CCall, CStruct, by_type, require_types
+from diagmem.model.graph import DType, Node, Shape, Tensor
+from diagmem.ops.c_call import TYPES, CCall, CStruct, by_type, require_types
 from diagmem.ops.c_rows import is_row_local
 from diagmem.ops.elementwise._conversions import cast, cast_call, dequantize, dequantize_call, quantize, quantize_call
 from diagmem.ops.elementwise._unary_int import (
@@ -32,6 +32,7 @@ from diagmem.ops.numerics import single_precision
 from diagmem.ops.numerics.quantised import real_range
 from diagmem.ops.options import TYPE_CODES, BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,26 @@ class Unary:
 
     alpha: float = 0.0
     approximate: bool = False
+
+
+_SIZES_APART = (DType.BOOL, DType.INT16, DType.FLOAT32, DType.INT64)
+
+_CASTABLE = (DType.INT8, DType.INT16, DType.FLOAT32, DType.INT32, DType.INT64, DType.UINT8, DType.BOOL)
+
+QUANTISED = (DType.INT8, DType.INT16)
+
+_CONVERTED = {
+    "CAST": (_CASTABLE, _CASTABLE),
+    "QUANTIZE": ((*QUANTISED, DType.FLOAT32, DType.INT32), QUANTISED),
+    "DEQUANTIZE": (QUANTISED, (DType.FLOAT32,)),
+}
+"""Kinds whose output may be of another type than the input -> the types of inputs, and of outputs."""
+
+_FIXED = {
+    "LOGISTIC": {DType.INT8: (1 / 256, -128), DType.INT16: (1 / 32768, 0)},
+    "TANH": {DType.INT8: (1 / 128, 0), DType.INT16: (1 / 32768, 0)},
+}
+"""Output scales and zero points that TFLite insists on."""
 
 
 class UnaryKind(RearrangeKind):
@@ -81,7 +102,7 @@ class UnaryKind(RearrangeKind):
         return all_have_pitches(node)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        way = _ways(node).get(node.input(0).dtype)
+        way = _ways(node.op.kind).get(node.input(0).dtype)
         if way is None:
             return OpKind.reference(self, node, inputs)
         return (np.reshape(way.reference(node, inputs[0]), node.output.shape),)
@@ -90,7 +111,35 @@ class UnaryKind(RearrangeKind):
         return is_row_local(node)
 
     def c_call(self, node: Node) -> CCall:
-        return by_type(node, {dtype: way.call for dtype, way in _ways(node).items()})
+        return by_type(node, {dtype: way.call for dtype, way in _ways(node.op.kind).items()})
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any two element sizes, also from a small one to a large one; conversions from and to types that they take."""
+        given, made = _CONVERTED.get(name, (_SIZES_APART, _SIZES_APART))
+        attributes = Unary()
+        if name == "LEAKY_RELU":
+            attributes = Unary(alpha=draw.integer(-2, 20) / 16)
+        elif name == "GELU":
+            attributes = Unary(approximate=draw.boolean())
+        data = activation(draw.shape(), draw.choice(given))
+        return node_of(self, name, attributes, [data], (draw.choice(made),))
+
+    def fitting(self, node: Node) -> Fitting:
+        name = node.op.kind
+        if name in _CONVERTED:
+            scaled = () if name == "CAST" else (*QUANTISED, DType.INT32)
+            return Fitting(None, gain=1, scaled=scaled, draws_output_types=True)
+        has_own_scale = name in CLAMPS or name in ("LEAKY_RELU", "ELU", "HARD_SWISH", "ABS", "RSQRT")
+        return Fitting(tuple(_ways(name)) or TYPES, gain=1 if has_own_scale else None, fixed=_FIXED.get(name, {}))
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        """Only numbers above 0 have a root, and 0 none that is inverted."""
+        if node.op.kind not in ("SQRT", "RSQRT", "LOG"):
+            return None
+        if tensor.quantisation is None:
+            return np.abs(rng.normal(0, 3, tensor.shape)) + 0.01
+        low, high = tensor.quantisation.zero_points[0], np.iinfo(tensor.dtype.numpy).max
+        return rng.integers(low, high, tensor.shape, endpoint=True)
 
 
 _REAL: Mapping[str, Callable[[Array], Array]] = {
@@ -148,9 +197,8 @@ _CONVERSIONS = {
 }
 
 
-def _ways(node: Node) -> dict[DType, _Way]:
-    """By the type of the input."""
-    kind = node.op.kind
+def _ways(kind: str) -> dict[DType, _Way]:
+    """How a kind is computed, by the type of the input."""
     if kind in _CONVERSIONS:
         return dict.fromkeys(DType, _CONVERSIONS[kind])
     ways: dict[DType, _Way] = {DType.INT8: _Way(lookup, lookup_call)} if kind in LOOKUPS else {}

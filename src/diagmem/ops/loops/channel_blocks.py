@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagmem.graph import IntArray
+from diagmem.model.graph import IntArray
 from diagmem.ops.accesses import Runs
 from diagmem.ops.loops.pixels import PixelLoop
 from diagmem.ops.loops.separable import AxisTerm, separation_of

@@ -15,12 +15,12 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import IntArray, Node, Shape, row_major_strides
+from diagmem.model.graph import IntArray, Node, Shape, row_major_strides
+from diagmem.model.views import Pieces, pieces
 from diagmem.ops.accesses import Accesses, Ints, Runs, unknown_accesses
 from diagmem.ops.c_call import Unsupported
 from diagmem.ops.kind import Array, OpKind, Values
 from diagmem.ops.orders import Order
-from diagmem.views import Pieces, pieces
 
 FILL = -(1 << 48)
 """A source that does not exist: the element gets a fill value. It stays below zero when offsets are added to it."""
@@ -210,7 +210,7 @@ def gathered(shape: Shape, indices: Sequence[IntArray], least_axis: int = 0) -> 
         return Chunks.of(0, 1)
     strides = row_major_strides(shape)
     axis = max(least_axis, *(a for a, index in enumerate(indices) if not _is_whole(index, shape[a])), 0)
-    firsts, counts = _ascending_pieces(indices[axis])
+    firsts, counts = _ascending_stretches(indices[axis])
     terms = [*indices[:axis], firsts]
     starts = outer_sum(*(np.where(i < 0, FILL, i * stride) for i, stride in zip(terms, strides, strict=False)))
     return Chunks.of(starts, counts * strides[axis])
@@ -264,8 +264,8 @@ def _is_whole(index: IntArray, size: int) -> bool:
     return len(index) == size and bool((index == np.arange(size)).all())
 
 
-def _ascending_pieces(index: IntArray) -> tuple[IntArray, IntArray]:
-    """The index cut into pieces that ascend by one or are all FILL: the first index of each, and how many it has."""
+def _ascending_stretches(index: IntArray) -> tuple[IntArray, IntArray]:
+    """The index cut into stretches that ascend by one or are all FILL: the first index of each, and how many it has."""
     runs_on = (np.diff(index) == 1) | ((index[1:] < 0) & (index[:-1] < 0))
     firsts = np.flatnonzero(np.concatenate([[len(index) > 0], ~runs_on]))
     return index[firsts], np.diff(np.append(firsts, len(index)))

@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from diagmem.graph import IntArray, Node, Shape, row_major_strides
+from diagmem.model.graph import IntArray, Node, Shape, row_major_strides
+from diagmem.model.views import Strides
 from diagmem.ops.accesses import Runs
 from diagmem.ops.c_axes import joined_axes
 from diagmem.ops.c_call import CStruct
 from diagmem.ops.loops.chunks import outer_sum
 from diagmem.ops.loops.separable import AxisTerm, separation_of
-from diagmem.views import Strides
 
 
 def kept_shape(shape: Shape, axes: Collection[int], keep_dims: bool) -> Shape:
@@ -23,7 +23,7 @@ def kept_shape(shape: Shape, axes: Collection[int], keep_dims: bool) -> Shape:
 
 
 def fibre_reads(shape: Shape, axes: Collection[int], first_step: int = 0) -> Runs:
-    """Each output in turn reads its whole fibre in one step; a run goes along the last reduced axis."""
+    """One output after the other reads its whole fibre in one step; a run goes along the last reduced axis."""
     strides = row_major_strides(shape)
     last = max(axes, default=0)
     start = _offsets(shape, strides, [axis for axis in range(len(shape)) if axis not in axes])
@@ -38,8 +38,8 @@ def fibre_reads(shape: Shape, axes: Collection[int], first_step: int = 0) -> Run
 
 
 def fibre_separation(node: Node, axes: Collection[int]) -> int | None:
-    """The separation where each output in turn reads its fibre, then is written. A fibre's lowest element has index 0
-    on all reduced axes."""
+    """The separation where one output after the other reads its fibre, then is written. A fibre's lowest element has
+    index 0 on all reduced axes."""
     data, out_size = node.input(0), node.output.dtype.size_bytes
     reached = zip(data.shape, data.strides, _output_strides(data.shape, axes), strict=True)
     in_size = data.dtype.size_bytes

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from diagmem.graph import IntArray, Node, row_major_strides
+from diagmem.model.graph import IntArray, Node, row_major_strides
+from diagmem.model.views import Strides
 from diagmem.ops.c_call import CCall, CTable, Unsupported, kernel_call, require_types
-from diagmem.views import Strides
 
 MOST_AXES = 4
-"""As in `gathered.c`."""
+"""How many axes `gathered.c` walks over."""
 
 
 def gathered_call(node: Node, places: Sequence[IntArray], run: int = 1, strides: Strides | None = None) -> CCall:

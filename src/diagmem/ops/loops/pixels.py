@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from diagmem.graph import IntArray, Nhwc, Node, Tensor
+from diagmem.model.graph import IntArray, Nhwc, Node, Tensor
 from diagmem.ops.accesses import Runs
 from diagmem.ops.loops.separable import AxisTerm, separation_of
 
@@ -60,7 +60,7 @@ def pitches_of(*tensors: Tensor) -> tuple[Pitches | None, ...]:
 
 
 def all_have_pitches(node: Node) -> bool:
-    """Of what a node reads and writes in RAM."""
+    """Whether pitches say where all elements are that a node reads and writes in RAM."""
     return all(has_pitches(tensor) for tensor in (*(t for _, t in node.activations()), *node.outputs))
 
 
@@ -189,6 +189,6 @@ class PixelLoop:
 
 
 def _sum(*terms: int | None) -> int | None:
-    """None if any term is."""
+    """The sum of the terms; None if one of them is."""
     known = [term for term in terms if term is not None]
     return sum(known) if len(known) == len(terms) else None

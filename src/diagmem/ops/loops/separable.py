@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagmem.graph import IntArray
+from diagmem.model.graph import IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class AxisTerm:
 
     @classmethod
     def even(cls, count: int, gain_bytes: int) -> AxisTerm:
-        """A loop of `count` turns, each of which adds `gain_bytes`."""
+        """A loop over `count` indices, each of which adds `gain_bytes`."""
         return cls(0, max(gain_bytes, (count - 1) * gain_bytes) if count > 1 else None)
 
     @classmethod

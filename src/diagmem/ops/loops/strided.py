@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 
-from diagmem.graph import Node, Shape
+from diagmem.model.graph import Node, Shape
 from diagmem.ops.c_axes import joined_axes
 from diagmem.ops.c_call import CCall, Unsupported, kernel_call, require_types
 from diagmem.ops.loops.chunks import COMPUTED, Chunks, RearrangeKind, strided
 from diagmem.ops.orders import Order
 
 MOST_AXES = 6
-"""As in `strided.c`."""
+"""How many axes `strided.c` walks over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import Window1D
+from diagmem.model.graph import Window1D
 
 Array = npt.NDArray[Any]
 

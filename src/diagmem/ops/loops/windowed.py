@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from diagmem.graph import Window1D
+from diagmem.model.graph import Window1D
 from diagmem.ops.accesses import Runs
 from diagmem.ops.loops.pixels import PixelLoop
 
@@ -65,7 +65,7 @@ class WindowedLoop(PixelLoop):
         return math.ceil(max(crossing - max(Fraction(0), a * crossing + b), last - max(Fraction(0), a * last + b)))
 
     def analytical_overlap(self) -> int:
-        """O_s in bytes by that bound."""
+        """O_s in bytes, by the bound of `line_separation`."""
         return max(0, self.steps * self.out_size - self.line_separation())
 
     def printed_padding(self) -> tuple[int, int]:

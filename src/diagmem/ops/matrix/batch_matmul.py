@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from diagmem.errors import ModelError
-from diagmem.graph import DType, Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, Unsupported, by_type, require_types
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
@@ -20,6 +21,7 @@ from diagmem.ops.numerics.channels_s16 import rescale_wide, wide_mantissas
 from diagmem.ops.numerics.quantised import Requantisation, scale_of, stored_zero, zero_point_of
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import OPERAND_SIZE, Draw, Fitting, activation, node_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class BatchMatMul:
 class Side:
     """One input as the loops see it: elements between neighbours along each loop, 0 where it does not move.
 
-    `loops`: (turns, stride) of the batch axes, then output row, then output column. `depth`: the summed axis.
+    `loops`: (count, stride) of the batch axes, then output row, then output column. `depth`: the summed axis.
     """
 
     loops: tuple[tuple[int, int], ...]
@@ -53,7 +55,7 @@ class BatchMatMulKind(OpKind):
 
     def output_shapes(self, name: str, attributes: BatchMatMul, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         left, _ = _sides(attributes, inputs)
-        return (tuple(turns for turns, _ in left.loops),)
+        return (tuple(count for count, _ in left.loops),)
 
     def accesses(self, node: Node, order: Order) -> Accesses:
         left, right = _sides(node.attributes, node.inputs)
@@ -64,11 +66,11 @@ class BatchMatMulKind(OpKind):
             return held_separation(node)
         side = _sides(node.attributes, node.inputs)[position]
         in_size, out_size = node.input(position).dtype.size_bytes, node.output.dtype.size_bytes
-        pitches = row_major_strides([turns for turns, _ in side.loops])
+        pitches = row_major_strides([count for count, _ in side.loops])
         return separation_of(
             [
-                AxisTerm.even(turns, pitch * out_size - stride * in_size)
-                for (turns, stride), pitch in zip(side.loops, pitches, strict=True)
+                AxisTerm.even(count, pitch * out_size - stride * in_size)
+                for (count, stride), pitch in zip(side.loops, pitches, strict=True)
             ]
         )
 
@@ -93,11 +95,25 @@ class BatchMatMulKind(OpKind):
         require_types(node.output.dtype, (node.input(0), node.input(1)))
         return by_type(node, dict.fromkeys((DType.INT8, DType.INT16, DType.FLOAT32), _call))
 
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Either side stored transposed; batch axes of either side broadcast or missing."""
+        attributes = BatchMatMul(draw.boolean(), draw.boolean())
+        rows, depth, columns = (draw.integer(1, 6) for _ in range(3))
+        batch = draw.many(0, 3, draw.small)
+        left, right = ([draw.choice((1, size)) for size in batch] for _ in range(2))
+        left, right = left[draw.integer(0, len(left) + 1) :], right[draw.integer(0, len(right) + 1) :]
+        x = (*left, depth, rows) if attributes.adj_x else (*left, rows, depth)
+        y = (*right, columns, depth) if attributes.adj_y else (*right, depth, columns)
+        return node_of(self, name, attributes, [activation(x, draw.dtype()), draw.operand(y)], (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        return Fitting(gain=OPERAND_SIZE * math.sqrt(self.macs(node) / max(1, node.output.elems)))
+
 
 def _row_reads(left: Side) -> Runs:
     """A row of the left matrix is read anew for each column of the output."""
     *outer, (columns, _) = left.loops
-    start = outer_sum(*(np.arange(turns, dtype=np.int64) * stride for turns, stride in outer)).reshape(-1)
+    start = outer_sum(*(np.arange(count, dtype=np.int64) * stride for count, stride in outer)).reshape(-1)
     step = np.arange(len(start), dtype=np.int64) * columns
     length, pitch = left.depth
     return Runs.of(start, length, step, pitch=pitch, stride=0, hold=columns)
@@ -105,7 +121,7 @@ def _row_reads(left: Side) -> Runs:
 
 def _column_reads(right: Side) -> Runs:
     """Each output element reads a column of the right matrix."""
-    start = outer_sum(*(np.arange(turns, dtype=np.int64) * stride for turns, stride in right.loops)).reshape(-1)
+    start = outer_sum(*(np.arange(count, dtype=np.int64) * stride for count, stride in right.loops)).reshape(-1)
     length, pitch = right.depth
     return Runs.of(start, length, np.arange(len(start), dtype=np.int64), pitch=pitch, stride=0)
 
@@ -140,10 +156,10 @@ def _broadcast(x: Shape, y: Shape) -> Shape | None:
 
 
 def _batch_loops(shape: Shape, batch: Shape) -> list[tuple[int, int]]:
-    """(turns, stride) of the batch axes; a broadcast axis does not move."""
+    """(count, stride) of the batch axes; a broadcast axis does not move."""
     padded = (1,) * (len(batch) + 2 - len(shape)) + shape
     strides = row_major_strides(padded)
-    return [(turns, 0 if padded[axis] == 1 else strides[axis]) for axis, turns in enumerate(batch)]
+    return [(count, 0 if padded[axis] == 1 else strides[axis]) for axis, count in enumerate(batch)]
 
 
 def _sums_f32(left: Array, right: Array) -> Array:

@@ -10,16 +10,23 @@ from typing import Any
 import numpy as np
 
 from diagmem.errors import ModelError
-from diagmem.graph import DType, Node, Shape, Tensor
+from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
-from diagmem.ops.c_call import SUFFIXES, CCall, by_type, kernel_call, values_of
+from diagmem.ops.c_call import SUFFIXES, TYPES, CCall, by_type, kernel_call, values_of
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.separable import AxisTerm, separation_of
 from diagmem.ops.numerics.packed import Channels, c_packed, is_8_bit
 from diagmem.ops.numerics.quantised import zero_point_of
-from diagmem.ops.numerics.weighted_sums import TYPES, block_start, filter_fields, finished, interleaved
+from diagmem.ops.numerics.weighted_sums import (
+    block_start,
+    filter_fields,
+    finished,
+    interleaved,
+    weighted_fitting,
+)
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.variants import InstructionSet, Variant
 
 
@@ -99,6 +106,18 @@ class FullyConnectedKind(OpKind):
     def c_call(self, node: Node) -> CCall:
         return by_type(node, dict.fromkeys(TYPES, _call))
 
+    def sample(self, name: str, draw: Draw) -> Node:
+        """One or more rows, of more outputs than a block has now and then; the data may have any shape that the weights
+        divide."""
+        outputs, size = draw.integer(1, 12), draw.size()
+        attributes = FullyConnected(draw.fused(), keep_num_dims=draw.boolean())
+        data = activation((*draw.many(0, 4, draw.small), size), draw.dtype())
+        inputs = [data, draw.operand((outputs, size)), draw.choice((None, draw.operand((outputs,))))]
+        return node_of(self, name, attributes, inputs, (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        return weighted_fitting(self, node, axis=0)
+
 
 def _sizes(inputs: Sequence[Tensor | None]) -> tuple[int, int, int]:
     """Rows, outputs for each row, inputs of each row."""
@@ -112,7 +131,7 @@ def _sizes(inputs: Sequence[Tensor | None]) -> tuple[int, int, int]:
 
 
 def _written_before_the_last_read(outputs: int, order: Order) -> int:
-    """Of a row's outputs."""
+    """How many of a row's outputs are written before the row is read for the last time."""
     return block_start(outputs) if order is Order.BLOCKS else outputs - 1
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from diagmem.errors import ModelError
-from diagmem.graph import Node, Shape, Tensor
+from diagmem.model.graph import Node, Shape, Tensor
+from diagmem.model.views import in_one_piece
 from diagmem.ops.c_axes import joined_axes
 from diagmem.ops.c_call import CCall, CPointers, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.c_rows import is_row_local
@@ -20,8 +21,8 @@ from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics.quantised import require_same_quantisation
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, activation, constant, node_of
 from diagmem.ops.upright import Standing, Upright
-from diagmem.views import in_one_piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class ConcatenationKind(RearrangeKind):
         return Upright(replace(node.attributes, axis=axis))
 
     def can_address(self, node: Node) -> bool:
-        """What a tensor gives or takes in its turn must be in one piece."""
+        """What a tensor gives or takes at once must be in one piece."""
         axis = axis_of(node.attributes.axis, len(node.output.shape))
         tensors = (*(t for _, t in node.activations()), *node.outputs)
         return all_have_pitches(node) and all(in_one_piece(t.shape[axis:], t.strides[axis:]) for t in tensors)
@@ -82,9 +83,19 @@ class ConcatenationKind(RearrangeKind):
         axis = axis_of(node.attributes.axis, len(node.output.shape))
         return concatenation_call(node, axis, [t.shape[axis:] for t in inputs], [t.strides[:axis] for t in inputs])
 
+    def sample(self, name: str, draw: Draw) -> Node:
+        """One to four inputs along any axis, counted from either end; some are constant."""
+        shape, dtype = draw.shape(least_axes=1), draw.dtype()
+        axis = draw.axis(len(shape))
+        parts = [
+            [size if a == axis % len(shape) else s for a, s in enumerate(shape)] for size in draw.many(1, 5, draw.small)
+        ]
+        inputs = [draw.choice((activation, activation, constant))(part, dtype) for part in parts]
+        return node_of(self, name, Concatenation(axis), inputs, (dtype,))
+
 
 def concatenation_call(node: Node, axis: int, rows: Sequence[Shape], strides: Sequence[Sequence[int]]) -> CCall:
-    """For every index of the output's axes before `axis`, each input gives a row in its turn, of the shape `rows`.
+    """For every index of the output's axes before `axis`, one input after the other gives a row, of the shape `rows`.
     `strides`: elements between the neighbours of each input along those axes."""
     inputs = tuple(node.input(position) for position in range(len(node.inputs)))
     require_types(node.output.dtype, inputs)

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from diagmem.errors import ModelError
-from diagmem.graph import DType, Node, Shape, Tensor
+from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, kernel_call, require_types
 from diagmem.ops.kind import Array, Values, axis_of, constant_ints, input_at
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, activation, ints, node_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,25 @@ class GatherKind(RearrangeKind):
         require_types(DType.INT32, (node.input(1),))
         fields = {"element": node.output.dtype.size_bytes, **_sizes(node)._asdict()}
         return kernel_call("gather", fields, (node.input(0), node.input(1), node.output))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Indices of any rank, in any order, repeated, with and without batch axes; sometimes they are not known."""
+        shape, dtype = draw.shape(least_axes=1), draw.dtype()
+        axis = draw.integer(0, len(shape))
+        batch_dims = draw.integer(0, axis + 1)
+        picked = (*shape[:batch_dims], *draw.many(0, 3, draw.small))
+        attributes = Gather(axis - len(shape) if draw.boolean() else axis, batch_dims)
+        if draw.integer(0, 5) == 0:
+            indices = activation(picked, DType.INT32)
+        else:
+            values = [draw.integer(0, shape[axis]) for _ in range(math.prod(picked))]
+            indices = ints(np.array(values, np.int32).reshape(picked))
+        return node_of(self, name, attributes, [activation(shape, dtype), indices], (dtype,))
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        """Indices, some of them just outside, where the kernel takes the nearest."""
+        size = node.input(0).shape[node.attributes.axis]
+        return rng.integers(-1, size + 1, tensor.shape) if position == 1 else None
 
 
 class _Sizes(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from diagmem.errors import ModelError
-from diagmem.graph import Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import Node, Shape, Tensor, row_major_strides
 from diagmem.ops.c_call import CCall
 from diagmem.ops.kind import axis_of, input_at
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
@@ -18,6 +18,7 @@ from diagmem.ops.moving.concatenation import concatenation_call
 from diagmem.ops.moving.split import MOST_OUTPUTS, split_call
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, activation, constant, node_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,17 @@ class PackKind(RearrangeKind):
         data = node.input(0)
         axis = axis_of(node.attributes.axis, len(data.shape))
         return split_call(node, data, [math.prod(data.shape[axis + 1 :])] * len(node.outputs))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """One to four tensors along any axis, counted from either end; some that are stacked are constant."""
+        shape, dtype, count = draw.shape()[:5], draw.dtype(), draw.integer(1, 5)
+        axis = draw.axis(len(shape) + 1)
+        if name == "PACK":
+            places = [draw.choice((activation, activation, constant)) for _ in range(count)]
+            return node_of(self, name, Pack(axis, count), [place(shape, dtype) for place in places], (dtype,))
+        at = axis % (len(shape) + 1)
+        data = activation((*shape[:at], count, *shape[at:]), dtype)
+        return node_of(self, name, Pack(axis, count), [data], (dtype,))
 
 
 def _stacked(attributes: Pack, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from diagmem.errors import ModelError
-from diagmem.graph import DType, IntArray, Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import DType, IntArray, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, CRow, CTable, Unsupported, kernel_call, require_types, values_of
 from diagmem.ops.c_rows import cut_to_row
@@ -19,6 +19,7 @@ from diagmem.ops.loops.gathered import gathered_call
 from diagmem.ops.numerics.quantised import zero_point_of
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, activation, constant, ints, node_of
 
 Mirror = Literal["reflect", "symmetric"]
 
@@ -110,6 +111,20 @@ class PadKind(RearrangeKind):
             "value": CTable("value", np.array([_value(node)])),
         }
         return kernel_call("pad", fields, (node.input(0), node.output))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Margins on any axes, by a constant, a value in RAM, or a mirror; sometimes not known."""
+        dtype, is_image = draw.dtype(), draw.boolean()
+        shape = draw.image() if is_image else tuple(draw.many(1, 5, draw.small))
+        attributes = MirrorPad(draw.choice(("reflect", "symmetric"))) if name == "MIRROR_PAD" else Pad()
+        widest = [2 if name != "MIRROR_PAD" else s - (attributes == MirrorPad()) for s in shape]
+        widest[0] = 0 if is_image else widest[0]
+        pads = [[draw.integer(0, w + 1), draw.integer(0, w + 1)] for w in widest]
+        value = [draw.choice((activation, constant, constant))((1,), dtype)] if name == "PADV2" else []
+        is_known = draw.integer(0, 5) > 0
+        paddings = ints(pads) if is_known else activation((len(shape), 2), DType.INT32)
+        out = tuple(s + sum(p) for s, p in zip(shape, pads, strict=True))
+        return node_of(self, name, attributes, [activation(shape, dtype), paddings, *value], (dtype,), (out,))
 
 
 def _value(node: Node) -> Any:

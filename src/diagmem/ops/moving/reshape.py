@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from diagmem.errors import ModelError
-from diagmem.graph import Node, Shape, Tensor
+from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, kernel_call
 from diagmem.ops.kind import Array, Values, axis_of, constant_ints, input_at
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, activation, ints, node_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,25 @@ class ReshapeKind(RearrangeKind):
 
     def c_call(self, node: Node) -> CCall:
         return kernel_call("reshape", {"bytes": node.output.size_bytes}, (node.input(0), node.output))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """The new shape as an input, as an option, or known to the file alone."""
+        shape, dtype = draw.shape(), draw.dtype()
+        data = activation(shape, dtype)
+        if name == "SQUEEZE":
+            ones = [axis for axis, size in enumerate(shape) if size == 1]
+            dims = tuple(axis for axis in ones if draw.boolean())
+            return node_of(self, name, Reshape(squeeze_dims=dims), [data], (dtype,))
+        if name == "EXPAND_DIMS":
+            return node_of(self, name, Reshape(), [data, ints(draw.axis(len(shape) + 1))], (dtype,))
+        new = draw.permutation(shape)
+        if new and draw.boolean():
+            new[draw.integer(0, len(new))] = -1
+            return node_of(self, name, Reshape(), [data, ints(new)], (dtype,))
+        if draw.boolean():
+            asked = activation((len(new),), DType.INT32)
+            return node_of(self, name, Reshape(), [data, asked], (dtype,), (tuple(new),))
+        return node_of(self, name, Reshape(new_shape=tuple(new)), [data], (dtype,))
 
 
 def _reshaped(attributes: Reshape, inputs: Sequence[Tensor | None]) -> Shape | None:

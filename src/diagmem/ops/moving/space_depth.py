@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from diagmem.errors import ModelError
-from diagmem.graph import Nhwc, Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import Nhwc, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.kind import input_at
 from diagmem.ops.loops.chunks import Chunks
 from diagmem.ops.loops.strided import StridedKind, Walk
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, activation, node_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,16 @@ class SpaceDepthKind(StridedKind):
     def chunks(self, node: Node, order: Order) -> Chunks:
         chunks = self.walk(node).chunks()
         return chunks if order is Order.REFERENCE else chunks.sorted_by(chunks.source)
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Blocks of one to three pixels a side, either way."""
+        dtype, block = draw.dtype(), draw.small()
+        batch, height, width, depth = (draw.small() for _ in range(4))
+        if name == "SPACE_TO_DEPTH":
+            shape = (batch, height * block, width * block, depth)
+        else:
+            shape = (batch, height, width, depth * block**2)
+        return node_of(self, name, SpaceDepth(block), [activation(shape, dtype)], (dtype,))
 
 
 KIND = SpaceDepthKind()

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from diagmem.errors import ModelError
-from diagmem.graph import Node, Shape, Tensor
+from diagmem.model.graph import Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, CPointers, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.kind import axis_of, constant_ints, input_at
 from diagmem.ops.loops.chunks import COMPUTED, Chunks, RearrangeKind
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 
 MOST_OUTPUTS = 1 << 16
 
@@ -28,7 +29,7 @@ class Split:
 
 
 class SplitKind(RearrangeKind):
-    """The input is walked forward, and each output in turn gets its share of a row."""
+    """The input is walked forward, and one output after the other gets its share of a row."""
 
     names = ("SPLIT", "SPLIT_V")
     tflm_agrees = True
@@ -65,9 +66,27 @@ class SplitKind(RearrangeKind):
         data, (axis, sizes) = node.input(_data(node.op.kind)), cut
         return split_call(node, data, [size * math.prod(data.shape[axis + 1 :]) for size in sizes])
 
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Equal parts and given sizes, along any axis, counted from either end."""
+        shape, dtype = list(draw.shape(least_axes=1)), draw.dtype()
+        axis = draw.axis(len(shape))
+        if name == "SPLIT":
+            parts = draw.integer(1, 5)
+            shape[axis] = parts * draw.integer(1, 3)
+            return node_of(self, name, Split(parts), [ints(axis), activation(shape, dtype)], (dtype,))
+        sizes = draw.many(1, 5, draw.small)
+        shape[axis] = sum(sizes)
+        if draw.boolean():
+            sizes[draw.integer(0, len(sizes))] = -1
+        inputs = [activation(shape, dtype), ints(sizes), ints(axis)]
+        return node_of(self, name, Split(len(sizes)), inputs, (dtype,))
+
+    def fitting(self, node: Node) -> Fitting:
+        return Fitting(data=1 if node.op.kind == "SPLIT" else 0)
+
 
 def split_call(node: Node, data: Tensor, widths: Sequence[int]) -> CCall:
-    """`widths`: elements that each output gets in its turn."""
+    """`widths`: elements that each output gets of a row."""
     require_types(data.dtype, node.outputs)
     fields = {
         "element": data.dtype.size_bytes,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diagmem.errors import ModelError
-from diagmem.graph import Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.kind import axis_of, constant_ints, input_at
 from diagmem.ops.loops.strided import StridedKind, Walk
+from diagmem.ops.sampling import Draw, activation, ints, node_of
 
 
 class TransposeKind(StridedKind):
@@ -26,6 +27,15 @@ class TransposeKind(StridedKind):
             return None
         strides = row_major_strides(node.input(0).shape)
         return Walk(node.output.shape, tuple(strides[a] for a in permutation))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any permutation of up to six axes; sometimes it is not known."""
+        shape, dtype = draw.shape(), draw.dtype()
+        permutation = draw.permutation(range(len(shape)))
+        is_known = not shape or draw.integer(0, 5) > 0
+        out = tuple(shape[a] for a in permutation)
+        second = ints(permutation) if is_known else activation((len(shape),), DType.INT32)
+        return node_of(self, name, None, [activation(shape, dtype), second], (dtype,), (out,))
 
 
 def _permutation(inputs: Sequence[Tensor | None]) -> tuple[int, ...] | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import CTable, Fields, Unsupported
 from diagmem.ops.kind import Array
 from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale
@@ -89,6 +89,6 @@ def _table(function: Callable[[Any], Any], scale: Any, zero_point: int) -> Ints:
 
 
 def _rounded(x: Any) -> npt.NDArray[np.float32]:
-    """Halves away from zero."""
+    """The nearest integers, halves away from zero."""
     nearest: npt.NDArray[np.float32] = np.sign(x) * np.floor(np.abs(x) + np.float32(0.5))
     return nearest

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Unsupported, by_type, require_types
 from diagmem.ops.kind import Array, Values
 from diagmem.ops.loops.rowwise import RowwiseKind
@@ -15,6 +15,7 @@ from diagmem.ops.numerics.fixed_functions import inverse_sqrt
 from diagmem.ops.numerics.fixed_point import rescale
 from diagmem.ops.numerics.quantised import quantisation_of, stored_zero, zero_point_of
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
+from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 
 _OUTPUT_BITS = 7
 """Quantised outputs are in units of 1/128."""
@@ -49,6 +50,14 @@ class L2NormalizationKind(RowwiseKind):
         if node.attributes.activation is not Activation.NONE:
             raise Unsupported(f"a fused {node.attributes.activation.name}; TensorFlow Lite refuses it too")
         return by_type(node, {DType.INT8: _call_s8, DType.FLOAT32: _call})
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Rows of any rank."""
+        data = activation(draw.many(1, 5, draw.size), draw.dtype())
+        return node_of(self, name, L2Normalization(), [data], (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        return Fitting((DType.INT8, DType.FLOAT32), fixed={DType.INT8: (1 / 2**_OUTPUT_BITS, 0)})
 
 
 def _normalised_s8(node: Node, data: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import CCall, Fields, Unsupported, by_type, kernel_call, require_types
 from diagmem.ops.kind import Array, Values
 from diagmem.ops.loops.rowwise import RowwiseKind
@@ -16,6 +16,7 @@ from diagmem.ops.numerics import single_precision
 from diagmem.ops.numerics.fixed_point import Multiplier, exp_of_negative, high_mul, reciprocal, rounding_shift
 from diagmem.ops.numerics.quantised import quantisation_of, scale_of
 from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,17 @@ class SoftmaxKind(RowwiseKind):
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0),))
         return by_type(node, _CALLS.get(node.op.kind, {}))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Rows of any rank; the output's elements may be wider or narrower than the input's."""
+        data = activation(draw.many(1, 5, draw.size), draw.dtype())
+        attributes = Softmax(draw.choice((1.0, 0.5)) if name == "SOFTMAX" else 1.0)
+        return node_of(self, name, attributes, [data], (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        if node.op.kind == "LOG_SOFTMAX":
+            return Fitting((DType.INT8, DType.FLOAT32), fixed={DType.INT8: (1 / 16, 127)})
+        return Fitting(fixed={DType.INT8: (1 / 256, -128), DType.INT16: (1 / 32768, 0)})
 
 
 _DIFFERENCE_BITS = 5

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.graph import DType, Node, Tensor
+from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.c_call import CStruct, CTable, Unsupported, require_types, values_of
 from diagmem.ops.kind import Array
 from diagmem.ops.numerics.fixed_point import Ints
@@ -37,7 +37,7 @@ class ChannelsS16:
 
     @classmethod
     def of(cls, node: Node, output: Requantisation, bias: Tensor | None) -> ChannelsS16:
-        """Which biases there may be depends on the kind."""
+        """What makes the outputs of a node. Which biases there may be depends on the kind."""
         require_types(DType.INT8, (node.input(1),))
         require_types(DType.INT16, (node.output,))
         may_be_narrow = node.op.kind in ("CONV_2D", "FULLY_CONNECTED")

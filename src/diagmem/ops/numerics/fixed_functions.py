@@ -33,13 +33,13 @@ def scaled_argument(x: Any, scale: float) -> tuple[Ints, Ints]:
 
 
 def sigmoid(x: Ints) -> Ints:
-    """31 fractional bits."""
+    """The sigmoid of x, with 31 fractional bits."""
     positive = one_over_one_plus(exp_of_negative(-np.abs(x), _INTEGER_BITS))
     return np.where(x == 0, 1 << 30, np.where(x > 0, positive, INT32_MAX - positive))
 
 
 def tanh(x: Ints) -> Ints:
-    """31 fractional bits. exp(-2|x|) takes the same bits with one more of them before the point."""
+    """tanh(x), with 31 fractional bits. exp(-2|x|) takes the same bits with one more of them before the point."""
     positive = one_minus_over_one_plus(exp_of_negative(-np.abs(x), _INTEGER_BITS + 1))
     return np.where(x == 0, 0, np.where(x > 0, positive, -positive))
 
@@ -69,9 +69,9 @@ def hard_swish(x: Ints, output_multiplier: float, sixth_multiplier: float) -> In
     preshift = _high_mul_16(fine, _upper_half(to_output.mantissa))
     gate = fine
     if to_sixth.shift > 0:
-        gate = _held_16(gate << (to_sixth.shift - 1))
+        gate = _clamped_16(gate << (to_sixth.shift - 1))
     gate = _high_mul_16(gate, _upper_half(to_sixth.mantissa))
-    gate = _held_16(gate << 1) if to_sixth.shift > 0 else rounding_shift(gate, -to_sixth.shift)
+    gate = _clamped_16(gate << 1) if to_sixth.shift > 0 else rounding_shift(gate, -to_sixth.shift)
     gate = (gate + (1 << 15)) >> 1
     product = gate * preshift
     truncated = np.sign(product) * (np.abs(product) >> 15)
@@ -79,18 +79,18 @@ def hard_swish(x: Ints, output_multiplier: float, sixth_multiplier: float) -> In
 
 
 def _upper_half(mantissa: int) -> int:
-    """A mantissa in 16 bits."""
+    """A mantissa rounded to 16 bits."""
     return 2**15 - 1 if mantissa >= INT32_MAX - 2**15 else (mantissa + 2**15) >> 16
 
 
-def _held_16(x: Ints) -> Ints:
-    held: Ints = np.clip(x, -(2**15), 2**15 - 1)
-    return held
+def _clamped_16(x: Ints) -> Ints:
+    clamped: Ints = np.clip(x, -(2**15), 2**15 - 1)
+    return clamped
 
 
 def _high_mul_16(a: Ints, b: int) -> Ints:
     """a * b / 2**15, halves upwards."""
-    return _held_16((a * b + 2**14) >> 15)
+    return _clamped_16((a * b + 2**14) >> 15)
 
 
 def sigmoid_table() -> Ints:

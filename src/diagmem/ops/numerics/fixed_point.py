@@ -1,6 +1,6 @@
 """TensorFlow Lite's integer arithmetic, exact to the bit, on numpy arrays.
 
-Numbers are held in 64 bits and mean what 32-bit registers would hold. TFLite's reference kernels round twice when they
+Numbers have 64 bits here and mean what they would in 32-bit registers. TFLite's reference kernels round twice when they
 scale an accumulator: to 31 fractional bits, halves upwards, and then to an integer, halves away from zero. The C twin
 of this module is `_fixed_point.h`.
 """
@@ -37,7 +37,7 @@ class Multiplier(NamedTuple):
 
 
 def round_half_away(x: float) -> int:
-    """C's round()."""
+    """The nearest integer, halves away from zero: C's round()."""
     whole = math.floor(abs(x))
     nearest = whole + (abs(x) - whole >= 0.5)
     return nearest if x >= 0 else -nearest
@@ -108,12 +108,12 @@ def reciprocal(x: Any, integer_bits: int) -> tuple[Ints, Ints]:
 
 
 def one_over_one_plus(x: Any) -> Ints:
-    """1/(1 + x) for x in [0, 1), 31 fractional bits."""
+    """1/(1 + x) for x in [0, 1), with 31 fractional bits."""
     return saturating_shift(_two_over_one_plus(x), 1)
 
 
 def one_minus_over_one_plus(x: Any) -> Ints:
-    """(1 - x)/(1 + x) for x in [0, 1), 31 fractional bits."""
+    """(1 - x)/(1 + x) for x in [0, 1), with 31 fractional bits."""
     return saturating_shift(_two_over_one_plus(x) - (1 << 29), 2)
 
 
@@ -128,6 +128,6 @@ def _two_over_one_plus(x: Any) -> Ints:
 
 
 def saturating_shift(x: Any, exponent: int) -> Ints:
-    """x * 2**exponent, held within 32 bits."""
-    held: Ints = np.clip(np.asarray(x, dtype=np.int64) << exponent, INT32_MIN, INT32_MAX)
-    return held
+    """x * 2**exponent, clamped to 32 bits."""
+    clamped: Ints = np.clip(np.asarray(x, dtype=np.int64) << exponent, INT32_MIN, INT32_MAX)
+    return clamped

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import DType, Node
+from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import CStruct, CTable, require_types, values_of
 from diagmem.ops.kind import Array
 from diagmem.ops.numerics.fixed_point import Ints

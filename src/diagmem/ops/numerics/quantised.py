@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import DType, Quantisation, Tensor
+from diagmem.model.graph import DType, Quantisation, Tensor
 from diagmem.ops.c_call import CStruct, CTable, Unsupported
 from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale, round_half_away
 from diagmem.ops.options import Activation
 
 LARGEST = float(np.finfo(np.float32).max)
-"""Stands for "no limit", as in TFLite."""
+"""This number stands for "no limit", as in TFLite."""
 
 _BOUNDS = {
     Activation.NONE: (-LARGEST, LARGEST),
@@ -114,12 +114,12 @@ class Requantisation:
         return clipped
 
     def c_struct(self) -> CStruct:
-        """With one multiplier for all."""
+        """The `diagmem_requantisation` that has one multiplier for all channels."""
         (mantissa,), (shift,) = self.mantissas.tolist(), self.shifts.tolist()
         return CStruct("diagmem_requantisation", {"mantissa": mantissa, "shift": shift, **self._range()})
 
     def c_channels(self, bias: npt.NDArray[np.int32]) -> CStruct:
-        """With a bias and a multiplier for each channel."""
+        """The `diagmem_channels_s8` that has a bias and a multiplier for each channel."""
         is_plain = bool(self.shifts.max() <= -2) and (self.low, self.high) == (-128, 127)
         return CStruct(
             "diagmem_channels_s8",

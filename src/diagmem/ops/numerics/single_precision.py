@@ -25,24 +25,24 @@ def exp(x: Any) -> Floats:
     """exp(x) within 2 units in the last place; 0 where it would be less than the least normal number."""
     x = np.asarray(x, np.float32)
     inside = np.clip(x, LEAST_EXPONENT, LARGEST_EXPONENT)
-    turns = inside * np.float32(1.44269504)
-    whole = (turns + np.where(turns < 0, np.float32(-0.5), np.float32(0.5))).astype(np.int32)
+    octaves = inside * np.float32(1.44269504)
+    whole = (octaves + np.where(octaves < 0, np.float32(-0.5), np.float32(0.5))).astype(np.int32)
     rest = inside - whole.astype(np.float32) * np.float32(0.693359375)
     rest = rest - whole.astype(np.float32) * np.float32(-2.12194440e-4)
     total = _series(rest) + np.float32(1)
     half = whole // 2
     scaled = total * _power_of_two(half) * _power_of_two(whole - half)
-    held: Floats = np.where(x < LEAST_EXPONENT, np.float32(0), scaled)
-    return np.where(x > LARGEST_EXPONENT, np.float32(np.inf), held)
+    found: Floats = np.where(x < LEAST_EXPONENT, np.float32(0), scaled)
+    return np.where(x > LARGEST_EXPONENT, np.float32(np.inf), found)
 
 
 def _series(x: Floats) -> Floats:
-    """exp(x) - 1, |x| <= ln(2) / 2."""
+    """exp(x) - 1 for |x| <= ln(2) / 2."""
     return _polynomial(_TERMS, x) * (x * x) + x
 
 
 def _polynomial(terms: Sequence[np.float32], x: Floats) -> Floats:
-    """Coefficients of the highest power first."""
+    """The value of a polynomial at x; `terms` are its coefficients, that of the highest power first."""
     total: Floats = np.full_like(x, terms[0])
     for term in terms[1:]:
         total = total * x + term
@@ -118,16 +118,16 @@ _ERFC = tuple(
 
 def gelu(x: Any) -> Floats:
     x = np.asarray(x, np.float32)
-    held: Floats = np.float32(0.5) * x * erfc(x * np.float32(-0.70710678))
-    return held
+    found: Floats = np.float32(0.5) * x * erfc(x * np.float32(-0.70710678))
+    return found
 
 
 def gelu_by_tanh(x: Any) -> Floats:
-    """The usual approximation."""
+    """GELU by its usual approximation with a tanh."""
     x = np.asarray(x, np.float32)
     inner = np.float32(0.79788456) * (x + np.float32(0.044715) * x * x * x)
-    held: Floats = np.float32(0.5) * x * (np.float32(1) + tanh(inner))
-    return held
+    found: Floats = np.float32(0.5) * x * (np.float32(1) + tanh(inner))
+    return found
 
 
 def _power_of_two(exponent: npt.NDArray[np.int32]) -> Floats:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from diagmem.graph import DType, Nhwc, Node, Tensor, Window2D
+from diagmem.model.graph import DType, Nhwc, Node, Tensor, Window2D
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, CTable, Fields, kernel_call, require_types, values_of
-from diagmem.ops.kind import Array
+from diagmem.ops.kind import Array, OpKind
 from diagmem.ops.loops.c_window import c_window, window_limits
 from diagmem.ops.loops.taps import tap_counts
 from diagmem.ops.loops.windowed import WindowedLoop
@@ -21,12 +22,10 @@ from diagmem.ops.numerics.quantised import (
     scale_of,
     zero_point_of,
 )
-
-TYPES = (DType.INT8, DType.INT16, DType.FLOAT32)
-"""Of inputs that the kernels take."""
+from diagmem.ops.sampling import WEIGHT_SIZE, Fitting
 
 CHANNELS_OF_A_BLOCK = 8
-"""As in `_dot_s8.h` and `_dot_f32.h`."""
+"""Output channels that a kernel in order BLOCKS computes together, as in `_dot_s8.h` and `_dot_f32.h`."""
 
 
 def filter_window(attributes: Any, image: Nhwc, filters: Nhwc) -> Window2D:
@@ -38,6 +37,12 @@ def filter_window(attributes: Any, image: Nhwc, filters: Nhwc) -> Window2D:
         (attributes.dilation_h, attributes.dilation_w),
         attributes.padding,
     )
+
+
+def weighted_fitting(kind: OpKind, node: Node, axis: int) -> Fitting:
+    """What kernels need whose weights have their output channels along `axis`."""
+    terms = kind.macs(node) / max(1, node.output.elems)
+    return Fitting(weights_axis=axis, gain=WEIGHT_SIZE * math.sqrt(max(1, terms)))
 
 
 def bias_of(node: Node) -> Tensor | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
+from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import MAX_ROWS, SUFFIXES, CCall, Unsupported, by_type, kernel_call, require_types
 from diagmem.ops.c_rows import taking_call, window_row_call
@@ -23,6 +23,7 @@ from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.quantised import integer_range, real_range, scale_of, zero_point_of
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, activation, node_of
 from diagmem.ops.upright import Standing, Upright, upright_window
 from diagmem.ops.variants import InstructionSet, Variant
 
@@ -142,6 +143,13 @@ class Pool2DKind(OpKind):
         require_types(node.input(0).dtype, (node.output,))
         return by_type(node, {DType.INT8: _call_int, DType.INT16: _call_int, DType.FLOAT32: _call_f32})
 
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any padding, stride and window."""
+        window = draw.window(dilated=False)
+        image = activation((draw.small(), *window.image, draw.small()), draw.dtype())
+        attributes = Pool2D(window.padding, *window.stride, *window.kernel, draw.fused())
+        return node_of(self, name, attributes, [image], (draw.dtype(),))
+
 
 def window_of(node: Node) -> Window2D:
     """The node's window, its padding resolved."""
@@ -172,7 +180,7 @@ def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels | Fo
 
 
 def _average_s8(loop: WindowedLoop, image: Array) -> Array:
-    """Halves away from zero."""
+    """The mean of each window, halves rounded away from zero."""
     total = sum(pixels.astype(np.int64) for _, _, pixels in tap_images(image, loop.rows, loop.cols, 0))
     count = tap_counts(loop.rows, loop.cols)[:, :, None]
     mean: Array = np.sign(total) * ((np.abs(total) + count // 2) // count)

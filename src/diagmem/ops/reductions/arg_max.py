@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 
 from diagmem.errors import ModelError
-from diagmem.graph import DType, Node, Shape, Tensor
+from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import CCall, element_code, kernel_call, values_of
 from diagmem.ops.kind import Array, OpKind, Values, axis_of, held_separation, input_at, swept
 from diagmem.ops.loops.fibres import fibre_reads, fibre_separation, kept_shape
 from diagmem.ops.options import TYPE_CODES, BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 
 _OUTPUT_TYPES = {2: DType.INT32, 4: DType.INT64}
-"""By TFLite's code."""
+"""TFLite's code of a type -> the type that indices may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,16 @@ class ArgMaxKind(OpKind):
             "index_type": element_code(node.output.dtype),
         }
         return kernel_call("arg_max", fields, (node.input(0), node.output))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any axis; the indices that come out are wider than what went in."""
+        shape = draw.many(1, 5, draw.size)
+        out_dtype = draw.choice((DType.INT32, DType.INT64))
+        inputs = [activation(shape, draw.dtype()), ints(draw.axis(len(shape)))]
+        return node_of(self, name, ArgMax(out_dtype), inputs, (out_dtype,))
+
+    def fitting(self, node: Node) -> Fitting:
+        return Fitting(draws_output_types=True)
 
 
 def _axes(inputs: Sequence[Tensor | None]) -> tuple[int]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from diagmem.graph import DType, Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, by_type, require_types, values_of
 from diagmem.ops.c_rows import taking_call
@@ -19,6 +19,7 @@ from diagmem.ops.loops.pixels import has_pitches
 from diagmem.ops.numerics.quantised import Requantisation, require_same_quantisation, scale_of, zero_point_of
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.upright import Standing, Upright
 
 
@@ -96,6 +97,16 @@ class ReduceKind(OpKind):
         values_of(node.input(1))
         return by_type(node, {dtype: way.call for dtype, way in _WAYS[node.op.kind].items()})
 
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any axes, none, all, named twice or from the end."""
+        shape = draw.choice((draw.image(), tuple(draw.many(1, 5, draw.size))))
+        axes = draw.many(0, 5, lambda: draw.axis(len(shape)))
+        inputs = [activation(shape, draw.dtype()), ints(axes)]
+        return node_of(self, name, Reduce(draw.boolean()), inputs, (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        return Fitting(gain={"MEAN": 1.0, "SUM": math.sqrt(_count(node))}.get(node.op.kind))
+
 
 def _axes(inputs: Sequence[Tensor | None]) -> frozenset[int]:
     data, axes = input_at(inputs, 0), input_at(inputs, 1)
@@ -111,7 +122,7 @@ def _fibres(data: Array, axes: frozenset[int]) -> Array:
 
 
 def _count(node: Node) -> int:
-    """Elements of a fibre."""
+    """How many elements a fibre has."""
     return node.input(0).elems // node.output.elems
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.errors import ModelError
-from diagmem.graph import DType, IntArray, Nhwc, Node, Shape, Tensor
+from diagmem.model.graph import DType, IntArray, Nhwc, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import SUFFIXES, CCall, CRow, CStruct, CTable, CTurn, by_type, require_types
 from diagmem.ops.c_rows import cut_to_row
@@ -21,6 +21,7 @@ from diagmem.ops.loops.pixels import Pitches, PixelLoop, all_have_pitches, pitch
 from diagmem.ops.numerics.quantised import require_same_quantisation
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, activation, ints, node_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,18 @@ class ResizeKind(OpKind):
             _nearest(node.attributes, image.width, out.width) * pixel_in,
         ]
         return gathered_call(node, places, image.depth, Pitches.of(node.output))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Larger and smaller, by every rule; integers and floats round differently. The size may come at run time."""
+        rule = draw.choice((Resize(), Resize(align_corners=True), Resize(half_pixel_centers=True)))
+        image = activation((draw.small(), draw.size(), draw.size(), draw.small()), draw.dtype())
+        height, width = draw.integer(1, 10), draw.integer(1, 10)
+        size = draw.choice((ints([height, width]), activation((2,), DType.INT32)))
+        out_shape = (image.shape[0], height, width, image.shape[3])
+        return node_of(self, name, rule, [image, size], (draw.dtype(),), (out_shape,))
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        return np.array(node.output.shape[1:3]) if position == 1 else None
 
 
 def sampled_axis(name: str, attributes: Resize, dtype: DType, size_in: int, size_out: int) -> SampledAxis:

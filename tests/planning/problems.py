@@ -1,0 +1,51 @@
+"""Small placement problems at random, and their answer by trying everything."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import strategies as st
+
+from diagmem.planning.problem import Buffer, Problem
+
+
+@st.composite
+def problems(draw: st.DrawFn, most: int = 6) -> Problem:
+    """Buffers of a few bytes; where one begins as another ends, they may overlap, by more than its size even."""
+    step, size = st.integers(0, 5), st.integers(1, 5)
+    buffers = []
+    for number in range(draw(st.integers(1, most))):
+        first, align = draw(step), draw(st.sampled_from([1, 1, 1, 2, 4]))
+        buffers.append(Buffer(f"b{number}", draw(size), first, first + draw(st.integers(1, 4)), align))
+    overlaps = {}
+    for a, below in enumerate(buffers):
+        for b, above in enumerate(buffers):
+            if a != b and below.first_step == above.end_step - 1 > above.first_step and draw(st.booleans()):
+                overlaps[a, b] = draw(st.integers(-above.size_bytes, below.size_bytes))
+    return Problem(tuple(buffers), overlaps, math.gcd(*(b.align_bytes for b in buffers)))
+
+
+def smallest_arena(problem: Problem) -> int:
+    """The least arena, by trying all offsets of all buffers."""
+    unit = problem.unit_bytes
+    arena = max(-(-b.size_bytes // unit) * unit for b in problem.buffers)
+    while not _fits(problem, [], arena):
+        arena += unit
+    return arena
+
+
+def _fits(problem: Problem, offsets: list[int], arena: int) -> bool:
+    buffer = len(offsets)
+    if buffer == len(problem.buffers):
+        return True
+    own = problem.buffers[buffer]
+    for at in range(0, arena - own.size_bytes + 1, own.align_bytes):
+        clear = all(
+            not own.lives_with(other)
+            or at - offsets[b] >= problem.overlaps.get((b, buffer), other.size_bytes)
+            or offsets[b] - at >= problem.overlaps.get((buffer, b), own.size_bytes)
+            for b, other in enumerate(problem.buffers[:buffer])
+        )
+        if clear and _fits(problem, [*offsets, at], arena):
+            return True
+    return False
