@@ -176,10 +176,11 @@ def emit_c(
     name: str | None = None,
     layout: FileLayout = "plain",
     plan: GivenPlan | None = None,
+    cpu: str | None = None,
     **options: Any,
 ) -> EmittedC:
     """The model as ANSI C, ready to compile into firmware. `plan`: the plan to use; else one is made with these
-    options. A model of the zoo gets random weights.
+    options. `cpu`: the core whose kernels it gets; by default it runs on any. A model of the zoo gets random weights.
 
     >>> sorted(diagmem.emit_c("zoo:kws_dscnn_int8", name="kws").files)
     ['CMakeLists.txt', 'README.md', 'kws.c', 'kws.h', 'kws_kernels.h', 'kws_weights.c', 'kws_weights.h']
@@ -189,9 +190,9 @@ def emit_c(
 
     source = _source(model)
     if plan is None:
-        program = Program.of(planner.planned(source.runnable, Options.of(options)))
+        program = Program.of(planner.planned(source.runnable, Options.of(_for_cpu(cpu, options))))
     else:
-        _check_no_options(options)
+        _check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
         program = Program.running(safe_plan(source.runnable, plan), source.runnable)
     sha256 = hashlib.sha256(source.content).hexdigest() if source.has_file else None
     return EmittedC(c.emit(program, name, layout, sha256), program.arena_bytes)
@@ -222,15 +223,17 @@ def verify(
     inputs: int = 50,
     seed: int = 0,
     plan: GivenPlan | None = None,
+    cpu: str | None = None,
     **options: Any,
 ) -> list[Verdict]:
     """Builds and runs the model as it is handed out, in each of the places `on`, and compares bit for bit: its C code
-    on the host or an emulated core, or its planned file in TensorFlow Lite Micro's interpreter.
+    on the host or an emulated core, or its planned file in TensorFlow Lite Micro's interpreter. An emulated core runs
+    the kernels that `emit_c` gives it, the host those for any core, unless `cpu` says whose to run.
 
     >>> [verdict.ok for verdict in diagmem.verify("zoo:kws_dscnn_int8", inputs=3)]
     [True]
     """
-    return list(verdicts(_source(model), on, inputs, seed, plan, options))
+    return list(verdicts(_source(model), on, inputs, seed, plan, options, cpu))
 
 
 def verdicts(
@@ -240,26 +243,35 @@ def verdicts(
     seed: int,
     plan: GivenPlan | Plan | None,
     options: Mapping[str, Any],
+    cpu: str | None = None,
 ) -> Iterator[Verdict]:
     """One for each place, as they come. A plan that is a Plan already is run as it is."""
+    from diagmem.kernels import CPUS, GENERIC
     from diagmem.verification.places import PLACES, TFLM, Verification, carries_plan
 
     unknown = [place for place in on if place not in PLACES]
     if unknown:
         raise PlanError(f"place '{unknown[0]}' is not known; known: {', '.join(PLACES)}")
-    if TFLM in on and (plan is not None or options):
+    if TFLM in on and (plan is not None or options or cpu):
         raise PlanError("a plan, and options of one, are for C code; on tflm a plan is run inside its file: emit it")
     if plan is not None:
-        _check_no_options(options)
-    made: planner.Planned | Plan | None = None
-    if any(place != TFLM for place in on):
-        made = plan if isinstance(plan, Plan) else safe_plan(source.runnable, plan) if plan is not None else None
-        made = made or planner.planned(source.runnable, Options.of(options))
-    for_tflm = None
-    if TFLM in on and not carries_plan(source):
-        for_tflm = planner.planned(source.runnable, Options("tflm-reference"))
-    verification = Verification(source, inputs, seed, made, for_tflm)
-    yield from map(verification.on, on)
+        _check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
+    made: dict[str, planner.Planned | Plan] = {}
+    opinion = None
+    for place in on:
+        if place == TFLM:
+            carried = carries_plan(source)
+            for_tflm = None if carried else planner.planned(source.runnable, Options("tflm-reference"))
+            yield Verification(source, inputs, seed, planned=for_tflm).on(place)
+            continue
+        core = GENERIC if plan is not None else cpu or (place if place in CPUS else GENERIC)
+        if core not in made and plan is not None:
+            made[core] = plan if isinstance(plan, Plan) else safe_plan(source.runnable, plan)
+        elif core not in made:
+            made[core] = planner.planned(source.runnable, Options.of(_for_cpu(core, options)))
+        verification = Verification(source, inputs, seed, made[core], opinion=opinion)
+        yield verification.on(place)
+        opinion = verification.second_opinion
 
 
 def report(model: Model, **options: Any) -> dict[str, bytes]:
@@ -311,6 +323,20 @@ def zoo_models() -> tuple[str, ...]:
 
 def _source(model: Model) -> Source:
     return model if isinstance(model, Source) else Source(model)
+
+
+def _for_cpu(cpu: str | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options with the kernels for a core, unless others were asked for."""
+    from diagmem.kernels import GENERIC, kernels_for
+
+    asked = options.get("kernels", kernels_for(GENERIC))
+    if cpu is None or kernels_for(cpu) == asked:
+        return options
+    if asked != kernels_for(GENERIC):
+        raise PlanError(
+            f"cpu '{cpu}' has kernels '{kernels_for(cpu)}', and kernels '{asked}' are asked for: leave out one"
+        )
+    return {**options, "kernels": kernels_for(cpu)}
 
 
 def _check_no_options(options: Mapping[str, Any]) -> None:

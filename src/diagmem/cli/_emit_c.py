@@ -21,6 +21,7 @@ from diagmem.cli._shared import (
 )
 
 LAYOUTS = ("plain", "arduino", "platformio")
+CPUS = ("generic", "cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33")
 
 
 @click.command()
@@ -34,6 +35,7 @@ LAYOUTS = ("plain", "arduino", "platformio")
     show_default=True,
     help="Files side by side with a CMakeLists.txt, or a library for Arduino or PlatformIO.",
 )
+@click.option("--cpu", type=click.Choice(CPUS), help="The core whose kernels it gets.  [default: generic, for any]")
 @click.option("--plan", "plan_path", metavar="FILE", help="Use this plan, from `diagmem plan --json`.")
 @planning_options
 @json_option
@@ -45,6 +47,7 @@ def command(
     output: Path,
     name: str | None,
     layout: Any,
+    cpu: str | None,
     plan_path: str | None,
     json_path: str | None,
     **options: Any,
@@ -58,6 +61,7 @@ def command(
     \b
     Examples:
       diagmem emit c model.tflite -o firmware/model
+      diagmem emit c model.tflite -o firmware/model --cpu cortex-m4
       diagmem emit c model.tflite -o libraries/model --layout arduino
       diagmem emit c model.tflite -o firmware/model --plan plan.json
       diagmem verify model.tflite --on host,cortex-m4

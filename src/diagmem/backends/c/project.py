@@ -21,7 +21,7 @@ def origin(program: Program, name: str, model_sha256: str | None) -> str:
     return f"""\
 /* {name}: made by diagmem {__version__}; do not edit.
  * model: {comment(program.graph.name)}{digest}
- * kernels: diagmem; arena: {program.arena_bytes} bytes{bound} */
+ * kernels: {program.kernels}; arena: {program.arena_bytes} bytes{bound} */
 """
 
 
