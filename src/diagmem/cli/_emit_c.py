@@ -16,7 +16,7 @@ from diagmem.cli._shared import (
     planning_options,
     size_text,
     working,
-    write_file,
+    write_files,
     write_json,
 )
 
@@ -70,9 +70,9 @@ def command(
     with naming_model(model), working("planning"):
         plan = None if plan_path is None else Path(plan_path)
         emitted = pipeline.emit_c(model, name=name, layout=layout, plan=plan, **options)
-    for path, data in emitted.files.items():
+    for path in emitted.files:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
-        write_file(output / path, data)
+    write_files({output / path: data for path, data in emitted.files.items()})
     if json_path:
         write_json(json_path, {"model": model, "arena_bytes": emitted.arena_bytes, "files": sorted(emitted.files)})
     if json_path != "-":

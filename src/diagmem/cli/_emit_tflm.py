@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from diagmem.cli._files import check_is_no_input
 from diagmem.cli._shared import (
     console,
     json_option,
@@ -75,6 +76,7 @@ def command(model: str, output: Path, kernels: str, align: int, keep_inputs: boo
       diagmem emit tflm model.tflite -o planned.tflite --kernels cmsis-nn
       diagmem verify planned.tflite --on tflm
     """
+    check_is_no_input(output)
     if kernels == "tflm-reference":
         click.echo(REFERENCE_WARNING, err=True)
     with naming_model(model):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import wraps
 from pathlib import Path
@@ -15,6 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
+from diagmem.cli._files import GIVEN
+from diagmem.cli._files import write_file as write_file
+from diagmem.cli._files import write_files as write_files
+from diagmem.cli._progress import progress as progress
+from diagmem.cli._progress import working as working
 from diagmem.errors import DiagmemError, one_line
 from diagmem.planning.options import Options
 
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from diagmem.reports.drawing import Drawing
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Item = TypeVar("Item")
 
 LONGEST_PATH = 1000
 """Characters of a model's path that a message shows: all, as a rule."""
@@ -35,6 +37,11 @@ class ModelParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     """A path to a .tflite file, or zoo:NAME; completes both."""
 
     name = "model"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if ctx is not None:
+            ctx.meta[GIVEN] = (*ctx.meta.get(GIVEN, ()), value)
+        return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
@@ -148,25 +155,6 @@ def running_options(function: Command) -> Command:
     return decorated  # type: ignore[no-any-return]
 
 
-def progress(items: Sequence[Item], what: str) -> Iterable[Item]:
-    """Goes through the items, with a bar on standard error when that is a terminal."""
-    from rich.console import Console
-    from rich.progress import track
-
-    errors = Console(stderr=True)
-    return track(items, what, console=errors, transient=True) if errors.is_terminal else items
-
-
-@contextmanager
-def working(what: str) -> Iterator[None]:
-    """Says on standard error what is going on, as long as it does, when that is a terminal."""
-    from rich.console import Console
-
-    errors = Console(stderr=True)
-    with errors.status(what) if errors.is_terminal else nullcontext():
-        yield
-
-
 @contextmanager
 def naming_model(model: str) -> Iterator[None]:
     """Puts the model's name before whatever is wrong with it."""
@@ -174,8 +162,11 @@ def naming_model(model: str) -> Iterator[None]:
         yield
     except DiagmemError as error:
         raise type(error)(f"{one_line(model, LONGEST_PATH)}: {error}") from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise DiagmemError(f"{one_line(model, LONGEST_PATH)}: cannot be read ({type(error).__name__})") from error
+    except MemoryError as error:
+        raise DiagmemError(f"{one_line(model, LONGEST_PATH)}: too large for the memory of this machine") from error
+    except (ValueError, RecursionError) as error:
+        text = "something in it is beyond diagmem; this is a bug, please report it with the file"
+        raise DiagmemError(f"{one_line(model, LONGEST_PATH)}: {text}") from error
 
 
 def load_model(model: str) -> Graph:
@@ -214,28 +205,9 @@ def write_json(path: str, value: Any) -> None:
         write_file(Path(path), text.encode())
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Writes the whole file or nothing: a failure leaves what was there."""
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
 def write_drawing(path: Path, drawing: Drawing, with_png: bool = True) -> None:
     """Writes PATH.svg, and PATH.png and PATH-dark.png where the extra that makes pixels is installed."""
-    for name, content in drawing.files(path.name, with_png).items():
-        write_file(path.with_name(name), content)
+    write_files({path.with_name(name): content for name, content in drawing.files(path.name, with_png).items()})
 
 
 def console() -> Console:

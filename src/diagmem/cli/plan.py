@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from diagmem.cli._embedded import embedded_in, embedded_json, embedded_lines
+from diagmem.cli._processes import workers
 from diagmem.cli._rows import row_lines, show_curve
 from diagmem.cli._shared import (
     ModelParameter,
@@ -120,7 +120,7 @@ def _check_curve(models: tuple[str, ...], svg_path: str | None) -> None:
 def _planned_all(sources: list[Source], jobs: int, options: dict[str, Any]) -> list[Planned]:
     if jobs == 1 or len(sources) == 1:
         return [_planned(source, options) for source in progress(sources, "planning")]
-    with ProcessPoolExecutor(jobs) as pool:
+    with workers(jobs) as pool:
         futures = [pool.submit(_planned, source, options) for source in sources]
         return [future.result() for future in progress(futures, "planning")]
 

@@ -15,7 +15,7 @@ from diagmem.cli._shared import (
     planning_options,
     size_text,
     working,
-    write_file,
+    write_files,
     write_json,
 )
 
@@ -49,8 +49,7 @@ def command(model: str, output: Path, json_path: str | None, **options: Any) -> 
         made = pipeline.plan(model, **options)
         files = pipeline.report_of(made)
     output.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        write_file(output / name, content)
+    write_files({output / name: content for name, content in files.items()})
     if json_path:
         write_json(json_path, made.to_json())
     if json_path == "-":

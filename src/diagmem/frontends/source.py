@@ -41,10 +41,9 @@ class Source:
             from diagmem.frontends.tflite.writer import to_tflite
 
             return to_tflite(self.graph)
-        from diagmem.frontends.tflite import LARGEST_FILE_BYTES
+        from diagmem.frontends.tflite.reader import content
 
-        with Path(self.model).open("rb") as file:
-            return file.read(LARGEST_FILE_BYTES + 1)
+        return content(Path(self.model))
 
     @property
     def has_file(self) -> bool:
