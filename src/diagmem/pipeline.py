@@ -28,7 +28,7 @@ from diagmem.planning.plan import Plan
 from diagmem.validation import Finding
 
 if TYPE_CHECKING:
-    from diagmem.backends.c import Layout
+    from diagmem.backends.c import FileLayout
     from diagmem.backends.tflm.planned_file import PlannedFile
     from diagmem.reports.targets import Target
     from diagmem.verification.places import Verdict
@@ -85,9 +85,9 @@ def inspect(model: Model) -> Inspection:
 def overlap(model: Model, *, kernels: str = "diagmem", methods: Sequence[str] = METHODS) -> list[Overlap]:
     """How far each op's input may lie over its output, in bytes (O_s), by each method.
 
-    >>> rows = diagmem.planning.overlaps("zoo:vww_96_int8", methods=["exact"])
+    >>> rows = diagmem.overlap("zoo:vww_96_int8", methods=["exact"])
     >>> rows[0].exact
-    9214
+    18338
     """
     unknown = [method for method in methods if method not in METHODS]
     if unknown:
@@ -174,7 +174,7 @@ def emit_c(
     model: Model,
     *,
     name: str | None = None,
-    layout: Layout = "plain",
+    layout: FileLayout = "plain",
     plan: GivenPlan | None = None,
     **options: Any,
 ) -> EmittedC:
@@ -290,8 +290,8 @@ def report_of(made: planner.Planned) -> dict[str, bytes]:
 def known_targets() -> tuple[Target, ...]:
     """The micro-controllers that are known.
 
-    >>> diagmem.known_targets()[0].name
-    'ATmega328P'
+    >>> "STM32F103xF" in [target.name for target in diagmem.known_targets()]
+    True
     """
     from diagmem.reports.targets import TARGETS
 

@@ -69,13 +69,17 @@ TRANSFORMS = {
     "drop-dead": "Keep ops whose results nobody looks at.",
     "fuse-activation": "Keep activations apart from the op before them.",
     "fold-pad": "Keep PAD apart from the op behind it.",
-    "stand-upright": "With --schedule rows: keep 1-D layers as they are, in one row.",
+    "time-as-rows": "With --schedule rows: keep 1-D layers as they are, in one row.",
     "drop-no-ops": "Keep reshapes, and moves that move nothing.",
     "merge-duplicates": "Keep ops that compute the same from the same.",
     "remove-slices": "Copy parts of tensors rather than read them in place.",
     "remove-concat": "Copy parts together rather than write them in place.",
 }
 """What removes ops, by name, and what it means not to."""
+
+
+ONCE_CALLED = {"stand-upright": "time-as-rows"}
+"""Older names, which still work."""
 
 
 def removal_options(function: Command) -> Command:
@@ -89,7 +93,8 @@ def removal_options(function: Command) -> Command:
 
     decorated: Any = command
     for name, meaning in reversed(TRANSFORMS.items()):
-        decorated = click.option(f"--no-{name}", is_flag=True, help=meaning)(decorated)
+        flags = (f"--no-{name}", *(f"--no-{old}" for old, new in ONCE_CALLED.items() if new == name))
+        decorated = click.option(*flags, f"no_{name.replace('-', '_')}", is_flag=True, help=meaning)(decorated)
     return click.option("--no-removal", is_flag=True, help="Keep every op of the model: all of the --no-… below.")(  # type: ignore[no-any-return]
         decorated
     )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from diagmem import __version__, pipeline
-from diagmem.backends.c import LAYOUTS, Layout, emit
+from diagmem.backends.c import LAYOUTS, FileLayout, emit
 from diagmem.backends.c.literals import number
 from diagmem.backends.c.program import Program
 from diagmem.errors import ModelError, PlanError
@@ -79,7 +79,7 @@ def test_cpp_programs_may_include_the_header(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_layouts(layout: Layout, tmp_path: Path) -> None:
+def test_layouts(layout: FileLayout, tmp_path: Path) -> None:
     """What each build system looks for is there, and all sources compile where they lie."""
     files = emit(program(tiny()), layout=layout)
     if layout == "platformio":

@@ -13,8 +13,8 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.c.sequence import offset_type
 from diagmem.backends.c.tables import Tables
 
-Layout = Literal["plain", "arduino", "platformio"]
-LAYOUTS: tuple[Layout, ...] = ("plain", "arduino", "platformio")
+FileLayout = Literal["plain", "arduino", "platformio"]
+LAYOUTS: tuple[FileLayout, ...] = ("plain", "arduino", "platformio")
 
 MOST_TEXT_BYTES = 2**21
 """Above so many bytes of weights a compiler takes too long over them as text, and the assembler includes a binary."""
@@ -23,7 +23,7 @@ MOST_TEXT_BYTES = 2**21
 def emit(
     program: Program,
     name: str | None = None,
-    layout: Layout = "plain",
+    layout: FileLayout = "plain",
     model_sha256: str | None = None,
     most_text_bytes: int = MOST_TEXT_BYTES,
 ) -> dict[str, bytes]:
