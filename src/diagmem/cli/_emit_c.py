@@ -15,6 +15,7 @@ from diagmem.cli._shared import (
     naming_model,
     planning_options,
     size_text,
+    source_of,
     working,
     write_files,
     write_json,
@@ -69,7 +70,7 @@ def command(
         options = {}
     with naming_model(model), working("planning"):
         plan = None if plan_path is None else Path(plan_path)
-        emitted = pipeline.emit_c(model, name=name, layout=layout, plan=plan, **options)
+        emitted = pipeline.emit_c(source_of(model), name=name, layout=layout, plan=plan, **options)
     for path in emitted.files:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
     write_files({output / path: data for path, data in emitted.files.items()})

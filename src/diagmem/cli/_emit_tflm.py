@@ -15,6 +15,7 @@ from diagmem.cli._shared import (
     model_argument,
     naming_model,
     size_text,
+    source_of,
     write_file,
     write_json,
 )
@@ -111,10 +112,9 @@ class _Made:
 def _make(model: str, kernels: str, align: int, keep_inputs: bool) -> _Made:
     from diagmem import pipeline
     from diagmem.backends.tflm import metadata
-    from diagmem.frontends.source import Source
     from diagmem.frontends.tflite import rewriter as flatbuffer
 
-    given = Source(model)
+    given = source_of(model)
     emitted = pipeline.emit_tflm(given, kernels=kernels, align=align, keep_inputs=keep_inputs)
     arenas, reason = _measure(metadata.left_to_tflm(given.content), emitted)
     had_plan = flatbuffer.block(given.content, metadata.PLAN_ENTRY) is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -24,11 +26,13 @@ from diagmem.planning.options import Options
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from diagmem.frontends.source import Source
     from diagmem.model.graph import Graph, Node
     from diagmem.reports.drawing import Drawing
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+STANDARD_INPUT = "-"
 LONGEST_PATH = 1000
 """Characters of a model's path that a message shows: all, as a rule."""
 
@@ -50,6 +54,25 @@ class ModelParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
         named = [CompletionItem(f"zoo:{name}") for name in zoo.models() if f"zoo:{name}".startswith(incomplete)]
         return [*named, CompletionItem(incomplete, type="file")]
+
+
+class SizeParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """A number of bytes: 65536, 64K, 64KB, 64KiB, 1M. K is 1024 bytes, as everywhere in this field."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)(?:i?b)?", value.strip(), re.IGNORECASE)
+        size = float(found[1]) * 1024 ** " kmg".index(found[2].lower() or " ") if found else 0
+        if size < 1 or size != int(size):
+            self.fail(f"'{one_line(value)}' is no number of bytes; such as 65536, 64K, 64KiB or 1M.", param, ctx)
+        return int(size)
+
+
+def size_option(flag: str, meaning: str) -> Callable[[Command], Command]:
+    return click.option(flag, type=SizeParameter(), metavar="BYTES", help=meaning)
 
 
 def model_argument(function: Command) -> Command:
@@ -163,31 +186,51 @@ def running_options(function: Command) -> Command:
 @contextmanager
 def naming_model(model: str) -> Iterator[None]:
     """Puts the model's name before whatever is wrong with it."""
+    name = f"{one_line(model, LONGEST_PATH)}: "
     try:
         yield
     except DiagmemError as error:
-        raise type(error)(f"{one_line(model, LONGEST_PATH)}: {error}") from error
+        raise type(error)(f"{name}{error}") from error
+    except FileNotFoundError as error:
+        if str(error.filename) != model:
+            raise
+        raise DiagmemError(f"{name}no such file{_zoo_hint(model)}") from error
     except MemoryError as error:
-        raise DiagmemError(f"{one_line(model, LONGEST_PATH)}: too large for the memory of this machine") from error
+        raise DiagmemError(f"{name}too large for the memory of this machine") from error
     except (ValueError, RecursionError) as error:
         text = "something in it is beyond diagmem; this is a bug, please report it with the file"
-        raise DiagmemError(f"{one_line(model, LONGEST_PATH)}: {text}") from error
+        raise DiagmemError(f"{name}{text}") from error
+
+
+def _zoo_hint(model: str) -> str:
+    """Where a built-in model has the name of a file that is not there."""
+    from diagmem.frontends import zoo
+
+    name = Path(model).name.removesuffix(".tflite")
+    return f"; the built-in model of that name is zoo:{name}" if name in zoo.models() else ""
+
+
+def source_of(model: str) -> Source:
+    """Where a model comes from; `-` is standard input, which is read at once."""
+    from diagmem.frontends.source import Source
+
+    if model != STANDARD_INPUT:
+        return Source(model)
+    from diagmem.frontends.tflite import LARGEST_FILE_BYTES
+
+    return Source(sys.stdin.buffer.read(LARGEST_FILE_BYTES + 1))
 
 
 def load_model(model: str) -> Graph:
     """Loads the model, and puts its name before whatever is wrong with it."""
-    from diagmem.frontends.source import Source
-
     with naming_model(model):
-        return Source(model).graph
+        return source_of(model).graph
 
 
 def load_runnable(model: str) -> Graph:
     """Loads the model with weights; one of the zoo gets random ones."""
-    from diagmem.frontends.source import Source
-
     with naming_model(model):
-        return Source(model).runnable
+        return source_of(model).runnable
 
 
 PLAN_OPTIONS = {field.name for field in fields(Options)} | {f"no_{name.replace('-', '_')}" for name in TRANSFORMS}

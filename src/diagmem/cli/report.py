@@ -14,6 +14,7 @@ from diagmem.cli._shared import (
     naming_model,
     planning_options,
     size_text,
+    source_of,
     working,
     write_files,
     write_json,
@@ -46,7 +47,7 @@ def command(model: str, output: Path, json_path: str | None, **options: Any) -> 
     from diagmem import pipeline
 
     with naming_model(model), working("planning and drawing"):
-        made = pipeline.plan(model, **options)
+        made = pipeline.plan(source_of(model), **options)
         files = pipeline.report_of(made)
     output.mkdir(parents=True, exist_ok=True)
     write_files({output / name: content for name, content in files.items()})
