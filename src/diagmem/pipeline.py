@@ -25,11 +25,13 @@ from diagmem.planning.inspection import inspect as inspect_graph
 from diagmem.planning.options import ROWS, Options
 from diagmem.planning.overlaps import METHODS, Overlap, all_overlaps
 from diagmem.planning.plan import Plan
+from diagmem.planning.planner import Tell, silently
 from diagmem.validation import Finding
 
 if TYPE_CHECKING:
     from diagmem.backends.c import FileLayout
     from diagmem.backends.tflm.planned_file import PlannedFile
+    from diagmem.reports.memory import Need
     from diagmem.reports.targets import Target
     from diagmem.verification.places import Verdict
 
@@ -107,7 +109,12 @@ def plan(model: Model, **options: Any) -> Planned:
     >>> diagmem.plan("zoo:vww_96_int8", schedule="rows", input_rows=True).arena_bytes
     9922
     """
-    return _shown(planner.planned(_source(model).graph, Options.of(options)))
+    return plan_telling(model, silently, options)
+
+
+def plan_telling(model: Model, tell: Tell, options: Mapping[str, Any]) -> Planned:
+    """As `plan`; `tell` is called as each stage begins."""
+    return _shown(planner.planned(_source(model).graph, Options.of(options), tell))
 
 
 def pareto(model: Model, **options: Any) -> tuple[Planned, ...]:
@@ -117,10 +124,15 @@ def pareto(model: Model, **options: Any) -> tuple[Planned, ...]:
     >>> [made.arena_bytes for made in diagmem.pareto("zoo:kws_dscnn_int8", recompute=1.1)]
     [9760, 3866]
     """
+    return pareto_telling(model, silently, options)
+
+
+def pareto_telling(model: Model, tell: Tell, options: Mapping[str, Any]) -> tuple[Planned, ...]:
+    """As `pareto`; `tell` is called as each stage begins."""
     asked = Options.of({**options, "schedule": ROWS})
     if asked.recompute == 1:
         asked = replace(asked, recompute=MOST_RECOMPUTE)
-    return tuple(_shown(made) for made in planner.planned_front(_source(model).graph, asked))
+    return tuple(_shown(made) for made in planner.planned_front(_source(model).graph, asked, tell))
 
 
 def plan_many(models: Iterable[Model], executor: Executor | None = None, **options: Any) -> Iterator[Planned | Failed]:
@@ -140,7 +152,7 @@ def _planned_or_failed(model: Model, options: dict[str, Any]) -> Planned | Faile
     except DiagmemError as error:
         return Failed(model, error)
     except OSError as error:
-        return Failed(model, DiagmemError(f"{error.filename}: {error.strerror or error}"))
+        return Failed(model, DiagmemError(error.strerror or str(error)))
 
 
 def read_plan(model: Model, plan: GivenPlan) -> Plan:
@@ -291,12 +303,39 @@ def report_of(made: planner.Planned) -> dict[str, bytes]:
     from diagmem.reports.targets import TARGETS
 
     files = {
-        "report.html": report_page(made, TARGETS).encode(),
+        "report.html": report_page(made, [target for target in TARGETS if target.refusal is None]).encode(),
         "plan.json": (json.dumps(plan_json.to_json(made), indent=2) + "\n").encode(),
     }
     for name, draw in (("arena", before_after_drawing), ("live", live_drawing)):
         files.update(draw(made.baseline, made.plan).files(name))
     return files
+
+
+def needs_of(source: Source, made: planner.Planned, core: str) -> Need:
+    """What a plan of a model with weights takes on a core such as Cortex-M4F: as C, or in TensorFlow Lite Micro, which
+    keeps the file in flash and something of its own in RAM."""
+    from diagmem.backends.c.flash import flash_of
+    from diagmem.backends.c.program import Program
+    from diagmem.backends.tflm.planned_file import LIBRARIES
+    from diagmem.reports.memory import Need
+    from diagmem.verification.tflm import runtime
+
+    plan = made.plan
+    if plan.options.library.is_own and not plan.options.external_io:
+        program = Program.of(made)
+        if not program.refused_ops and not program.refused_tensors:
+            flash = flash_of(program, core)
+            parts = {"weights": flash.weights_bytes, "steps": flash.sequence_bytes, "code": flash.code_bytes}
+            return Need(plan.arena_bytes, {name: size for name, size in parts.items() if size})
+    if plan.options.kernels not in LIBRARIES:
+        weights = inspect_graph(made.model).weights_bytes
+        return Need(plan.arena_bytes, {"weights": weights}, ("the code of kernels, which is not known",))
+    stored, unknown = {"file": len(source.content)}, ("TFLM's code, which depends on its build",)
+    try:
+        kept = runtime.run(source.content, source.runnable, ()).persistent_bytes
+    except runtime.TflmError as error:
+        return Need(plan.arena_bytes, stored, (*unknown, f"what TFLM keeps in RAM, which was not measured: {error}"))
+    return Need(plan.arena_bytes + kept, stored, unknown)
 
 
 def known_targets() -> tuple[Target, ...]:

@@ -15,8 +15,9 @@ from diagmem.cli._shared import (
     naming_model,
     planning_options,
     size_text,
+    source_of,
     working,
-    write_file,
+    write_files,
     write_json,
 )
 
@@ -73,10 +74,10 @@ def command(
         options = {}
     with naming_model(model), working("planning"):
         plan = None if plan_path is None else Path(plan_path)
-        emitted = pipeline.emit_c(model, name=name, layout=layout, plan=plan, **options)
-    for path, data in emitted.files.items():
+        emitted = pipeline.emit_c(source_of(model), name=name, layout=layout, plan=plan, **options)
+    for path in emitted.files:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
-        write_file(output / path, data)
+    write_files({output / path: data for path, data in emitted.files.items()})
     if json_path:
         write_json(json_path, {"model": model, "arena_bytes": emitted.arena_bytes, "files": sorted(emitted.files)})
     if json_path != "-":

@@ -72,8 +72,8 @@ def _kernels(program: Program) -> str:
         for macro, value in call.limits.items():
             limits[macro] = max(value, limits.get(macro, 0))
     defines = "".join(f"#define {macro} {limits[macro]}\n" for macro in sorted(limits))
-    sources = sorted({call.source for call in calls})
+    sources = ["_compiler.h", *sorted({call.source for call in calls})]
     if program.visits:
         defines += f"#define DIAGMEM_OFFSET {offset_type(program)}\n"
-        sources.insert(0, "_rows.h")
+        sources.insert(1, "_rows.h")
     return "\n".join(part for part in (defines, *joined(sources)) if part)

@@ -38,6 +38,19 @@ set_target_properties({name} PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_E
 {libm}"""
 
 
+ARDUINO = (
+    *("apollo3", "esp32", "mbed", "mbed_giga", "mbed_nano", "mbed_nicla", "mbed_opta", "mbed_portenta", "mbed_rp2040"),
+    *("nrf52", "renesas_portenta", "renesas_uno", "rp2040", "sam", "samd", "silabs", "stm32", "teensy", "zephyr"),
+)
+"""Arduino's names of architectures whose int has 32 bits and whose constants stay in flash: neither AVR nor ESP8266."""
+
+PLATFORMIO = (
+    *("atmelsam", "espressif32", "freescalekinetis", "gd32v", "maxim32", "native", "nordicnrf52", "nxpimxrt", "nxplpc"),
+    *("raspberrypi", "renesas-ra", "sifive", "siliconlabsefm32", "ststm32", "teensy"),
+)
+"""PlatformIO's names of the same."""
+
+
 def arduino(name: str) -> str:
     return f"""\
 name={name}
@@ -48,7 +61,7 @@ sentence=The neural network {name} as C.
 paragraph=Made by diagmem: static memory, no dependencies.
 category=Data Processing
 url=https://pypi.org/project/diagmem
-architectures=*
+architectures={",".join(ARDUINO)}
 includes={name}.h
 """
 
@@ -59,7 +72,7 @@ def platformio(name: str) -> str:
         "version": __version__,
         "description": f"The neural network {name} as C, made by diagmem",
         "frameworks": "*",
-        "platforms": "*",
+        "platforms": list(PLATFORMIO),
         "headers": f"{name}.h",
     }
     return json.dumps(about, indent=2) + "\n"
