@@ -31,9 +31,11 @@ from diagmem.validation import Finding
 if TYPE_CHECKING:
     from diagmem.backends.c import FileLayout
     from diagmem.backends.tflm.planned_file import PlannedFile
+    from diagmem.reports.difference import Difference, Side
     from diagmem.reports.memory import Need
     from diagmem.reports.targets import Target
     from diagmem.verification.places import Verdict
+    from diagmem.verification.profile import Profile
 
 MOST_RECOMPUTE = 4.0
 """Times the multiply-accumulates: as far as a curve of memory and work goes."""
@@ -195,7 +197,7 @@ def emit_c(
     options. `cpu`: the core whose kernels it gets; by default it runs on any. A model of the zoo gets random weights.
 
     >>> sorted(diagmem.emit_c("zoo:kws_dscnn_int8", name="kws").files)
-    ['CMakeLists.txt', 'README.md', 'kws.c', 'kws.h', 'kws_kernels.h', 'kws_weights.c', 'kws_weights.h']
+    ['CMakeLists.txt', 'README.md', 'kws.c', 'kws.h', 'kws_kernels.h', 'kws_values.c', 'kws_weights.c', 'kws_weights.h']
     """
     from diagmem.backends import c
     from diagmem.backends.c.program import Program
@@ -284,6 +286,63 @@ def verdicts(
         verification = Verification(source, inputs, seed, made[core], opinion=opinion)
         yield verification.on(place)
         opinion = verification.second_opinion
+
+
+def profile(
+    model: Model, *, on: str = "cortex-m4", plan: GivenPlan | None = None, seed: int = 0, **options: Any
+) -> Profile:
+    """What each op costs on an emulated core: its instructions, exactly, and the bytes of the arena that it touches.
+
+    >>> found = diagmem.profile("zoo:kws_dscnn_int8")
+    >>> sum(op.macs for op in found.ops)
+    2656768
+    """
+    from diagmem.backends.c.program import Program
+    from diagmem.verification.profile import profiled
+
+    source = _source(model)
+    if plan is not None:
+        _check_no_options(options)
+        chosen = safe_plan(source.runnable, plan)
+    else:
+        chosen = planner.planned(source.runnable, Options.of(options)).plan
+    return profiled(Program.running(chosen, source.runnable), chosen, on, seed)
+
+
+def diff(before: Model, after: Model, *, on: str | None = None, **options: Any) -> Difference:
+    """What changed between two models, each planned with these options, or two plans that were written as JSON: paths
+    that end in .json. `on`: a core on which instructions are counted, too.
+
+    >>> found = diagmem.diff("zoo:kws_dscnn_int8", "zoo:vww_96_int8")
+    >>> found.before.arena_bytes < found.after.arena_bytes
+    True
+    """
+    from diagmem.reports.difference import difference
+
+    return difference(*(_side(model, on, options) for model in (before, after)))
+
+
+def _side(model: Model, on: str | None, options: Mapping[str, Any]) -> Side:
+    """What is compared: a model planned, and run if there is a core, or a plan."""
+    from diagmem.reports.difference import planned_side, read_side
+
+    if isinstance(model, str | Path) and Path(model).suffix == ".json":
+        if on is not None:
+            raise PlanError(
+                f"{one_line(str(model))}: a plan alone cannot be run; compare models, or leave out the core"
+            )
+        return read_side(Path(model))
+    source = _source(model)
+    try:
+        made = planner.planned(source.graph if on is None else source.runnable, Options.of(options))
+        if on is None:
+            return planned_side(source.name, made)
+        from diagmem.backends.c.program import Program
+        from diagmem.verification.profile import profiled
+
+        return planned_side(source.name, made, profiled(Program.of(made), made.plan, on))
+    except DiagmemError as error:
+        raise type(error)(f"{one_line(source.name)}: {error}") from error
 
 
 def report(model: Model, **options: Any) -> dict[str, bytes]:

@@ -41,7 +41,8 @@ class Written:
 class Program:
     """`scratch`: op -> where what it needs beside its tensors lies; PUSH -> where the state of a run lies that waits
     for the caller's next row. `lower_bound_bytes`: None where nobody has proven one. `source`: the model's own graph,
-    where ops were removed from it. `kernels`: the name of the library that runs it."""
+    where ops were removed from it. `kernels`: the name of the library that runs it. `offset_align_bytes`: every offset
+    is a multiple of it, so the arena's start must be one too."""
 
     graph: Graph
     schedule: Schedule
@@ -51,6 +52,7 @@ class Program:
     lower_bound_bytes: int | None = None
     source: Graph | None = None
     kernels: str = "diagmem"
+    offset_align_bytes: int = 1
 
     @classmethod
     def of(cls, made: Planned) -> Program:
@@ -68,7 +70,7 @@ class Program:
             raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without external_io")
         source = None if model is plan.graph else model
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
-        program = cls(plan.graph, plan.schedule, *places, source, plan.options.kernels)
+        program = cls(plan.graph, plan.schedule, *places, source, plan.options.kernels, plan.options.align_bytes)
         program.check_places()
         return program
 
@@ -166,7 +168,7 @@ class Program:
     def align_bytes(self) -> int:
         """What the arena's start must be a multiple of."""
         held = [self.state.at_bytes if op == PUSH else self.library.scratch_align_bytes for op in self.scratch]
-        return max([1, *(t.dtype.size_bytes for t in self.tensors), *held])
+        return max([self.offset_align_bytes, *(t.dtype.size_bytes for t in self.tensors), *held])
 
     @cached_property
     def by_rows(self) -> Mapping[int, Storage]:
