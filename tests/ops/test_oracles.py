@@ -51,7 +51,7 @@ PARTLY: dict[tuple[str, str], tuple[Callable[[Node], bool], str]] = {
 
 SILENT = {
     "tflm": {"GELU", "RELU_N1_TO_1", "REDUCE_ANY", "TILE", "ONE_HOT", "POW"},
-    "litert": {"ELU", "BROADCAST_TO"},
+    "litert": {"ELU", "BROADCAST_TO", "CEIL", "ROUND"},
 }
 """Kinds that an oracle does not have."""
 
