@@ -72,19 +72,13 @@ class BinaryKind(BroadcastKind):
         """Both inputs may be repeated, each along its own axes; one may be constant."""
         shape = draw.shape()
         places = draw.choice(((activation, activation), (activation, constant), (constant, activation)))
-        inputs = [place(_shrunk(shape, draw), draw.dtype()) for place in places]
+        inputs = [place(draw.shrunk(shape), draw.dtype()) for place in places]
         attributes = Binary(draw.fused()) if name in ("ADD", "SUB", "MUL", "DIV") else Binary()
         return node_of(self, name, attributes, inputs, (draw.dtype(),))
 
     def fitting(self, node: Node) -> Fitting:
         types, gains = tuple(_WAYS[node.op.kind]), {"ADD": 1, "SUB": 1, "SQUARED_DIFFERENCE": 1, "MUL": OPERAND_SIZE}
         return Fitting(types, gain=gains.get(node.op.kind))
-
-
-def _shrunk(shape: Shape, draw: Draw) -> Shape:
-    """A shape that can be repeated to make `shape`: some axes are 1, some in front are left out."""
-    kept = tuple(size if draw.boolean() else 1 for size in shape)
-    return kept[draw.integer(0, len(kept) + 1) if draw.boolean() else 0 :]
 
 
 _REAL: Mapping[str, Callable[[Array, Array], Array]] = {
