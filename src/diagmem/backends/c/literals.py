@@ -8,15 +8,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from diagmem.errors import ModelError
 from diagmem.ops import CStruct, CTable
 
 LINE_WIDTH = 116
 
 
 def number(value: Any) -> str:
-    """A literal that reads back as exactly the same number."""
-    text = f"{_decimal(value)}f" if isinstance(value, float | np.floating) else str(int(value))
-    return "INT32_MIN" if text == "-2147483648" else text
+    """A literal that reads back as exactly the same number. Every field of a struct has 32 bits, whole or real."""
+    is_real = isinstance(value, float | np.floating)
+    if not (np.isfinite(np.float32(value)) if is_real else -(2**31) <= int(value) < 2**31):
+        raise ModelError(f"the number {value} does not fit into 32 bits, and cannot be written as C")
+    return f"{_decimal(value)}f" if is_real else _whole(int(value))
+
+
+def _whole(value: int) -> str:
+    """C has no negative literals: the least number of a type cannot be written as the opposite of another."""
+    return {-(2**31): "INT32_MIN", -(2**63): "INT64_MIN"}.get(value, str(value))
 
 
 def _decimal(value: Any) -> str:
@@ -29,8 +37,7 @@ def numbers(data: npt.NDArray[Any]) -> Iterator[str]:
     flat = data.reshape(-1)
     if flat.dtype.kind == "f":
         return wrapped((f"{_decimal(value)}f," for value in flat), "    ")
-    texts = (f"{value}," for value in flat.tolist())
-    return wrapped(("INT32_MIN," if text == "-2147483648," else text for text in texts), "    ")
+    return wrapped((f"{_whole(value)}," for value in flat.tolist()), "    ")
 
 
 def wrapped(words: Iterable[str], indent: str) -> Iterator[str]:

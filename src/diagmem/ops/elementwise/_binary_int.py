@@ -51,6 +51,7 @@ class _Sum:
         ]
 
 
+@np.errstate(over="ignore")
 def _sum(node: Node) -> _Sum:
     """TFLite Micro computes SUB's multipliers in single precision, the others' in double."""
     real: type[Any] = np.float32 if node.op.kind == "SUB" else np.float64
