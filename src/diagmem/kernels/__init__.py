@@ -6,7 +6,7 @@ operation that is not in it may not overlap.
 
 from __future__ import annotations
 
-from diagmem.errors import PlanError
+from diagmem.errors import PlanError, one_line
 from diagmem.kernels._cmsis_nn import CMSIS_NN, CMSIS_NN_MVE
 from diagmem.kernels._diagmem import DIAGMEM
 from diagmem.kernels._library import Library, OrderRule
@@ -27,4 +27,4 @@ def library(name: str) -> Library:
         return LIBRARIES[name]
     except KeyError:
         known = ", ".join((*LIBRARIES, f"{PREFIX}FILE.json"))
-        raise PlanError(f"kernel library '{name}' is not known; known: {known}") from None
+        raise PlanError(f"kernel library '{one_line(name)}' is not known; known: {known}") from None
