@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from diagmem.errors import ModelError
 from diagmem.ops import CName, CStruct, CTable
 
 LINE_WIDTH = 116
@@ -17,9 +18,12 @@ _LEAST = {"-2147483648": "INT32_MIN", "-9223372036854775808": "INT64_MIN"}
 
 
 def number(value: Any) -> str:
-    """A literal that reads back as exactly the same number."""
-    text = _real(value) if isinstance(value, float | np.floating) else str(int(value))
-    return _LEAST.get(text, text)
+    """A literal that reads back as exactly the same number. Every field of a struct has 32 bits, whole or real."""
+    if isinstance(value, float | np.floating):
+        return _real(value)
+    if not -(2**31) <= int(value) < 2**31:
+        raise ModelError(f"the number {value} does not fit into 32 bits, and cannot be written as C")
+    return _LEAST.get(str(int(value)), str(int(value)))
 
 
 def _real(value: Any) -> str:

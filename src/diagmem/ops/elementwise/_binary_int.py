@@ -50,6 +50,7 @@ class Sum:
         ]
 
 
+@np.errstate(over="ignore")
 def sum_of(node: Node) -> Sum:
     first, second, out = (scale_of(t) for t in (node.input(0), node.input(1), node.output))
     common = 2 * max(first, second)

@@ -26,6 +26,7 @@ from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape
 from diagmem.ops.numerics.quantised import real_range
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.sampling import OPERAND_SIZE, Draw, Fitting, activation, constant, node_of
+from diagmem.ops.signature import Signature
 from diagmem.ops.variants import InstructionSet, Variant
 
 
@@ -52,6 +53,9 @@ class BinaryKind(BroadcastKind):
         if node.op.kind == "SQUARED_DIFFERENCE":
             return BuiltinOptions("SquaredDifferenceOptions", {})
         return BuiltinOptions(f"{node.op.kind.title()}Options", activation_field(node.attributes.activation))
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), alike=(1,))
 
     def output_shapes(self, name: str, attributes: Binary, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)
