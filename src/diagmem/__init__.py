@@ -44,10 +44,10 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "DiagmemError": "errors",
-    "Graph": "graph",
-    "Options": "options",
-    "Plan": "plans",
-    "Target": "targets",
+    "Graph": "model.graph",
+    "Options": "planning.options",
+    "Plan": "planning.plan",
+    "Target": "reports.targets",
 }
 
 __all__ = [

@@ -15,8 +15,9 @@ from diagmem.cli._shared import (
     naming_model,
     planning_options,
     size_text,
+    source_of,
     working,
-    write_file,
+    write_files,
     write_json,
 )
 from diagmem.errors import DiagmemError, one_line
@@ -53,11 +54,10 @@ def command(model: str, output: Path, profile_path: str | None, json_path: str |
 
     with naming_model(model), working("planning and drawing"):
         counted = None if profile_path is None else _instructions(Path(profile_path))
-        made = pipeline.plan(model, **options)
+        made = pipeline.plan(source_of(model), **options)
         files = pipeline.report_of(made, counted)
     output.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        write_file(output / name, content)
+    write_files({output / name: content for name, content in files.items()})
     if json_path:
         write_json(json_path, made.to_json())
     if json_path == "-":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from diagmem.backends.c import LAYOUTS, Layout, emit
+from diagmem.backends.c import LAYOUTS, FileLayout, emit
 from diagmem.cli import _emit_c
 from diagmem.verification.tools import STANDARD, WARNINGS
 from tests.backends.c.models import compiler, program, tiny, write
@@ -27,7 +27,7 @@ def test_the_command_line_offers_them_all() -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_source_compiles_where_it_lies(layout: Layout, tmp_path: Path) -> None:
+def test_every_source_compiles_where_it_lies(layout: FileLayout, tmp_path: Path) -> None:
     files = emit(program(tiny()), layout=layout)
     write(files, tmp_path)
     sources = [path for path in files if path.endswith(".c")]
@@ -38,7 +38,7 @@ def test_every_source_compiles_where_it_lies(layout: Layout, tmp_path: Path) -> 
 @pytest.mark.parametrize("layout", ["plain", "cmake"])
 @pytest.mark.parametrize("most_text_bytes", [2**20, 0], ids=["text", "binary"])
 @pytest.mark.parametrize("how", ["add_subdirectory", "find_package"])
-def test_cmake(layout: Layout, most_text_bytes: int, how: str, tmp_path: Path) -> None:
+def test_cmake(layout: FileLayout, most_text_bytes: int, how: str, tmp_path: Path) -> None:
     """A program links NAME::NAME from a subdirectory, or from where it was installed, and runs."""
     cmake = compiler("cmake")
     compiler("gcc")

@@ -16,7 +16,7 @@ from diagmem.model.graph import DType, Graph
 from diagmem.model.schedule import PUSH
 from diagmem.planning.rows import RowGraph, row_graph
 from diagmem.planning.schedulers.interleaving import interleaved
-from diagmem.planning.schedulers.lives import Turn
+from diagmem.planning.schedulers.lives import RowStep
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowOrders
 from diagmem.planning.schedulers.segments import Segment
@@ -30,11 +30,11 @@ def rows_of_graph(graph: Graph) -> RowGraph:
     return row_graph(graph, library("diagmem"))
 
 
-def peak(rows: RowGraph, turns: tuple[Turn, ...], input_rows: bool) -> int:
+def peak(rows: RowGraph, turns: tuple[RowStep, ...], input_rows: bool) -> int:
     return Segment(rows, 0, len(rows.ops), input_rows).peak_bytes(turns)
 
 
-def check_dependencies(rows: RowGraph, turns: tuple[Turn, ...], input_rows: bool) -> None:
+def check_dependencies(rows: RowGraph, turns: tuple[RowStep, ...], input_rows: bool) -> None:
     """Every row is there when it is read."""
     given_rows = () if input_rows else rows.graph.inputs
     there = {(tensor, row) for tensor in given_rows for row in range(rows.rows[tensor])}
@@ -57,12 +57,12 @@ def test_interleaving_keeps_what_matters(seed: int, input_rows: bool) -> None:
     input_rows = input_rows and has_image_input(graph)
     rows = rows_of_graph(graph)
     before = RowOrders(rows, input_rows).best()
-    told, after = interleaved(rows, before.turns, frozenset(graph.outputs))
-    assert Counter(after) == Counter(before.turns)
+    told, after = interleaved(rows, before.steps, frozenset(graph.outputs))
+    assert Counter(after) == Counter(before.steps)
     for op in {op for op, _ in after}:
-        assert [t for o, t in after if o == op] == [t for o, t in before.turns if o == op]
+        assert [t for o, t in after if o == op] == [t for o, t in before.steps if o == op]
     check_dependencies(rows, tuple(after), input_rows)
-    assert told == peak(rows, tuple(after), input_rows) <= peak(rows, before.turns, input_rows) <= before.peak_bytes
+    assert told == peak(rows, tuple(after), input_rows) <= peak(rows, before.steps, input_rows) <= before.peak_bytes
 
 
 @pytest.mark.parametrize(("name", "most"), [("vww_96_int8", 9504), ("mobilenet_v1_0.25_128_int8", 14208)])
@@ -90,12 +90,12 @@ def test_pieces_make_their_margins_again(piece: int) -> None:
     rows = rows_of_graph(inverted_bottleneck())
     wide = rows.graph.ops[1].outputs[0]
     made = RowOrders(rows, input_rows=True, again=4).best(frozenset({(wide, piece)}))
-    assert len([op for op, _ in made.turns if op == 1]) == 32 + 2 * (32 // piece - 1)
-    check_dependencies(rows, made.turns, input_rows=True)
+    assert len([op for op, _ in made.steps if op == 1]) == 32 + 2 * (32 // piece - 1)
+    check_dependencies(rows, made.steps, input_rows=True)
     if made.segments == ((0, 5),):
-        narrow = [at for at, (op, _) in enumerate(made.turns) if op == 3]
+        narrow = [at for at, (op, _) in enumerate(made.steps) if op == 3]
         for begin in range(0, 32, piece):
-            between = made.turns[narrow[begin] : narrow[min(begin + piece, 32) - 1]]
+            between = made.steps[narrow[begin] : narrow[min(begin + piece, 32) - 1]]
             assert {op for op, _ in between} <= {PUSH, 0, 1, 2, 3}
 
 
@@ -108,7 +108,7 @@ def test_the_papers_splitting() -> None:
     piece = rows.ops[reader].turns // splitting().pieces
     segment = (graph.producer[between.index], reader + 1)
     made = RowOrders(rows, again=4).best(frozenset({(between.index, piece)}))
-    turns = [turn for op, turn in made.turns if op == segment[0]]
+    turns = [turn for op, turn in made.steps if op == segment[0]]
     assert any(begin <= segment[0] and segment[1] <= end for begin, end in made.segments)
     again = len(turns) - rows.rows[between.index]
     assert again * between.elems // rows.rows[between.index] == splitting().repeated_elems

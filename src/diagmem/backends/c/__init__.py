@@ -5,7 +5,7 @@ from __future__ import annotations
 from diagmem.backends.c import project
 from diagmem.backends.c.header import header
 from diagmem.backends.c.kernel_sources import joined, with_attribute
-from diagmem.backends.c.layouts import BINARY_LAYOUTS, LAYOUTS, Layout, Library, laid_out
+from diagmem.backends.c.layouts import BINARY_LAYOUTS, LAYOUTS, FileLayout, Library, laid_out
 from diagmem.backends.c.model_source import model_source
 from diagmem.backends.c.names import identifier
 from diagmem.backends.c.program import Program
@@ -13,7 +13,7 @@ from diagmem.backends.c.sequence import offset_type
 from diagmem.backends.c.tables import Tables
 from diagmem.backends.c.values import values_source
 
-__all__ = ["LAYOUTS", "MOST_TEXT_BYTES", "Layout", "emit", "weights_bytes"]
+__all__ = ["LAYOUTS", "MOST_TEXT_BYTES", "FileLayout", "emit", "weights_bytes"]
 
 MOST_TEXT_BYTES = 2**21
 """Above so many bytes of weights a compiler takes too long over them as text, and the assembler includes a binary."""
@@ -22,7 +22,7 @@ MOST_TEXT_BYTES = 2**21
 def emit(
     program: Program,
     name: str | None = None,
-    layout: Layout = "plain",
+    layout: FileLayout = "plain",
     model_sha256: str | None = None,
     most_text_bytes: int = MOST_TEXT_BYTES,
 ) -> dict[str, bytes]:
@@ -62,8 +62,8 @@ def _kernels(program: Program, attribute: str) -> str:
         for macro, value in call.limits.items():
             limits[macro] = max(value, limits.get(macro, 0))
     defines = "".join(f"#define {macro} {limits[macro]}\n" for macro in sorted(limits))
-    sources = sorted({call.source for call in calls})
+    sources = ["_compiler.h", *sorted({call.source for call in calls})]
     if program.visits:
         defines += f"#define DIAGMEM_OFFSET {offset_type(program)}\n"
-        sources.insert(0, "_rows.h")
+        sources.insert(1, "_rows.h")
     return with_attribute("\n".join(part for part in (defines, *joined(sources)) if part), attribute)

@@ -11,10 +11,10 @@ from diagmem import __version__
 from diagmem.backends.c import project
 from diagmem.backends.c.program import Program
 
-Layout = Literal["plain", "cmake", "arduino", "platformio", "zephyr", "esp-idf"]
-LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+FileLayout = Literal["plain", "cmake", "arduino", "platformio", "zephyr", "esp-idf"]
+LAYOUTS: tuple[FileLayout, ...] = get_args(FileLayout)
 
-BINARY_LAYOUTS: tuple[Layout, ...] = ("plain", "cmake")
+BINARY_LAYOUTS: tuple[FileLayout, ...] = ("plain", "cmake")
 """Those whose tools take weights as a binary that the assembler includes."""
 
 Files = dict[str, bytes]
@@ -51,7 +51,7 @@ class Library:
         return {f"src/{path}": data for path, data in self.code.items()}
 
 
-def laid_out(library: Library, layout: Layout) -> Files:
+def laid_out(library: Library, layout: FileLayout) -> Files:
     """All files of the library by path, but its README."""
     return _LAYOUTS[layout](library)
 
@@ -183,7 +183,7 @@ description: {json.dumps(f"The neural network {library.name} as C, made by diagm
     return {**library.in_folders(), **{path: text.encode() for path, text in texts.items()}}
 
 
-_LAYOUTS: Mapping[Layout, Callable[[Library], Files]] = {
+_LAYOUTS: Mapping[FileLayout, Callable[[Library], Files]] = {
     "plain": _plain,
     "cmake": _cmake,
     "arduino": _arduino,

@@ -21,8 +21,21 @@ def origin(program: Program, name: str, model_sha256: str | None) -> str:
     return f"""\
 /* {name}: made by diagmem {__version__}; do not edit.
  * model: {comment(program.graph.name)}{digest}
- * kernels: diagmem; arena: {program.arena_bytes} bytes{bound} */
+ * kernels: {program.kernels}; arena: {program.arena_bytes} bytes{bound} */
 """
+
+
+ARDUINO = (
+    *("apollo3", "esp32", "mbed", "mbed_giga", "mbed_nano", "mbed_nicla", "mbed_opta", "mbed_portenta", "mbed_rp2040"),
+    *("nrf52", "renesas_portenta", "renesas_uno", "rp2040", "sam", "samd", "silabs", "stm32", "teensy", "zephyr"),
+)
+"""Arduino's names of architectures whose int has 32 bits and whose constants stay in flash: neither AVR nor ESP8266."""
+
+PLATFORMIO = (
+    *("atmelsam", "espressif32", "freescalekinetis", "gd32v", "maxim32", "native", "nordicnrf52", "nxpimxrt", "nxplpc"),
+    *("raspberrypi", "renesas-ra", "sifive", "siliconlabsefm32", "ststm32", "teensy"),
+)
+"""PlatformIO's names of the same."""
 
 
 def arduino(name: str) -> str:
@@ -35,7 +48,7 @@ sentence=The neural network {name} as C.
 paragraph=Made by diagmem: static memory, no dependencies.
 category=Data Processing
 url=https://pypi.org/project/diagmem
-architectures=*
+architectures={",".join(ARDUINO)}
 includes={name}.h
 """
 
@@ -46,7 +59,7 @@ def platformio(name: str) -> str:
         "version": __version__,
         "description": f"The neural network {name} as C, made by diagmem",
         "frameworks": "*",
-        "platforms": "*",
+        "platforms": list(PLATFORMIO),
         "headers": f"{name}.h",
     }
     return json.dumps(about, indent=2) + "\n"
