@@ -13,7 +13,7 @@ from diagmem.cli._shared import (
     json_option,
     model_argument,
     naming_model,
-    planning_options,
+    planning_options_for_c,
     size_text,
     source_of,
     working,
@@ -36,7 +36,7 @@ LAYOUTS = ("plain", "arduino", "platformio")
     help="Files side by side with a CMakeLists.txt, or a library for Arduino or PlatformIO.",
 )
 @click.option("--plan", "plan_path", metavar="FILE", help="Use this plan, from `diagmem plan --json`.")
-@planning_options
+@planning_options_for_c
 @json_option
 @click.pass_context
 def command(
