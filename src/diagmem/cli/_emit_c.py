@@ -21,7 +21,8 @@ from diagmem.cli._shared import (
     write_json,
 )
 
-LAYOUTS = ("plain", "arduino", "platformio")
+LAYOUTS = ("plain", "cmake", "arduino", "platformio", "zephyr", "esp-idf")
+CPUS = ("generic", "cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33")
 
 
 @click.command()
@@ -33,8 +34,9 @@ LAYOUTS = ("plain", "arduino", "platformio")
     type=click.Choice(LAYOUTS),
     default="plain",
     show_default=True,
-    help="Files side by side with a CMakeLists.txt, or a library for Arduino or PlatformIO.",
+    help="Files side by side, or a library for CMake, Arduino, PlatformIO, Zephyr (a module) or ESP-IDF (a component).",
 )
+@click.option("--cpu", type=click.Choice(CPUS), help="The core whose kernels it gets.  [default: generic, for any]")
 @click.option("--plan", "plan_path", metavar="FILE", help="Use this plan, from `diagmem plan --json`.")
 @planning_options_for_c
 @json_option
@@ -46,6 +48,7 @@ def command(
     output: Path,
     name: str | None,
     layout: Any,
+    cpu: str | None,
     plan_path: str | None,
     json_path: str | None,
     **options: Any,
@@ -59,7 +62,9 @@ def command(
     \b
     Examples:
       diagmem emit c model.tflite -o firmware/model
+      diagmem emit c model.tflite -o firmware/model --cpu cortex-m4
       diagmem emit c model.tflite -o libraries/model --layout arduino
+      diagmem emit c model.tflite -o modules/model --layout zephyr
       diagmem emit c model.tflite -o firmware/model --plan plan.json
       diagmem verify model.tflite --on host,cortex-m4
     """

@@ -111,9 +111,9 @@ def _parts(need: Need) -> str:
 
 def c_lines(source: Source, made: Planned) -> Iterator[str]:
     """Says so if the model cannot be emitted as C; one of the zoo can."""
-    from diagmem.backends.c.program import KERNELS, Program
+    from diagmem.backends.c.program import Program
 
-    if made.plan.options.kernels != KERNELS or made.plan.options.external_io or source.is_from_zoo:
+    if not made.plan.options.library.is_own or made.plan.options.external_io or source.is_from_zoo:
         return
     program = Program.of(made)
     if program.refused_ops:

@@ -20,6 +20,7 @@ from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting
 from diagmem.ops.upright import Standing, Upright, upright_pixels
+from diagmem.ops.variants import InstructionSet, Variant
 
 Array = npt.NDArray[Any]
 
@@ -125,6 +126,11 @@ class OpKind(ABC):
         """The outputs, in numpy. On integers bit for bit what TFLite's reference kernels give; on real numbers the
         operations of the C kernel in its order, so that it too agrees bit for bit."""
         raise Unsupported("it has no numpy reference")
+
+    def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
+        """Our kernels for the node that use an instruction set, the fastest first: besides the one in plain C, which
+        there is as well."""
+        return ()
 
     def c_call(self, node: Node) -> CCall:
         """How the operation is called in C; raises Unsupported."""

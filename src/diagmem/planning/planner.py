@@ -19,7 +19,7 @@ from diagmem.planning.allocators.many_orders import many_orders
 from diagmem.planning.allocators.rings import with_rings
 from diagmem.planning.checked import checked
 from diagmem.planning.footprint import Footprint, footprint
-from diagmem.planning.options import BEST, ROWS, Options
+from diagmem.planning.options import BEST, ROWS, SPEED, Options
 from diagmem.planning.plan import Plan, scratch_of, stored
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
@@ -101,9 +101,29 @@ def planned(model: Graph, options: Options, tell: Tell = silently) -> Planned:
 
 
 def planned_front(model: Graph, options: Options, tell: Tell = silently) -> list[Planned]:
-    """Plans of which each takes less RAM than the one before: a single one, unless rows may be made again."""
+    """Plans of which each takes less RAM than the one before: a single one, unless rows may be made again, or kernels
+    may be slower."""
+    found = _of_given_kernels(model, options, tell)
+    lean = found[-1] if options.prefer == SPEED else _leaner(model, options, found[-1])
+    return found if lean is found[-1] else [*found, lean]
+
+
+def _of_given_kernels(model: Graph, options: Options, tell: Tell) -> list[Planned]:
     planner = _Planner(model, options, tell)
     return planner.by_rows() if options.schedule == ROWS else [planner.layer_by_layer()]
+
+
+def _leaner(model: Graph, options: Options, best: Planned) -> Planned:
+    """As long as that makes the plan smaller, the op that sets its peak goes without scratch."""
+    while True:
+        plan, peak_op = best.plan, best.plan.peak_op
+        if peak_op is None or not plan.options.library.scratch_bytes(plan.graph.nodes[peak_op]):
+            return best
+        leaner = plan.options.library.leaner(plan.graph.ops[peak_op].number)
+        made = _of_given_kernels(model, replace(options, kernels=leaner.name), silently)[-1]
+        if made.arena_bytes >= best.arena_bytes:
+            return best
+        best = made
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +273,7 @@ class _Planner:
 
     def _check_rows(self) -> None:
         options = self.options
-        if options.kernels != "diagmem" or options.external_io:
+        if not options.library.is_own or options.external_io:
             raise PlanError("rows are run by our own kernels, in one arena: kernels 'diagmem' and no external_io")
         if any(tensor.view is not None for tensor in self.model.tensors):
             raise PlanError("rows are planned for the model as its file has it: ops must not have been removed before")

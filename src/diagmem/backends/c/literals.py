@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.ops import CStruct, CTable
+from diagmem.ops import CName, CStruct, CTable
 
 LINE_WIDTH = 116
+
+_LEAST = {"-2147483648": "INT32_MIN", "-9223372036854775808": "INT64_MIN"}
+"""Numbers that C has no literal for."""
 
 
 def number(value: Any) -> str:
     """A literal that reads back as exactly the same number."""
     text = f"{_decimal(value)}f" if isinstance(value, float | np.floating) else str(int(value))
-    return "INT32_MIN" if text == "-2147483648" else text
+    return _LEAST.get(text, text)
 
 
 def _decimal(value: Any) -> str:
@@ -29,8 +32,7 @@ def numbers(data: npt.NDArray[Any]) -> Iterator[str]:
     flat = data.reshape(-1)
     if flat.dtype.kind == "f":
         return wrapped((f"{_decimal(value)}f," for value in flat), "    ")
-    texts = (f"{value}," for value in flat.tolist())
-    return wrapped(("INT32_MIN," if text == "-2147483648," else text for text in texts), "    ")
+    return wrapped((f"{_LEAST.get(text, text)}," for text in map(str, flat.tolist())), "    ")
 
 
 def wrapped(words: Iterable[str], indent: str) -> Iterator[str]:
@@ -66,4 +68,6 @@ def _value(value: Any, names: Mapping[CTable, str]) -> str:
         return "NULL"
     if isinstance(value, CTable):
         return names[value]
+    if isinstance(value, CName):
+        return value.name
     return f"{{{', '.join(map(number, value))}}}" if isinstance(value, tuple) else number(value)

@@ -14,6 +14,7 @@ import numpy as np
 from diagmem.backends import c as c_backend
 from diagmem.backends.c.program import Program
 from diagmem.errors import ModelError
+from diagmem.kernels import library
 from diagmem.model.graph import ABSENT, Graph, Node, Op, Tensor
 from diagmem.model.schedule import PUSH, Schedule, Step
 from diagmem.ops import Unsupported, kind_of
@@ -88,7 +89,7 @@ def apart(plan: Plan) -> Program:
     """The plan's order with every buffer in a place of its own, so that each touch tells whose it is."""
     *offsets, end = offsets_apart(plan)
     places = stored(plan.graph, plan.buffers, offsets), scratch_of(plan.buffers, offsets), end
-    return Program(plan.graph, plan.schedule, *places)
+    return Program(plan.graph, plan.schedule, *places, kernels=plan.options.kernels)
 
 
 def alone(node: Node) -> Program:
@@ -96,8 +97,9 @@ def alone(node: Node) -> Program:
     return side_by_side((node,))
 
 
-def side_by_side(nodes: Sequence[Node]) -> Program:
+def side_by_side(nodes: Sequence[Node], kernels: str = "diagmem") -> Program:
     """Operations that have nothing to do with each other, as one model: op i is nodes[i]. All tensors lie apart."""
+    scratch: dict[int, int] = {}
     tensors: list[Tensor] = []
     ops: list[Op] = []
     offsets: dict[int, int] = {}
@@ -111,11 +113,15 @@ def side_by_side(nodes: Sequence[Node]) -> Program:
         for tensor in dict.fromkeys((*node.outputs, *(t for _, t in node.activations()))):
             offsets[index[tensor.index]] = end
             end += _whole(tensor.size_bytes)
+        scratch_bytes = library(kernels).scratch_bytes(replace(node, op=ops[-1]))
+        if scratch_bytes:
+            scratch[number] = end
+            end += _whole(scratch_bytes)
     made = {t for op in ops for t in op.outputs}
     given = tuple(t for t in offsets if t not in made)
     graph = Graph("side by side", tuple(tensors), tuple(ops), given, tuple(t for t in offsets if t in made))
     storage = {t: Storage.linear(at, tensors[t].rows, tensors[t].row_bytes) for t, at in offsets.items()}
-    return Program(graph, Schedule.whole(range(len(ops))), storage, {}, end)
+    return Program(graph, Schedule.whole(range(len(ops))), storage, scratch, end, kernels=kernels)
 
 
 def _whole(size_bytes: int) -> int:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from diagmem.kernels import library
 from diagmem.model.graph import Node
 from diagmem.model.schedule import PUSH
 from diagmem.planning.plan import Plan
@@ -18,8 +17,6 @@ from diagmem.tracing.analysis.traced_turns import TracedTurn, TracedTurns, gathe
 from diagmem.tracing.analysis.values import Lost, TracedWindows, lost_values
 from diagmem.tracing.capture.events import ALWAYS, NEVER, Recorder, Span
 from diagmem.tracing.capture.run import SEEDS, Counts, observe, overlap_of, trace
-
-KERNELS = "diagmem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +124,7 @@ def _rows(model: TracedModel, node: Node, span: Span) -> Iterator[TracedRow]:
         for number, target in enumerate(node.outputs):
             if source.base == target.base:
                 continue
-            separation = library(KERNELS).separation(node, position, number)
+            separation = model.program.library.separation(node, position, number)
             yield TracedRow(
                 node.op.kind,
                 source.index,
