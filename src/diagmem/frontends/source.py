@@ -8,6 +8,7 @@ from pathlib import Path
 
 from diagmem.errors import ModelError
 from diagmem.model.graph import Graph
+from diagmem.ops.signature import check_signatures
 
 ZOO_PREFIX = "zoo:"
 
@@ -67,7 +68,7 @@ class Source:
     def runnable(self) -> Graph:
         """With weights; one of the zoo gets random ones."""
         if isinstance(self.model, Graph):
-            return self.model
+            return check_signatures(self.model)
         from diagmem.frontends import tflite
 
         return tflite.parse(self.content, self.name)

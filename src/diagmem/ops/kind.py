@@ -19,6 +19,7 @@ from diagmem.ops.c_rows import cut_to_row, row_call
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting
+from diagmem.ops.signature import MANY, Signature
 from diagmem.ops.upright import Standing, Upright, upright_pixels
 from diagmem.ops.variants import InstructionSet, Variant
 
@@ -65,6 +66,11 @@ class OpKind(ABC):
     def encode(self, node: Node) -> BuiltinOptions | None:
         """TFLite's options table that decodes to the node's attributes; None where it needs none."""
         return None
+
+    def signature(self, name: str) -> Signature:
+        """How many operands the operation of that name takes, of which types and sizes. Kinds override this, which asks
+        for some input and some output only."""
+        return Signature((1, MANY), (1, MANY), made=None)
 
     @abstractmethod
     def output_shapes(self, name: str, attributes: Any, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:

@@ -31,11 +31,8 @@ from diagmem.validation import Finding
 if TYPE_CHECKING:
     from diagmem.backends.c import FileLayout
     from diagmem.backends.tflm.planned_file import PlannedFile
-    from diagmem.reports.difference import Difference, Side
-    from diagmem.reports.memory import Need
     from diagmem.reports.targets import Target
     from diagmem.verification.places import Verdict
-    from diagmem.verification.profile import Profile
 
 __all__ = [
     "MOST_RECOMPUTE",

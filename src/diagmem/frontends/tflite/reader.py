@@ -21,6 +21,7 @@ import tflite
 from diagmem.errors import ModelError, one_line
 from diagmem.model.graph import ABSENT, DType, Graph, Node, Op, Quantisation, Tensor
 from diagmem.ops import kind_of
+from diagmem.ops.signature import check_signatures
 
 LARGEST_FILE_BYTES = 2**31 - 1
 TOO_LARGE = "the file is larger than 2 GiB, which a flatbuffer cannot be"
@@ -81,7 +82,7 @@ def parse(data: bytes, name: str) -> Graph:
             f"the file is damaged or truncated: its {len(data)} bytes refer to others that are not there"
         ) from error
     _check_wiring(graph)
-    return graph
+    return check_signatures(graph)
 
 
 class _Reader:
@@ -164,7 +165,7 @@ class _Reader:
         signature = self.vector(table.ShapeSignatureLength(), table.ShapeSignatureAsNumpy)
         _check_shape(where, shape, signature)
         raw = self.buffer(table.Buffer(), where)
-        bare = Tensor(index, name, shape, dtype, self.quantisation(table, where, shape))
+        bare = Tensor(index, name, shape, dtype, self.quantisation(table, where, shape, dtype))
         is_constant = not is_fed and not table.IsVariable() and (raw is not None or bare.elems == 0)
         if is_fed and raw is not None:
             raise ModelError(
@@ -196,9 +197,10 @@ class _Reader:
         data: npt.NDArray[np.uint8] = np.asarray(table.DataAsNumpy()) if table.DataLength() else np.empty(0, np.uint8)
         return data if data.size else None
 
-    def quantisation(self, table: Any, where: str, shape: tuple[int, ...]) -> Quantisation | None:
+    def quantisation(self, table: Any, where: str, shape: tuple[int, ...], dtype: DType) -> Quantisation | None:
+        """Real numbers have none, whatever the file says."""
         found = table.Quantization()
-        if found is None or not found.ScaleLength():
+        if found is None or not found.ScaleLength() or dtype in (DType.FLOAT32, DType.FLOAT16):
             return None
         self.spend(16 * found.ScaleLength())
         scales = tuple(float(s) for s in found.ScaleAsNumpy())
@@ -228,20 +230,11 @@ class _Reader:
         label = Node(bare, sources, results).label
         try:
             attributes = known.decode(kind, _options(operator))
-            op = Op(index, kind, inputs, outputs, attributes)
-            shapes = known.output_shapes(kind, attributes, sources)
         except ModelError as error:
             raise ModelError(f"{label}: {error}") from error
         except DAMAGE as error:
-            raise ModelError(f"{label}: its inputs or options are damaged") from error
-        if known.is_alias and {t.dtype for t in results} != {sources[0].dtype if sources and sources[0] else None}:
-            raise ModelError(f"{label}: its input and output have different element types; the file is damaged")
-        if shapes is not None and shapes != tuple(t.shape for t in results):
-            raise ModelError(
-                f"{label}: the file says its outputs have shapes {[list(t.shape) for t in results]}, "
-                f"but its inputs and options give {[list(s) for s in shapes]}; the file is damaged"
-            )
-        return op
+            raise ModelError(f"{label}: its options are damaged") from error
+        return Op(index, kind, inputs, outputs, attributes)
 
 
 @cache

@@ -143,10 +143,11 @@ def parse_call(text: str) -> Call:
 
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<name>[A-Za-z_]\w*)|(?P<number>[-+]?(?:0[xX][0-9a-fA-F]+|[\d.]+(?:[eE][-+]?\d+)?))|(?P<sign>\S))"
+    r"\s*(?:(?P<name>[A-Za-z_]\w*)|(?P<number>[-+]?(?:0[xX][0-9a-fA-F]+|[\d.]+(?:[eE][-+]?\d+)?))|(?P<sign>\S))",
+    re.ASCII,
 )
 
-_INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|\d+)")
+_INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|\d+)", re.ASCII)
 
 
 class _Parser:
