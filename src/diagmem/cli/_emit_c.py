@@ -13,7 +13,7 @@ from diagmem.cli._shared import (
     json_option,
     model_argument,
     naming_model,
-    planning_options,
+    planning_options_for_c,
     size_text,
     source_of,
     working,
@@ -38,7 +38,7 @@ CPUS = ("generic", "cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m
 )
 @click.option("--cpu", type=click.Choice(CPUS), help="The core whose kernels it gets.  [default: generic, for any]")
 @click.option("--plan", "plan_path", metavar="FILE", help="Use this plan, from `diagmem plan --json`.")
-@planning_options
+@planning_options_for_c
 @json_option
 @click.pass_context
 def command(

@@ -158,7 +158,8 @@ def _c_lines(run: Run, oracles: tuple[str, ...]) -> list[str]:
 
 def _tflm_lines(found: Comparison) -> list[str]:
     before, after = found.before, found.after
-    verdict = f"all {found.inputs} runs give the same bytes" if found.ok else f"FAILED: {found.failure}"
+    count = f"all {found.inputs} runs give" if found.inputs > 1 else "1 run gives"
+    verdict = f"{count} the same bytes" if found.ok else f"FAILED: {found.failure}"
     if after is None:
         return [f"tflm  {verdict}"]
     rows = (
