@@ -9,6 +9,7 @@ from typing import Any, Union
 
 import numpy.typing as npt
 
+from diagmem.errors import ModelError
 from diagmem.model.graph import DType, Node, Tensor, Window1D
 
 MAX_ROWS = "DIAGMEM_MAX_ROWS"
@@ -24,8 +25,8 @@ SUFFIXES = {DType.INT8: "s8", DType.INT16: "s16", DType.INT32: "s32", DType.FLOA
 """How kernels are named after the type of their elements."""
 
 
-class Unsupported(Exception):
-    """An operation that has no kernel; the message says why, and what there is."""
+class Unsupported(ModelError):
+    """An operation that has no kernel; the message says why, and what there is. Who catches it says which operation."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +37,14 @@ class CTable:
     data: npt.NDArray[Any]
 
 
-CValue = Union[int, float, tuple[int, ...], CTable, "CStruct", None]
+@dataclass(frozen=True, slots=True)
+class CName:
+    """Something that the kernel's source defines, by its name: a function."""
+
+    name: str
+
+
+CValue = Union[int, float, tuple[int, ...], CTable, CName, "CStruct", None]
 """What a field may hold; None is a null pointer."""
 
 Fields = Mapping[str, Any]
@@ -81,6 +89,11 @@ class CTurn(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class CScratch:
+    """The address of what the kernel takes from the arena while it runs."""
+
+
+@dataclass(frozen=True, slots=True)
 class CPointers:
     """An array of the addresses of several tensors, or rows, constant data unless the kernel writes there."""
 
@@ -88,7 +101,7 @@ class CPointers:
     is_written: bool = False
 
 
-CArgument = Tensor | CPointers | CRow | CRows | CTurn
+CArgument = Tensor | CPointers | CRow | CRows | CTurn | CScratch
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +127,7 @@ class CCall:
 def _tensors(argument: CArgument) -> tuple[Tensor, ...]:
     if isinstance(argument, CPointers):
         return tuple(tensor for one in argument.tensors for tensor in _tensors(one))
-    if isinstance(argument, CTurn):
+    if isinstance(argument, CTurn | CScratch):
         return ()
     return (argument,) if isinstance(argument, Tensor) else (argument.tensor,)
 

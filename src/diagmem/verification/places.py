@@ -8,8 +8,9 @@ from typing import Any
 
 from diagmem.backends.c.program import Program
 from diagmem.backends.tflm import metadata, planned_file
-from diagmem.errors import PlanError
+from diagmem.errors import PlanError, UnsafePlanError
 from diagmem.frontends.source import Source
+from diagmem.model.graph import Graph
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
 from diagmem.verification.cortex_m import CORES, run_on_core
@@ -95,13 +96,15 @@ Verdict = CVerdict | TflmVerdict
 @dataclass(frozen=True)
 class Verification:
     """A model to be run. `made`: the plan to run it with, in C. `planned`: for TFLM's reference kernels, where its file
-    carries no plan. What several places share is worked out once."""
+    carries no plan. `opinion`: another runtime's, if it has been asked already. What several places share is worked out
+    once."""
 
     source: Source
     inputs: int
     seed: int
     made: Planned | Plan | None = None
     planned: Planned | None = None
+    opinion: tuple[str | None, str | None] | None = None
 
     def on(self, place: str) -> Verdict:
         if place not in PLACES:
@@ -117,8 +120,10 @@ class Verification:
         return Program.of(self.made)
 
     @cached_property
-    def _second_opinion(self) -> tuple[str | None, str | None]:
-        """Another runtime's view of what the model computes, where there is one."""
+    def second_opinion(self) -> tuple[str | None, str | None]:
+        """Another runtime's name and view of what the model computes, where there is one."""
+        if self.opinion is not None:
+            return self.opinion
         if not self.source.has_file:
             return None, None
         model = self.program.model
@@ -130,7 +135,7 @@ class Verification:
 
     def _as_c(self, place: str) -> CVerdict:
         samples = sample_inputs(self.program.graph, self.inputs, self.seed)
-        oracle, disagreement = self._second_opinion
+        oracle, disagreement = self.second_opinion
         is_host = place == HOST
         run = run_on_host(self.program, samples) if is_host else run_on_core(self.program, samples, CORES[place])
         if disagreement is not None:
@@ -150,8 +155,17 @@ class Verification:
                 f"the plan is for kernels {note.kernels}, but TFLM's Python interpreter has reference kernels, with "
                 f"which it may fail; check it with `diagmem plan --kernels {note.kernels}` and on the device"
             )
+        self._judge(data, graph, note.kernels if note is not None else INTERPRETER_KERNELS[0])
         found = compare(metadata.left_to_tflm(data), data, graph, sample_inputs(graph, self.inputs, self.seed))
         return TflmVerdict(found, sum(t.size_bytes for t in graph.tensors if t.is_constant))
+
+    def _judge(self, data: bytes, graph: Graph, kernels: str) -> None:
+        """Raises UnsafePlanError where the plan inside a file is not safe: that it runs well on some inputs would show
+        nothing. What cannot be judged, at operations that nobody knows, is run."""
+        found = planned_file.embedded_plan(data, graph, kernels)
+        if found is not None and found.findings:
+            more = f" (and {len(found.findings) - 1} more)" if len(found.findings) > 1 else ""
+            raise UnsafePlanError(f"{graph.name}: the plan in the file is not safe: {found.findings[0]}{more}")
 
 
 def carries_plan(source: Source) -> bool:

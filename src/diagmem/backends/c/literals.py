@@ -8,15 +8,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.ops import CStruct, CTable
+from diagmem.errors import ModelError
+from diagmem.ops import CName, CStruct, CTable
 
 LINE_WIDTH = 116
 
+_LEAST = {"-2147483648": "INT32_MIN", "-9223372036854775808": "INT64_MIN"}
+"""Numbers that C has no literal for."""
+
 
 def number(value: Any) -> str:
-    """A literal that reads back as exactly the same number."""
-    text = _real(value) if isinstance(value, float | np.floating) else str(int(value))
-    return "INT32_MIN" if text == "-2147483648" else text
+    """A literal that reads back as exactly the same number. Every field of a struct has 32 bits, whole or real."""
+    if isinstance(value, float | np.floating):
+        return _real(value)
+    if not -(2**31) <= int(value) < 2**31:
+        raise ModelError(f"the number {value} does not fit into 32 bits, and cannot be written as C")
+    return _LEAST.get(str(int(value)), str(int(value)))
 
 
 def _real(value: Any) -> str:
@@ -32,8 +39,8 @@ def numbers(data: npt.NDArray[Any]) -> Iterator[str]:
     flat = data.reshape(-1)
     if flat.dtype.kind == "f":
         return wrapped((f"{_real(value)}," for value in flat), "    ")
-    texts = (f"{int(value)}," for value in flat.tolist())
-    return wrapped(("INT32_MIN," if text == "-2147483648," else text for text in texts), "    ")
+    texts = (str(int(value)) for value in flat.tolist())
+    return wrapped((f"{_LEAST.get(text, text)}," for text in texts), "    ")
 
 
 def wrapped(words: Iterable[str], indent: str) -> Iterator[str]:
@@ -69,4 +76,6 @@ def _value(value: Any, names: Mapping[CTable, str]) -> str:
         return "NULL"
     if isinstance(value, CTable):
         return names[value]
+    if isinstance(value, CName):
+        return value.name
     return f"{{{', '.join(map(number, value))}}}" if isinstance(value, tuple) else number(value)

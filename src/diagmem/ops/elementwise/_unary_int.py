@@ -29,6 +29,7 @@ def single(x: float) -> Any:
     return np.float32(x)
 
 
+@np.errstate(over="ignore")
 def _unit(node: Node) -> float:
     """What one unit of the input is worth, in units of the output. TFLite Micro as built divides in double precision,
     LiteRT in single; of 65,536 stored numbers a few are then off by one."""
@@ -47,6 +48,7 @@ def _clamped(node: Node, x: Ints) -> Ints:
     return _clamp_requantisation(node).apply(x - zero_point_of(node.input(0)))
 
 
+@np.errstate(over="ignore")
 def _leaky_slope(node: Node) -> float:
     return scale_of(node.input(0)) * float(single(node.attributes.alpha)) / scale_of(node.output)
 
@@ -62,6 +64,7 @@ def _abs(node: Node, x: Ints) -> Ints:
     return rescale(value, *Multiplier.of(_unit(node))) + zero_point_of(node.output)
 
 
+@np.errstate(over="ignore")
 def _rsqrt(node: Node, x: Ints) -> Ints:
     """Negative numbers have no root; they are taken as 0, for which the largest output stands."""
     real = 1 / float(np.sqrt(single(scale_of(node.input(0)))) * single(scale_of(node.output)))
@@ -76,6 +79,7 @@ def _rsqrt(node: Node, x: Ints) -> Ints:
     return np.array(results, np.int64)
 
 
+@np.errstate(over="ignore")
 def _hard_swish(node: Node, x: Ints) -> Ints:
     fine = single(1 / 128) * single(scale_of(node.input(0)))
     to_output, to_sixth = float(fine / single(scale_of(node.output))), float(fine / (single(3) / single(32768)))

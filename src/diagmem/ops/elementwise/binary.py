@@ -10,6 +10,7 @@ import numpy as np
 
 from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, by_type, require_types
+from diagmem.ops.elementwise._binary_dsp import dsp_variants
 from diagmem.ops.elementwise._binary_int import (
     QUANTISED,
     binary_call,
@@ -25,6 +26,8 @@ from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape
 from diagmem.ops.numerics.quantised import real_range
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.sampling import OPERAND_SIZE, Draw, Fitting, activation, constant, node_of
+from diagmem.ops.signature import Signature
+from diagmem.ops.variants import InstructionSet, Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,9 @@ class BinaryKind(BroadcastKind):
             return BuiltinOptions("SquaredDifferenceOptions", {})
         return BuiltinOptions(f"{node.op.kind.title()}Options", activation_field(node.attributes.activation))
 
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), alike=(1,))
+
     def output_shapes(self, name: str, attributes: Binary, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)
 
@@ -59,6 +65,9 @@ class BinaryKind(BroadcastKind):
         if way is None:
             return super().reference(node, inputs)
         return (np.reshape(way.reference(node, *inputs), node.output.shape),)
+
+    def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
+        return dsp_variants(node) if instructions is InstructionSet.DSP else ()
 
     def c_call(self, node: Node) -> CCall:
         return by_type(node, {dtype: way.call for dtype, way in _WAYS[node.op.kind].items()})

@@ -11,7 +11,15 @@ import numpy as np
 from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_call import TYPES, CCall, CStruct, by_type, require_types
 from diagmem.ops.c_rows import is_row_local
-from diagmem.ops.elementwise._conversions import cast, cast_call, dequantize, dequantize_call, quantize, quantize_call
+from diagmem.ops.elementwise._conversions import (
+    STORED,
+    cast,
+    cast_call,
+    dequantize,
+    dequantize_call,
+    quantize,
+    quantize_call,
+)
 from diagmem.ops.elementwise._unary_int import (
     CLAMPS,
     LOOKUPS,
@@ -34,6 +42,7 @@ from diagmem.ops.numerics.quantised import real_range
 from diagmem.ops.options import TYPE_CODES, BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +103,12 @@ class UnaryKind(RearrangeKind):
             types = TYPE_CODES[node.input(0).dtype], TYPE_CODES[node.output.dtype]
             return BuiltinOptions("CastOptions", dict(zip(("InDataType", "OutDataType"), types, strict=True)))
         return None
+
+    def signature(self, name: str) -> Signature:
+        if name == "CAST":
+            return Signature(made=None)
+        made = {"QUANTIZE": STORED, "DEQUANTIZE": (DType.FLOAT32, DType.FLOAT16)}.get(name)
+        return Signature(made={} if made is None else dict.fromkeys(DType, made))
 
     def output_shapes(self, name: str, attributes: Unary, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (input_at(inputs, 0).shape,)
