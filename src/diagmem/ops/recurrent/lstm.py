@@ -20,6 +20,7 @@ from diagmem.ops.options import Activation, BuiltinOptions, activation_field, ac
 from diagmem.ops.orders import Order
 from diagmem.ops.recurrent._lstm_arithmetic import CELL, GATES, HIDDEN, c_gate, scaling, step_f32, step_int, weights_of
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature
 
 _INPUTS = 24
 _ABSENT = (9, 10, 11, 16, 17, 20, 21, 22, 23)
@@ -63,6 +64,9 @@ class LstmKind(OpKind):
 
     def states(self, node: Node) -> tuple[int, ...]:
         return HIDDEN, CELL
+
+    def signature(self, name: str) -> Signature:
+        return Signature((9, _INPUTS))
 
     def output_shapes(self, name: str, attributes: Lstm, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return ((*input_at(inputs, 0).shape[:2], _sizes(attributes, inputs).units),)
@@ -203,8 +207,7 @@ def _weights(shape: Shape, data: DType, rng: np.random.Generator) -> Tensor:
 def _bias(shape: Shape, data: DType, rng: np.random.Generator) -> Tensor:
     dtype = {DType.INT8: DType.INT32, DType.INT16: DType.INT64}.get(data, data)
     values = (rng.normal(0, 1, shape) * (1 if dtype is DType.FLOAT32 else 2000)).astype(dtype.numpy)
-    tensor = Tensor(0, "bias", shape, dtype, is_constant=True, data=values)
-    return tensor if dtype is DType.FLOAT32 else replace(tensor, quantisation=Quantisation((1e-4,), (0,)))
+    return Tensor(0, "bias", shape, dtype, is_constant=True, data=values)
 
 
 KIND = LstmKind()

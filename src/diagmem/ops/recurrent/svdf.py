@@ -18,6 +18,7 @@ from diagmem.ops.numerics.quantised import Requantisation, real_range, scale_of,
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature
 
 STATE = 4
 """The position of the state among the inputs."""
@@ -59,6 +60,9 @@ class SvdfKind(OpKind):
 
     def states(self, node: Node) -> tuple[int, ...]:
         return (STATE,)
+
+    def signature(self, name: str) -> Signature:
+        return Signature((3, 5))
 
     def output_shapes(self, name: str, attributes: Svdf, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         sizes = _sizes(attributes, inputs)
@@ -119,6 +123,7 @@ class SvdfKind(OpKind):
 
 def _sizes(attributes: Svdf, inputs: Sequence[Tensor | None]) -> _Sizes:
     data, by_feature, by_time = (input_at(inputs, position) for position in range(3))
+    input_at(inputs, STATE)
     filters = by_feature.shape[0]
     if attributes.rank < 1 or filters % attributes.rank or by_time.shape[0] != filters:
         raise ModelError(
