@@ -17,8 +17,8 @@ class TraceError(DiagmemError):
     """A kernel that cannot be traced as asked, or a tool that tracing needs and that is not there."""
 
 
-class UnsafePlanError(Exception):
-    """A plan that destroys a value before its last read: the answer is no, exit status 1."""
+class UnsafePlanError(DiagmemError):
+    """A plan that destroys a value before its last read: the answer is no, and the command line exits with status 1."""
 
 
 def one_line(text: str, limit: int = 80) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from diagmem import pipeline
-from diagmem.backends.c.program import Program as Layout
+from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
 from diagmem.model.schedule import PUSH
 from diagmem.planning.plan import Plan
 from diagmem.tracing.analysis.model import apart, build_model
 from diagmem.tracing.analysis.model_trace import ModelTrace, run_plan, trace_plan
-from diagmem.tracing.analysis.values import Windows
+from diagmem.tracing.analysis.values import TracedWindows
 from tests.row_networks import image_net
 from tests.tracing.conftest import placed_at, require_cortex_m, require_native
 
@@ -43,7 +43,7 @@ def test_every_row_as_the_closed_form_says(on: str, keyword_spotting: Plan, tmp_
     assert {pair.turn is None for pair in found.pairs} == {False, True}
     assert all(pair.distance >= pair.separation for pair in found.pairs)
     assert not found.lost
-    run = run_plan(build_model(Layout.running(plan), on, tmp_path), plan)
+    run = run_plan(build_model(Program.running(plan), on, tmp_path), plan)
     assert run.peak_bytes == plan.arena_bytes
 
 
@@ -103,7 +103,7 @@ def test_networks_at_random(seed: int, options: dict[str, Any], tmp_path: Path) 
     assert found.turns
     assert not sum(turns.differing for turns in found.turns)
     assert not found.lost
-    run = run_plan(build_model(Layout.running(plan), "x86", tmp_path), plan)
+    run = run_plan(build_model(Program.running(plan), "x86", tmp_path), plan)
     assert plan.arena_bytes - plan.options.align_bytes - 3 <= run.peak_bytes <= plan.arena_bytes
 
 
@@ -117,5 +117,5 @@ def test_rows_that_are_made_again_live_again(tmp_path: Path, monkeypatch: pytest
     require_native()
     plan = pipeline.plan(image_net(5), schedule="rows", input_rows=True, recompute=3.0).plan
     assert not traced(plan, tmp_path).lost
-    monkeypatch.setattr(Windows, "end_lives", lambda *_: None)
+    monkeypatch.setattr(TracedWindows, "end_lives", lambda *_: None)
     assert traced(plan, tmp_path).lost

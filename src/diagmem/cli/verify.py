@@ -16,6 +16,7 @@ from diagmem.cli._shared import (
     model_argument,
     naming_model,
     planning_option,
+    source_of,
     working,
     write_json,
 )
@@ -97,13 +98,12 @@ def command(
       diagmem verify planned.tflite --on tflm --inputs 200
     """
     from diagmem import pipeline
-    from diagmem.frontends.source import Source
 
     if plan_path is not None:
         check_no_options(ctx)
     asked = options if plan_path is None and options != _DEFAULTS else {}
     with naming_model(model):
-        source = Source(model)
+        source = source_of(model)
         plan: Any = None if plan_path is None else Path(plan_path)
         if plan is not None and no_check:
             plan = pipeline.read_plan(source.runnable, plan)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from diagmem.errors import ModelError
 from diagmem.model.graph import Graph
+from diagmem.ops.signature import check_signatures
 
 ZOO_PREFIX = "zoo:"
 
@@ -30,6 +31,11 @@ class Source:
             return "model" if isinstance(self.model, bytes) else self.model.name
         return str(self.model)[len(ZOO_PREFIX) :] if self.is_from_zoo else Path(self.model).stem
 
+    @property
+    def label(self) -> str:
+        """As it was named, for messages."""
+        return str(self.model) if isinstance(self.model, str | Path) else self.name
+
     @cached_property
     def content(self) -> bytes:
         """The bytes of the file; for one of the zoo, of the file that it makes with random weights."""
@@ -41,10 +47,9 @@ class Source:
             from diagmem.frontends.tflite.writer import to_tflite
 
             return to_tflite(self.graph)
-        from diagmem.frontends.tflite import LARGEST_FILE_BYTES
+        from diagmem.frontends.tflite.reader import content
 
-        with Path(self.model).open("rb") as file:
-            return file.read(LARGEST_FILE_BYTES + 1)
+        return content(Path(self.model))
 
     @property
     def has_file(self) -> bool:
@@ -63,7 +68,7 @@ class Source:
     def runnable(self) -> Graph:
         """With weights; one of the zoo gets random ones."""
         if isinstance(self.model, Graph):
-            return self.model
+            return check_signatures(self.model)
         from diagmem.frontends import tflite
 
         return tflite.parse(self.content, self.name)

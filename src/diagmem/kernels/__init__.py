@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from diagmem.errors import PlanError
+from diagmem.errors import PlanError, one_line
 from diagmem.kernels._cmsis_nn import CMSIS_NN, CMSIS_NN_MVE
 from diagmem.kernels._cores import CPUS, GENERIC, kernels_for
 from diagmem.kernels._diagmem import DIAGMEM, DIAGMEM_DSP
@@ -46,4 +46,4 @@ def library(name: str) -> Library:
         return replace(found, name=name, lean=lean)
     except (KeyError, ValueError):
         known = ", ".join((*LIBRARIES, f"{PREFIX}FILE.json"))
-        raise PlanError(f"kernel library '{name}' is not known; known: {known}") from None
+        raise PlanError(f"kernel library '{one_line(name)}' is not known; known: {known}") from None

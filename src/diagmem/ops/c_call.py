@@ -9,6 +9,7 @@ from typing import Any, Union
 
 import numpy.typing as npt
 
+from diagmem.errors import ModelError
 from diagmem.model.graph import DType, Node, Tensor, Window1D
 
 MAX_ROWS = "DIAGMEM_MAX_ROWS"
@@ -24,8 +25,8 @@ SUFFIXES = {DType.INT8: "s8", DType.INT16: "s16", DType.INT32: "s32", DType.FLOA
 """How kernels are named after the type of their elements."""
 
 
-class Unsupported(Exception):
-    """An operation that has no kernel; the message says why, and what there is."""
+class Unsupported(ModelError):
+    """An operation that has no kernel; the message says why, and what there is. Who catches it says which operation."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

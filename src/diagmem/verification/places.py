@@ -8,8 +8,9 @@ from typing import Any
 
 from diagmem.backends.c.program import Program
 from diagmem.backends.tflm import metadata, planned_file
-from diagmem.errors import PlanError
+from diagmem.errors import PlanError, UnsafePlanError
 from diagmem.frontends.source import Source
+from diagmem.model.graph import Graph
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
 from diagmem.verification.cortex_m import CORES, run_on_core
@@ -154,8 +155,17 @@ class Verification:
                 f"the plan is for kernels {note.kernels}, but TFLM's Python interpreter has reference kernels, with "
                 f"which it may fail; check it with `diagmem plan --kernels {note.kernels}` and on the device"
             )
+        self._judge(data, graph, note.kernels if note is not None else INTERPRETER_KERNELS[0])
         found = compare(metadata.left_to_tflm(data), data, graph, sample_inputs(graph, self.inputs, self.seed))
         return TflmVerdict(found, sum(t.size_bytes for t in graph.tensors if t.is_constant))
+
+    def _judge(self, data: bytes, graph: Graph, kernels: str) -> None:
+        """Raises UnsafePlanError where the plan inside a file is not safe: that it runs well on some inputs would show
+        nothing. What cannot be judged, at operations that nobody knows, is run."""
+        found = planned_file.embedded_plan(data, graph, kernels)
+        if found is not None and found.findings:
+            more = f" (and {len(found.findings) - 1} more)" if len(found.findings) > 1 else ""
+            raise UnsafePlanError(f"{graph.name}: the plan in the file is not safe: {found.findings[0]}{more}")
 
 
 def carries_plan(source: Source) -> bool:

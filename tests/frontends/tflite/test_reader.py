@@ -121,9 +121,9 @@ def test_a_batch_of_minus_one_in_the_signature_is_one() -> None:
         (FlatModel([T([4]), T([4], data=b"1234")], [RELU]), "constant, yet"),
         (
             FlatModel([T([4]), T([4], type=schema.TensorType.INT32)], [FlatOp("RESHAPE", [0], [1])]),
-            "different element types",
+            "output 0 .t. has int32 elements; expected: int8",
         ),
-        (FlatModel([T([4]), T([4])], [FlatOp("CONV_2D", [0], [1])]), "are needed"),
+        (FlatModel([T([4]), T([4])], [FlatOp("CONV_2D", [0], [1])]), "it has 1 inputs; expected: 2 to 3"),
     ],
 )
 def test_refusals_say_what_and_where(model: FlatModel, says: str) -> None:

@@ -7,6 +7,7 @@ before it is returned.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -20,8 +21,10 @@ import tflite
 from diagmem.errors import ModelError, one_line
 from diagmem.model.graph import ABSENT, DType, Graph, Node, Op, Quantisation, Tensor
 from diagmem.ops import kind_of
+from diagmem.ops.signature import check_signatures
 
 LARGEST_FILE_BYTES = 2**31 - 1
+TOO_LARGE = "the file is larger than 2 GiB, which a flatbuffer cannot be"
 LARGEST_TENSOR_BYTES = 2**28
 """No micro-controller comes near 256 MiB of RAM; beyond it, sizes are a sign of a damaged file."""
 MOST_ITEMS = 100_000
@@ -55,25 +58,31 @@ _CONTROL_FLOW = frozenset(
 def read(path: str | Path) -> Graph:
     """The graph in a .tflite file."""
     path = Path(path)
+    return parse(content(path), path.stem)
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a file; one that is too large is refused before it is read."""
     with path.open("rb") as file:
-        data = file.read(LARGEST_FILE_BYTES + 1)
-    return parse(data, path.stem)
+        if os.fstat(file.fileno()).st_size > LARGEST_FILE_BYTES:
+            raise ModelError(TOO_LARGE)
+        return file.read(LARGEST_FILE_BYTES + 1)
 
 
 def parse(data: bytes, name: str) -> Graph:
     """The graph in the bytes of a .tflite file; `name` is what the model is called from here on."""
     if len(data) > LARGEST_FILE_BYTES:
-        raise ModelError("the file is larger than 2 GiB, which a flatbuffer cannot be")
+        raise ModelError(TOO_LARGE)
     if len(data) < 8 or data[4:8] != b"TFL3":
         raise ModelError("not a TensorFlow Lite file (it does not carry the mark TFL3); diagmem reads .tflite files")
     try:
         graph = _Reader(data).graph(name)
     except DAMAGE as error:
         raise ModelError(
-            f"the file is damaged or truncated ({type(error).__name__}: {one_line(str(error))})"
+            f"the file is damaged or truncated: its {len(data)} bytes refer to others that are not there"
         ) from error
     _check_wiring(graph)
-    return graph
+    return check_signatures(graph)
 
 
 class _Reader:
@@ -156,7 +165,7 @@ class _Reader:
         signature = self.vector(table.ShapeSignatureLength(), table.ShapeSignatureAsNumpy)
         _check_shape(where, shape, signature)
         raw = self.buffer(table.Buffer(), where)
-        bare = Tensor(index, name, shape, dtype, self.quantisation(table, where, shape))
+        bare = Tensor(index, name, shape, dtype, self.quantisation(table, where, shape, dtype))
         is_constant = not is_fed and not table.IsVariable() and (raw is not None or bare.elems == 0)
         if is_fed and raw is not None:
             raise ModelError(
@@ -188,9 +197,10 @@ class _Reader:
         data: npt.NDArray[np.uint8] = np.asarray(table.DataAsNumpy()) if table.DataLength() else np.empty(0, np.uint8)
         return data if data.size else None
 
-    def quantisation(self, table: Any, where: str, shape: tuple[int, ...]) -> Quantisation | None:
+    def quantisation(self, table: Any, where: str, shape: tuple[int, ...], dtype: DType) -> Quantisation | None:
+        """Real numbers have none, whatever the file says."""
         found = table.Quantization()
-        if found is None or not found.ScaleLength():
+        if found is None or not found.ScaleLength() or dtype in (DType.FLOAT32, DType.FLOAT16):
             return None
         self.spend(16 * found.ScaleLength())
         scales = tuple(float(s) for s in found.ScaleAsNumpy())
@@ -220,20 +230,11 @@ class _Reader:
         label = Node(bare, sources, results).label
         try:
             attributes = known.decode(kind, _options(operator))
-            op = Op(index, kind, inputs, outputs, attributes)
-            shapes = known.output_shapes(kind, attributes, sources)
         except ModelError as error:
             raise ModelError(f"{label}: {error}") from error
         except DAMAGE as error:
-            raise ModelError(f"{label}: its inputs or options are damaged") from error
-        if known.is_alias and {t.dtype for t in results} != {sources[0].dtype if sources and sources[0] else None}:
-            raise ModelError(f"{label}: its input and output have different element types; the file is damaged")
-        if shapes is not None and shapes != tuple(t.shape for t in results):
-            raise ModelError(
-                f"{label}: the file says its outputs have shapes {[list(t.shape) for t in results]}, "
-                f"but its inputs and options give {[list(s) for s in shapes]}; the file is damaged"
-            )
-        return op
+            raise ModelError(f"{label}: its options are damaged") from error
+        return Op(index, kind, inputs, outputs, attributes)
 
 
 @cache

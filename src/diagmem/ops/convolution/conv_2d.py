@@ -34,6 +34,7 @@ from diagmem.ops.numerics.weighted_sums import (
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature, Weights
 from diagmem.ops.upright import Standing, Upright, upright_convolution
 from diagmem.ops.variants import InstructionSet, Variant
 
@@ -79,6 +80,9 @@ class Conv2DKind(OpKind):
         """Grouped convolutions go channel by channel."""
         is_grouped = node.input(0).shape[-1] != node.input(1).shape[-1]
         return Order.REFERENCE if is_grouped else Order.BLOCKS
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 3), weights=Weights(axis=0))
 
     def output_shapes(self, name: str, attributes: Conv2D, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         image, filters = _image_and_filter(inputs)

@@ -27,6 +27,7 @@ from diagmem.ops.numerics.weighted_sums import filter_window, finished, weighted
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature, Weights
 from diagmem.ops.upright import Standing, Upright, upright_convolution
 from diagmem.ops.variants import InstructionSet, Variant
 
@@ -71,6 +72,9 @@ class DepthwiseConv2DKind(OpKind):
         dilation = {"DilationHFactor": a.dilation_h, "DilationWFactor": a.dilation_w}
         fields = {**window_fields(a), **dilation, "DepthMultiplier": a.multiplier}
         return BuiltinOptions("DepthwiseConv2DOptions", fields)
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 3), weights=Weights(axis=3))
 
     def output_shapes(
         self, name: str, attributes: DepthwiseConv2D, inputs: Sequence[Tensor | None]

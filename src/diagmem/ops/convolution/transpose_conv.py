@@ -35,6 +35,7 @@ from diagmem.ops.numerics.weighted_sums import finished_f32, finished_s8, weight
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
+from diagmem.ops.signature import Signature, Weights
 
 FILTER, IMAGE = 1, 2
 """Where these stand among the inputs."""
@@ -83,6 +84,9 @@ class TransposeConvKind(OpKind):
 
     def encode(self, node: Node) -> BuiltinOptions:
         return BuiltinOptions("TransposeConvOptions", window_fields(node.attributes))
+
+    def signature(self, name: str) -> Signature:
+        return Signature((3, 4), data=IMAGE, numbers=(0,), weights=Weights(axis=0, filter=FILTER, bias=3))
 
     def output_shapes(
         self, name: str, attributes: TransposeConv, inputs: Sequence[Tensor | None]

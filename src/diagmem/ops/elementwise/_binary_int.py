@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -51,18 +50,17 @@ class Sum:
         ]
 
 
+@np.errstate(over="ignore")
 def sum_of(node: Node) -> Sum:
-    """TFLite Micro computes SUB's multipliers in single precision, the others' in double."""
-    real: type[Any] = np.float32 if node.op.kind == "SUB" else np.float64
-    first, second, out = (real(scale_of(t)) for t in (node.input(0), node.input(1), node.output))
-    common = real(2) * max(first, second)
+    first, second, out = (scale_of(t) for t in (node.input(0), node.input(1), node.output))
+    common = 2 * max(first, second)
     is_square = node.op.kind == "SQUARED_DIFFERENCE"
     left_shift = (_SQUARE_BITS if is_square else _SUM_BITS)[node.output.dtype]
-    unit = common * common / (out * 4**left_shift) if is_square else common / (out * real(2**left_shift))
+    unit = common * common / (out * 4**left_shift) if is_square else common / (out * 2**left_shift)
     if unit >= 1 and not is_square:
         raise Unsupported("an output scale that is far smaller than the inputs'; TensorFlow Lite refuses it too")
-    inputs = Multiplier.of(float(first / common)), Multiplier.of(float(second / common))
-    return Sum(left_shift, inputs, Requantisation.of([float(unit)], node.output, node.attributes.activation))
+    inputs = Multiplier.of(first / common), Multiplier.of(second / common)
+    return Sum(left_shift, inputs, Requantisation.of([unit], node.output, node.attributes.activation))
 
 
 def sum_or_difference(node: Node, first: Array, second: Array) -> Array:

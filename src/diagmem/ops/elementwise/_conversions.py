@@ -12,7 +12,7 @@ from diagmem.ops.kind import Array
 from diagmem.ops.loops.broadcast import c_elementwise
 from diagmem.ops.numerics.quantised import Requantisation, scale_of, zero_point_of
 
-_STORED = (DType.INT8, DType.UINT8, DType.INT16, DType.INT32)
+STORED = (DType.INT8, DType.UINT8, DType.INT16, DType.INT32)
 
 
 def cast(node: Node, data: Array) -> Array:
@@ -72,8 +72,8 @@ def dequantize_call(node: Node) -> CCall:
 def requantize_call(node: Node, output: Requantisation) -> CCall:
     """From integers to integers of another scale."""
     for tensor in (node.input(0), node.output):
-        if tensor.dtype not in _STORED:
-            raise Unsupported(f"quantised {tensor.dtype.value}; supported: {', '.join(d.value for d in _STORED)}")
+        if tensor.dtype not in STORED:
+            raise Unsupported(f"quantised {tensor.dtype.value}; supported: {', '.join(d.value for d in STORED)}")
     types = {"from": element_code(node.input(0).dtype), "to": element_code(node.output.dtype)}
     fields = {**types, "zero_point": zero_point_of(node.input(0)), "output": output.c_struct()}
     return _call(node, "requantize", "requantize", fields)
@@ -84,8 +84,8 @@ def _rescaling(node: Node) -> Requantisation:
 
 
 def _real_call(node: Node, function: str, stored: Any) -> CCall:
-    if stored.dtype not in _STORED[:3]:
-        raise Unsupported(f"quantised {stored.dtype.value}; supported: {', '.join(d.value for d in _STORED[:3])}")
+    if stored.dtype not in STORED[:3]:
+        raise Unsupported(f"quantised {stored.dtype.value}; supported: {', '.join(d.value for d in STORED[:3])}")
     low, high = _limits(stored.dtype)
     fields = {
         "type": element_code(stored.dtype),

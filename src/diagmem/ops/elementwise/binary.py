@@ -26,6 +26,7 @@ from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape
 from diagmem.ops.numerics.quantised import real_range
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.sampling import OPERAND_SIZE, Draw, Fitting, activation, constant, node_of
+from diagmem.ops.signature import Signature
 from diagmem.ops.variants import InstructionSet, Variant
 
 
@@ -53,6 +54,9 @@ class BinaryKind(BroadcastKind):
             return BuiltinOptions("SquaredDifferenceOptions", {})
         return BuiltinOptions(f"{node.op.kind.title()}Options", activation_field(node.attributes.activation))
 
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), alike=(1,))
+
     def output_shapes(self, name: str, attributes: Binary, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)
 
@@ -72,19 +76,13 @@ class BinaryKind(BroadcastKind):
         """Both inputs may be repeated, each along its own axes; one may be constant."""
         shape = draw.shape()
         places = draw.choice(((activation, activation), (activation, constant), (constant, activation)))
-        inputs = [place(_shrunk(shape, draw), draw.dtype()) for place in places]
+        inputs = [place(draw.shrunk(shape), draw.dtype()) for place in places]
         attributes = Binary(draw.fused()) if name in ("ADD", "SUB", "MUL", "DIV") else Binary()
         return node_of(self, name, attributes, inputs, (draw.dtype(),))
 
     def fitting(self, node: Node) -> Fitting:
         types, gains = tuple(_WAYS[node.op.kind]), {"ADD": 1, "SUB": 1, "SQUARED_DIFFERENCE": 1, "MUL": OPERAND_SIZE}
         return Fitting(types, gain=gains.get(node.op.kind))
-
-
-def _shrunk(shape: Shape, draw: Draw) -> Shape:
-    """A shape that can be repeated to make `shape`: some axes are 1, some in front are left out."""
-    kept = tuple(size if draw.boolean() else 1 for size in shape)
-    return kept[draw.integer(0, len(kept) + 1) if draw.boolean() else 0 :]
 
 
 _REAL: Mapping[str, Callable[[Array, Array], Array]] = {

@@ -13,6 +13,7 @@ from diagmem.ops.kind import Array, Values, input_at
 from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape, c_broadcast
 from diagmem.ops.numerics.quantised import Requantisation, scale_of, zero_point_of
 from diagmem.ops.sampling import OPERAND_SIZE, Draw, Fitting, activation, constant, node_of
+from diagmem.ops.signature import Signature
 
 
 class PreluKind(BroadcastKind):
@@ -21,6 +22,9 @@ class PreluKind(BroadcastKind):
     names = ("PRELU",)
     tflm_agrees = True
     is_pointwise = True
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         data, slopes = input_at(inputs, 0).shape, input_at(inputs, 1).shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,12 +15,14 @@ Array = npt.NDArray[Any]
 
 
 def tap_images(image: Array, rows: Window1D, cols: Window1D, fill: float) -> Iterator[tuple[int, int, Array]]:
-    """(row tap, column tap, what the output pixels read there): NHWC arrays of the output's height and width. Taps
-    outside the image read `fill`."""
-    padded = np.pad(image, ((0, 0), _margins(rows), _margins(cols), (0, 0)), constant_values=fill)
-    for k_y in range(rows.kernel):
-        for k_x in range(cols.kernel):
-            yield k_y, k_x, padded[:, _places(rows, k_y), _places(cols, k_x)]
+    """(row tap, column tap, what the output pixels read there): NHWC arrays of the output's height and width. Pixels
+    outside the image read `fill`; taps that are outside for all outputs are left out, but for one if all are."""
+    batch, _, _, depth = image.shape
+    for k_y, k_x in itertools.product(_taps_inside(rows), _taps_inside(cols)):
+        (to_y, from_y), (to_x, from_x) = _places(rows, k_y), _places(cols, k_x)
+        pixels = np.full((batch, rows.size_out, cols.size_out, depth), fill, image.dtype)
+        pixels[:, to_y, to_x] = image[:, from_y, from_x]
+        yield k_y, k_x, pixels
 
 
 def tap_counts(rows: Window1D, cols: Window1D) -> Array:
@@ -29,11 +32,18 @@ def tap_counts(rows: Window1D, cols: Window1D) -> Array:
     return counts
 
 
-def _margins(axis: Window1D) -> tuple[int, int]:
-    last = (axis.size_out - 1) * axis.stride - axis.pad_before + (axis.kernel - 1) * axis.dilation
-    return axis.pad_before, max(0, last - (axis.size_in - 1))
+def _taps_inside(axis: Window1D) -> range:
+    """The taps that lie inside the image for any output. The windows of a hostile file have billions of others."""
+    reach = (axis.size_out - 1) * axis.stride
+    first = max(0, -((reach - axis.pad_before) // axis.dilation))
+    end = min(axis.kernel, (axis.size_in - 1 + axis.pad_before) // axis.dilation + 1)
+    return range(first, end) if first < end else range(1)
 
 
-def _places(axis: Window1D, tap: int) -> slice:
-    first = tap * axis.dilation
-    return slice(first, first + (axis.size_out - 1) * axis.stride + 1, axis.stride)
+def _places(axis: Window1D, tap: int) -> tuple[slice, slice]:
+    """The outputs for which the tap lies inside the image, and what they read there."""
+    at = tap * axis.dilation - axis.pad_before
+    first = max(0, -(at // axis.stride))
+    end = max(first, min(axis.size_out, (axis.size_in - 1 - at) // axis.stride + 1))
+    start = at + first * axis.stride
+    return slice(first, end), slice(start, start + (end - first) * axis.stride, axis.stride)

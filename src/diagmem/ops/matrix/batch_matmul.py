@@ -17,11 +17,12 @@ from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, s
 from diagmem.ops.loops.broadcast import c_walk
 from diagmem.ops.loops.chunks import outer_sum
 from diagmem.ops.loops.separable import AxisTerm, separation_of
-from diagmem.ops.numerics.channels_s16 import rescale_wide, wide_mantissas
+from diagmem.ops.numerics.channels_s16 import require_wide_shifts, rescale_wide, wide_mantissas
 from diagmem.ops.numerics.quantised import Requantisation, scale_of, stored_zero, zero_point_of
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import OPERAND_SIZE, Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,9 @@ class BatchMatMulKind(OpKind):
 
     def encode(self, node: Node) -> BuiltinOptions:
         return BuiltinOptions("BatchMatMulOptions", {"AdjX": node.attributes.adj_x, "AdjY": node.attributes.adj_y})
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), alike=(1,))
 
     def output_shapes(self, name: str, attributes: BatchMatMul, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         left, _ = _sides(attributes, inputs)
@@ -88,6 +92,7 @@ class BatchMatMulKind(OpKind):
         sums, output = np.matmul(*centred), _requantisation(node)
         if node.output.dtype is DType.INT8:
             return (output.apply(sums).astype(np.int8),)
+        require_wide_shifts(output.shifts)
         scaled = rescale_wide(sums, wide_mantissas(output.mantissas), output.shifts)
         return (np.clip(scaled, output.low, output.high).astype(np.int16),)
 
@@ -186,6 +191,7 @@ def _c_output(node: Node) -> CStruct | None:
         return output.c_struct()
     if any(stored_zero(tensor) for tensor in (node.input(0), node.input(1), node.output)):
         raise Unsupported("16-bit numbers with a zero point other than 0; TensorFlow Lite refuses it too")
+    require_wide_shifts(output.shifts)
     return replace(output, mantissas=wide_mantissas(output.mantissas)).c_struct()
 
 

@@ -27,6 +27,7 @@ from diagmem.ops.numerics.weighted_sums import (
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature, Weights
 from diagmem.ops.variants import InstructionSet, Variant
 
 
@@ -57,6 +58,9 @@ class FullyConnectedKind(OpKind):
         a = node.attributes
         fields = {**activation_field(a.activation), "KeepNumDims": a.keep_num_dims}
         return BuiltinOptions("FullyConnectedOptions", fields)
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 3), weights=Weights(axis=0))
 
     def output_shapes(
         self, name: str, attributes: FullyConnected, inputs: Sequence[Tensor | None]

@@ -22,6 +22,7 @@ from diagmem.ops.numerics.quantised import require_same_quantisation
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, constant, node_of
+from diagmem.ops.signature import MANY, Signature
 from diagmem.ops.upright import Standing, Upright
 
 
@@ -43,6 +44,9 @@ class ConcatenationKind(RearrangeKind):
     def encode(self, node: Node) -> BuiltinOptions:
         a = node.attributes
         return BuiltinOptions("ConcatenationOptions", {"Axis": a.axis, **activation_field(a.activation)})
+
+    def signature(self, name: str) -> Signature:
+        return Signature((1, MANY), all_alike=True)
 
     def output_shapes(self, name: str, attributes: Concatenation, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         shapes = [input_at(inputs, position).shape for position in range(max(1, len(inputs)))]

@@ -17,6 +17,7 @@ from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, ints, node_of
+from diagmem.ops.signature import Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,9 @@ class GatherKind(RearrangeKind):
 
     def encode(self, node: Node) -> BuiltinOptions:
         return BuiltinOptions("GatherOptions", {"Axis": node.attributes.axis, "BatchDims": node.attributes.batch_dims})
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), numbers=(1,))
 
     def output_shapes(self, name: str, attributes: Gather, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         axis, batch_dims = _axes(attributes, inputs)

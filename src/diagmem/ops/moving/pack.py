@@ -19,6 +19,7 @@ from diagmem.ops.moving.split import MOST_OUTPUTS, split_call
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, constant, node_of
+from diagmem.ops.signature import MANY, Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,9 @@ class PackKind(RearrangeKind):
         if node.op.kind == "PACK":
             return BuiltinOptions("PackOptions", {"Axis": a.axis, "ValuesCount": a.count})
         return BuiltinOptions("UnpackOptions", {"Axis": a.axis, "Num": a.count})
+
+    def signature(self, name: str) -> Signature:
+        return Signature((1, MANY), all_alike=True) if name == "PACK" else Signature(outputs=(1, MANY))
 
     def output_shapes(self, name: str, attributes: Pack, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (_stacked if name == "PACK" else _unstacked)(attributes, inputs)

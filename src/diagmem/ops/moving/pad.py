@@ -20,6 +20,7 @@ from diagmem.ops.numerics.quantised import zero_point_of
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, constant, ints, node_of
+from diagmem.ops.signature import Signature
 
 Mirror = Literal["reflect", "symmetric"]
 
@@ -53,6 +54,9 @@ class PadKind(RearrangeKind):
         if not isinstance(node.attributes, MirrorPad):
             return None
         return BuiltinOptions("MirrorPadOptions", {"Mode": int(node.attributes.mirror == "symmetric")})
+
+    def signature(self, name: str) -> Signature:
+        return Signature((3, 3), alike=(2,), numbers=(1,)) if name == "PADV2" else Signature((2, 2), numbers=(1,))
 
     def output_shapes(
         self, name: str, attributes: Pad | MirrorPad, inputs: Sequence[Tensor | None]

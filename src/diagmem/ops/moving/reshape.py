@@ -15,6 +15,7 @@ from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, ints, node_of
+from diagmem.ops.signature import Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,10 @@ class ReshapeKind(RearrangeKind):
         if node.attributes.new_shape is None:
             return None
         return BuiltinOptions("ReshapeOptions", {"NewShape": node.attributes.new_shape})
+
+    def signature(self, name: str) -> Signature:
+        least, most = {"RESHAPE": (1, 2), "SQUEEZE": (1, 1), "EXPAND_DIMS": (2, 2)}[name]
+        return Signature((least, most), numbers=tuple(range(1, most)))
 
     def output_shapes(
         self, name: str, attributes: Reshape, inputs: Sequence[Tensor | None]

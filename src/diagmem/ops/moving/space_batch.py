@@ -17,6 +17,7 @@ from diagmem.ops.loops.gathered import gathered_call
 from diagmem.ops.numerics.quantised import stored_zero
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, ints, node_of
+from diagmem.ops.signature import Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,9 @@ class SpaceBatchKind(RearrangeKind):
 
     names = ("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
     orders = (Order.REFERENCE, Order.MEMCPY)
+
+    def signature(self, name: str) -> Signature:
+        return Signature((3, 3), numbers=(1, 2))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         blocks = _blocks(inputs)

@@ -14,6 +14,7 @@ from diagmem.ops.loops.strided import StridedKind, Walk
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, node_of
+from diagmem.ops.signature import Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,9 @@ class SpaceDepthKind(StridedKind):
     def encode(self, node: Node) -> BuiltinOptions:
         table = "SpaceToDepthOptions" if node.op.kind == "SPACE_TO_DEPTH" else "DepthToSpaceOptions"
         return BuiltinOptions(table, {"BlockSize": node.attributes.block})
+
+    def signature(self, name: str) -> Signature:
+        return Signature()
 
     def output_shapes(self, name: str, attributes: SpaceDepth, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         image, block = Nhwc.of(input_at(inputs, 0)), attributes.block

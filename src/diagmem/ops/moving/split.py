@@ -17,6 +17,7 @@ from diagmem.ops.loops.chunks import COMPUTED, Chunks, RearrangeKind
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
+from diagmem.ops.signature import MANY, Signature
 
 MOST_OUTPUTS = 1 << 16
 
@@ -40,6 +41,11 @@ class SplitKind(RearrangeKind):
     def encode(self, node: Node) -> BuiltinOptions:
         table = "SplitOptions" if node.op.kind == "SPLIT" else "SplitVOptions"
         return BuiltinOptions(table, {"NumSplits": node.attributes.num_splits})
+
+    def signature(self, name: str) -> Signature:
+        if name == "SPLIT":
+            return Signature((2, 2), (1, MANY), data=1, numbers=(0,))
+        return Signature((3, 3), (1, MANY), numbers=(1, 2))
 
     def output_shapes(self, name: str, attributes: Split, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         cut = _cut(name, attributes, inputs)

@@ -17,6 +17,7 @@ from diagmem.ops.loops.strided import StridedKind, Walk
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, ints, node_of
+from diagmem.ops.signature import Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,10 @@ class StridedSliceKind(StridedKind):
                 "Offset": a.offset,
             },
         )
+
+    def signature(self, name: str) -> Signature:
+        count = 3 if name == "SLICE" else 4
+        return Signature((count, count), numbers=tuple(range(1, count)))
 
     def output_shapes(
         self, name: str, attributes: StridedSlice | None, inputs: Sequence[Tensor | None]

@@ -9,6 +9,7 @@ from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.kind import axis_of, constant_ints, input_at
 from diagmem.ops.loops.strided import StridedKind, Walk
 from diagmem.ops.sampling import Draw, activation, ints, node_of
+from diagmem.ops.signature import Signature
 
 
 class TransposeKind(StridedKind):
@@ -16,6 +17,9 @@ class TransposeKind(StridedKind):
 
     names = ("TRANSPOSE",)
     tflm_agrees = True
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), numbers=(1,))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         permutation = _permutation(inputs)

@@ -16,6 +16,7 @@ from diagmem.ops.numerics.fixed_point import rescale
 from diagmem.ops.numerics.quantised import quantisation_of, stored_zero, zero_point_of
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature
 
 _OUTPUT_BITS = 7
 """Quantised outputs are in units of 1/128."""
@@ -40,6 +41,9 @@ class L2NormalizationKind(RowwiseKind):
 
     def encode(self, node: Node) -> BuiltinOptions:
         return BuiltinOptions("L2NormOptions", activation_field(node.attributes.activation))
+
+    def signature(self, name: str) -> Signature:
+        return Signature()
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         by_dtype = {DType.INT8: _normalised_s8, DType.FLOAT32: _normalised_f32}.get(node.output.dtype)

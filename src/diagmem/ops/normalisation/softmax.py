@@ -17,6 +17,7 @@ from diagmem.ops.numerics.fixed_point import Multiplier, exp_of_negative, high_m
 from diagmem.ops.numerics.quantised import quantisation_of, scale_of
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,9 @@ class SoftmaxKind(RowwiseKind):
 
     def encode(self, node: Node) -> BuiltinOptions | None:
         return BuiltinOptions("SoftmaxOptions", {"Beta": node.attributes.beta}) if node.op.kind == "SOFTMAX" else None
+
+    def signature(self, name: str) -> Signature:
+        return Signature(made={DType.INT8: (DType.INT8, DType.INT16)} if name == "SOFTMAX" else {})
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         by_kind = _REFERENCES.get((node.op.kind, node.output.dtype))

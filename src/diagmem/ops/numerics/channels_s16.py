@@ -13,6 +13,8 @@ from diagmem.ops.kind import Array
 from diagmem.ops.numerics.fixed_point import Ints
 from diagmem.ops.numerics.quantised import Requantisation, zero_point_of
 
+_LARGEST_WIDE_SHIFT = 14
+
 
 def wide_mantissas(mantissas: Ints) -> Ints:
     """With 15 bits instead of 31, as sums of more than 32 bits are multiplied."""
@@ -25,6 +27,12 @@ def rescale_wide(x: Any, mantissa: Any, shift: Any) -> Ints:
     right = 15 - np.asarray(shift, dtype=np.int64)
     scaled: Ints = (np.asarray(x, dtype=np.int64) * mantissa + (np.int64(1) << (right - 1))) >> right
     return scaled
+
+
+def require_wide_shifts(shifts: Ints) -> None:
+    """Raises Unsupported unless `rescale_wide` can shift to the right."""
+    if shifts.max(initial=0) > _LARGEST_WIDE_SHIFT:
+        raise Unsupported(f"an output scale that is too small beside the inputs': more than 2^{_LARGEST_WIDE_SHIFT}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +54,8 @@ class ChannelsS16:
             require_types(DType.INT64, () if bias is None else (bias,))
         if output.zero_point or any(zero_point_of(t) for t in node.inputs[:1] if t is not None and t.quantisation):
             raise Unsupported("16-bit numbers with a zero point other than 0; TensorFlow Lite refuses it too")
+        if not is_narrow:
+            require_wide_shifts(output.shifts)
         return cls(output, bias, not is_narrow)
 
     def apply(self, sums: Array, bias: Array | None) -> Array:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from diagmem.ops.c_call import Unsupported
+
 Ints = npt.NDArray[np.int64]
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
@@ -26,9 +28,11 @@ class Multiplier(NamedTuple):
 
     @classmethod
     def of(cls, real: float) -> Multiplier:
-        """The nearest one; numbers too small for a 32-bit shift become 0."""
+        """The nearest one; numbers too small for a 32-bit shift become 0, and one too large for it is refused."""
         if real == 0:
             return cls(0, 0)
+        if not 0 < real <= INT32_MAX:
+            raise Unsupported(f"scales that make a factor of {real:.6g}; supported: 0 to 2^31 - 1")
         fraction, shift = math.frexp(real)
         mantissa = round_half_away(fraction * 2**31)
         if mantissa == 2**31:

@@ -44,7 +44,9 @@ def quantised(real: float, tensor: Tensor) -> float:
     """The stored value nearest to a real number, in the single precision in which TFLite computes it."""
     if abs(real) == LARGEST:
         return math.copysign(math.inf, real)
-    return zero_point_of(tensor) + round_half_away(float(np.float32(real) / np.float32(scale_of(tensor))))
+    with np.errstate(over="ignore"):
+        units = float(np.float32(real) / np.float32(scale_of(tensor)))
+    return zero_point_of(tensor) + (round_half_away(units) if math.isfinite(units) else units)
 
 
 def quantisation_of(tensor: Tensor) -> Quantisation:

@@ -24,6 +24,7 @@ from diagmem.ops.numerics.quantised import integer_range, real_range, scale_of, 
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, node_of
+from diagmem.ops.signature import Signature
 from diagmem.ops.upright import Standing, Upright, upright_window
 from diagmem.ops.variants import InstructionSet, Variant
 
@@ -66,6 +67,9 @@ class Pool2DKind(OpKind):
         return BuiltinOptions(
             "Pool2DOptions", {**window_fields(a), "FilterHeight": a.kernel_h, "FilterWidth": a.kernel_w}
         )
+
+    def signature(self, name: str) -> Signature:
+        return Signature()
 
     def output_shapes(self, name: str, attributes: Pool2D, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         image = Nhwc.of(input_at(inputs, 0))

@@ -18,6 +18,7 @@ from diagmem.ops.loops.fibres import fibre_reads, fibre_separation, kept_shape
 from diagmem.ops.options import TYPE_CODES, BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
+from diagmem.ops.signature import Signature
 
 _OUTPUT_TYPES = {2: DType.INT32, 4: DType.INT64}
 """TFLite's code of a type -> the type that indices may have."""
@@ -44,6 +45,9 @@ class ArgMaxKind(OpKind):
     def encode(self, node: Node) -> BuiltinOptions:
         table = "ArgMaxOptions" if node.op.kind == "ARG_MAX" else "ArgMinOptions"
         return BuiltinOptions(table, {"OutputType": TYPE_CODES[node.attributes.output_type]})
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), numbers=(1,), made=dict.fromkeys(DType, (DType.INT32, DType.INT64)))
 
     def output_shapes(self, name: str, attributes: ArgMax, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (kept_shape(input_at(inputs, 0).shape, _axes(inputs), keep_dims=False),)

@@ -20,6 +20,7 @@ from diagmem.ops.numerics.quantised import Requantisation, require_same_quantisa
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
+from diagmem.ops.signature import Signature
 from diagmem.ops.upright import Standing, Upright
 
 
@@ -39,6 +40,9 @@ class ReduceKind(OpKind):
 
     def encode(self, node: Node) -> BuiltinOptions:
         return BuiltinOptions("ReducerOptions", {"KeepDims": node.attributes.keep_dims})
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), numbers=(1,))
 
     def output_shapes(self, name: str, attributes: Reduce, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (kept_shape(input_at(inputs, 0).shape, _axes(inputs), attributes.keep_dims),)

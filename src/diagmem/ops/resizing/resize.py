@@ -22,6 +22,7 @@ from diagmem.ops.numerics.quantised import require_same_quantisation
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, ints, node_of
+from diagmem.ops.signature import Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,9 @@ class ResizeKind(OpKind):
         table = "ResizeBilinearOptions" if node.op.kind == "RESIZE_BILINEAR" else "ResizeNearestNeighborOptions"
         a = node.attributes
         return BuiltinOptions(table, {"AlignCorners": a.align_corners, "HalfPixelCenters": a.half_pixel_centers})
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), numbers=(1,))
 
     def output_shapes(self, name: str, attributes: Resize, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         image, size = Nhwc.of(input_at(inputs, 0)), constant_ints(inputs, 1)

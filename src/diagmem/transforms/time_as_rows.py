@@ -21,7 +21,7 @@ AXES: Mapping[int, tuple[int, ...]] = {3: (0, 1, 3), 4: (0, 2, 1, 3)}
 """Rank -> where each axis goes."""
 
 
-def stand_upright(graph: Graph, choice: Choice) -> Graph:
+def time_as_rows(graph: Graph, choice: Choice) -> Graph:
     """Turns all tensors that can be turned together with those beside them."""
     turned = _Turned(graph)
     if turned.shapes:

@@ -12,35 +12,60 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diagmem.errors import DiagmemError, PlanError, one_line
+from diagmem.errors import DiagmemError, PlanError
 from diagmem.frontends.source import Source
-from diagmem.model.graph import Graph
+from diagmem.pipeline.costs import diff, needs_of, profile
+from diagmem.pipeline.given import GivenPlan, Model, check_no_options, for_cpu, read_plan, safe_plan, source_of
 from diagmem.planning import plan_json, planner
-from diagmem.planning.checked import checked, findings_of
+from diagmem.planning.checked import findings_of
 from diagmem.planning.inspection import Inspection
 from diagmem.planning.inspection import inspect as inspect_graph
 from diagmem.planning.options import ROWS, Options
 from diagmem.planning.overlaps import METHODS, Overlap, all_overlaps
 from diagmem.planning.plan import Plan
+from diagmem.planning.planner import Tell, silently
 from diagmem.validation import Finding
 
 if TYPE_CHECKING:
-    from diagmem.backends.c import Layout
+    from diagmem.backends.c import FileLayout
     from diagmem.backends.tflm.planned_file import PlannedFile
     from diagmem.reports.targets import Target
     from diagmem.verification.places import Verdict
 
+__all__ = [
+    "MOST_RECOMPUTE",
+    "EmittedC",
+    "Failed",
+    "GivenPlan",
+    "Model",
+    "Planned",
+    "check",
+    "diff",
+    "emit_c",
+    "emit_tflm",
+    "inspect",
+    "known_targets",
+    "needs_of",
+    "overlap",
+    "pareto",
+    "pareto_telling",
+    "plan",
+    "plan_many",
+    "plan_telling",
+    "profile",
+    "read_plan",
+    "report",
+    "report_of",
+    "safe_plan",
+    "verdicts",
+    "verify",
+    "zoo_models",
+]
+
 MOST_RECOMPUTE = 4.0
 """Times the multiply-accumulates: as far as a curve of memory and work goes."""
-
-Model = str | Path | bytes | Graph | Source
-"""A path to a .tflite file, its bytes, `zoo:NAME` for a built-in model, or a Graph."""
-
-GivenPlan = Path | Mapping[str, Any]
-"""A plan as JSON: the path of a file, or its values."""
 
 
 class Planned(planner.Planned):
@@ -79,20 +104,20 @@ def inspect(model: Model) -> Inspection:
     >>> found.peak_bytes, found.peak_op
     (55296, 2)
     """
-    return inspect_graph(_source(model).graph)
+    return inspect_graph(source_of(model).graph)
 
 
 def overlap(model: Model, *, kernels: str = "diagmem", methods: Sequence[str] = METHODS) -> list[Overlap]:
     """How far each op's input may lie over its output, in bytes (O_s), by each method.
 
-    >>> rows = diagmem.planning.overlaps("zoo:vww_96_int8", methods=["exact"])
+    >>> rows = diagmem.overlap("zoo:vww_96_int8", methods=["exact"])
     >>> rows[0].exact
-    9214
+    18338
     """
     unknown = [method for method in methods if method not in METHODS]
     if unknown:
         raise PlanError(f"method '{unknown[0]}' is not known; known: {', '.join(METHODS)}")
-    return list(all_overlaps(_source(model).graph, Options(kernels).library, tuple(methods)))
+    return list(all_overlaps(source_of(model).graph, Options(kernels).library, tuple(methods)))
 
 
 def plan(model: Model, **options: Any) -> Planned:
@@ -107,7 +132,12 @@ def plan(model: Model, **options: Any) -> Planned:
     >>> diagmem.plan("zoo:vww_96_int8", schedule="rows", input_rows=True).arena_bytes
     9922
     """
-    return _shown(planner.planned(_source(model).graph, Options.of(options)))
+    return plan_telling(model, silently, options)
+
+
+def plan_telling(model: Model, tell: Tell, options: Mapping[str, Any]) -> Planned:
+    """As `plan`; `tell` is called as each stage begins."""
+    return _shown(planner.planned(source_of(model).graph, Options.of(options), tell))
 
 
 def pareto(model: Model, **options: Any) -> tuple[Planned, ...]:
@@ -117,10 +147,15 @@ def pareto(model: Model, **options: Any) -> tuple[Planned, ...]:
     >>> [made.arena_bytes for made in diagmem.pareto("zoo:kws_dscnn_int8", recompute=1.1)]
     [9760, 3866]
     """
+    return pareto_telling(model, silently, options)
+
+
+def pareto_telling(model: Model, tell: Tell, options: Mapping[str, Any]) -> tuple[Planned, ...]:
+    """As `pareto`; `tell` is called as each stage begins."""
     asked = Options.of({**options, "schedule": ROWS})
     if asked.recompute == 1:
         asked = replace(asked, recompute=MOST_RECOMPUTE)
-    return tuple(_shown(made) for made in planner.planned_front(_source(model).graph, asked))
+    return tuple(_shown(made) for made in planner.planned_front(source_of(model).graph, asked, tell))
 
 
 def plan_many(models: Iterable[Model], executor: Executor | None = None, **options: Any) -> Iterator[Planned | Failed]:
@@ -140,19 +175,7 @@ def _planned_or_failed(model: Model, options: dict[str, Any]) -> Planned | Faile
     except DiagmemError as error:
         return Failed(model, error)
     except OSError as error:
-        return Failed(model, DiagmemError(f"{error.filename}: {error.strerror or error}"))
-
-
-def read_plan(model: Model, plan: GivenPlan) -> Plan:
-    """The plan of a model that was written as JSON. It may be unsafe: see `check`."""
-    graph = _source(model).graph
-    if not isinstance(plan, Path):
-        return plan_json.from_json(plan, graph)
-    try:
-        with plan.open("rb") as file:
-            return plan_json.from_text(file.read(plan_json.LARGEST_TEXT_BYTES + 1), graph)
-    except PlanError as error:
-        raise PlanError(f"{one_line(str(plan))}: {error}") from error
+        return Failed(model, DiagmemError(error.strerror or str(error)))
 
 
 def check(model: Model, plan: GivenPlan | Plan) -> list[Finding]:
@@ -165,16 +188,11 @@ def check(model: Model, plan: GivenPlan | Plan) -> list[Finding]:
     return findings_of(plan if isinstance(plan, Plan) else read_plan(model, plan))
 
 
-def safe_plan(model: Model, plan: GivenPlan) -> Plan:
-    """A plan that was written as JSON; one that is not safe raises UnsafePlanError."""
-    return checked(read_plan(model, plan))
-
-
 def emit_c(
     model: Model,
     *,
     name: str | None = None,
-    layout: Layout = "plain",
+    layout: FileLayout = "plain",
     plan: GivenPlan | None = None,
     cpu: str | None = None,
     **options: Any,
@@ -183,16 +201,16 @@ def emit_c(
     options. `cpu`: the core whose kernels it gets; by default it runs on any. A model of the zoo gets random weights.
 
     >>> sorted(diagmem.emit_c("zoo:kws_dscnn_int8", name="kws").files)
-    ['CMakeLists.txt', 'README.md', 'kws.c', 'kws.h', 'kws_kernels.h', 'kws_weights.c', 'kws_weights.h']
+    ['CMakeLists.txt', 'README.md', 'kws.c', 'kws.h', 'kws_kernels.h', 'kws_values.c', 'kws_weights.c', 'kws_weights.h']
     """
     from diagmem.backends import c
     from diagmem.backends.c.program import Program
 
-    source = _source(model)
+    source = source_of(model)
     if plan is None:
-        program = Program.of(planner.planned(source.runnable, Options.of(_for_cpu(cpu, options))))
+        program = Program.of(planner.planned(source.runnable, Options.of(for_cpu(cpu, options))))
     else:
-        _check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
+        check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
         program = Program.running(safe_plan(source.runnable, plan), source.runnable)
     sha256 = hashlib.sha256(source.content).hexdigest() if source.has_file else None
     return EmittedC(c.emit(program, name, layout, sha256), program.arena_bytes)
@@ -208,7 +226,7 @@ def emit_tflm(model: Model, *, kernels: str = "tflm", align: int = 16, keep_inpu
     from diagmem.backends.tflm import metadata, planned_file
     from diagmem.frontends import tflite
 
-    given = _source(model)
+    given = source_of(model)
     graph, content = given.runnable, metadata.without_plan(given.content)
     if content is not given.content:
         graph = tflite.parse(content, given.name)
@@ -233,7 +251,7 @@ def verify(
     >>> [verdict.ok for verdict in diagmem.verify("zoo:kws_dscnn_int8", inputs=3)]
     [True]
     """
-    return list(verdicts(_source(model), on, inputs, seed, plan, options, cpu))
+    return list(verdicts(source_of(model), on, inputs, seed, plan, options, cpu))
 
 
 def verdicts(
@@ -246,7 +264,7 @@ def verdicts(
     cpu: str | None = None,
 ) -> Iterator[Verdict]:
     """One for each place, as they come. A plan that is a Plan already is run as it is."""
-    from diagmem.kernels import CPUS, GENERIC
+    from diagmem.kernels import GENERIC
     from diagmem.verification.places import PLACES, TFLM, Verification, carries_plan
 
     unknown = [place for place in on if place not in PLACES]
@@ -255,7 +273,7 @@ def verdicts(
     if TFLM in on and (plan is not None or options or cpu):
         raise PlanError("a plan, and options of one, are for C code; on tflm a plan is run inside its file: emit it")
     if plan is not None:
-        _check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
+        check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
     made: dict[str, planner.Planned | Plan] = {}
     opinion = None
     for place in on:
@@ -264,11 +282,11 @@ def verdicts(
             for_tflm = None if carried else planner.planned(source.runnable, Options("tflm-reference"))
             yield Verification(source, inputs, seed, planned=for_tflm).on(place)
             continue
-        core = GENERIC if plan is not None else cpu or (place if place in CPUS else GENERIC)
+        core = GENERIC if plan is not None else cpu or place
         if core not in made and plan is not None:
             made[core] = plan if isinstance(plan, Plan) else safe_plan(source.runnable, plan)
         elif core not in made:
-            made[core] = planner.planned(source.runnable, Options.of(_for_cpu(core, options)))
+            made[core] = planner.planned(source.runnable, Options.of(for_cpu(cpu, options, place)))
         verification = Verification(source, inputs, seed, made[core], opinion=opinion)
         yield verification.on(place)
         opinion = verification.second_opinion
@@ -291,7 +309,7 @@ def report_of(made: planner.Planned) -> dict[str, bytes]:
     from diagmem.reports.targets import TARGETS
 
     files = {
-        "report.html": report_page(made, TARGETS).encode(),
+        "report.html": report_page(made, [target for target in TARGETS if target.refusal is None]).encode(),
         "plan.json": (json.dumps(plan_json.to_json(made), indent=2) + "\n").encode(),
     }
     for name, draw in (("arena", before_after_drawing), ("live", live_drawing)):
@@ -302,8 +320,8 @@ def report_of(made: planner.Planned) -> dict[str, bytes]:
 def known_targets() -> tuple[Target, ...]:
     """The micro-controllers that are known.
 
-    >>> diagmem.known_targets()[0].name
-    'ATmega328P'
+    >>> "STM32F103xF" in [target.name for target in diagmem.known_targets()]
+    True
     """
     from diagmem.reports.targets import TARGETS
 
@@ -319,29 +337,6 @@ def zoo_models() -> tuple[str, ...]:
     from diagmem.frontends import zoo
 
     return tuple(zoo.models())
-
-
-def _source(model: Model) -> Source:
-    return model if isinstance(model, Source) else Source(model)
-
-
-def _for_cpu(cpu: str | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options with the kernels for a core, unless others were asked for."""
-    from diagmem.kernels import GENERIC, kernels_for
-
-    asked = options.get("kernels", kernels_for(GENERIC))
-    if cpu is None or kernels_for(cpu) == asked:
-        return options
-    if asked != kernels_for(GENERIC):
-        raise PlanError(
-            f"cpu '{cpu}' has kernels '{kernels_for(cpu)}', and kernels '{asked}' are asked for: leave out one"
-        )
-    return {**options, "kernels": kernels_for(cpu)}
-
-
-def _check_no_options(options: Mapping[str, Any]) -> None:
-    if options:
-        raise PlanError(f"plan is a plan already; leave out {next(iter(options))}")
 
 
 def _shown(made: planner.Planned) -> Planned:

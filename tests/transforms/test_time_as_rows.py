@@ -21,7 +21,7 @@ from tests.row_networks import Lines, line_net, with_values
 
 
 def upright(graph: Graph) -> Graph:
-    return transformed(graph, ["stand-upright"])[0]
+    return transformed(graph, ["time-as-rows"])[0]
 
 
 @settings(max_examples=40)
@@ -54,7 +54,7 @@ def test_samples_are_handed_over_one_by_one() -> None:
     made = pipeline.plan(graph, schedule="rows", input_rows=True)
     assert made.arena_bytes <= 352
     assert sum(op == PUSH for op in made.plan.schedule.ops) == 200
-    assert [removal.transform for removal in made.removals] == ["stand-upright"]
+    assert [removal.transform for removal in made.removals] == ["time-as-rows"]
     kept = pipeline.plan(graph, schedule="rows", input_rows=True, remove=())
     assert kept.arena_bytes > 4000
 
