@@ -225,7 +225,8 @@ def side_by_side(programs: Sequence[Program]) -> Program:
         scratch |= {o + op: offset + base for o, offset in program.scratch.items()}
         base += -(-(program.arena_bytes + GAP_BYTES) // 8) * 8
     graph = Graph("side_by_side", tuple(tensors), tuple(ops), tuple(inputs), tuple(outputs))
-    return Program(graph, Schedule(tuple(steps)), storage, scratch, base)
+    kernels = next((program.kernels for program in programs), "diagmem")
+    return Program(graph, Schedule(tuple(steps)), storage, scratch, base, kernels=kernels)
 
 
 def _lifted(storage: Storage, by: int) -> Storage:

@@ -56,7 +56,7 @@ def imported_rooms(path: Path) -> Iterator[tuple[int, str]]:
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_imports_go_one_way(path: Path) -> None:
     """A file imports only from rooms at or below its own."""
-    if room(path) == "__init__":
+    if room(path) in ("__init__", "__main__"):
         return
     assert room(path) in LAYERS, f"{room(path)} has no place in LAYERS"
     limit = LAYERS.index(room(path))
@@ -101,8 +101,9 @@ def test_only_the_command_line_prints(path: Path) -> None:
 
 
 def test_the_house_is_small() -> None:
-    """From `ls` one sees the architecture."""
-    assert len([p for p in SOURCE.iterdir() if p.name != "__pycache__"]) <= 16
+    """From `ls` one sees the architecture: beside what Python itself looks for, few entries."""
+    ours = [p for p in SOURCE.iterdir() if not p.name.startswith("__") and p.name != "py.typed"]
+    assert len(ours) <= 14
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))

@@ -17,11 +17,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import diagmem
-from diagmem import pipeline
 from diagmem.errors import ModelError, PlanError, UnsafePlanError
+from diagmem.frontends import zoo
+from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
-from diagmem.planning import planner
+from diagmem.planning import checked, planner
 from diagmem.planning.allocators import ALLOCATORS, optimal
 from diagmem.planning.checked import findings_of
 from diagmem.planning.footprint import footprint
@@ -124,10 +125,12 @@ def test_unknown_names_are_refused(options: dict[str, Any]) -> None:
 
 
 def test_an_unsafe_plan_is_never_returned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the validator finds anything, the plan is a bug and does not leave the pipeline."""
-    monkeypatch.setattr(pipeline, "validate", lambda made: [Finding(Fault.NO_PLACE, tensor="t1")])
-    with pytest.raises(UnsafePlanError, match="no place"):
-        diagmem.plan(chain(2))
+    """If the validator finds anything, the plan is a bug: neither it nor what is made of it leaves the pipeline."""
+    monkeypatch.setattr(checked, "replay", lambda *given: [Finding(Fault.NO_PLACE, tensor="t1")])
+    model = to_tflite(zoo.build("kws_dscnn_int8"))
+    for make in (diagmem.plan, diagmem.pareto, diagmem.emit_c, diagmem.emit_tflm, diagmem.verify):
+        with pytest.raises(UnsafePlanError, match="no place"):
+            make(model)
 
 
 def test_all_that_a_plan_says_is_judged() -> None:

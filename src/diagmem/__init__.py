@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Failed,
         Planned,
         check,
+        diff,
         emit_c,
         emit_tflm,
         inspect,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         pareto,
         plan,
         plan_many,
+        profile,
         report,
         verify,
         zoo_models,
@@ -42,10 +44,10 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "DiagmemError": "errors",
-    "Graph": "graph",
-    "Options": "options",
-    "Plan": "plans",
-    "Target": "targets",
+    "Graph": "model.graph",
+    "Options": "planning.options",
+    "Plan": "planning.plan",
+    "Target": "reports.targets",
 }
 
 __all__ = [
@@ -59,6 +61,7 @@ __all__ = [
     "Target",
     "__version__",
     "check",
+    "diff",
     "emit_c",
     "emit_tflm",
     "inspect",
@@ -67,6 +70,7 @@ __all__ = [
     "pareto",
     "plan",
     "plan_many",
+    "profile",
     "report",
     "verify",
     "zoo_models",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -20,10 +20,10 @@ from diagmem.planning.storage import Storage
 from diagmem.verification import reference
 from diagmem.verification.host import trace_on_host
 from diagmem.verification.stream import differences, spans
+from tests.ops.deep_nodes import KINDS, deep_nodes
 from tests.ops.drawing import CASES, runnable
 from tests.row_networks import UNOPTIMISED, side_by_side
 
-DIAGMEM = library("diagmem")
 ALIGN_BYTES = 8
 
 
@@ -35,8 +35,8 @@ def alone(node: Node, name: str) -> Graph:
     return Graph(name, tuple(used[n] for n in range(len(used))), (node.op,), tuple(given), node.op.outputs)
 
 
-def row_op(graph: Graph) -> RowOp:
-    (op,) = row_graph(graph, DIAGMEM).ops
+def row_op(graph: Graph, kernels: str = "diagmem") -> RowOp:
+    (op,) = row_graph(graph, library(kernels)).ops
     return op
 
 
@@ -109,33 +109,50 @@ def test_each_row_is_right(case: str) -> None:
     """Output rows in any order in the arena, and as low over dying input rows as the separation allows."""
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
+    programs = check_rows(by_rows(case, 40))
+    assert any(map(is_overlapped, programs)) or case in ("reduce", "concatenation")
+
+
+@pytest.mark.parametrize("kernels", ["diagmem-dsp", "diagmem-dsp/all"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "FULLY_CONNECTED"])
+def test_each_row_is_right_of_kernels_for_more_than_plain_c(kind: str, kernels: str) -> None:
+    """The same for the fastest kernels, and for those without scratch."""
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
+    nodes = [node for node in deep_nodes(kind, 50) if not row_op(alone(node, ""), kernels).is_whole]
+    assert len(nodes) > 5
+    assert any(map(is_overlapped, check_rows(nodes, kernels)))
+
+
+def check_rows(nodes: Sequence[Node], kernels: str = "diagmem") -> list[Program]:
+    """Runs the nodes row by row, each in two places, and compares. Returns how they lay."""
     programs: list[Program] = []
     values = []
-    for number, node in enumerate(by_rows(case, 40)):
+    for number, node in enumerate(nodes):
         found = zip(node.op.inputs, input_values(node, np.random.default_rng(number)), strict=True)
         given = {index: value for index, value in found if value is not None}
         for place in (anywhere, overlapped):
-            programs.append(place(alone(node, f"{place.__name__} {number}")))
+            programs.append(place(alone(node, f"{place.__name__} {number}"), kernels))
             values += [given[index] for index in programs[-1].graph.inputs]
     program = side_by_side(programs)
     sent, complaint = trace_on_host(program, [values], UNOPTIMISED)
     assert not complaint
     wrong = differences(spans(program, is_traced=True), reference.run(program.graph, values), sent)
     assert [text for text in wrong if not text.startswith("output ")] == []
-    assert any(map(is_overlapped, programs)) or case in ("reduce", "concatenation")
+    return programs
 
 
-def anywhere(graph: Graph) -> Program:
+def anywhere(graph: Graph, kernels: str) -> Program:
     """Output rows above all inputs, in any order."""
     offsets, end = one_behind_the_other(graph, 0)
     pitch, count = _aligned(output_of(graph).row_bytes), output_of(graph).rows
     order = np.random.default_rng(count).permutation(count)
-    return placed(graph, offsets, [end + int(n) * pitch for n in order], end + count * pitch)
+    return placed(graph, kernels, offsets, [end + int(n) * pitch for n in order], end + count * pitch)
 
 
-def overlapped(graph: Graph) -> Program:
+def overlapped(graph: Graph, kernels: str) -> Program:
     """Each output row over a row of the first input that dies, if it does not reach into one that lives on."""
-    op, target = row_op(graph), output_of(graph)
+    op, target = row_op(graph, kernels), output_of(graph)
     pitch, count = _aligned(target.row_bytes), target.rows
     offsets, end = one_behind_the_other(graph, 2 * pitch)
     rows = [end + y * pitch for y in range(count)]
@@ -148,7 +165,7 @@ def overlapped(graph: Graph) -> Program:
         if row < need.end[y] and row < lives_on:
             at = (start + row * size - (need.apart_at(y, row) or 0)) // unit * unit
             rows[y] = at if at + target.row_bytes <= start + lives_on * size else rows[y]
-    return placed(graph, offsets, rows, end + count * pitch)
+    return placed(graph, kernels, offsets, rows, end + count * pitch)
 
 
 def is_overlapped(program: Program) -> bool:
@@ -177,12 +194,13 @@ def one_behind_the_other(graph: Graph, gap: int) -> tuple[dict[int, int], int]:
     return offsets, end
 
 
-def placed(graph: Graph, offsets: dict[int, int], rows: list[int], end: int) -> Program:
+def placed(graph: Graph, kernels: str, offsets: dict[int, int], rows: list[int], end: int) -> Program:
     """A caller who looks for the output in one piece, from its first row on, does not find it there: only its rows are
     compared."""
-    op, whole = row_op(graph), output_of(graph)
+    op, whole = row_op(graph, kernels), output_of(graph)
     given = {t: Storage.linear(at, graph.tensors[t].rows, graph.tensors[t].row_bytes) for t, at in offsets.items()}
     storage = {**given, whole.index: Storage(len(rows), 0, 1, 0, tuple(rows))}
-    arena_bytes = _aligned(end + op.accumulator_bytes) + whole.size_bytes
+    held_bytes = op.accumulator_bytes or library(kernels).scratch_bytes(graph.nodes[0])
+    arena_bytes = _aligned(end + held_bytes) + whole.size_bytes
     steps = Schedule(tuple(Step(0, turn) for turn in range(op.turns)))
-    return Program(graph, steps, storage, {0: end} if op.accumulator_bytes else {}, arena_bytes)
+    return Program(graph, steps, storage, {0: end} if held_bytes else {}, arena_bytes, kernels=kernels)

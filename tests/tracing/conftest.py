@@ -16,12 +16,12 @@ from diagmem.planning.plan import Plan, scratch_of, stored
 from diagmem.tracing.capture import cortex_m, native
 from diagmem.tracing.capture.calls import Call, parse_call
 from diagmem.tracing.capture.elf import Elf
-from diagmem.tracing.capture.run import CallTrace, Program, trace_call
+from diagmem.tracing.capture.run import CallTrace, Executable, trace_call
 
 KERNELS = Path(__file__).with_name("kernels.c")
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-ffunction-sections", "-c")
 
-ProgramOf = Callable[[str, Call], Program]
+ProgramOf = Callable[[str, Call], Executable]
 
 
 def require_native() -> None:
@@ -64,7 +64,7 @@ def program_of(tmp_path_factory: pytest.TempPathFactory) -> ProgramOf:
     """(x86 or a core, call) -> the program that makes the call."""
     objects = tmp_path_factory.mktemp("objects")
 
-    def make(on: str, call: Call) -> Program:
+    def make(on: str, call: Call) -> Executable:
         kernels, place = compiled(on, objects), tmp_path_factory.mktemp(call.function)
         if on == "x86":
             return native.build_call(call, [kernels], place)

@@ -13,6 +13,7 @@ from diagmem.ops.fitting import fitted
 from diagmem.tracing.analysis.model import build_model, has_kernel, side_by_side
 from diagmem.tracing.analysis.model_trace import trace_ops
 from tests.ops.cases import case_modules
+from tests.ops.deep_nodes import KINDS, deep_nodes
 from tests.tracing.conftest import require_cortex_m, require_native
 from tests.tracing.dressed import runnable
 
@@ -56,6 +57,14 @@ def test_kernels_for_16_bits_are_traced_alike(
     check(on, nodes, tmp_path_factory.mktemp("ops"))
 
 
+@pytest.mark.parametrize("kernels", ["diagmem-dsp", "diagmem-dsp/all"])
+@pytest.mark.parametrize("on", ["x86", "cortex-m4"])
+def test_kernels_for_more_than_plain_c_are_traced_alike(on: str, kernels: str, tmp_path: Path) -> None:
+    """The fastest ones and those without scratch, as instructions of the core and as what these mean in plain C."""
+    (require_native if on == "x86" else require_cortex_m)()
+    check(on, [node for kind in KINDS for node in deep_nodes(kind, 10)], tmp_path, kernels)
+
+
 def wide(node: Node) -> Node | None:
     """The node on integers of 16 bits, if C code can run it so and all it has in RAM are such."""
     for seed in range(MOST_SEEDS):
@@ -66,8 +75,8 @@ def wide(node: Node) -> Node | None:
     return None
 
 
-def check(on: str, nodes: list[Node], place: Path) -> None:
-    rows = trace_ops(build_model(side_by_side(nodes), on, place), nodes)
+def check(on: str, nodes: list[Node], place: Path, kernels: str = "diagmem") -> None:
+    rows = trace_ops(build_model(side_by_side(nodes, kernels), on, place), nodes)
     pairs = sum(len(node.outputs) * len(list(node.activations())) for node in nodes)
     assert len(rows) == pairs
     wrong = [f"{r.node and r.node.label}: traced {r.overlap.monotone}, exact {r.exact}" for r in rows if not r.agrees]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from diagmem import pipeline
-from diagmem.backends.c.program import Program as Layout
+from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
 from diagmem.frontends.zoo.squeezenet import squeezenet
 from diagmem.model.graph import DType, Graph
@@ -63,7 +63,7 @@ def test_traced_peak_is_the_arena(tmp_path: Path) -> None:
     before, after = pipeline.plan(graph, schedule="file", overlap=False).plan, pipeline.plan(graph).plan
     assert before.arena_bytes == 96 * 1024 > after.arena_bytes
     for plan in (before, after):
-        run = run_plan(build_model(Layout.running(plan), "x86", tmp_path), plan)
+        run = run_plan(build_model(Program.running(plan), "x86", tmp_path), plan)
         assert run.peak_bytes == plan.arena_bytes
         assert len(run.op_ends) == len(plan.graph.ops)
         assert run.raster.in_use.any(axis=1).all()

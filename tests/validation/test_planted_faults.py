@@ -108,14 +108,14 @@ def every_store(change_store: Callable[[Any], Any]) -> Change:
 
 
 def born_late(life: Any) -> Any:
-    return life._replace(first=min(life.last, life.first + 1))
+    return life._replace(first=min(life.end - 1, life.first + 1))
 
 
 def never_again(original: Any) -> Any:
     """Only the first life of a row counts."""
     made = original.__func__
     return classmethod(
-        lambda cls, buffer, lives: made(cls, buffer, [lives[0], lives[-1]._replace(first=lives[-1].last + 1)])
+        lambda cls, buffer, lives: made(cls, buffer, [lives[0], lives[-1]._replace(first=lives[-1].end)])
     )
 
 
@@ -167,7 +167,7 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     # When rows live.
     "rows die a step early": (
         "planning.schedulers.lives:row_lives",
-        then_each(lambda life: life._replace(last=max(life.first, life.last - 1))),
+        then_each(lambda life: life._replace(end=max(life.first + 1, life.end - 1))),
     ),
     "rows are born a step late": (
         "planning.schedulers.lives:row_lives",
@@ -179,30 +179,30 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     ),
     "sums live for one step": (
         "planning.schedulers.lives:sum_lives",
-        then_each(lambda life: (life[0], life[1], life[1])),
+        then_each(lambda life: (life[0], life[1], life[1] + 1)),
     ),
     "sums live from the last turn on": (
         "planning.schedulers.lives:sum_lives",
-        then_each(lambda life: (life[0], life[2], life[2])),
+        then_each(lambda life: (life[0], life[2] - 1, life[2])),
     ),
     # What is posed of rows.
     "the state is not placed": (
-        "planning.posing:_Windows.held_by_ops",
+        "planning.posing:_LiveWindows.held_by_ops",
         buffers_changed(lambda buffer: None if buffer.scratch_of == PUSH else buffer),
     ),
-    "the state dies at once": ("planning.posing:_Windows.held_by_ops", buffers_changed(state_dies)),
+    "the state dies at once": ("planning.posing:_LiveWindows.held_by_ops", buffers_changed(state_dies)),
     "sums and state are not aligned": (
-        "planning.posing:_Windows.held_by_ops",
+        "planning.posing:_LiveWindows.held_by_ops",
         buffers_changed(lambda buffer: replace(buffer, align_bytes=1)),
     ),
     "rows that live on are taken to die": (
         *("planning.posing:_Posed._dies", then(lambda *_: True)),
         *("planning.posing:_Posed._beside", then(lambda *_: [-(1 << 30)])),
     ),
-    "a row that is made again is not held again": ("planning.posing:_Window.of_lives", never_again),
-    "windows grow a row late": ("planning.posing:_Windows._moving", then(late_window)),
+    "a row that is made again is not held again": ("planning.posing:_LiveWindow.of_lives", never_again),
+    "windows grow a row late": ("planning.posing:_LiveWindows._moving", then(late_window)),
     "rows are taken as a byte shorter": (
-        "planning.posing:_Windows._table",
+        "planning.posing:_LiveWindows._table",
         then_each(
             lambda window: replace(window, buffer=replace(window.buffer, size_bytes=window.buffer.size_bytes - 1))
         ),

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import diagmem
 from diagmem import pipeline
-from diagmem.model.graph import Graph
+from diagmem.model.graph import DType, Graph
 from diagmem.model.schedule import PUSH
+from diagmem.ops.elementwise.unary import Unary
 from diagmem.planning.plan import Plan
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.validation import Fault, Rules
@@ -31,6 +32,32 @@ def test_it_agrees_with_shadow_memory_on_mixed_plans(graph: Graph, chance: rando
     assert not laid.loses_bytes()
     for _ in range(6):
         moved = laid.onto(chance) if chance.random() < 0.7 else laid.moved(chance, range(-12, 13))
+        assert moved.loses_bytes() == bool(moved.faults())
+
+
+def folded(chance: random.Random) -> Graph:
+    """Images of which the same bytes are also images of other heights; joins, means and windows of them."""
+    net = Net(chance.choice([DType.INT8, DType.INT16]))
+    x = net.conv(net.input(1, *chance.choice([(4, 2, 3), (2, 4, 2), (6, 2, 1), (3, 4, 2)])), chance.randint(1, 4))
+    for _ in range(2):
+        _, height, width, depth = net.tensors[x].shape
+        rows = chance.choice([rows for rows in range(1, height * width + 1) if height * width % rows == 0])
+        x = net.reshape(x, 1, rows, height * width // rows, depth)
+        y = net.op("LOGISTIC", Unary(), x)
+        y = chance.choice([y, net.add(x, y), net.concat(x, y)])
+        x = chance.choice([y, net.mean(y), net.depthwise(y, 2)])
+    return net.graph(x)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_it_agrees_with_shadow_memory_on_reshaped_images(seed: int) -> None:
+    """Where a reshape stays in place, rows of one height are made of rows of another."""
+    chance = random.Random(seed)
+    graph = folded(chance)
+    laid = mixed(transformed(graph, TRANSFORMS)[0] if chance.random() < 0.5 else graph, chance)
+    assert laid.faults() == set()
+    for _ in range(6):
+        moved = laid.onto(chance)
         assert moved.loses_bytes() == bool(moved.faults())
 
 

@@ -10,10 +10,12 @@ from diagmem.frontends.zoo import build
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.storage import Storage
 from diagmem.reports.targets import target
+from diagmem.tracing.analysis.model import side_by_side
 from diagmem.verification.cortex_m import CORES, Core, Memory, run_on_core
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.tools import ToolError
 from tests.backends.c.models import compiler, program, tiny, with_weights
+from tests.ops.deep_nodes import KINDS, deep_nodes
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +38,14 @@ def test_every_core_gives_the_same_bits(core: Core, dtype: DType) -> None:
     assert run.static_bytes == 0
     assert run.weights_bytes
     assert run.instructions
+
+
+@pytest.mark.parametrize("kernels", ["diagmem-dsp", "diagmem-dsp/all"])
+@pytest.mark.parametrize("core", ["cortex-m3", "cortex-m4"])
+def test_kernels_for_more_than_plain_c_give_the_same_bits(core: str, kernels: str) -> None:
+    """On a core that has the instructions, and on one that has not."""
+    made = side_by_side([node for kind in KINDS for node in deep_nodes(kind, 24)], kernels)
+    assert run_on_core(made, sample_inputs(made.graph, 3), CORES[core]).failure is None
 
 
 def test_instructions_are_counted_exactly() -> None:

@@ -15,12 +15,14 @@ from diagmem.cli._shared import (
     naming_model,
     planning_options,
     size_text,
+    source_of,
     working,
-    write_file,
+    write_files,
     write_json,
 )
 
-LAYOUTS = ("plain", "arduino", "platformio")
+LAYOUTS = ("plain", "cmake", "arduino", "platformio", "zephyr", "esp-idf")
+CPUS = ("generic", "cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33")
 
 
 @click.command()
@@ -32,8 +34,9 @@ LAYOUTS = ("plain", "arduino", "platformio")
     type=click.Choice(LAYOUTS),
     default="plain",
     show_default=True,
-    help="Files side by side with a CMakeLists.txt, or a library for Arduino or PlatformIO.",
+    help="Files side by side, or a library for CMake, Arduino, PlatformIO, Zephyr (a module) or ESP-IDF (a component).",
 )
+@click.option("--cpu", type=click.Choice(CPUS), help="The core whose kernels it gets.  [default: generic, for any]")
 @click.option("--plan", "plan_path", metavar="FILE", help="Use this plan, from `diagmem plan --json`.")
 @planning_options
 @json_option
@@ -45,6 +48,7 @@ def command(
     output: Path,
     name: str | None,
     layout: Any,
+    cpu: str | None,
     plan_path: str | None,
     json_path: str | None,
     **options: Any,
@@ -58,7 +62,9 @@ def command(
     \b
     Examples:
       diagmem emit c model.tflite -o firmware/model
+      diagmem emit c model.tflite -o firmware/model --cpu cortex-m4
       diagmem emit c model.tflite -o libraries/model --layout arduino
+      diagmem emit c model.tflite -o modules/model --layout zephyr
       diagmem emit c model.tflite -o firmware/model --plan plan.json
       diagmem verify model.tflite --on host,cortex-m4
     """
@@ -69,10 +75,10 @@ def command(
         options = {}
     with naming_model(model), working("planning"):
         plan = None if plan_path is None else Path(plan_path)
-        emitted = pipeline.emit_c(model, name=name, layout=layout, plan=plan, **options)
-    for path, data in emitted.files.items():
+        emitted = pipeline.emit_c(source_of(model), name=name, layout=layout, plan=plan, **options)
+    for path in emitted.files:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
-        write_file(output / path, data)
+    write_files({output / path: data for path, data in emitted.files.items()})
     if json_path:
         write_json(json_path, {"model": model, "arena_bytes": emitted.arena_bytes, "files": sorted(emitted.files)})
     if json_path != "-":

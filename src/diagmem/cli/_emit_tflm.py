@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from diagmem.cli._files import check_is_no_input
 from diagmem.cli._shared import (
     console,
     json_option,
     model_argument,
     naming_model,
     size_text,
+    source_of,
     write_file,
     write_json,
 )
@@ -75,6 +77,7 @@ def command(model: str, output: Path, kernels: str, align: int, keep_inputs: boo
       diagmem emit tflm model.tflite -o planned.tflite --kernels cmsis-nn
       diagmem verify planned.tflite --on tflm
     """
+    check_is_no_input(output)
     if kernels == "tflm-reference":
         click.echo(REFERENCE_WARNING, err=True)
     with naming_model(model):
@@ -109,10 +112,9 @@ class _Made:
 def _make(model: str, kernels: str, align: int, keep_inputs: bool) -> _Made:
     from diagmem import pipeline
     from diagmem.backends.tflm import metadata
-    from diagmem.frontends.source import Source
     from diagmem.frontends.tflite import rewriter as flatbuffer
 
-    given = Source(model)
+    given = source_of(model)
     emitted = pipeline.emit_tflm(given, kernels=kernels, align=align, keep_inputs=keep_inputs)
     arenas, reason = _measure(metadata.left_to_tflm(given.content), emitted)
     had_plan = flatbuffer.block(given.content, metadata.PLAN_ENTRY) is not None

@@ -12,6 +12,8 @@ from diagmem.planning.storage import Form
 ANSWER_IS_NO = 1
 
 if TYPE_CHECKING:
+    from diagmem.cli._fit import Limits
+    from diagmem.frontends.source import Source
     from diagmem.planning.plan import Plan
 
 
@@ -28,16 +30,18 @@ def row_lines(plan: Plan) -> Iterator[str]:
 _FORMS: dict[Form, str] = {"linear": "in one piece", "ring": "in a ring", "table": "row by row anywhere"}
 
 
-def show_curve(model: str, options: dict[str, Any], limit: int | None, json_path: str | None) -> int:
+def show_curve(source: Source, options: dict[str, Any], limits: Limits, json_path: str | None) -> int:
     """Lists plans that take less and less memory for more and more work. Returns the exit status: 1 if a limit is given
     and none stays within it."""
-    from diagmem.pipeline import pareto
+    from diagmem.pipeline import pareto_telling
 
-    with naming_model(model), working("planning"):
-        found = pareto(model, **options)
+    limit = limits.ram_bytes
+    with naming_model(source.label), working("planning") as bar:
+        found = pareto_telling(source.graph if limits.chip is None else source.runnable, bar.tell, options)
+        verdicts = [limits.verdict(source, made) for made in found]
     rows = []
-    for made in found:
-        fits = {} if limit is None else {"fits": made.arena_bytes <= limit}
+    for made, verdict in zip(found, verdicts, strict=True):
+        fits = verdict.to_json()
         again = round(made.plan.recompute, 4)
         rows.append({"how": _how(made.plan), "arena_bytes": made.arena_bytes, "recompute": again, **fits})
     if json_path:
@@ -46,11 +50,11 @@ def show_curve(model: str, options: dict[str, Any], limit: int | None, json_path
         write_json(json_path, {"model": found[0].model.name, "most_recompute": most, **limited, "pareto": rows})
     if json_path != "-":
         out = console()
-        for made in found:
-            verdict = "" if limit is None else "fits      " if made.arena_bytes <= limit else "too large "
-            line = f"{size_text(made.arena_bytes):>22}  {made.plan.recompute:>5.2f} x MACs  {verdict}{_how(made.plan)}"
+        for made, verdict in zip(found, verdicts, strict=True):
+            said = "" if limit is None else "fits      " if verdict.fits else "too large "
+            line = f"{size_text(made.arena_bytes):>22}  {made.plan.recompute:>5.2f} x MACs  {said}{_how(made.plan)}"
             out.print(line, markup=False, soft_wrap=True)
-    return ANSWER_IS_NO if limit is not None and not any(made.arena_bytes <= limit for made in found) else 0
+    return ANSWER_IS_NO if not any(verdict.fits for verdict in verdicts) else 0
 
 
 def _how(plan: Plan) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import wraps
 from pathlib import Path
@@ -15,18 +15,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
+from diagmem.cli._files import GIVEN
+from diagmem.cli._files import write_file as write_file
+from diagmem.cli._files import write_files as write_files
+from diagmem.cli._progress import progress as progress
+from diagmem.cli._progress import working as working
 from diagmem.errors import DiagmemError, one_line
 from diagmem.planning.options import Options
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from diagmem.frontends.source import Source
     from diagmem.model.graph import Graph, Node
     from diagmem.reports.drawing import Drawing
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Item = TypeVar("Item")
 
+STANDARD_INPUT = "-"
 LONGEST_PATH = 1000
 """Characters of a model's path that a message shows: all, as a rule."""
 
@@ -36,6 +42,11 @@ class ModelParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
     name = "model"
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if ctx is not None:
+            ctx.meta[GIVEN] = (*ctx.meta.get(GIVEN, ()), value)
+        return str(value)
+
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
 
@@ -43,6 +54,25 @@ class ModelParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
         named = [CompletionItem(f"zoo:{name}") for name in zoo.models() if f"zoo:{name}".startswith(incomplete)]
         return [*named, CompletionItem(incomplete, type="file")]
+
+
+class SizeParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """A number of bytes: 65536, 64K, 64KB, 64KiB, 1M. K is 1024 bytes, as everywhere in this field."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)(?:i?b)?", value.strip(), re.IGNORECASE)
+        size = float(found[1]) * 1024 ** " kmg".index(found[2].lower() or " ") if found else 0
+        if size < 1 or size != int(size):
+            self.fail(f"'{one_line(value)}' is no number of bytes; such as 65536, 64K, 64KiB or 1M.", param, ctx)
+        return int(size)
+
+
+def size_option(flag: str, meaning: str) -> Callable[[Command], Command]:
+    return click.option(flag, type=SizeParameter(), metavar="BYTES", help=meaning)
 
 
 def model_argument(function: Command) -> Command:
@@ -62,13 +92,17 @@ TRANSFORMS = {
     "drop-dead": "Keep ops whose results nobody looks at.",
     "fuse-activation": "Keep activations apart from the op before them.",
     "fold-pad": "Keep PAD apart from the op behind it.",
-    "stand-upright": "With --schedule rows: keep 1-D layers as they are, in one row.",
+    "time-as-rows": "With --schedule rows: keep 1-D layers as they are, in one row.",
     "drop-no-ops": "Keep reshapes, and moves that move nothing.",
     "merge-duplicates": "Keep ops that compute the same from the same.",
     "remove-slices": "Copy parts of tensors rather than read them in place.",
     "remove-concat": "Copy parts together rather than write them in place.",
 }
 """What removes ops, by name, and what it means not to."""
+
+
+ONCE_CALLED = {"stand-upright": "time-as-rows"}
+"""Older names, which still work."""
 
 
 def removal_options(function: Command) -> Command:
@@ -82,7 +116,8 @@ def removal_options(function: Command) -> Command:
 
     decorated: Any = command
     for name, meaning in reversed(TRANSFORMS.items()):
-        decorated = click.option(f"--no-{name}", is_flag=True, help=meaning)(decorated)
+        flags = (f"--no-{name}", *(f"--no-{old}" for old, new in ONCE_CALLED.items() if new == name))
+        decorated = click.option(*flags, f"no_{name.replace('-', '_')}", is_flag=True, help=meaning)(decorated)
     return click.option("--no-removal", is_flag=True, help="Keep every op of the model: all of the --no-… below.")(  # type: ignore[no-any-return]
         decorated
     )
@@ -148,50 +183,54 @@ def running_options(function: Command) -> Command:
     return decorated  # type: ignore[no-any-return]
 
 
-def progress(items: Sequence[Item], what: str) -> Iterable[Item]:
-    """Goes through the items, with a bar on standard error when that is a terminal."""
-    from rich.console import Console
-    from rich.progress import track
-
-    errors = Console(stderr=True)
-    return track(items, what, console=errors, transient=True) if errors.is_terminal else items
-
-
-@contextmanager
-def working(what: str) -> Iterator[None]:
-    """Says on standard error what is going on, as long as it does, when that is a terminal."""
-    from rich.console import Console
-
-    errors = Console(stderr=True)
-    with errors.status(what) if errors.is_terminal else nullcontext():
-        yield
-
-
 @contextmanager
 def naming_model(model: str) -> Iterator[None]:
     """Puts the model's name before whatever is wrong with it."""
+    name = f"{one_line(model, LONGEST_PATH)}: "
     try:
         yield
     except DiagmemError as error:
-        raise type(error)(f"{one_line(model, LONGEST_PATH)}: {error}") from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise DiagmemError(f"{one_line(model, LONGEST_PATH)}: cannot be read ({type(error).__name__})") from error
+        raise type(error)(f"{name}{error}") from error
+    except FileNotFoundError as error:
+        if str(error.filename) != model:
+            raise
+        raise DiagmemError(f"{name}no such file{_zoo_hint(model)}") from error
+    except MemoryError as error:
+        raise DiagmemError(f"{name}too large for the memory of this machine") from error
+    except (ValueError, RecursionError) as error:
+        text = "something in it is beyond diagmem; this is a bug, please report it with the file"
+        raise DiagmemError(f"{name}{text}") from error
+
+
+def _zoo_hint(model: str) -> str:
+    """Where a built-in model has the name of a file that is not there."""
+    from diagmem.frontends import zoo
+
+    name = Path(model).name.removesuffix(".tflite")
+    return f"; the built-in model of that name is zoo:{name}" if name in zoo.models() else ""
+
+
+def source_of(model: str) -> Source:
+    """Where a model comes from; `-` is standard input, which is read at once."""
+    from diagmem.frontends.source import Source
+
+    if model != STANDARD_INPUT:
+        return Source(model)
+    from diagmem.frontends.tflite import LARGEST_FILE_BYTES
+
+    return Source(sys.stdin.buffer.read(LARGEST_FILE_BYTES + 1))
 
 
 def load_model(model: str) -> Graph:
     """Loads the model, and puts its name before whatever is wrong with it."""
-    from diagmem.frontends.source import Source
-
     with naming_model(model):
-        return Source(model).graph
+        return source_of(model).graph
 
 
 def load_runnable(model: str) -> Graph:
     """Loads the model with weights; one of the zoo gets random ones."""
-    from diagmem.frontends.source import Source
-
     with naming_model(model):
-        return Source(model).runnable
+        return source_of(model).runnable
 
 
 PLAN_OPTIONS = {field.name for field in fields(Options)} | {f"no_{name.replace('-', '_')}" for name in TRANSFORMS}
@@ -214,28 +253,9 @@ def write_json(path: str, value: Any) -> None:
         write_file(Path(path), text.encode())
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Writes the whole file or nothing: a failure leaves what was there."""
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
 def write_drawing(path: Path, drawing: Drawing, with_png: bool = True) -> None:
     """Writes PATH.svg, and PATH.png and PATH-dark.png where the extra that makes pixels is installed."""
-    for name, content in drawing.files(path.name, with_png).items():
-        write_file(path.with_name(name), content)
+    write_files({path.with_name(name): content for name, content in drawing.files(path.name, with_png).items()})
 
 
 def console() -> Console:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from diagmem.cli._shared import console, json_option, model_argument, naming_model, working, write_json
+from diagmem.cli._shared import console, json_option, model_argument, naming_model, source_of, working, write_json
 
 ANSWER_IS_NO = 1
 
@@ -37,8 +37,9 @@ def command(ctx: click.Context, /, model: str, plan_path: str, json_path: str | 
     from diagmem import pipeline
 
     with naming_model(model), working("replaying"):
-        plan = pipeline.read_plan(model, Path(plan_path))
-        findings = [str(finding) for finding in pipeline.check(model, plan)]
+        source = source_of(model)
+        plan = pipeline.read_plan(source, Path(plan_path))
+        findings = [str(finding) for finding in pipeline.check(source, plan)]
     if json_path:
         write_json(json_path, {"model": model, "plan": plan_path, "ok": not findings, "findings": findings})
     if json_path != "-":

@@ -14,8 +14,9 @@ from diagmem.cli._shared import (
     naming_model,
     planning_options,
     size_text,
+    source_of,
     working,
-    write_file,
+    write_files,
     write_json,
 )
 
@@ -46,11 +47,10 @@ def command(model: str, output: Path, json_path: str | None, **options: Any) -> 
     from diagmem import pipeline
 
     with naming_model(model), working("planning and drawing"):
-        made = pipeline.plan(model, **options)
+        made = pipeline.plan(source_of(model), **options)
         files = pipeline.report_of(made)
     output.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        write_file(output / name, content)
+    write_files({output / name: content for name, content in files.items()})
     if json_path:
         write_json(json_path, made.to_json())
     if json_path == "-":

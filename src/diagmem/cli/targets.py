@@ -16,7 +16,7 @@ def command(json_path: str | None) -> None:
     """
     from rich.table import Table
 
-    from diagmem.reports.targets import KB, TARGETS
+    from diagmem.reports.targets import BOARDS, KB, TARGETS
 
     if json_path:
         found = [
@@ -26,6 +26,9 @@ def command(json_path: str | None) -> None:
                 "regions": [{"name": name, "bytes": size} for name, size in t.regions],
                 "sram_bytes": t.sram_bytes,
                 "flash_bytes": t.flash_bytes or None,
+                "boards": [board for board, chip in BOARDS.items() if chip == t.name],
+                "runs": t.refusal is None,
+                "reason": t.refusal,
                 "source": t.source,
             }
             for t in TARGETS

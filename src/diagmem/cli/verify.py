@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from diagmem.cli._emit_c import CPUS
 from diagmem.cli._shared import (
     check_no_options,
     console,
@@ -15,6 +16,7 @@ from diagmem.cli._shared import (
     model_argument,
     naming_model,
     planning_option,
+    source_of,
     working,
     write_json,
 )
@@ -50,6 +52,12 @@ class _PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")
 @click.option("--plan", "plan_path", metavar="FILE", help="Run the C code with this plan, from `diagmem plan --json`.")
 @click.option("--no-check", is_flag=True, help="Run the plan even if it is not safe, to see it fail.")
+@click.option(
+    "--cpu",
+    type=click.Choice(CPUS),
+    help="Whose kernels to run.  [default: each core's own, on the host those for any]",
+)
+@planning_option("prefer")
 @planning_option("schedule")
 @planning_option("input_rows")
 @planning_option("recompute")
@@ -64,6 +72,7 @@ def command(
     seed: int,
     plan_path: str | None,
     no_check: bool,
+    cpu: str | None,
     json_path: str | None,
     **options: Any,
 ) -> None:
@@ -82,22 +91,22 @@ def command(
     \b
     Examples:
       diagmem verify model.tflite --on host,cortex-m4
+      diagmem verify model.tflite --on host --cpu cortex-m4
       diagmem verify model.tflite --plan plan.json
       diagmem verify model.tflite --schedule rows --input-rows --on cortex-m4
       diagmem verify planned.tflite --on tflm --inputs 200
     """
     from diagmem import pipeline
-    from diagmem.frontends.source import Source
 
     if plan_path is not None:
         check_no_options(ctx)
     asked = options if plan_path is None and options != _DEFAULTS else {}
     with naming_model(model):
-        source = Source(model)
+        source = source_of(model)
         plan: Any = None if plan_path is None else Path(plan_path)
         if plan is not None and no_check:
             plan = pipeline.read_plan(source.runnable, plan)
-        found = _shown(pipeline.verdicts(source, places, inputs, seed, plan, asked), places)
+        found = _shown(pipeline.verdicts(source, places, inputs, seed, plan, asked, cpu), places)
     ok = all(verdict.ok for verdict in found)
     if json_path:
         write_json(json_path, {"ok": ok, "runs": [verdict.to_json() for verdict in found]})
@@ -109,7 +118,7 @@ def command(
         ctx.exit(ANSWER_IS_NO)
 
 
-_DEFAULTS = {"schedule": "best", "input_rows": False, "recompute": 1.0}
+_DEFAULTS = {"prefer": "speed", "schedule": "best", "input_rows": False, "recompute": 1.0}
 
 
 def _shown(verdicts: Iterator[Verdict], places: list[str]) -> list[Verdict]:

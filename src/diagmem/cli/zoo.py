@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._shared import console, json_option, shape_text, size_text, write_file, write_json
+from diagmem.cli._shared import console, json_option, shape_text, size_text, working, write_file, write_json
 
 if TYPE_CHECKING:
     from diagmem.frontends.zoo import Entry
@@ -120,15 +119,7 @@ def write(name: str, output: Path, seed: int) -> None:
     from diagmem.frontends.tflite.writer import to_tflite
 
     graph = zoo.build(name)
-    with _working(f"drawing the weights of {name}"):
+    with working(f"drawing the weights of {name}"):
         content = to_tflite(graph, seed)
         write_file(output, content)
     console().print(f"wrote {output}: {size_text(len(content))}", markup=False, soft_wrap=True)
-
-
-def _working(what: str) -> AbstractContextManager[Any]:
-    """Says on standard error what takes its time, when that is a terminal."""
-    from rich.console import Console
-
-    errors = Console(stderr=True)
-    return errors.status(what) if errors.is_terminal else nullcontext()

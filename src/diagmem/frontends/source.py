@@ -31,6 +31,11 @@ class Source:
             return "model" if isinstance(self.model, bytes) else self.model.name
         return str(self.model)[len(ZOO_PREFIX) :] if self.is_from_zoo else Path(self.model).stem
 
+    @property
+    def label(self) -> str:
+        """As it was named, for messages."""
+        return str(self.model) if isinstance(self.model, str | Path) else self.name
+
     @cached_property
     def content(self) -> bytes:
         """The bytes of the file; for one of the zoo, of the file that it makes with random weights."""
@@ -42,10 +47,9 @@ class Source:
             from diagmem.frontends.tflite.writer import to_tflite
 
             return to_tflite(self.graph)
-        from diagmem.frontends.tflite import LARGEST_FILE_BYTES
+        from diagmem.frontends.tflite.reader import content
 
-        with Path(self.model).open("rb") as file:
-            return file.read(LARGEST_FILE_BYTES + 1)
+        return content(Path(self.model))
 
     @property
     def has_file(self) -> bool:

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
-from diagmem.kernels._library import Library
+from dataclasses import replace
 
-DIAGMEM = Library("diagmem", "the C kernels that `diagmem emit c` writes", addresses_views=True)
+from diagmem.kernels._library import Library
+from diagmem.ops import InstructionSet
+
+DIAGMEM = Library("diagmem", "the C kernels that `diagmem emit c` writes", addresses_views=True, is_own=True)
+
+DIAGMEM_DSP = replace(
+    DIAGMEM,
+    name="diagmem-dsp",
+    summary="the C kernels that `diagmem emit c --cpu …` writes for cores with the DSP extension",
+    instructions=InstructionSet.DSP,
+    scratch_align_bytes=8,
+)

@@ -8,25 +8,43 @@ import pkgutil
 from collections.abc import Iterator
 from functools import cache
 
-from diagmem.ops.c_call import CArgument, CCall, CPointers, CRow, CRows, CStruct, CTable, CTurn, Unsupported, values_of
+from diagmem.ops.c_call import (
+    CArgument,
+    CCall,
+    CName,
+    CPointers,
+    CRow,
+    CRows,
+    CScratch,
+    CStruct,
+    CTable,
+    CTurn,
+    Unsupported,
+    values_of,
+)
 from diagmem.ops.kind import OpKind
 from diagmem.ops.options import Activation, BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.variants import InstructionSet, Variant
 
 __all__ = [
     "Activation",
     "BuiltinOptions",
     "CArgument",
     "CCall",
+    "CName",
     "CPointers",
     "CRow",
     "CRows",
+    "CScratch",
     "CStruct",
     "CTable",
     "CTurn",
+    "InstructionSet",
     "OpKind",
     "Order",
     "Unsupported",
+    "Variant",
     "kind_of",
     "kinds",
     "values_of",

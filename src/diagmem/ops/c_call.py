@@ -37,7 +37,14 @@ class CTable:
     data: npt.NDArray[Any]
 
 
-CValue = Union[int, float, tuple[int, ...], CTable, "CStruct", None]
+@dataclass(frozen=True, slots=True)
+class CName:
+    """Something that the kernel's source defines, by its name: a function."""
+
+    name: str
+
+
+CValue = Union[int, float, tuple[int, ...], CTable, CName, "CStruct", None]
 """What a field may hold; None is a null pointer."""
 
 Fields = Mapping[str, Any]
@@ -82,6 +89,11 @@ class CTurn(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class CScratch:
+    """The address of what the kernel takes from the arena while it runs."""
+
+
+@dataclass(frozen=True, slots=True)
 class CPointers:
     """An array of the addresses of several tensors, or rows, constant data unless the kernel writes there."""
 
@@ -89,7 +101,7 @@ class CPointers:
     is_written: bool = False
 
 
-CArgument = Tensor | CPointers | CRow | CRows | CTurn
+CArgument = Tensor | CPointers | CRow | CRows | CTurn | CScratch
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +127,7 @@ class CCall:
 def _tensors(argument: CArgument) -> tuple[Tensor, ...]:
     if isinstance(argument, CPointers):
         return tuple(tensor for one in argument.tensors for tensor in _tensors(one))
-    if isinstance(argument, CTurn):
+    if isinstance(argument, CTurn | CScratch):
         return ()
     return (argument,) if isinstance(argument, Tensor) else (argument.tensor,)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagmem.model.graph import Node, Tensor, Window1D
-from diagmem.ops.c_call import CArgument, CCall, CPointers, CRow, CRows, CTurn
+from diagmem.ops.c_call import CArgument, CCall, CPointers, CRow, CRows, CScratch, CTurn
 
 
 def is_row_local(node: Node) -> bool:
@@ -60,7 +60,8 @@ def row_call(call: CCall, node: Node) -> CCall:
 
 def window_row_call(call: CCall, node: Node, rows: Window1D) -> CCall:
     """The call of a windowed kernel's row function, from the call of the kernel."""
-    arguments = (CRows(node.input(0), rows), CRow(node.output))
+    further = (argument for argument in call.arguments if isinstance(argument, CScratch))
+    arguments: tuple[CArgument, ...] = (CRows(node.input(0), rows), CRow(node.output), *further)
     return replace(call, function=f"{call.function}_row", arguments=arguments)
 
 

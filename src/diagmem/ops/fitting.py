@@ -58,15 +58,18 @@ def _quantisation(
     if dtype not in wants.scaled:
         return None
     scale = scale * 2 ** rng.uniform(-octaves, octaves) / _STEPS.get(dtype, 1)
-    zero_point = 0 if dtype is DType.INT16 else int(rng.integers(-128, 128))
+    zero_point = 0 if dtype is DType.INT16 else int(rng.integers(-128, 128)) + (128 if dtype is DType.UINT8 else 0)
     return Quantisation((float(np.float32(scale)),), (zero_point,))
 
 
 def _input(node: Node, position: int, tensor: Tensor, data: Tensor, rng: Rng) -> Tensor:
-    """An input other than the data: weights, a bias, a second operand. Axes, shapes and indices stay as they are."""
+    """An input other than the data: weights, a bias, a second operand. Axes, shapes, indices and conditions keep their
+    types."""
     wants = kinds()[node.op.kind].fitting(node)
     if tensor.data is not None or tensor.dtype is DType.INT32:
         return tensor
+    if tensor.dtype is DType.BOOL:
+        return replace(tensor, data=_values(node, position, tensor, rng)) if tensor.is_constant else tensor
     if wants.weights_axis is not None:
         tensor = _weights(tensor, data.dtype, wants.weights_axis, rng) if position == 1 else _bias(tensor, data, rng)
     else:

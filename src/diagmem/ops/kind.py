@@ -21,6 +21,7 @@ from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting
 from diagmem.ops.signature import MANY, Signature
 from diagmem.ops.upright import Standing, Upright, upright_pixels
+from diagmem.ops.variants import InstructionSet, Variant
 
 Array = npt.NDArray[Any]
 
@@ -33,7 +34,7 @@ SUM_BYTES = 4
 
 
 class OpKind(ABC):
-    """A family of operations that share a loop nest. One instance, named `KIND`, stands in each file of `ops/`."""
+    """Operations that share a loop nest. One instance, named `KIND`, stands in each file of a family."""
 
     names: ClassVar[tuple[str, ...]]
     """TFLite's names of the operations."""
@@ -102,7 +103,7 @@ class OpKind(ABC):
         return replayed_separation(self.accesses(node, order), position, output, *sizes, *at)
 
     def upright(self, node: Node, standing: Standing) -> Upright | None:
-        """The operation when its line of pixels stands instead of lying; None where it is none, or there is none."""
+        """The operation when its line of pixels stands instead of lying; None where it has no such line, or cannot."""
         return upright_pixels(node, standing) if self.is_pointwise else None
 
     def can_address(self, node: Node) -> bool:
@@ -132,9 +133,23 @@ class OpKind(ABC):
         operations of the C kernel in its order, so that it too agrees bit for bit."""
         raise Unsupported("it has no numpy reference")
 
+    def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
+        """Our kernels for the node that use an instruction set, the fastest first: besides the one in plain C, which
+        there is as well."""
+        return ()
+
     def c_call(self, node: Node) -> CCall:
         """How the operation is called in C; raises Unsupported."""
         raise Unsupported("the C backend has no kernel for it")
+
+    def has_row_kernel(self, node: Node) -> bool:
+        """Whether `c_row_call` knows how to make one row. Asked when planning, where weights need not be known."""
+        return False
+
+    def c_row_call(self, node: Node) -> CCall:
+        """How one turn is called in C: it makes one row of the output, or takes one row of the input into sums. Here,
+        the kernel for whole tensors on one row of each."""
+        return row_call(self.c_call(cut_to_row(node)), node)
 
     @abstractmethod
     def sample(self, name: str, draw: Draw) -> Node:
@@ -147,15 +162,6 @@ class OpKind(ABC):
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         """Values for an input of a node that is to run; None where any will do."""
         return None
-
-    def has_row_kernel(self, node: Node) -> bool:
-        """Whether `c_row_call` knows how to make one row. Asked when planning, where weights need not be known."""
-        return False
-
-    def c_row_call(self, node: Node) -> CCall:
-        """How one turn is called in C: it makes one row of the output, or takes one row of the input into sums. Here,
-        the kernel for whole tensors on one row of each."""
-        return row_call(self.c_call(cut_to_row(node)), node)
 
 
 def input_at(inputs: Sequence[Tensor | None], position: int) -> Tensor:

@@ -34,6 +34,17 @@ class Order(enum.Enum):
     """The kernel computes four pixels of a row together, channel by channel. A pointwise convolution knows no rows: all
     its pixels stand in one."""
 
+    PAIRS = "pairs"
+    """The kernel reads all inputs of two pixels of a row, then writes both; of an odd row the last one is alone. A
+    pointwise convolution of tensors in one piece knows no rows: all its pixels stand in one."""
+
+    ROW_PAIRS = "row_pairs"
+    """The same row by row, whatever the convolution."""
+
+    FOURS = "fours"
+    """The kernel reads what four channels of a pixel are made of, then writes them; channels that remain follow one by
+    one."""
+
     ROWS = "rows"
     """The kernel computes a whole row together, channel by channel."""
 

@@ -86,6 +86,11 @@ class Draw(ABC):
         """Batch, height, width and channels."""
         return self.choice((1, 1, 2)), self.integer(1, 7), self.integer(1, 5), self.integer(1, 7)
 
+    def shrunk(self, shape: Shape) -> Shape:
+        """A shape that can be repeated to make `shape`: some axes are 1, some in front are left out."""
+        kept = tuple(size if self.boolean() else 1 for size in shape)
+        return kept[self.integer(0, len(kept) + 1) if self.boolean() else 0 :]
+
     def axis(self, rank: int) -> int:
         """An axis, counted from either end."""
         return self.integer(-rank, rank)

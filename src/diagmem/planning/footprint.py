@@ -19,9 +19,6 @@ from diagmem.ops import kind_of
 from diagmem.planning.options import Options
 from diagmem.planning.rows import RowGraph, row_graph
 
-SCRATCH_ALIGN_BYTES = 4
-"""Kernels keep 32-bit words in their scratch."""
-
 SeparationRule = Callable[[Node, int, int], int | None]
 """(node, input position, output number) -> separation(output below, input above) in bytes; None: may not overlap."""
 
@@ -323,7 +320,7 @@ def _tensor_store(graph: Graph, options: Options, line: tuple[int, ...]) -> Stor
 
 
 def _scratch_stores(graph: Graph, options: Options) -> Iterator[Store]:
-    align_bytes = max(options.align_bytes, SCRATCH_ALIGN_BYTES)
+    align_bytes = max(options.align_bytes, options.library.scratch_align_bytes)
     for node in graph.nodes:
         size_bytes = options.library.scratch_bytes(node)
         if size_bytes:

@@ -17,6 +17,8 @@ ROWS = "rows"
 SCHEDULES = (BEST, "file", "eager", "lazy", "bounded", "search", ROWS)
 ALLOCATORS = (BEST, "heap", "greedy", "optimal")
 
+SPEED, RAM = "speed", "ram"
+
 
 def _option(default: Any, meaning: str, unit: str = "", choices: tuple[str, ...] = ()) -> Any:
     """`meaning`: what the option does, where it is given; `unit`: what its value is, in a letter or a word."""
@@ -35,7 +37,8 @@ class Options:
 
     kernels: str = _option(
         "diagmem",
-        "Kernel library that will run the model: overlap depends on its loops. diagmem, tflm-reference, cmsis-nn "
+        "Kernel library that will run the model: overlap depends on its loops. diagmem, diagmem-dsp (Cortex-M4, M7, "
+        "M33), tflm-reference, cmsis-nn "
         "(cores without MVE), cmsis-nn-mve, or traced:FILE.json for one that was traced with `diagmem trace`.",
         unit="LIB",
     )
@@ -53,6 +56,11 @@ class Options:
     allocator: str = _option(
         BEST, "How offsets are found: the paper's heap, greedy by size, or exact.", choices=ALLOCATORS
     )
+    prefer: str = _option(
+        SPEED,
+        "With kernels for more than plain C: the fastest, or slower ones where the arena's peak is smaller with them.",
+        choices=(SPEED, RAM),
+    )
     input_rows: bool = _option(False, "With schedule rows: the input comes a row at a time.")
     recompute: float = _option(
         1.0, "With schedule rows: rows may be made again, up to so many times the multiply-accumulates.", unit="R"
@@ -63,7 +71,7 @@ class Options:
         align = self.align
         if align is not None and (align < 1 or align & (align - 1)):
             raise PlanError(f"alignment of {align} bytes: it must be a power of two, such as 1, 4 or 16")
-        for name, known in (("schedule", SCHEDULES), ("allocator", ALLOCATORS)):
+        for name, known in (("schedule", SCHEDULES), ("allocator", ALLOCATORS), ("prefer", (SPEED, RAM))):
             if getattr(self, name) not in known:
                 raise PlanError(f"{name} '{getattr(self, name)}' is not known; known: {', '.join(known)}")
         if self.schedule != ROWS and (self.input_rows or self.recompute != 1):

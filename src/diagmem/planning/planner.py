@@ -19,7 +19,7 @@ from diagmem.planning.allocators.many_orders import many_orders
 from diagmem.planning.allocators.rings import with_rings
 from diagmem.planning.checked import checked
 from diagmem.planning.footprint import Footprint, footprint
-from diagmem.planning.options import BEST, ROWS, Options
+from diagmem.planning.options import BEST, ROWS, SPEED, Options
 from diagmem.planning.plan import Plan, scratch_of, stored
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
@@ -36,6 +36,13 @@ MOST_ORDERS = 50
 """Where nothing cheaper proves a plan to be the best, and there are no more orders than these, all are placed."""
 
 Allocator = Callable[[Problem], Placement]
+
+Tell = Callable[[str, int, int], None]
+"""Told what stage of planning begins, how many are done, and how many there are."""
+
+
+def silently(stage: str, done: int, total: int) -> None:
+    """Tells nobody."""
 
 
 class Rung(NamedTuple):
@@ -88,15 +95,35 @@ class Planned:
         return self.baseline_bytes - self.plan.arena_bytes
 
 
-def planned(model: Graph, options: Options) -> Planned:
+def planned(model: Graph, options: Options, tell: Tell = silently) -> Planned:
     """The plan of a model. It has passed the validator; one that does not is a bug, and raises UnsafePlanError."""
-    return planned_front(model, options)[-1]
+    return planned_front(model, options, tell)[-1]
 
 
-def planned_front(model: Graph, options: Options) -> list[Planned]:
-    """Plans of which each takes less RAM than the one before: a single one, unless rows may be made again."""
-    planner = _Planner(model, options)
+def planned_front(model: Graph, options: Options, tell: Tell = silently) -> list[Planned]:
+    """Plans of which each takes less RAM than the one before: a single one, unless rows may be made again, or kernels
+    may be slower."""
+    found = _of_given_kernels(model, options, tell)
+    lean = found[-1] if options.prefer == SPEED else _leaner(model, options, found[-1])
+    return found if lean is found[-1] else [*found, lean]
+
+
+def _of_given_kernels(model: Graph, options: Options, tell: Tell) -> list[Planned]:
+    planner = _Planner(model, options, tell)
     return planner.by_rows() if options.schedule == ROWS else [planner.layer_by_layer()]
+
+
+def _leaner(model: Graph, options: Options, best: Planned) -> Planned:
+    """As long as that makes the plan smaller, the op that sets its peak goes without scratch."""
+    while True:
+        plan, peak_op = best.plan, best.plan.peak_op
+        if peak_op is None or not plan.options.library.scratch_bytes(plan.graph.nodes[peak_op]):
+            return best
+        leaner = plan.options.library.leaner(plan.graph.ops[peak_op].number)
+        made = _of_given_kernels(model, replace(options, kernels=leaner.name), silently)[-1]
+        if made.arena_bytes >= best.arena_bytes:
+            return best
+        best = made
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +176,7 @@ class _Planner:
 
     model: Graph
     options: Options
+    tell: Tell
 
     @cached_property
     def needs(self) -> Footprint:
@@ -162,12 +190,20 @@ class _Planner:
     @cached_property
     def baseline(self) -> _Choice:
         """The best without overlap, in file order."""
+        self.tell("placing whole tensors", 0, self.stages)
         return _in_file_order(self.apart)
 
     @cached_property
     def whole(self) -> _Choice:
         """The best layer by layer, with every op of the model."""
-        return _layer_by_layer(self.needs, self.order, self.options.allocator, self.baseline)
+        baseline = self.baseline
+        self.tell("ordering ops, and overlapping their tensors", 1, self.stages)
+        return _layer_by_layer(self.needs, self.order, self.options.allocator, baseline)
+
+    @property
+    def stages(self) -> int:
+        """Whole tensors, order and overlap, removal; and rows."""
+        return 4 if self.options.schedule == ROWS else 3
 
     @property
     def order(self) -> str:
@@ -197,6 +233,7 @@ class _Planner:
     def layer_by_layer(self) -> Planned:
         """With as few ops as do not make the plan larger."""
         options, whole = self.options, self.whole
+        self.tell("leaving out ops", 2, self.stages)
         names = [name for name in self.transforms if name not in ONLY_FOR_ROWS]
         for removed in without_ops(self.model, options, names, whole.arena_bytes) if names else ():
             needs = footprint(removed.graph, options)
@@ -217,7 +254,8 @@ class _Planner:
         found = [] if input_rows else [self.layer_by_layer()]
         orders = recomputing_orders(needs.rows, input_rows, self.options.recompute)
         rungs = self.ladder
-        for order in orders:
+        for number, order in enumerate(orders):
+            self.tell("running row by row", self.stages - 1 + number, self.stages - 1 + len(orders))
             chosen = _row_by_row(needs, order, place)
             again = order.macs / orders[0].macs if orders[0].macs else 1.0
             if not found or chosen.arena_bytes < found[-1].arena_bytes:
@@ -235,7 +273,7 @@ class _Planner:
 
     def _check_rows(self) -> None:
         options = self.options
-        if options.kernels != "diagmem" or options.external_io:
+        if not options.library.is_own or options.external_io:
             raise PlanError("rows are run by our own kernels, in one arena: kernels 'diagmem' and no external_io")
         if any(tensor.view is not None for tensor in self.model.tensors):
             raise PlanError("rows are planned for the model as its file has it: ops must not have been removed before")

@@ -40,7 +40,7 @@ def problem(needs: Footprint, schedule: Schedule) -> Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class _Window:
+class _LiveWindow:
     """A buffer's window [low, high) in bytes at each of its steps, from its first one on. `is_still`: it is all of the
     buffer, all the time."""
 
@@ -56,17 +56,17 @@ class _Window:
         return self.high[steps.start - self.buffer.first_step : steps.stop - self.buffer.first_step]
 
     @classmethod
-    def still(cls, buffer: Buffer) -> _Window:
+    def still(cls, buffer: Buffer) -> _LiveWindow:
         steps = buffer.end_step - buffer.first_step
         return cls(buffer, np.zeros(steps, dtype=np.int64), np.full(steps, buffer.size_bytes, dtype=np.int64), True)
 
     @classmethod
-    def of_lives(cls, buffer: Buffer, lives: Sequence[Life]) -> _Window:
+    def of_lives(cls, buffer: Buffer, lives: Sequence[Life]) -> _LiveWindow:
         """All of it, but nothing between one life and the next."""
         still = cls.still(buffer)
         has_gap = False
         for life, following in pairwise(lives):
-            gap = slice(life.last + 1 - buffer.first_step, following.first - buffer.first_step)
+            gap = slice(life.end - buffer.first_step, following.first - buffer.first_step)
             has_gap = has_gap or gap.start < gap.stop
             still.low[gap], still.high[gap] = NEVER, -NEVER
         return cls(buffer, still.low, still.high, not has_gap)
@@ -98,16 +98,16 @@ class _Posed:
 
     needs: Footprint
     steps: tuple[Step, ...]
-    windows: tuple[_Window, ...]
+    windows: tuple[_LiveWindow, ...]
     whole: Mapping[int, int]
     home: Mapping[Row, tuple[int, int]]
 
     @classmethod
     def of(cls, needs: Footprint, schedule: Schedule) -> _Posed:
-        found = _Windows(needs, schedule)
+        found = _LiveWindows(needs, schedule)
         for index, store in enumerate(needs.stores):
             found.add(index, store)
-        found.windows += map(_Window.still, found.held_by_ops())
+        found.windows += map(_LiveWindow.still, found.held_by_ops())
         return cls(needs, schedule.steps, tuple(found.windows), found.whole, found.home)
 
     def problem(self) -> Problem:
@@ -222,7 +222,7 @@ class _Posed:
         return min(covered, sum(gone.values()))
 
 
-class _Windows:
+class _LiveWindows:
     """Collects the windows of a schedule, store by store."""
 
     def __init__(self, needs: Footprint, schedule: Schedule) -> None:
@@ -232,7 +232,7 @@ class _Windows:
         for at, step in enumerate(schedule.steps):
             self.steps_of[step.op].append(at)
         self.by_turns = {step.op for step in schedule.steps if step.turn is not None}
-        self.windows: list[_Window] = []
+        self.windows: list[_LiveWindow] = []
         self.whole: dict[int, int] = {}
         self.home: dict[Row, tuple[int, int]] = {}
 
@@ -274,67 +274,67 @@ class _Windows:
     def lives(self) -> Mapping[int, list[Life]]:
         """Tensor -> the lives of its rows, by row."""
         found: dict[int, list[Life]] = defaultdict(list)
-        turns = [(step.op, step.turn or 0) for step in self.schedule.steps]
-        for life in row_lives(self.needs.rows, turns):
+        steps = [(step.op, step.turn or 0) for step in self.schedule.steps]
+        for life in row_lives(self.needs.rows, steps):
             found[life.tensor].append(life)
         return found
 
-    def _still(self, store: Store) -> _Window:
+    def _still(self, store: Store) -> _LiveWindow:
         first = min((self.steps_of[op][0] for op in store.writers), default=BEFORE_RUN)
         ops = store.writers | store.readers
         last = self.end if store.is_kept else max((self.steps_of[op][-1] for op in ops), default=first)
         scratch_of = min(store.writers) if store.is_scratch else None
-        return _Window.still(
+        return _LiveWindow.still(
             Buffer(store.name, store.size_bytes, first, last + 1, store.align_bytes, store.tensors, scratch_of)
         )
 
-    def _scratch(self, store: Store, op: int) -> _Window:
+    def _scratch(self, store: Store, op: int) -> _LiveWindow:
         """Needed at each turn of an op, and not between them."""
-        lives = [Life(-1, 0, at, at) for at in self.steps_of[op]]
-        span = lives[0].first, lives[-1].last + 1
+        lives = [Life(-1, 0, at, at + 1) for at in self.steps_of[op]]
+        span = lives[0].first, lives[-1].end
         buffer = Buffer(store.name, store.size_bytes, *span, store.align_bytes, scratch_of=op)
-        return _Window.of_lives(buffer, lives)
+        return _LiveWindow.of_lives(buffer, lives)
 
-    def _table(self, store: Store) -> Iterator[_Window]:
+    def _table(self, store: Store) -> Iterator[_LiveWindow]:
         """A buffer for each row; one that is made again is always at the same place."""
         size = self.needs.rows.row_bytes[store.tensors[0]]
         for row, group in groupby(self.lives[store.tensors[0]], key=lambda life: life.row):
             own, name, rows_held = list(group), f"{store.name}[{row}]", range(row, row + 1)
-            span = own[0].first, own[-1].last + 1
+            span = own[0].first, own[-1].end
             buffer = Buffer(name, size, *span, store.align_bytes, store.tensors, rows=rows_held)
-            yield _Window.of_lives(buffer, own)
+            yield _LiveWindow.of_lives(buffer, own)
 
-    def _moving(self, store: Store) -> _Window:
+    def _moving(self, store: Store) -> _LiveWindow:
         """A store in one piece. Its window moves only if it holds a single tensor; else it is whole from its start."""
         lives = [life for t in store.tensors for life in self.lives[t]]
         first = BEFORE_RUN if not store.writers else min(life.first for life in lives)
-        last = self.end if store.is_kept else max((life.last for life in lives), default=first)
-        buffer = Buffer(store.name, store.size_bytes, first, last + 1, store.align_bytes, store.tensors)
-        window = _Window.still(buffer)
+        end = self.end + 1 if store.is_kept else max((life.end for life in lives), default=first + 1)
+        buffer = Buffer(store.name, store.size_bytes, first, end, store.align_bytes, store.tensors)
+        window = _LiveWindow.still(buffer)
         if len(store.tensors) > 1:
             return window
         low, high = window.low, window.high
         size, rows = self.needs.rows.row_bytes[store.tensors[0]], self.needs.rows.rows[store.tensors[0]]
         if not store.is_kept:
-            died = np.full(rows, first, dtype=np.int64)
+            died = np.full(rows, first + 1, dtype=np.int64)
             for life in lives:
-                died[life.row] = life.last
+                died[life.row] = life.end
             # What lies before a row that still lives is not given up.
             for row, at in enumerate(np.maximum.accumulate(died)):
-                low[at + 1 - first :] = (row + 1) * size
+                low[at - first :] = (row + 1) * size
         if store.writers:
             high[:] = 0
             for life in lives:
                 high[life.first - first :] = np.maximum(high[life.first - first :], (life.row + 1) * size)
-        return _Window(buffer, low, high, is_still=False)
+        return _LiveWindow(buffer, low, high, is_still=False)
 
     def held_by_ops(self) -> Iterator[Buffer]:
         """Sums of accumulators, and what a run remembers while it waits for the caller's next row."""
         unit, graph = self.needs.unit_bytes, self.needs.graph
-        turns = [(step.op, step.turn) for step in self.schedule.steps]
-        for op, first, last in sum_lives(self.needs.rows, turns) if self.by_turns else ():
+        steps = [(step.op, step.turn) for step in self.schedule.steps]
+        for op, first, end in sum_lives(self.needs.rows, steps) if self.by_turns else ():
             name, size = f"sums of op {graph.ops[op].number}", self.needs.rows.ops[op].accumulator_bytes
-            yield Buffer(name, size, first, last + 1, max(SUM_BYTES, unit), scratch_of=op)
+            yield Buffer(name, size, first, end, max(SUM_BYTES, unit), scratch_of=op)
         if self.schedule.is_streamed:
             state = PushState.of(graph, self.schedule.ops)
             align = max(state.at_bytes, unit)

@@ -76,7 +76,7 @@ def row_graph(graph: Graph, library: Library) -> RowGraph:
 
 
 def _row_op(node: Node, library: Library) -> RowOp:
-    kind, accesses = kind_of(node.op.kind), library.accesses(node)
+    kind, accesses = kind_of(node.op.kind), library.row_accesses(node)
     if kind is None or accesses is None or kind.is_alias or len(node.outputs) != 1:
         return _whole(node)
     sums = kind.accumulator_bytes(node)

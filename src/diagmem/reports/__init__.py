@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+from typing import TYPE_CHECKING
 
-from diagmem.planning.plan import Plan
-from diagmem.planning.planner import Planned
+if TYPE_CHECKING:
+    from diagmem.planning.plan import Plan
+    from diagmem.planning.planner import Planned
 
 
 def arena_svg(plan: Plan, theme: str = "auto") -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
-from diagmem.errors import PlanError
+from diagmem.errors import PlanError, one_line
 
 KB = 1024
 
@@ -27,6 +27,11 @@ class Target:
     source: str
 
     @property
+    def refusal(self) -> str | None:
+        """Why models cannot run there, if they cannot."""
+        return _REFUSALS.get(self.core)
+
+    @property
     def sram_bytes(self) -> int:
         return sum(size for _, size in self.regions)
 
@@ -43,6 +48,13 @@ class Target:
     def arena_limit_bytes(self) -> int:
         """The largest arena that leaves room for a stack and some data in the same region."""
         return max(0, self.largest_region[1] - RESERVE_BYTES)
+
+
+_REFUSALS = {
+    "AVR": "int has 16 bits there and constants take RAM; kernels need 32 bits, and weights in flash",
+    "AVR32": "it is big-endian, and kernels are tested on little-endian cores only",
+}
+"""Core -> why no kernels run on it."""
 
 
 def _target(name: str, core: str, regions: dict[str, int], flash_kb: int, source: str) -> Target:
@@ -97,16 +109,83 @@ TARGETS = (
 )
 
 
+BOARDS = {
+    "Ambiq Apollo3 Blue EVB": "Apollo3 Blue",
+    "Arduino Mega 2560": "ATmega2560",
+    "Arduino MKR WiFi 1010": "SAMD21G18A",
+    "Arduino Nano": "ATmega328P",
+    "Arduino Nano 33 BLE": "nRF52840",
+    "Arduino Nano 33 BLE Sense": "nRF52840",
+    "Arduino Nano 33 IoT": "SAMD21G18A",
+    "Arduino Nano ESP32": "ESP32-S3",
+    "Arduino Nano RP2040 Connect": "RP2040",
+    "Arduino Uno": "ATmega328P",
+    "Arduino Uno R3": "ATmega328P",
+    "Arduino Zero": "SAMD21G18A",
+    "BBC micro:bit v2": "nRF52833",
+    "ESP32-C3-DevKitM-1": "ESP32-C3",
+    "ESP32-DevKitC": "ESP32",
+    "ESP32-S3-DevKitC": "ESP32-S3",
+    "ESP32-S3-DevKitC-1": "ESP32-S3",
+    "ESP32-S3-EYE": "ESP32-S3",
+    "FRDM-K64F": "MK64FN1M0",
+    "LPCXpresso55S69": "LPC55S69",
+    "MAX78000FTHR": "MAX78000",
+    "NUCLEO-F030R8": "STM32F030R8",
+    "NUCLEO-F401RE": "STM32F401RE",
+    "NUCLEO-F411RE": "STM32F411RE",
+    "NUCLEO-F429ZI": "STM32F429ZI",
+    "NUCLEO-F446RE": "STM32F446RE",
+    "NUCLEO-F746ZG": "STM32F746ZG",
+    "NUCLEO-F767ZI": "STM32F767ZI",
+    "NUCLEO-G071RB": "STM32G071RB",
+    "NUCLEO-H743ZI": "STM32H743ZI",
+    "NUCLEO-L476RG": "STM32L476RG",
+    "NUCLEO-L4R5ZI": "STM32L4R5ZI",
+    "NUCLEO-U575ZI-Q": "STM32U575ZI",
+    "NUCLEO-WB55RG": "STM32WB55RG",
+    "nRF52-DK": "nRF52832",
+    "nRF52840-DK": "nRF52840",
+    "nRF5340-DK": "nRF5340",
+    "Raspberry Pi Pico": "RP2040",
+    "Raspberry Pi Pico 2": "RP2350",
+    "Raspberry Pi Pico W": "RP2040",
+    "Seeed XIAO nRF52840 Sense": "nRF52840",
+    "Sipeed Longan Nano": "GD32VF103CB",
+    "SparkFun Edge": "Apollo3 Blue",
+    "STM32F4DISCOVERY": "STM32F407VG",
+    "Teensy 4.0": "MIMXRT1062",
+    "Teensy 4.1": "MIMXRT1062",
+}
+"""Boards that people know by their own names -> what is on them."""
+
+MOST_SUGGESTIONS = 3
+
+
 def target(name: str) -> Target:
-    """The micro-controller by name; case, blanks and dashes do not matter."""
-    for known in TARGETS:
-        if _plain(known.name) == _plain(name):
-            return known
-    close = difflib.get_close_matches(_plain(name), [_plain(t.name) for t in TARGETS], n=3, cutoff=0.5)
-    near = ", ".join(t.name for t in TARGETS if _plain(t.name) in close)
-    hint = f"did you mean {near}?" if near else "`diagmem targets` lists those known"
-    raise PlanError(f"target '{name}' is not known; {hint} (or give the bytes with --budget)")
+    """The micro-controller of that name, or that of the board of that name; case, blanks and dashes do not matter. One
+    on which nothing runs is refused with a reason."""
+    named = {_plain(known.name): known for known in TARGETS}
+    boards = {_plain(board): named[_plain(chip)] for board, chip in BOARDS.items()}
+    found = named.get(_plain(name)) or boards.get(_plain(name))
+    if found is None:
+        near = _suggestions(name)
+        hint = f"did you mean {' or '.join(near)}?" if near else "`diagmem targets` lists those known"
+        raise PlanError(f"target '{one_line(name)}' is not known; {hint} (or give the bytes with --budget)")
+    if found.refusal is not None:
+        raise PlanError(f"target {found.name} ({found.core}): no kernels run there: {found.refusal}")
+    return found
+
+
+def _suggestions(name: str) -> list[str]:
+    """Known names that begin alike, the nearest first; else those that are spelled alike."""
+    known = {_plain(one): one for one in (*(t.name for t in TARGETS), *BOARDS)}
+    asked = _plain(name)
+    alike = sorted(known, key=lambda one: (-difflib.SequenceMatcher(None, asked, one).ratio(), one))
+    family = [one for one in alike if asked and (one.startswith(asked) or asked.startswith(one) or asked in one)]
+    found = family or difflib.get_close_matches(asked, known, n=MOST_SUGGESTIONS, cutoff=0.6)
+    return [known[one] for one in found[:MOST_SUGGESTIONS]]
 
 
 def _plain(name: str) -> str:
-    return name.lower().replace("-", "").replace("_", "").replace(" ", "")
+    return "".join(letter for letter in name.lower() if letter.isalnum() or letter == "+")

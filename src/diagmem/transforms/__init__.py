@@ -20,10 +20,11 @@ from diagmem.transforms.fuse_activation import fuse_activation
 from diagmem.transforms.merge_duplicates import merge_duplicates
 from diagmem.transforms.remove_concat import remove_concat
 from diagmem.transforms.remove_slices import remove_slices
-from diagmem.transforms.stand_upright import stand_upright
+from diagmem.transforms.time_as_rows import time_as_rows
 
 __all__ = [
     "FOR_ROWS",
+    "ONCE_CALLED",
     "ONLY_FOR_ROWS",
     "SOMETIMES_WORSE",
     "TRANSFORMS",
@@ -40,7 +41,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     "drop-dead": drop_dead,
     "fuse-activation": fuse_activation,
     "fold-pad": fold_pad,
-    "stand-upright": stand_upright,
+    "time-as-rows": time_as_rows,
     "drop-no-ops": drop_no_ops,
     "merge-duplicates": merge_duplicates,
     "remove-slices": remove_slices,
@@ -48,10 +49,13 @@ TRANSFORMS: Mapping[str, Transform] = {
 }
 """In the order in which they are applied."""
 
-FOR_ROWS = ("drop-dead", "fuse-activation", "fold-pad", "stand-upright")
+ONCE_CALLED = {"stand-upright": "time-as-rows"}
+"""Names that plans and commands may still use."""
+
+FOR_ROWS = ("drop-dead", "fuse-activation", "fold-pad", "time-as-rows")
 """Those that make no tensor part of another one, which has rows of its own."""
 
-ONLY_FOR_ROWS = ("stand-upright",)
+ONLY_FOR_ROWS = ("time-as-rows",)
 """Those that bring nothing to ops that run whole."""
 
 SOMETIMES_WORSE = ("merge-duplicates", "remove-slices", "remove-concat")

@@ -53,8 +53,17 @@ class Kernel:
         return None if self.kind is None or self.kind.is_alias else self._library.accesses(self.node)
 
     @cached_property
+    def _by_turns(self) -> Accesses | None:
+        """The same of a run by turns."""
+        return None if self.accesses is None else self._library.row_accesses(self.node)
+
+    @cached_property
     def scratch_bytes(self) -> int:
         return self._library.scratch_bytes(self.node)
+
+    @property
+    def scratch_align_bytes(self) -> int:
+        return self._library.scratch_align_bytes
 
     @cached_property
     def macs(self) -> int:
@@ -81,11 +90,11 @@ class Kernel:
         """For each output row one past the last kernel step that writes it; None unless rows are written one after
         another, none together with another."""
         output = self.node.output
-        if self.accesses is None or not output.elems:
+        if self._by_turns is None or not output.elems:
             return None
         rows, row_elems = output.rows, output.elems // output.rows
         first, end = np.full(rows, _END, dtype=np.int64), np.zeros(rows, dtype=np.int64)
-        for runs in _within_rows(self.accesses.writes[0], row_elems):
+        for runs in _within_rows(self._by_turns.writes[0], row_elems):
             row = runs.start // row_elems
             np.minimum.at(first, row, runs.step)
             np.maximum.at(end, row, _last_steps(runs) + 1)
@@ -94,12 +103,13 @@ class Kernel:
 
     def reads(self, tensor: int, turn: int | None) -> list[Runs] | None:
         """The touches of an input, at all positions where it stands; None where their order is not known."""
-        if self.accesses is None or (turn is not None and self.sums_bytes):
+        accesses = self.accesses if turn is None else self._by_turns
+        if accesses is None or (turn is not None and self.sums_bytes):
             return None
         found = []
         for position, other in self.node.activations():
             if other.index == tensor:
-                runs = self.accesses.reads[position]
+                runs = accesses.reads[position]
                 if runs is None:
                     return None
                 found.append(runs if turn is None else self._cut(False, position, runs).of_turn(turn))
@@ -107,20 +117,21 @@ class Kernel:
 
     def writes(self, output: int, turn: int | None) -> Runs | None:
         """The touches of an output; None where their order is not known."""
-        if self.accesses is None or (turn is not None and self.sums_bytes):
+        accesses = self.accesses if turn is None else self._by_turns
+        if accesses is None or (turn is not None and self.sums_bytes):
             return None
-        runs = self.accesses.writes[output]
+        runs = accesses.writes[output]
         return runs if turn is None else self._cut(True, output, runs).of_turn(turn)
 
     def rows_read(self, tensor: Tensor, row_elems: int) -> tuple[IntArray, IntArray] | None:
         """Pairs of a turn and a row of so many elements that it reads, by turn; None where that is not known."""
-        if self.accesses is None:
+        if self._by_turns is None:
             return None
         rows = max(1, tensor.elems // max(1, row_elems))
         found = []
         for position, other in self.node.activations():
             if other.index == tensor.index:
-                runs = self.accesses.reads[position]
+                runs = self._by_turns.reads[position]
                 if runs is None:
                     return None
                 cut = self._cut(False, position, runs)

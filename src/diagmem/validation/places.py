@@ -53,7 +53,7 @@ def held_bytes(kernels: Sequence[Kernel], graph: Graph, schedule: Schedule) -> l
         if op in by_turns and kernel.sums_bytes:
             found.append(Held(op, f"sums of {kernel.node.label}", kernel.sums_bytes, WORD_BYTES))
         elif kernel.scratch_bytes:
-            found.append(Held(op, f"scratch of {kernel.node.label}", kernel.scratch_bytes, WORD_BYTES))
+            found.append(Held(op, f"scratch of {kernel.node.label}", kernel.scratch_bytes, kernel.scratch_align_bytes))
     if PUSH in by_turns:
         state = PushState.of(graph, schedule.ops)
         found.append(Held(PUSH, "state", state.size_bytes, state.at_bytes))

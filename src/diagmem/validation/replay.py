@@ -27,7 +27,7 @@ from diagmem.validation.kernel import Kernel
 from diagmem.validation.order import faults_of_order, faults_of_views
 from diagmem.validation.places import Checker, held_bytes, with_caller
 from diagmem.validation.shadow import FAR, Layout, Touched, Touches, clash, shared_bytes
-from diagmem.validation.values import Read, Run, Value
+from diagmem.validation.values import Read, ReplayedRun, Value
 
 NO_MORE = Rules()
 """Nothing is aligned, kept, elsewhere or made again beyond what must be."""
@@ -90,7 +90,7 @@ def _findings(
     checker.check_pieces(schedule)
     yield from placed.findings
     if not found:
-        run = Run(graph, kernels, schedule, placed, held)
+        run = ReplayedRun(graph, kernels, schedule, placed, held)
         found = [*run.faults_of_parts()]
         found += run.walk(used, kept) if not found else []
         yield from found
@@ -101,7 +101,7 @@ def _findings(
 class Losses:
     """The values of a run that destroy each other."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: ReplayedRun) -> None:
         self.run, self.memory, self.tensors = run, run.memory, run.graph.tensors
 
     def find(self) -> Iterator[Finding]:
@@ -130,8 +130,8 @@ class Losses:
         for read in value.reads:
             if read.step < writer.made:
                 continue
-            in_turn = read.step == writer.made != value.made
-            byte = clash(own, self._read(value, read), written, in_turn)
+            in_step = read.step == writer.made != value.made
+            byte = clash(own, self._read(value, read), written, in_step)
             if byte is not None:
                 return Finding(
                     Fault.RESULT_LOST if read.op is None else Fault.OVERWRITTEN,

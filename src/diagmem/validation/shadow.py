@@ -156,10 +156,10 @@ class Touched:
         return self.touches.at(elements), is_inside
 
 
-def clash(value: Layout, read: Touched, written: Touched, in_turn: bool) -> int | None:
+def clash(value: Layout, read: Touched, written: Touched, in_step: bool) -> int | None:
     """An address of `value` that is read after it was written, None if there is none.
 
-    `in_turn`: both happen within one op, so that kernel steps decide (a step reads before it writes); else any byte
+    `in_step`: both happen within one step, so that kernel steps decide (a step reads before it writes); else any byte
     that both touch is lost. Addresses fall into stretches on which both steps change evenly. There, among addresses
     that are equal modulo both element sizes, the difference of the two is largest at an end.
     """
@@ -169,7 +169,7 @@ def clash(value: Layout, read: Touched, written: Touched, in_turn: bool) -> int 
         for at in (np.minimum(starts + phase, ends - 1), np.maximum(ends - 1 - phase, starts)):
             read_step, is_read = read.at(at)
             write_step, is_written = written.at(at)
-            late = read_step > write_step if in_turn else (read_step > -FAR // 2) & (write_step < FAR // 2)
+            late = read_step > write_step if in_step else (read_step > -FAR // 2) & (write_step < FAR // 2)
             lost.extend(at[late & is_read & is_written & value.find(at)[1]][:1].tolist())
     return min(lost, default=None)
 

@@ -62,7 +62,7 @@ class Slot(NamedTuple):
     unit: int
 
 
-class Run:
+class ReplayedRun:
     """One run of a schedule. After `walk`, `values` are all values in the arena, by the step that made them."""
 
     def __init__(

@@ -96,13 +96,15 @@ Verdict = CVerdict | TflmVerdict
 @dataclass(frozen=True)
 class Verification:
     """A model to be run. `made`: the plan to run it with, in C. `planned`: for TFLM's reference kernels, where its file
-    carries no plan. What several places share is worked out once."""
+    carries no plan. `opinion`: another runtime's, if it has been asked already. What several places share is worked out
+    once."""
 
     source: Source
     inputs: int
     seed: int
     made: Planned | Plan | None = None
     planned: Planned | None = None
+    opinion: tuple[str | None, str | None] | None = None
 
     def on(self, place: str) -> Verdict:
         if place not in PLACES:
@@ -118,8 +120,10 @@ class Verification:
         return Program.of(self.made)
 
     @cached_property
-    def _second_opinion(self) -> tuple[str | None, str | None]:
-        """Another runtime's view of what the model computes, where there is one."""
+    def second_opinion(self) -> tuple[str | None, str | None]:
+        """Another runtime's name and view of what the model computes, where there is one."""
+        if self.opinion is not None:
+            return self.opinion
         if not self.source.has_file:
             return None, None
         model = self.program.model
@@ -131,7 +135,7 @@ class Verification:
 
     def _as_c(self, place: str) -> CVerdict:
         samples = sample_inputs(self.program.graph, self.inputs, self.seed)
-        oracle, disagreement = self._second_opinion
+        oracle, disagreement = self.second_opinion
         is_host = place == HOST
         run = run_on_host(self.program, samples) if is_host else run_on_core(self.program, samples, CORES[place])
         if disagreement is not None:

@@ -44,8 +44,9 @@ def test_compilers_have_no_complaint(name: str, input_rows: bool, tmp_path: Path
     """C99 with every warning an error, with and without the model's own arena."""
     cc = compiler(name)
     write(emit(by_rows(tall(), input_rows)), tmp_path)
-    for arena in ((), ("-DTALL_NO_STATIC_ARENA",)):
-        subprocess.run([cc, *STANDARD, *WARNINGS, "-O2", *arena, "-c", "tall.c"], cwd=tmp_path, check=True)
+    for chosen in ((), ("-DTALL_NO_STATIC_ARENA",), ("-DTALL_DEBUG",)):
+        command = [cc, *STANDARD, *WARNINGS, "-O2", *chosen, "-c", "tall.c", "tall_values.c"]
+        subprocess.run(command, cwd=tmp_path, check=True)
 
 
 def test_the_same_every_time() -> None:
@@ -63,6 +64,8 @@ def test_what_a_caller_is_told() -> None:
     assert "#define TALL_INPUT_0_ROWS 24\n#define TALL_INPUT_0_ROW_BYTES 24\n" in streamed["tall.h"]
     assert "tall_invoke" not in "".join(streamed.values())
     assert "tall_push_row(…)" in streamed["README.md"]
+    assert "Call `tall_start_in(arena)` before its first row" in streamed["README.md"]
+    assert "tall_start_in is mandatory" in streamed["tall.h"]
     for files in (whole, streamed):
         assert "It runs row by row" in files["README.md"]
 

@@ -26,7 +26,7 @@ from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.tflm import runtime
 from diagmem.verification.tflm.compare import compare
 from tests.backends.tflm import small_models
-from tests.frontends.test_hostile import corrupted
+from tests.frontends.tflite.test_hostile import corrupted
 
 REFERENCE = "tflm-reference"
 REAL = {

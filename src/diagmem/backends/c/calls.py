@@ -11,7 +11,7 @@ from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
 from diagmem.model.graph import Node, Tensor
-from diagmem.ops import CArgument, CCall, CPointers, CRow, CRows, CTurn
+from diagmem.ops import CArgument, CCall, CPointers, CRow, CRows, CScratch, CTurn
 
 
 def describe(node: Node) -> str:
@@ -55,6 +55,8 @@ def _argument(argument: CArgument, position: int, node: Node, program: Program, 
     if isinstance(argument, CTurn):
         turns = program.rows.ops[index].turns
         return {CTurn.NUMBER: "turn", CTurn.COUNT: str(turns)}.get(argument) or f"AT({program.scratch[index]})"
+    if isinstance(argument, CScratch):
+        return f"AT({program.scratch[index]})"
     if isinstance(argument, CRows):
         found = "diagmem_rows_reaching" if argument.is_transposed else "diagmem_rows_under"
         return f"{found}(&op{node.op.number}.window, &rows{argument.tensor.index}, arena, turn, rows)"

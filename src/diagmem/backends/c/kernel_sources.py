@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 
+_FUNCTION = re.compile(r"\bstatic ((?:inline|DIAGMEM_\w+) )")
 _INCLUDE = re.compile(r'^#include "(?:[^"]*/)?([^"/]+)"\n', re.MULTILINE)
 
 
@@ -32,3 +33,8 @@ def needed(names: Iterable[str]) -> list[str]:
 def joined(names: Iterable[str]) -> Iterator[str]:
     """The texts of these files and of all that they include, as parts of one file."""
     return (_INCLUDE.sub("", sources()[name]).replace("\n\n\n", "\n\n") for name in needed(names))
+
+
+def with_attribute(kernels: str, attribute: str) -> str:
+    """The kernels with this word before each function's type, for a firmware to say where they lie."""
+    return _FUNCTION.sub(rf"static \1{attribute} ", kernels)

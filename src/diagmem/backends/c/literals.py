@@ -9,35 +9,38 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.errors import ModelError
-from diagmem.ops import CStruct, CTable
+from diagmem.ops import CName, CStruct, CTable
 
 LINE_WIDTH = 116
+
+_LEAST = {"-2147483648": "INT32_MIN", "-9223372036854775808": "INT64_MIN"}
+"""Numbers that C has no literal for."""
 
 
 def number(value: Any) -> str:
     """A literal that reads back as exactly the same number. Every field of a struct has 32 bits, whole or real."""
-    is_real = isinstance(value, float | np.floating)
-    if not (np.isfinite(np.float32(value)) if is_real else -(2**31) <= int(value) < 2**31):
+    if isinstance(value, float | np.floating):
+        return _real(value)
+    if not -(2**31) <= int(value) < 2**31:
         raise ModelError(f"the number {value} does not fit into 32 bits, and cannot be written as C")
-    return f"{_decimal(value)}f" if is_real else _whole(int(value))
+    return _LEAST.get(str(int(value)), str(int(value)))
 
 
-def _whole(value: int) -> str:
-    """C has no negative literals: the least number of a type cannot be written as the opposite of another."""
-    return {-(2**31): "INT32_MIN", -(2**63): "INT64_MIN"}.get(value, str(value))
-
-
-def _decimal(value: Any) -> str:
+def _real(value: Any) -> str:
+    """In single precision. C has no literal for what is infinite, or no number."""
+    if not np.isfinite(np.float32(value)):
+        return "(0.0f / 0.0f)" if np.isnan(value) else "(1.0f / 0.0f)" if value > 0 else "(-1.0f / 0.0f)"
     text = str(np.float32(value))
-    return text if set(text) & set(".e") else f"{text}.0"
+    return f"{text}f" if set(text) & set(".e") else f"{text}.0f"
 
 
 def numbers(data: npt.NDArray[Any]) -> Iterator[str]:
     """The elements of a table, a comma behind each, in lines of even width."""
     flat = data.reshape(-1)
     if flat.dtype.kind == "f":
-        return wrapped((f"{_decimal(value)}f," for value in flat), "    ")
-    return wrapped((f"{_whole(value)}," for value in flat.tolist()), "    ")
+        return wrapped((f"{_real(value)}," for value in flat), "    ")
+    texts = (str(int(value)) for value in flat.tolist())
+    return wrapped((f"{_LEAST.get(text, text)}," for text in texts), "    ")
 
 
 def wrapped(words: Iterable[str], indent: str) -> Iterator[str]:
@@ -73,4 +76,6 @@ def _value(value: Any, names: Mapping[CTable, str]) -> str:
         return "NULL"
     if isinstance(value, CTable):
         return names[value]
+    if isinstance(value, CName):
+        return value.name
     return f"{{{', '.join(map(number, value))}}}" if isinstance(value, tuple) else number(value)

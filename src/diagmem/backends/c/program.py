@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from diagmem.errors import ModelError, PlanError
-from diagmem.kernels import library
+from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of
-from diagmem.ops.kind import SUM_BYTES
 from diagmem.planning.plan import Plan, offsets_in_one_piece
 from diagmem.planning.planner import Planned
 from diagmem.planning.rows import RowGraph, row_graph
 from diagmem.planning.storage import Storage
 
-KERNELS = "diagmem"
+MOST_REASONS = 4
+"""That a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class Written:
 class Program:
     """`scratch`: op -> where what it needs beside its tensors lies; PUSH -> where the state of a run lies that waits
     for the caller's next row. `lower_bound_bytes`: None where nobody has proven one. `source`: the model's own graph,
-    where ops were removed from it."""
+    where ops were removed from it. `kernels`: the name of the library that runs it. `offset_align_bytes`: every offset
+    is a multiple of it, so the arena's start must be one too."""
 
     graph: Graph
     schedule: Schedule
@@ -50,6 +51,8 @@ class Program:
     arena_bytes: int
     lower_bound_bytes: int | None = None
     source: Graph | None = None
+    kernels: str = "diagmem"
+    offset_align_bytes: int = 1
 
     @classmethod
     def of(cls, made: Planned) -> Program:
@@ -58,16 +61,16 @@ class Program:
     @classmethod
     def running(cls, plan: Plan, model: Graph | None = None) -> Program:
         """A plan as C. `model`: the graph as its file has it, if that is another one than the plan's."""
-        if plan.options.kernels != KERNELS:
+        if not plan.options.library.is_own:
             raise PlanError(
-                f"the plan is made for the kernels '{plan.options.kernels}', C code needs one for '{KERNELS}': "
-                f"plan again with kernels {KERNELS}"
+                f"the plan is made for the kernels '{plan.options.kernels}', C code needs one for our own: plan again "
+                f"with kernels {' or '.join(name for name, known in LIBRARIES.items() if known.is_own)}"
             )
         if plan.options.external_io:
             raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without external_io")
         source = None if model is plan.graph else model
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
-        program = cls(plan.graph, plan.schedule, *places, source)
+        program = cls(plan.graph, plan.schedule, *places, source, plan.options.kernels, plan.options.align_bytes)
         program.check_places()
         return program
 
@@ -84,15 +87,21 @@ class Program:
             raise PlanError(
                 f"tensor {scattered[0]} '{label}' is made whole, but the plan does not have it in one piece"
             )
-        sums = [op for op in self.visits if op != PUSH and self.rows.ops[op].accumulator_bytes]
-        for op in [*sums, *([PUSH] if self.input_rows else [])]:
+        sums = {op for op in self.visits if op != PUSH and self.rows.ops[op].accumulator_bytes}
+        buffered = {node.op.index for node in self.nodes if self.library.scratch_bytes(node)}
+        for op in [*sorted(sums | buffered), *([PUSH] if self.input_rows else [])]:
             if op not in self.scratch:
-                raise PlanError(f"the plan has no place for the {'state' if op == PUSH else f'sums of op {op}'}")
+                what = "state" if op == PUSH else f"{'sums' if op in sums else 'scratch'} of op {op}"
+                raise PlanError(f"the plan has no place for the {what}")
 
     @property
     def model(self) -> Graph:
         """The graph as the file has it."""
         return self.graph if self.source is None else self.source
+
+    @property
+    def library(self) -> Library:
+        return library(self.kernels)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -110,7 +119,7 @@ class Program:
 
     @cached_property
     def rows(self) -> RowGraph:
-        return row_graph(self.graph, library(KERNELS))
+        return row_graph(self.graph, self.library)
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -158,8 +167,8 @@ class Program:
     @property
     def align_bytes(self) -> int:
         """What the arena's start must be a multiple of."""
-        held = [self.state.at_bytes if op == PUSH else SUM_BYTES for op in self.scratch]
-        return max([1, *(t.dtype.size_bytes for t in self.tensors), *held])
+        held = [self.state.at_bytes if op == PUSH else self.library.scratch_align_bytes for op in self.scratch]
+        return max([self.offset_align_bytes, *(t.dtype.size_bytes for t in self.tensors), *held])
 
     @cached_property
     def by_rows(self) -> Mapping[int, Storage]:
@@ -170,26 +179,44 @@ class Program:
 
     @cached_property
     def calls(self) -> Mapping[int, CCall | None]:
-        """Op -> its call, None where nothing moves. Raises ModelError that lists every op that cannot be called."""
-        found = {node.op.index: self._call_or_reason(node) for node in self.nodes}
-        refused = [*self._refused_tensors(), *(reason for reason in found.values() if isinstance(reason, str))]
-        if refused:
+        """Op -> its call, None where nothing moves. Raises ModelError that lists what cannot be called."""
+        if self.refused_ops or self.refused_tensors:
             raise ModelError(
-                f"the C backend cannot run {len(refused)} of {len(self.nodes)} ops: {'; '.join(refused)}. Change these "
-                "layers, or plan the model for TensorFlow Lite Micro: `diagmem emit tflm`"
+                f"the C backend cannot run {self.refusal}. Change these layers, or plan the model for TensorFlow Lite "
+                "Micro: `diagmem emit tflm`"
             )
-        return {op: call for op, call in found.items() if not isinstance(call, str)}
+        return {op: call for op, call in self._calls_or_reasons.items() if not isinstance(call, str)}
+
+    @property
+    def refusal(self) -> str:
+        """What cannot be run, in a line: `2 of 10 ops: …`."""
+        ops, tensors = self.refused_ops, self.refused_tensors
+        count = f"{len(ops)} of {len(self.nodes)} ops: " if ops else "the model: "
+        reasons = [*ops.values(), *tensors]
+        more = len(reasons) - MOST_REASONS
+        return count + "; ".join(reasons[:MOST_REASONS]) + (f"; and {more} more" if more > 0 else "")
+
+    @cached_property
+    def refused_ops(self) -> Mapping[int, str]:
+        """Ops that no kernel runs, each with the reason."""
+        return {op: reason for op, reason in self._calls_or_reasons.items() if isinstance(reason, str)}
+
+    @cached_property
+    def refused_tensors(self) -> Sequence[str]:
+        """Reasons that lie in tensors."""
+        variables = [f"tensor {t.index} '{t.label}' is a variable" for t in self.tensors if t.is_variable]
+        outputs = (self.graph.tensors[t] for t in self.graph.outputs)
+        return [*variables, *(f"the graph output '{t.label}' is a constant" for t in outputs if t.is_constant)]
+
+    @cached_property
+    def _calls_or_reasons(self) -> Mapping[int, CCall | str | None]:
+        return {node.op.index: self._call_or_reason(node) for node in self.nodes}
 
     def _call_or_reason(self, node: Node) -> CCall | str | None:
         try:
             return None if self._stays(node) else self._call(node)
         except Unsupported as reason:
             return f"{node.label}: {reason}"
-
-    def _refused_tensors(self) -> Sequence[str]:
-        variables = [f"tensor {t.index} '{t.label}' is a variable" for t in self.tensors if t.is_variable]
-        outputs = (self.graph.tensors[t] for t in self.graph.outputs)
-        return [*variables, *(f"the graph output '{t.label}' is a constant" for t in outputs if t.is_constant)]
 
     def _stays(self, node: Node) -> bool:
         """Whether the op's output is its input, where it lies already."""
@@ -199,10 +226,7 @@ class Program:
         return self.offsets[node.input(0).index] == self.offsets[node.output.index]
 
     def _call(self, node: Node) -> CCall:
-        kind = kind_of(node.op.kind)
-        if kind is None:
-            raise Unsupported("diagmem does not know this operation")
-        return kind.c_row_call(node) if node.op.index in self.visits else kind.c_call(node)
+        return self.library.row_call(node) if node.op.index in self.visits else self.library.call(node)
 
 
 def _passed_by_rows(call: CCall) -> Iterator[int]:

@@ -22,7 +22,7 @@ _FORMS = {"linear": "one behind the other", "ring": "in a ring", "table": "anywh
 
 def run_in_sequence(program: Program, tables: Tables, name: str) -> Iterator[str]:
     """The function that runs one step, the list of steps, and what the caller calls."""
-    yield _step_function(program, tables)
+    yield _step_function(program, tables, f"{name.upper()}_CODE_ATTR")
     yield _sequence(program)
     yield _push(program, name) if program.input_rows else _invoke(program, name)
 
@@ -59,7 +59,7 @@ def row_storage(tensor: Tensor, storage: Storage) -> str:
     return f"{about}{table}static const diagmem_rows {name} = {initialiser(CStruct('diagmem_rows', fields), names)};\n"
 
 
-def _step_function(program: Program, tables: Tables) -> str:
+def _step_function(program: Program, tables: Tables, attribute: str) -> str:
     cases = "".join(_case(node, program, tables) for node in program.nodes)
     has_windows = any(
         isinstance(a, CRows) for call in program.calls.values() if call is not None for a in call.arguments
@@ -67,7 +67,7 @@ def _step_function(program: Program, tables: Tables) -> str:
     rows = "    const void *rows[DIAGMEM_MAX_ROWS];\n" if has_windows else ""
     return f"""\
 /* One row of an operation, the next one in its turn; or all of it. */
-static void run_step(void *arena, int32_t op, int32_t turn) {{
+static {attribute} void run_step(void *arena, int32_t op, int32_t turn) {{
 {rows}    (void)turn;
     switch (op) {{
 {cases}    default:
@@ -115,7 +115,8 @@ static const {width} steps[STEPS] = {{
 
 def _invoke(program: Program, name: str) -> str:
     return f"""\
-void {name}_invoke_in(void *arena) {{
+{name.upper()}_CODE_ATTR void {name}_invoke_in(void *arena) {{
+    CHECK_ARENA();
     uint{8 * program.state.turn_bytes}_t turns[OPS] = {{0}};
     for (int32_t i = 0; i < STEPS; ++i) {{
         run_step(arena, steps[i], turns[steps[i]]++);
@@ -127,7 +128,7 @@ void {name}_invoke_in(void *arena) {{
 
 def _push(program: Program, name: str) -> str:
     tensor = program.graph.tensors[program.graph.inputs[0]]
-    state = program.state
+    state, macro = program.state, name.upper()
     place = f"AT({program.scratch[PUSH]})"
     return f"""\
 /* What a run remembers while it waits for the next row; it lies in the arena. */
@@ -138,13 +139,27 @@ typedef struct {{
 
 typedef char run_state_fits[sizeof(run_state) <= {state.size_bytes} ? 1 : -1];
 
+#ifdef {macro}_DEBUG
+/* Whether as many turns were had as the place in the sequence implies: not so in an arena that was never started. */
+static int is_started(const run_state *state) {{
+    uint{8 * state.turn_bytes}_t turns[OPS + 1] = {{0}};
+    for (int32_t i = 0; i < state->at && i < STEPS; ++i) {{
+        ++turns[steps[i]];
+    }}
+    return state->at < STEPS && memcmp(turns, state->turns, sizeof turns) == 0;
+}}
+#endif
+
 void {name}_start_in(void *arena) {{
+    CHECK_ARENA();
     memset({place}, 0, sizeof(run_state));
 }}
 
-int {name}_push_row_in(void *arena, const void *row) {{
+{macro}_CODE_ATTR int {name}_push_row_in(void *arena, const void *row) {{
+    CHECK_ARENA();
     run_state *const state = {place};
     int is_taken = 0;
+    CHECK(is_started(state)); /* if not: call {name}_start_in before the first row */
     for (; state->at < STEPS; ++state->at) {{
         const int32_t op = steps[state->at];
         if (op == OPS && is_taken) {{
@@ -155,7 +170,7 @@ int {name}_push_row_in(void *arena, const void *row) {{
             is_taken = 1;
         }} else {{
             run_step(arena, op, state->turns[op]);
-            {name.upper()}_AFTER_OP(op);
+            {macro}_AFTER_OP(op);
         }}
         ++state->turns[op];
     }}

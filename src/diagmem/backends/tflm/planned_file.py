@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from diagmem.backends.tflm import metadata
-from diagmem.backends.tflm.greedy import ALIGN_BYTES, ONLINE, Layout, layout
+from diagmem.backends.tflm.greedy import ALIGN_BYTES, ONLINE, HeadLayout, layout
 from diagmem.backends.tflm.metadata import Origin
 from diagmem.errors import PlanError, UnsafePlanError
 from diagmem.frontends import tflite
@@ -166,7 +166,7 @@ def _is_doubt(finding: Finding, graph: Graph) -> bool:
     return within_one_op and finding.op is not None and kind_of(graph.ops[finding.op].kind) is None
 
 
-def _plan(graph: Graph, made: Layout, kernels: str) -> Plan:
+def _plan(graph: Graph, made: HeadLayout, kernels: str) -> Plan:
     """The layout as a plan in the file's order. Each tensor has a buffer of its own, since the file may give a reshape
     and its source different places."""
     schedule = Schedule.whole(range(len(graph.ops)), "file")
@@ -198,7 +198,7 @@ def _plan(graph: Graph, made: Layout, kernels: str) -> Plan:
     )
 
 
-def _alignment(made: Layout) -> int:
+def _alignment(made: HeadLayout) -> int:
     """The alignment that all offsets have, as far as TFLM cares."""
     return math.gcd(ALIGN_BYTES, *made.tensors.values())
 

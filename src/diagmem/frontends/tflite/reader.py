@@ -7,6 +7,7 @@ before it is returned.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -23,6 +24,7 @@ from diagmem.ops import kind_of
 from diagmem.ops.signature import check_signatures
 
 LARGEST_FILE_BYTES = 2**31 - 1
+TOO_LARGE = "the file is larger than 2 GiB, which a flatbuffer cannot be"
 LARGEST_TENSOR_BYTES = 2**28
 """No micro-controller comes near 256 MiB of RAM; beyond it, sizes are a sign of a damaged file."""
 MOST_ITEMS = 100_000
@@ -56,22 +58,28 @@ _CONTROL_FLOW = frozenset(
 def read(path: str | Path) -> Graph:
     """The graph in a .tflite file."""
     path = Path(path)
+    return parse(content(path), path.stem)
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a file; one that is too large is refused before it is read."""
     with path.open("rb") as file:
-        data = file.read(LARGEST_FILE_BYTES + 1)
-    return parse(data, path.stem)
+        if os.fstat(file.fileno()).st_size > LARGEST_FILE_BYTES:
+            raise ModelError(TOO_LARGE)
+        return file.read(LARGEST_FILE_BYTES + 1)
 
 
 def parse(data: bytes, name: str) -> Graph:
     """The graph in the bytes of a .tflite file; `name` is what the model is called from here on."""
     if len(data) > LARGEST_FILE_BYTES:
-        raise ModelError("the file is larger than 2 GiB, which a flatbuffer cannot be")
+        raise ModelError(TOO_LARGE)
     if len(data) < 8 or data[4:8] != b"TFL3":
         raise ModelError("not a TensorFlow Lite file (it does not carry the mark TFL3); diagmem reads .tflite files")
     try:
         graph = _Reader(data).graph(name)
     except DAMAGE as error:
         raise ModelError(
-            f"the file is damaged or truncated ({type(error).__name__}: {one_line(str(error))})"
+            f"the file is damaged or truncated: its {len(data)} bytes refer to others that are not there"
         ) from error
     _check_wiring(graph)
     return check_signatures(graph)

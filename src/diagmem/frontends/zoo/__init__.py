@@ -39,7 +39,8 @@ def build(name: str) -> Graph:
     entries = models()
     if name in entries:
         return entries[name].make()
-    close = difflib.get_close_matches(name, entries, n=3, cutoff=0.5)
+    close = [known for known in entries if name and name.lower() in known]
+    close = close[:3] or difflib.get_close_matches(name, entries, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}?" if close else "`diagmem zoo` lists them all"
     raise PlanError(f"the zoo has no model '{one_line(name)}'; {hint}")
 

@@ -15,11 +15,13 @@ from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Sha
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import TYPES, CCall, by_type, values_of
 from diagmem.ops.c_rows import window_row_call
+from diagmem.ops.convolution._conv_2d_dsp import DspConv2D
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.held_pixels import HeldPixels
 from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
+from diagmem.ops.numerics.packed import is_8_bit
 from diagmem.ops.numerics.quantised import zero_point_of
 from diagmem.ops.numerics.weighted_sums import (
     block_start,
@@ -34,6 +36,7 @@ from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature, Weights
 from diagmem.ops.upright import Standing, Upright, upright_convolution
+from diagmem.ops.variants import InstructionSet, Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,10 @@ class Conv2D:
 
 class Conv2DKind(OpKind):
     names = ("CONV_2D",)
-    orders = (Order.REFERENCE, Order.BLOCKS, Order.IM2COL, Order.QUADS, Order.ROWS)
+    orders = (
+        *(Order.REFERENCE, Order.BLOCKS, Order.PAIRS, Order.ROW_PAIRS),
+        *(Order.IM2COL, Order.QUADS, Order.ROWS),
+    )
     int8_version = 3
 
     def decode(self, name: str, options: Any) -> Conv2D:
@@ -128,6 +134,12 @@ class Conv2DKind(OpKind):
     def c_row_call(self, node: Node) -> CCall:
         return window_row_call(self.c_call(node), node, window_of(node).rows)
 
+    def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
+        loop = _loop(node)
+        if instructions is not InstructionSet.DSP or loop.groups > 1 or not is_8_bit(node):
+            return ()
+        return DspConv2D(node, loop, _paired(loop), self.c_call).variants()
+
     def c_call(self, node: Node) -> CCall:
         return by_type(node, dict.fromkeys(TYPES, _call))
 
@@ -177,6 +189,8 @@ def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels:
         return HeldPixels(loop, ahead=0, writes=block_start(loop.out.depth))
     if order is Order.IM2COL:
         return HeldPixels(loop, ahead=0, writes=0)
+    if order in (Order.PAIRS, Order.ROW_PAIRS):
+        return HeldPixels(_paired(loop) if order is Order.PAIRS else loop, ahead=0, writes=0, together=2)
     if order is Order.QUADS:
         return HeldPixels(_in_one_row(loop) if _is_pointwise(loop) else loop, ahead=3, writes=all_but_one)
     if order is Order.ROWS:
@@ -189,6 +203,12 @@ def _is_pointwise(loop: WindowedLoop) -> bool:
     return loop.image[:3] == loop.out[:3] and all(
         axis.kernel == axis.stride == 1 and axis.pad_before == 0 for axis in (loop.rows, loop.cols)
     )
+
+
+def _paired(loop: WindowedLoop) -> WindowedLoop:
+    """The loop as kernels in order PAIRS go through it."""
+    dense = all(pitches is None for pitches in (loop.in_pitches, loop.out_pitches))
+    return _in_one_row(loop) if dense and _is_pointwise(loop) else loop
 
 
 def _in_one_row(loop: WindowedLoop) -> WindowedLoop:

@@ -14,11 +14,14 @@ from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Sha
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import TYPES, CCall, by_type, values_of
 from diagmem.ops.c_rows import window_row_call
+from diagmem.ops.convolution._depthwise_conv_2d_dsp import DspDepthwiseConv2D, by_channel
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.channel_blocks import ChannelBlocks
+from diagmem.ops.loops.fours import Fours
 from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
+from diagmem.ops.numerics.packed import is_8_bit
 from diagmem.ops.numerics.quantised import zero_point_of
 from diagmem.ops.numerics.weighted_sums import filter_window, finished, weighted_fitting, window_call
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
@@ -26,6 +29,7 @@ from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature, Weights
 from diagmem.ops.upright import Standing, Upright, upright_convolution
+from diagmem.ops.variants import InstructionSet, Variant
 
 CHANNELS_OF_A_BLOCK = 124
 """Input channels that a kernel in order CHANNEL_BLOCKS does for the whole image; as in CMSIS-NN for cores with MVE."""
@@ -46,7 +50,7 @@ class DepthwiseConv2D:
 
 class DepthwiseConv2DKind(OpKind):
     names = ("DEPTHWISE_CONV_2D",)
-    orders = (Order.REFERENCE, Order.CHANNEL_BLOCKS)
+    orders = (Order.REFERENCE, Order.FOURS, Order.CHANNEL_BLOCKS)
     tflm_agrees = True
     int8_version = 3
 
@@ -80,6 +84,8 @@ class DepthwiseConv2DKind(OpKind):
         return ((image.batch, window.rows.size_out, window.cols.size_out, filters.depth),)
 
     def accesses(self, node: Node, order: Order) -> Accesses:
+        if order is Order.FOURS and _loop(node).group_out == 1:
+            return swept(node, {0: Fours(_loop(node)).reads()})
         if order is not Order.CHANNEL_BLOCKS:
             return swept(node, {0: _loop(node).reads()})
         blocks = ChannelBlocks(_loop(node), CHANNELS_OF_A_BLOCK)
@@ -89,6 +95,8 @@ class DepthwiseConv2DKind(OpKind):
         if position:
             return held_separation(node)
         loop = _loop(node)
+        if order is Order.FOURS and loop.group_out == 1:
+            return Fours(loop).separation()
         in_blocks = order is Order.CHANNEL_BLOCKS
         return ChannelBlocks(loop, CHANNELS_OF_A_BLOCK).separation() if in_blocks else loop.separation()
 
@@ -128,6 +136,12 @@ class DepthwiseConv2DKind(OpKind):
 
     def c_row_call(self, node: Node) -> CCall:
         return window_row_call(self.c_call(node), node, window_of(node).rows)
+
+    def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
+        loop = _loop(node)
+        if instructions is not InstructionSet.DSP or loop.group_out > 1 or not is_8_bit(node):
+            return ()
+        return DspDepthwiseConv2D(loop).variants()
 
     def c_call(self, node: Node) -> CCall:
         return by_type(node, dict.fromkeys(TYPES, _call))
@@ -178,13 +192,8 @@ def _sums(loop: WindowedLoop, image: Array, filters: Array, zero_point: Any) -> 
     return sums
 
 
-def _by_channel(filters: Array) -> Array:
-    """The weights of each output channel side by side."""
-    return np.ascontiguousarray(filters[0].reshape(-1, filters.shape[3]).T)
-
-
 def _call(node: Node) -> CCall:
-    loop, filters = _loop(node), _by_channel(values_of(node.input(1)))
+    loop, filters = _loop(node), by_channel(values_of(node.input(1)))
     return window_call("depthwise_conv_2d", node, loop, {"multiplier": loop.group_out}, 3, filters)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -37,7 +36,7 @@ def binary_call(node: Node, parameters: str, fields: Fields, suffix: str = "int"
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
+class Sum:
     """Both inputs to one scale, with `left_shift` bits behind the point, and from there to the output."""
 
     left_shift: int
@@ -52,29 +51,27 @@ class _Sum:
 
 
 @np.errstate(over="ignore")
-def _sum(node: Node) -> _Sum:
-    """TFLite Micro computes SUB's multipliers in single precision, the others' in double."""
-    real: type[Any] = np.float32 if node.op.kind == "SUB" else np.float64
-    first, second, out = (real(scale_of(t)) for t in (node.input(0), node.input(1), node.output))
-    common = real(2) * max(first, second)
+def sum_of(node: Node) -> Sum:
+    first, second, out = (scale_of(t) for t in (node.input(0), node.input(1), node.output))
+    common = 2 * max(first, second)
     is_square = node.op.kind == "SQUARED_DIFFERENCE"
     left_shift = (_SQUARE_BITS if is_square else _SUM_BITS)[node.output.dtype]
-    unit = common * common / (out * 4**left_shift) if is_square else common / (out * real(2**left_shift))
+    unit = common * common / (out * 4**left_shift) if is_square else common / (out * 2**left_shift)
     if unit >= 1 and not is_square:
         raise Unsupported("an output scale that is far smaller than the inputs'; TensorFlow Lite refuses it too")
-    inputs = Multiplier.of(float(first / common)), Multiplier.of(float(second / common))
-    return _Sum(left_shift, inputs, Requantisation.of([float(unit)], node.output, node.attributes.activation))
+    inputs = Multiplier.of(first / common), Multiplier.of(second / common)
+    return Sum(left_shift, inputs, Requantisation.of([unit], node.output, node.attributes.activation))
 
 
 def sum_or_difference(node: Node, first: Array, second: Array) -> Array:
-    way = _sum(node)
+    way = sum_of(node)
     x, y = way.terms(node, first, second)
     total = {"ADD": x + y, "SUB": x - y, "SQUARED_DIFFERENCE": (x - y) ** 2}[node.op.kind]
     return way.output.apply(total).astype(first.dtype)
 
 
 def sum_call(node: Node) -> CCall:
-    way = _sum(node)
+    way = sum_of(node)
     first, second = (
         CStruct("diagmem_addend", {"zero_point": zero_point_of(node.input(i)), "mantissa": m, "shift": shift})
         for i, (m, shift) in enumerate(way.inputs)
@@ -83,21 +80,21 @@ def sum_call(node: Node) -> CCall:
     return binary_call(node, "sum", fields)
 
 
-def _product_requantisation(node: Node) -> Requantisation:
+def product_requantisation(node: Node) -> Requantisation:
     real = scale_of(node.input(0)) * scale_of(node.input(1)) / scale_of(node.output)
     return Requantisation.of([real], node.output, node.attributes.activation)
 
 
 def product(node: Node, first: Array, second: Array) -> Array:
     centred = (x.astype(np.int64) - zero_point_of(node.input(i)) for i, x in enumerate((first, second)))
-    return _product_requantisation(node).apply(math.prod(centred)).astype(first.dtype)
+    return product_requantisation(node).apply(math.prod(centred)).astype(first.dtype)
 
 
 def product_call(node: Node) -> CCall:
     fields = {
         "first_zero_point": zero_point_of(node.input(0)),
         "second_zero_point": zero_point_of(node.input(1)),
-        "output": _product_requantisation(node).c_struct(),
+        "output": product_requantisation(node).c_struct(),
     }
     return binary_call(node, "product", fields)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, by_type, require_types
+from diagmem.ops.elementwise._binary_dsp import dsp_variants
 from diagmem.ops.elementwise._binary_int import (
     QUANTISED,
     binary_call,
@@ -26,6 +27,7 @@ from diagmem.ops.numerics.quantised import real_range
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.sampling import OPERAND_SIZE, Draw, Fitting, activation, constant, node_of
 from diagmem.ops.signature import Signature
+from diagmem.ops.variants import InstructionSet, Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,9 @@ class BinaryKind(BroadcastKind):
             return super().reference(node, inputs)
         return (np.reshape(way.reference(node, *inputs), node.output.shape),)
 
+    def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
+        return dsp_variants(node) if instructions is InstructionSet.DSP else ()
+
     def c_call(self, node: Node) -> CCall:
         return by_type(node, {dtype: way.call for dtype, way in _WAYS[node.op.kind].items()})
 
@@ -71,19 +76,13 @@ class BinaryKind(BroadcastKind):
         """Both inputs may be repeated, each along its own axes; one may be constant."""
         shape = draw.shape()
         places = draw.choice(((activation, activation), (activation, constant), (constant, activation)))
-        inputs = [place(_shrunk(shape, draw), draw.dtype()) for place in places]
+        inputs = [place(draw.shrunk(shape), draw.dtype()) for place in places]
         attributes = Binary(draw.fused()) if name in ("ADD", "SUB", "MUL", "DIV") else Binary()
         return node_of(self, name, attributes, inputs, (draw.dtype(),))
 
     def fitting(self, node: Node) -> Fitting:
         types, gains = tuple(_WAYS[node.op.kind]), {"ADD": 1, "SUB": 1, "SQUARED_DIFFERENCE": 1, "MUL": OPERAND_SIZE}
         return Fitting(types, gain=gains.get(node.op.kind))
-
-
-def _shrunk(shape: Shape, draw: Draw) -> Shape:
-    """A shape that can be repeated to make `shape`: some axes are 1, some in front are left out."""
-    kept = tuple(size if draw.boolean() else 1 for size in shape)
-    return kept[draw.integer(0, len(kept) + 1) if draw.boolean() else 0 :]
 
 
 _REAL: Mapping[str, Callable[[Array, Array], Array]] = {

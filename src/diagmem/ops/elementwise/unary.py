@@ -32,6 +32,7 @@ from diagmem.ops.elementwise._unary_int import (
     two_sided_s16,
     two_sided_s16_call,
 )
+from diagmem.ops.elementwise._unary_math import MATH, logical_not, logical_not_call, math_call, math_f32
 from diagmem.ops.kind import Array, OpKind, Values, input_at
 from diagmem.ops.loops.broadcast import c_elementwise
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
@@ -51,6 +52,9 @@ class Unary:
     alpha: float = 0.0
     approximate: bool = False
 
+
+LUT_ONLY = ("EXP", "GELU")
+"""Kinds whose 8-bit outputs LiteRT gives a scale of their own."""
 
 _SIZES_APART = (DType.BOOL, DType.INT16, DType.FLOAT32, DType.INT64)
 
@@ -78,7 +82,6 @@ class UnaryKind(RearrangeKind):
         *("SQRT", "RSQRT", "SQUARE", "EXP", "LOG", "SIN", "COS", "ABS", "NEG", "FLOOR", "CEIL", "ROUND"),
         *("LOGICAL_NOT", "CAST", "QUANTIZE", "DEQUANTIZE"),
     )
-    without_kernel = ("LOG", "SIN", "COS", "FLOOR", "CEIL", "ROUND", "LOGICAL_NOT")
     tflm_agrees = True
     is_pointwise = True
 
@@ -144,7 +147,7 @@ class UnaryKind(RearrangeKind):
         if name in _CONVERTED:
             scaled = () if name == "CAST" else (*QUANTISED, DType.INT32)
             return Fitting(None, gain=1, scaled=scaled, draws_output_types=True)
-        has_own_scale = name in CLAMPS or name in ("LEAKY_RELU", "ELU", "HARD_SWISH", "ABS", "RSQRT")
+        has_own_scale = name in CLAMPS or name in ("LEAKY_RELU", "ELU", "HARD_SWISH", "ABS", "RSQRT", *LUT_ONLY)
         return Fitting(tuple(_ways(name)) or TYPES, gain=1 if has_own_scale else None, fixed=_FIXED.get(name, {}))
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
@@ -221,6 +224,10 @@ def _ways(kind: str) -> dict[DType, _Way]:
         ways[DType.INT16] = _S16[kind]
     if kind in _REAL or kind in CLAMPS or kind in ("LEAKY_RELU", "GELU"):
         ways[DType.FLOAT32] = _Way(_real, _call_f32)
+    if kind in MATH:
+        ways[DType.FLOAT32] = _Way(math_f32, math_call)
+    if kind == "LOGICAL_NOT":
+        ways[DType.BOOL] = _Way(logical_not, logical_not_call)
     return ways
 
 

@@ -57,8 +57,9 @@ def _strides(node: Node, position: int) -> list[int]:
     return [0 if size == 1 else stride for size, stride in zip(shape, row_major_strides(shape), strict=True)]
 
 
-def _pitches(node: Node, position: int) -> list[int]:
-    """The same in memory, where the input may be a view."""
+def pitches(node: Node, position: int) -> list[int]:
+    """Elements between neighbours of one input along each axis of the output, in memory, where the input may be a view;
+    0 where it is repeated."""
     tensor, rank = node.input(position), len(node.output.shape)
     shape, strides = _widened(tensor.shape, rank), (0,) * (rank - len(tensor.shape)) + tensor.strides
     return [0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True)]
@@ -66,7 +67,7 @@ def _pitches(node: Node, position: int) -> list[int]:
 
 def c_broadcast(node: Node) -> CStruct:
     """The `diagmem_broadcast` of an operation on two inputs."""
-    return c_walk(node.output.shape, _pitches(node, 0), _pitches(node, 1), node.output.strides)
+    return c_walk(node.output.shape, pitches(node, 0), pitches(node, 1), node.output.strides)
 
 
 def c_elementwise(node: Node) -> CStruct:

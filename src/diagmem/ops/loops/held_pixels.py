@@ -20,11 +20,12 @@ from diagmem.ops.loops.separable import AxisTerm
 @dataclass(frozen=True, slots=True)
 class HeldPixels:
     """A pixel is read until `writes` elements are written of the pixel `ahead` places further on in its row, or of the
-    row's last pixel if that comes first."""
+    row's last pixel if that comes first. Pixels of a row are read in groups of `together`, when the first is begun."""
 
     loop: PixelLoop
     ahead: int
     writes: int
+    together: int = 1
 
     @property
     def steps(self) -> int:
@@ -35,10 +36,14 @@ class HeldPixels:
         depth, width = self.loop.out.depth, self.loop.out.width
         step, start = self.loop.pixels()
         column = step // depth % width
-        behind = np.minimum(column + self.ahead, width - 1) - column
+        first = column - column % self.together
+        behind = np.minimum(first + self.ahead, width - 1) - first
+        step -= (column - first) * depth
         return Runs.of(start, self.loop.image.depth, step, stride=0, hold=behind * depth + self.writes + 1)
 
     def separation(self) -> int | None:
         """separation(output below, input above) in bytes, exact; None where no read follows a write."""
         own = self.writes * self.loop.out_size
-        return self.loop.separation_with((AxisTerm(None, own) if own else AxisTerm(0, None),), self.ahead)
+        return self.loop.separation_with(
+            (AxisTerm(None, own) if own else AxisTerm(0, None),), self.ahead, self.together
+        )

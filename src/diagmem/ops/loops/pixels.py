@@ -120,13 +120,13 @@ class PixelLoop:
             )
         )
 
-    def separation_with(self, channels: Sequence[AxisTerm], ahead: int = 0) -> int | None:
-        """The separation if the loops inside a pixel add the terms `channels`. For `ahead`, see `pixel_terms`.
+    def separation_with(self, channels: Sequence[AxisTerm], ahead: int = 0, together: int = 1) -> int | None:
+        """The separation if the loops inside a pixel add the terms `channels`. For the others, see `pixel_terms`.
 
         Either something of the pixel is written already; or it is about to be begun, and the last write is the end of
         the pixel before it, a gap below its own start.
         """
-        image, row, col = self.pixel_terms(ahead)
+        image, row, col = self.pixel_terms(ahead, together)
         inside = separation_of(channels)
         begin = _sum(*(term.first for term in channels))
         image_gap, row_gap, pixel_gap = self._gaps()
@@ -138,13 +138,14 @@ class PixelLoop:
         )
         return max((choice for choice in choices if choice is not None), default=None)
 
-    def pixel_terms(self, ahead: int = 0) -> tuple[AxisTerm, AxisTerm, AxisTerm]:
+    def pixel_terms(self, ahead: int = 0, together: int = 1) -> tuple[AxisTerm, AxisTerm, AxisTerm]:
         """What image, row and column add to the distance from the pixel read to the pixel written, if a pixel is read
-        until the one `ahead` places further on in its row is begun, or the row's last one."""
+        until the one `ahead` places further on in its row is begun, or the row's last one. Pixels of a row are read in
+        groups of `together`: the first stands for all of them."""
         (image_in, row_in, pixel_in), (image_out, row_out, pixel_out) = self._pitches_bytes()
         rows, rows_in = self.rows.first_reads()
         cols, cols_in = self.cols.first_reads()
-        reached = np.minimum(cols + ahead, self.out.width - 1)
+        reached = np.minimum(cols - cols % together + ahead, self.out.width - 1)
         return (
             AxisTerm.even(self.out.batch, image_out - image_in),
             AxisTerm.table(rows, rows * row_out - rows_in * row_in),

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from diagmem.model.graph import IntArray
 
 
@@ -31,10 +33,11 @@ class AxisTerm:
 
     @classmethod
     def table(cls, index: IntArray, term_bytes: IntArray) -> AxisTerm:
-        """A loop whose terms are listed, by ascending index; indices that are missing read nothing."""
-        split = 1 if len(index) and index[0] == 0 else 0
+        """A loop whose terms are listed, by ascending index; indices that are missing read nothing. Those that stand
+        more than once are turns that begin together."""
+        split = int(np.count_nonzero(index == 0))
         return cls(
-            int(term_bytes[0]) if split else None,
+            int(term_bytes[:split].max()) if split else None,
             int(term_bytes[split:].max()) if len(index) > split else None,
         )
 

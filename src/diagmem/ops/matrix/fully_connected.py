@@ -15,6 +15,7 @@ from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import SUFFIXES, TYPES, CCall, by_type, kernel_call, values_of
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.separable import AxisTerm, separation_of
+from diagmem.ops.numerics.packed import Channels, c_packed, is_8_bit
 from diagmem.ops.numerics.quantised import zero_point_of
 from diagmem.ops.numerics.weighted_sums import (
     block_start,
@@ -27,6 +28,7 @@ from diagmem.ops.options import Activation, BuiltinOptions, activation_field, ac
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature, Weights
+from diagmem.ops.variants import InstructionSet, Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,12 @@ class FullyConnectedKind(OpKind):
             sums = centred @ weights.T.astype(np.float64)
         return (finished(node, 0, sums, bias).reshape(node.output.shape),)
 
+    def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
+        """Rows of inputs in fours, all outputs of a block together: the order is that of the kernel in plain C."""
+        if instructions is not InstructionSet.DSP or not is_8_bit(node) or _sizes(node.inputs)[2] % 4:
+            return ()
+        return (Variant(Order.BLOCKS, Order.BLOCKS, _packed_call, self.c_row_call),)
+
     def c_call(self, node: Node) -> CCall:
         return by_type(node, dict.fromkeys(TYPES, _call))
 
@@ -147,6 +155,16 @@ def _call(node: Node) -> CCall:
     weights = values_of(node.input(1))
     fields = {**_c_sizes(node), **filter_fields(node, 0, weights, interleaved(weights))}
     return kernel_call(f"fully_connected_{SUFFIXES[node.input(0).dtype]}", fields, (node.input(0), node.output))
+
+
+def _packed_call(node: Node) -> CCall:
+    """Weights that cannot be packed go to the kernel in plain C."""
+    output = c_packed(Channels.of(node, 0, values_of(node.input(1))))
+    if output is None:
+        return _call(node)
+    sizes = _c_sizes(node)
+    fields = {"rows": sizes["rows"], "inputs": sizes["inputs"], "output": output}
+    return kernel_call("fully_connected_packed_s8", fields, (node.input(0), node.output))
 
 
 KIND = FullyConnectedKind()

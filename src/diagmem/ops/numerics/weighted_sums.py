@@ -122,18 +122,19 @@ def window_call(
     stem: str, node: Node, loop: WindowedLoop, own: Fields, axis: int, weights: Array, stored: Array | None = None
 ) -> CCall:
     """The call of a windowed kernel, by its name without the type. `own`: fields that it has beside the usual ones."""
-    zero = np.array(zero_point_of(node.input(0)) if node.input(0).dtype is DType.INT8 else 0, node.input(0).dtype.numpy)
-    fields = {**own, **_window_fields(loop, zero), **filter_fields(node, axis, weights, stored)}
+    windowed = {"window": c_window(loop), "padding": c_padding(node, loop)}
+    fields = {**own, **windowed, **filter_fields(node, axis, weights, stored)}
     name = f"{stem}_{SUFFIXES[node.input(0).dtype]}"
     return kernel_call(name, fields, (node.input(0), node.output), window_limits(loop))
 
 
-def _window_fields(loop: WindowedLoop, zero: Array) -> Fields:
-    """Fields of windowed kernels. `zero`: the stored value of 0, which taps outside the image read."""
-    taps = loop.rows.kernel * loop.cols.kernel
-    is_inside = tap_counts(loop.rows, loop.cols).min() == taps
-    padding = None if is_inside else CTable("padding", np.full(loop.image.depth, zero))
-    return {"window": c_window(loop), "padding": padding}
+def c_padding(node: Node, loop: WindowedLoop) -> CTable | None:
+    """What taps outside the image read, the stored value of 0 for each channel; None where no window has any."""
+    taps, dtype = loop.rows.kernel * loop.cols.kernel, node.input(0).dtype
+    if tap_counts(loop.rows, loop.cols).min() == taps:
+        return None
+    zero = zero_point_of(node.input(0)) if dtype is DType.INT8 else 0
+    return CTable("padding", np.full(loop.image.depth, zero, dtype.numpy))
 
 
 def interleaved(weights: Array) -> Array:

@@ -15,6 +15,7 @@ from diagmem.ops.c_call import MAX_ROWS, SUFFIXES, CCall, Unsupported, by_type, 
 from diagmem.ops.c_rows import taking_call, window_row_call
 from diagmem.ops.kind import SUM_BYTES, Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.c_window import c_window
+from diagmem.ops.loops.fours import Fours
 from diagmem.ops.loops.held_pixels import HeldPixels
 from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_counts, tap_images
@@ -25,6 +26,10 @@ from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, node_of
 from diagmem.ops.signature import Signature
 from diagmem.ops.upright import Standing, Upright, upright_window
+from diagmem.ops.variants import InstructionSet, Variant
+
+MOST_SUMMED = 255
+"""Pixels whose bytes add up to less than 16 bits hold, as in `average_pool_2d_fours_s8.c`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class Pool2D:
 
 class Pool2DKind(OpKind):
     names = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
-    orders = (Order.REFERENCE, Order.ACCUMULATE)
+    orders = (Order.REFERENCE, Order.FOURS, Order.ACCUMULATE)
     without_kernel = ("L2_POOL_2D",)
     tflm_agrees = True
 
@@ -115,9 +120,28 @@ class Pool2DKind(OpKind):
         return node.op.kind != "L2_POOL_2D"
 
     def c_row_call(self, node: Node) -> CCall:
-        call = self.c_call(node)
+        return self._by_rows(self.c_call(node), node)
+
+    def _by_rows(self, call: CCall, node: Node) -> CCall:
         takes_rows = self.accumulator_bytes(node) is not None
         return taking_call(call, node) if takes_rows else window_row_call(call, node, _loop(node).rows)
+
+    def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
+        """16 bits hold the sum of 255 pixels."""
+        loop = _loop(node)
+        is_small = node.op.kind == "MAX_POOL_2D" or loop.rows.kernel * loop.cols.kernel <= MOST_SUMMED
+        is_known = node.op.kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D") and node.input(0).dtype is DType.INT8
+        if instructions is not InstructionSet.DSP or not is_known or not is_small:
+            return ()
+        return (Variant(Order.FOURS, Order.FOURS, self._fours, self._fours_row),)
+
+    def _fours(self, node: Node) -> CCall:
+        call = self.c_call(node)
+        stem = f"{node.op.kind.lower()}_fours_s8"
+        return kernel_call(stem, call.parameters.fields, call.arguments, call.limits)
+
+    def _fours_row(self, node: Node) -> CCall:
+        return self._by_rows(self._fours(node), node)
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.input(0).dtype, (node.output,))
@@ -153,7 +177,9 @@ def _loop(node: Node) -> WindowedLoop:
     return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, image.depth, *sizes, *pitches)
 
 
-def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels:
+def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels | Fours:
+    if order is Order.FOURS:
+        return Fours(loop)
     return HeldPixels(loop, ahead=0, writes=loop.out.depth) if order is Order.ACCUMULATE else loop
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import Any
 
 from diagmem.planning.problem import Problem
 
@@ -61,10 +63,26 @@ def solve_by_cp_sat(
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
     solver.parameters.max_deterministic_time = effort
-    status = solver.solve(model)
+    status = _solved(solver, model)
     if status == cp_model.INFEASIBLE:
         return Solution(None, limit + unit)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return Solution(None, bound)
     offsets = {b: solver.value(place) * problem.buffers[b].align_bytes for b, place in places.items()}
     return Solution(offsets, round(solver.best_objective_bound) * unit)
+
+
+def _solved(solver: Any, model: Any) -> Any:
+    """The solver's status. It works in a thread of its own, so that an interruption is heard at once and ends it: left
+    to itself the solver takes the signal, answers with what it has, and leaves the next one to kill the process."""
+    solver.parameters.catch_sigint_signal = False
+    with ThreadPoolExecutor(1) as worker:
+        solving = worker.submit(solver.solve, model)
+        try:
+            return solving.result()
+        except BaseException:
+            # Again and again: it may not have begun yet.
+            while not solving.done():
+                solver.stop_search()
+                wait([solving], timeout=0.05)
+            raise

@@ -16,7 +16,7 @@ from diagmem.planning.options import Options
 from diagmem.planning.plan import Plan
 from diagmem.planning.plan_json.writing import SCHEMA_VERSION
 from diagmem.planning.storage import Storage
-from diagmem.transforms import TRANSFORMS, transformed_again
+from diagmem.transforms import ONCE_CALLED, TRANSFORMS, transformed_again
 
 LARGEST = 1 << 40
 """No offset or size that anybody means is larger."""
@@ -120,7 +120,7 @@ class _Fields:
 
 
 def _removal(row: _Fields) -> tuple[str, list[int]]:
-    name = row.text("transform")
+    name = ONCE_CALLED.get(row.text("transform"), row.text("transform"))
     if name not in TRANSFORMS:
         raise PlanError(f"transform '{one_line(name)}' is not known; known: {', '.join(TRANSFORMS)}")
     return name, row.integers("ops")

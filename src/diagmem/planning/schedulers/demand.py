@@ -1,4 +1,4 @@
-"""Rows on demand: the last tensor of a segment asks for its rows in turn, and each row asks for what it needs."""
+"""Rows on demand: a segment's last tensor asks for one row after the other, and each row asks for what it needs."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import NamedTuple
 
 from diagmem.model.schedule import PUSH
 from diagmem.planning.row_needs import Need
-from diagmem.planning.schedulers.lives import Turn
+from diagmem.planning.schedulers.lives import RowStep
 from diagmem.planning.schedulers.segments import Segment
 
 TOO_MUCH = 1 << 62
 """Peak of a segment whose rows would be made again too often."""
 
 
-def best_on_demand(segment: Segment) -> tuple[int, tuple[Turn, ...]]:
-    """Peak and turns of a segment, its ops asking for their inputs first to last, or last to first."""
+def best_on_demand(segment: Segment) -> tuple[int, tuple[RowStep, ...]]:
+    """Peak and steps of a segment, its ops asking for their inputs first to last, or last to first."""
     ways = (False, True) if segment.has_joins else (False,)
-    orders = {tuple(_Demand(segment, reverse).turns()) for reverse in ways}
-    is_too_much = any(len(turns) > segment.most_turns for turns in orders)
-    return min((TOO_MUCH if is_too_much else segment.peak_bytes(turns), turns) for turns in sorted(orders))
+    orders = {tuple(_Demand(segment, reverse).steps()) for reverse in ways}
+    is_too_much = any(len(steps) > segment.most_steps for steps in orders)
+    return min((TOO_MUCH if is_too_much else segment.peak_bytes(steps), steps) for steps in sorted(orders))
 
 
 class _Ask(NamedTuple):
@@ -41,7 +41,7 @@ class _Demand:
     def __init__(self, segment: Segment, reverse: bool) -> None:
         ops = range(segment.begin, segment.end)
         self.segment = segment
-        self.found: list[Turn] = []
+        self.found: list[RowStep] = []
         # How many turns each op has had, those made again not counted, and how many rows of its output are there.
         self.done = {PUSH: segment.pushed_before, **dict.fromkeys(ops, 0)}
         self.ready = dict(self.done)
@@ -59,12 +59,12 @@ class _Demand:
                 found.append(_Ask(need, producer, segment.piece_of(need.tensor)))
         return found[::-1] if reverse else found
 
-    def turns(self) -> list[Turn]:
+    def steps(self) -> list[RowStep]:
         segment, ops = self.segment, self.segment.rows.ops
         # Rows that nobody asks for (the last ones under a window that leaves some over) come at the end.
         for sink in (*reversed(segment.sinks()), *range(segment.begin, segment.end)):
             is_dropped = segment.dropped.keys() & set(ops[sink].makes)
-            while self.done[sink] < ops[sink].turns and not is_dropped and len(self.found) <= segment.most_turns:
+            while self.done[sink] < ops[sink].turns and not is_dropped and len(self.found) <= segment.most_steps:
                 self._make(sink, self.done[sink])
         return self.found
 
@@ -72,7 +72,7 @@ class _Demand:
         """A chain of demands may be as long as the segment, so it is kept on a stack of our own: turns that are asked
         for, each with the rows that are still to be made for it alone, last first."""
         stack = self._piece(op, turn)
-        most = self.segment.most_turns
+        most = self.segment.most_steps
         while stack and len(self.found) <= most:
             op, turn, own = stack[-1]
             missing = self._missing(op, turn)
@@ -92,7 +92,7 @@ class _Demand:
         elif self.done[op] == self.segment.rows.ops[op].turns:
             self.ready[op] = self.segment.rows.rows[self.segment.rows.ops[op].makes[0]]
 
-    def _piece(self, op: int, turn: int) -> list[tuple[int, int, list[Turn]]]:
+    def _piece(self, op: int, turn: int) -> list[tuple[int, int, list[RowStep]]]:
         """A turn and those that come at once with it, last first."""
         rows = self.segment.pieces.get(op, 1)
         if rows == 1:
@@ -100,7 +100,7 @@ class _Demand:
         end = min(turn + rows, self.segment.rows.ops[op].turns)
         return [self._asked(op, t) for t in range(end - 1, turn - 1, -1)]
 
-    def _asked(self, op: int, turn: int) -> tuple[int, int, list[Turn]]:
+    def _asked(self, op: int, turn: int) -> tuple[int, int, list[RowStep]]:
         own = [(ask.producer, row) for ask in self.makes_rows_again[op] for row in ask.own(turn)]
         return op, turn, own[::-1]
 

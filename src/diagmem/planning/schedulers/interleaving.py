@@ -1,7 +1,7 @@
 """A better interleaving of rows: what makes the peak is moved out of its way.
 
 An order on demand makes each row as late as it can, one branch after the other. Where branches meet, or segments that
-were cut apart, some turns before the peak could as well come after it, and some after it could come before and free
+were cut apart, some steps before the peak could as well come after it, and some after it could come before and free
 rows. Such moves are made as long as they lower the peak.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from diagmem.model.graph import IntArray
 from diagmem.model.schedule import PUSH
 from diagmem.planning.rows import RowGraph
-from diagmem.planning.schedulers.lives import Row, Turn, rows_made, rows_read, shared_bytes
+from diagmem.planning.schedulers.lives import Row, RowStep, rows_made, rows_read, shared_bytes
 
 MOST_WORK = 4_000_000
 """Turns that are looked at, over all orders that are tried: about a second."""
@@ -28,19 +28,19 @@ Order = list[int]
 
 
 class Height(NamedTuple):
-    """How bad an order is: the most bytes that live at a turn, and how many turns are that bad."""
+    """How bad an order is: the most bytes that live at a step, and how many steps are that bad."""
 
     peak_bytes: int
     times: int
 
 
-def interleaved(rows: RowGraph, turns: Sequence[Turn], kept: frozenset[int]) -> tuple[int, list[Turn]]:
+def interleaved(rows: RowGraph, steps: Sequence[RowStep], kept: frozenset[int]) -> tuple[int, list[RowStep]]:
     """A peak and the order that has it: the one given, or a better one. `kept`: tensors that are needed after the
     run."""
-    search = _Turns.of(rows, turns, kept)
-    order = list(range(len(turns)))
+    search = _Steps.of(rows, steps, kept)
+    order = list(range(len(steps)))
     best, at = search.height(order)
-    left = MOST_WORK // max(1, len(turns))
+    left = MOST_WORK // max(1, len(steps))
     while left > 0:
         for moved in search.moves(order, at):
             left -= 1
@@ -52,17 +52,17 @@ def interleaved(rows: RowGraph, turns: Sequence[Turn], kept: frozenset[int]) -> 
                 break
         else:
             break
-    return best.peak_bytes, [turns[number] for number in order]
+    return best.peak_bytes, [steps[number] for number in order]
 
 
 @dataclass(frozen=True)
-class _Turns:
+class _Steps:
     """Turns, counted in the order given, and what they are to each other in any order. A row that is made again lives
-    again: `lives` are rows, `makers` the turns that make them (-1: it is there before the run), `reads` the lives that
-    each turn reads. `before`: the turns that must come before each."""
+    again: `lives` are rows, `makers` the steps that make them (-1: it is there before the run), `reads` the lives that
+    each step reads. `before`: the steps that must come before each."""
 
     rows: RowGraph
-    turns: tuple[Turn, ...]
+    steps: tuple[RowStep, ...]
     kept: frozenset[int]
     lives: list[Row]
     makers: list[int]
@@ -70,22 +70,22 @@ class _Turns:
     before: list[set[int]]
 
     @classmethod
-    def of(cls, rows: RowGraph, turns: Sequence[Turn], kept: frozenset[int]) -> _Turns:
-        found = cls(rows, tuple(turns), kept, [], [], [], [])
+    def of(cls, rows: RowGraph, steps: Sequence[RowStep], kept: frozenset[int]) -> _Steps:
+        found = cls(rows, tuple(steps), kept, [], [], [], [])
         now: dict[Row, int] = {}
         latest: dict[int, int] = {}
         readers: dict[int, list[int]] = defaultdict(list)
-        for number, turn in enumerate(turns):
-            read = [now[row] if row in now else found._born(row, -1, now) for row in rows_read(rows, turn)]
-            # The same op's turns stay in their order, and a row is not made again before the last use of the old one.
-            before = {found.makers[life] for life in read} | {latest.get(turn[0], -1)}
-            for row in rows_made(rows, turn):
+        for number, step in enumerate(steps):
+            read = [now[row] if row in now else found._born(row, -1, now) for row in rows_read(rows, step)]
+            # The same op's steps stay in their order, and a row is not made again before the last use of the old one.
+            before = {found.makers[life] for life in read} | {latest.get(step[0], -1)}
+            for row in rows_made(rows, step):
                 if row in now:
                     before.update(readers[now[row]], [found.makers[now[row]]])
                 found._born(row, number, now)
             for life in read:
                 readers[life].append(number)
-            latest[turn[0]] = number
+            latest[step[0]] = number
             found.reads.append(read)
             found.before.append(before - {-1})
         return found
@@ -98,8 +98,8 @@ class _Turns:
 
     @cached_property
     def behind(self) -> list[list[int]]:
-        """Turn -> those that must come after it."""
-        found: list[list[int]] = [[] for _ in self.turns]
+        """RowStep -> those that must come after it."""
+        found: list[list[int]] = [[] for _ in self.steps]
         for number, before in enumerate(self.before):
             for other in before:
                 found[other].append(number)
@@ -111,11 +111,11 @@ class _Turns:
 
     @cached_property
     def _uses(self) -> tuple[IntArray, IntArray]:
-        """Pairs of a life and a turn that makes or reads it."""
-        pairs = [(life, turn) for turn, reads in enumerate(self.reads) for life in reads]
+        """Pairs of a life and a step that makes or reads it."""
+        pairs = [(life, step) for step, reads in enumerate(self.reads) for life in reads]
         pairs += enumerate(self.makers)
-        life, turn = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-        return life, turn
+        life, step = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        return life, step
 
     @cached_property
     def _kept(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -123,29 +123,29 @@ class _Turns:
 
     @cached_property
     def _sums(self) -> list[tuple[int, list[int]]]:
-        """Bytes of an accumulator, and its turns."""
+        """Bytes of an accumulator, and its steps."""
         found: dict[int, list[int]] = defaultdict(list)
-        for number, (index, _) in enumerate(self.turns):
+        for number, (index, _) in enumerate(self.steps):
             if index != PUSH and self.rows.ops[index].accumulator_bytes:
                 found[index].append(number)
-        return [(self.rows.ops[op].accumulator_bytes, turns) for op, turns in found.items()]
+        return [(self.rows.ops[op].accumulator_bytes, steps) for op, steps in found.items()]
 
     def height(self, order: Order) -> tuple[Height, int]:
         """How bad an order is, and at which place first."""
-        steps = len(order)
+        count = len(order)
         # What is there before the run counts from its first step.
-        place = np.zeros(steps + 1, dtype=np.int64)
-        place[np.array(order, dtype=np.int64)] = np.arange(steps)
+        place = np.zeros(count + 1, dtype=np.int64)
+        place[np.array(order, dtype=np.int64)] = np.arange(count)
         first, last = place[np.array(self.makers, dtype=np.int64)], np.zeros(len(self.lives), dtype=np.int64)
-        life, turn = self._uses
-        np.maximum.at(last, life, place[turn])
+        life, step = self._uses
+        np.maximum.at(last, life, place[step])
         # What is kept does not end with the last step either.
-        end = np.where(self._kept, steps + 1, last + 1)
-        change = np.zeros(steps + 2, dtype=np.int64)
+        end = np.where(self._kept, count + 1, last + 1)
+        change = np.zeros(count + 2, dtype=np.int64)
         np.add.at(change, first, self._sizes)
         np.add.at(change, end, -self._sizes)
-        for size, turns in self._sums:
-            held = place[turns]
+        for size, steps in self._sums:
+            held = place[steps]
             change[held.min()] += size
             change[held.max() + 1] -= size
         return self._worst(order, np.cumsum(change)[:-2], end)
@@ -156,9 +156,9 @@ class _Turns:
         for at in np.argsort(-live, kind="stable").tolist():
             if live[at] < peak:
                 break
-            turn = self.turns[order[at]]
+            step = self.steps[order[at]]
             dying = {self.lives[life] for life in self.reads[order[at]] if end[life] == at + 1}
-            needed = int(live[at]) - shared_bytes(self.rows, turn, dying)
+            needed = int(live[at]) - shared_bytes(self.rows, step, dying)
             if needed > peak:
                 peak, places = needed, []
             if needed == peak:
@@ -166,7 +166,7 @@ class _Turns:
         return Height(peak, len(places)), min(places, default=0)
 
     def moves(self, order: Order, peak: int) -> Iterator[Order]:
-        """Orders in which some turn comes after the peak instead of before it, or the other way round, with all that
+        """Orders in which some step comes after the peak instead of before it, or the other way round, with all that
         must go along."""
         for at in range(peak - 1, -1, -1):
             moved = self._with(order[at], order[at : peak + 1], self.behind)
@@ -175,26 +175,26 @@ class _Turns:
         for at in range(peak + 1, len(order)):
             moved = self._with(order[at], order[at : peak - 1 if peak else None : -1], self.before)
             if order[peak] not in moved:
-                rest = [turn for turn in order[peak : at + 1] if turn not in moved]
+                rest = [step for step in order[peak : at + 1] if step not in moved]
                 yield [*order[:peak], *(t for t in order[peak : at + 1] if t in moved), *rest, *order[at + 1 :]]
 
     def _later(self, order: Order, moved: set[int], peak: int) -> Iterator[Order]:
         """Behind the peak: at once, and as late as can be."""
-        ahead = [turn for turn in order[: peak + 1] if turn not in moved]
-        group = [turn for turn in order[: peak + 1] if turn in moved]
+        ahead = [step for step in order[: peak + 1] if step not in moved]
+        group = [step for step in order[: peak + 1] if step in moved]
         behind = order[peak + 1 :]
         yield [*ahead, *group, *behind]
-        awaited = {other for turn in group for other in self.behind[turn]}
-        until = next((n for n, turn in enumerate(behind) if turn in awaited), len(behind))
+        awaited = {other for step in group for other in self.behind[step]}
+        until = next((n for n, step in enumerate(behind) if step in awaited), len(behind))
         if until:
             yield [*ahead, *behind[:until], *group, *behind[until:]]
 
     @staticmethod
     def _with(first: int, others: Sequence[int], linked: Sequence[Sequence[int] | set[int]]) -> set[int]:
-        """A turn and those of the others, nearest first, that are linked to it, however indirectly."""
+        """A step and those of the others, nearest first, that are linked to it, however indirectly."""
         found, reached = {first}, set(linked[first])
-        for turn in others:
-            if turn in reached and turn not in found:
-                found.add(turn)
-                reached.update(linked[turn])
+        for step in others:
+            if step in reached and step not in found:
+                found.add(step)
+                reached.update(linked[step])
         return found

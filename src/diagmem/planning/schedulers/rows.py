@@ -1,9 +1,10 @@
 """Row by row: an order of single rows in which only a few rows of each tensor exist at once.
 
 The ops are cut into segments of consecutive ones. Within a segment rows are made on demand: the last tensor asks for
-its rows in turn, and each row asks for what it needs. Between segments whole tensors exist. The cut with the smallest
-peak of live bytes is found by dynamic programming over segments; then turns move across its borders where that lowers
-the peak. Nothing is computed twice, unless tensors are named whose rows are dropped after use and made again.
+one row after the other, and each row asks for what it needs. Between segments whole tensors exist. The cut with the
+smallest peak of live bytes is found by dynamic programming over segments; then steps move across its borders where
+that lowers the peak. Nothing is computed twice, unless tensors are named whose rows are dropped after use and made
+again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from diagmem.model.schedule import PUSH, Schedule, Step
 from diagmem.planning.rows import RowGraph
 from diagmem.planning.schedulers.demand import best_on_demand
 from diagmem.planning.schedulers.interleaving import interleaved
-from diagmem.planning.schedulers.lives import Turn
+from diagmem.planning.schedulers.lives import RowStep
 from diagmem.planning.schedulers.segments import Dropped, Segment
 
 MOST_SEGMENTS = 12_000
@@ -37,7 +38,7 @@ class RowSchedule:
     plain: Schedule | None = None
 
     @property
-    def turns(self) -> tuple[Turn, ...]:
+    def steps(self) -> tuple[RowStep, ...]:
         return tuple((step.op, step.turn or 0) for step in self.schedule.steps)
 
 
@@ -55,12 +56,12 @@ class RowOrders:
     def best(self, dropped: Dropped = frozenset()) -> RowSchedule:
         """The best cut, on demand."""
         cuts = self._cuts(dropped)
-        turns = [turn for cut in cuts for turn in best_on_demand(self._segment(*cut, dropped))[1]]
+        steps = [step for cut in cuts for step in best_on_demand(self._segment(*cut, dropped))[1]]
         if self.input_rows:
             # Rows that nobody asks for are taken too, so that a run ends with the caller's last row.
-            pushed = sum(op == PUSH for op, _ in turns)
-            turns += [(PUSH, row) for row in range(pushed, self.rows.rows[self.rows.graph.inputs[0]])]
-        return self._scheduled(turns, self.peak_within(cuts, dropped), cuts)
+            pushed = sum(op == PUSH for op, _ in steps)
+            steps += [(PUSH, row) for row in range(pushed, self.rows.rows[self.rows.graph.inputs[0]])]
+        return self._scheduled(steps, self.peak_within(cuts, dropped), cuts)
 
     def peak_within(self, cuts: Sequence[tuple[int, int]], dropped: Dropped) -> int:
         """The peak if the ops are cut like this."""
@@ -68,14 +69,14 @@ class RowOrders:
 
     def improved(self, made: RowSchedule) -> RowSchedule:
         """The order with a better interleaving, if there is one."""
-        peak, turns = interleaved(self.rows, made.turns, frozenset(self.rows.graph.outputs))
+        peak, steps = interleaved(self.rows, made.steps, frozenset(self.rows.graph.outputs))
         if peak >= made.peak_bytes:
             return made
-        return replace(self._scheduled(turns, peak, made.segments), plain=made.schedule)
+        return replace(self._scheduled(steps, peak, made.segments), plain=made.schedule)
 
-    def _scheduled(self, turns: Sequence[Turn], peak: int, cuts: tuple[tuple[int, int], ...]) -> RowSchedule:
-        schedule = Schedule(tuple(_step(self.rows, *turn) for turn in turns), "rows")
-        return RowSchedule(schedule, peak, cuts, self.rows.macs(op for op, _ in turns))
+    def _scheduled(self, steps: Sequence[RowStep], peak: int, cuts: tuple[tuple[int, int], ...]) -> RowSchedule:
+        schedule = Schedule(tuple(_step(self.rows, *step) for step in steps), "rows")
+        return RowSchedule(schedule, peak, cuts, self.rows.macs(op for op, _ in steps))
 
     def _cuts(self, dropped: Dropped) -> tuple[tuple[int, int], ...]:
         """By dynamic programming: the best cut of the first ops, for more and more of them."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from diagmem.planning.rows import RowGraph
-from diagmem.planning.schedulers.lives import Row, Turn, row_lives, shared_bytes, sum_lives
+from diagmem.planning.schedulers.lives import Row, RowStep, row_lives, shared_bytes, sum_lives
 
 Dropped = frozenset[tuple[int, int]]
 """Tensors with a single reader whose rows are made again, and after how many rows."""
@@ -43,7 +43,7 @@ class Segment:
         }
 
     @cached_property
-    def most_turns(self) -> float:
+    def most_steps(self) -> float:
         """No order that is worth while has more; rows of the streamed input come on top."""
         turns = sum(op.turns for op in self.rows.ops[self.begin : self.end])
         return self.again * turns + sum(self.rows.rows[tensor] for tensor in self.rows.graph.inputs)
@@ -106,25 +106,25 @@ class Segment:
         graph = self.rows.graph
         return tensor in graph.outputs or any(op >= self.end for op in graph.consumers.get(tensor, ()))
 
-    def peak_bytes(self, turns: tuple[Turn, ...]) -> int:
-        """The most bytes that live at a turn of the segment, with all that merely passes it by."""
-        change = [0] * (len(turns) + 1)
+    def peak_bytes(self, steps: tuple[RowStep, ...]) -> int:
+        """The most bytes that live at a step of the segment, with all that merely passes it by."""
+        change = [0] * (len(steps) + 1)
         dying: dict[int, set[Row]] = defaultdict(set)
-        lives = row_lives(self.rows, turns)
+        lives = row_lives(self.rows, steps)
         for life in lives:
             size = self.rows.row_bytes[life.tensor]
             change[life.first] += size
             if not self._is_needed_later(life.tensor):
-                change[life.last + 1] -= size
-                dying[life.last].add((life.tensor, life.row))
-        for op, first, final in sum_lives(self.rows, turns):
+                change[life.end] -= size
+                dying[life.end - 1].add((life.tensor, life.row))
+        for op, first, end in sum_lives(self.rows, steps):
             change[first] += self.rows.ops[op].accumulator_bytes
-            change[final + 1] -= self.rows.ops[op].accumulator_bytes
+            change[end] -= self.rows.ops[op].accumulator_bytes
         peak = live = self._passing_bytes({(life.tensor, life.row) for life in lives})
         for at, delta in enumerate(change[:-1]):
             live += delta
             if live > peak:
-                peak = max(peak, live - shared_bytes(self.rows, turns[at], dying[at]))
+                peak = max(peak, live - shared_bytes(self.rows, steps[at], dying[at]))
         return peak
 
     def _passing_bytes(self, touched: set[Row]) -> int:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from diagmem.kernels import library
 from diagmem.model.graph import Node
 from diagmem.model.schedule import PUSH
 from diagmem.planning.plan import Plan
@@ -15,15 +14,13 @@ from diagmem.tracing.analysis.model import TracedModel, offsets_apart
 from diagmem.tracing.analysis.raster import Raster
 from diagmem.tracing.analysis.traced_pairs import TracedRow
 from diagmem.tracing.analysis.traced_turns import TracedTurn, TracedTurns, gathered, remade_places, traced_turn
-from diagmem.tracing.analysis.values import Lost, Windows, lost_values
+from diagmem.tracing.analysis.values import Lost, TracedWindows, lost_values
 from diagmem.tracing.capture.events import ALWAYS, NEVER, Recorder, Span
 from diagmem.tracing.capture.run import SEEDS, Counts, observe, overlap_of, trace
 
-KERNELS = "diagmem"
-
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class SharingPair:
     """An op's input and output, or a row of each, that share addresses in a plan. The input starts `distance` bytes
     above the output; `separation` bytes, by what was traced, is the least that is safe at any larger distance too.
     `turn`: the row that is made, of the row `row`; None where all is made at once."""
@@ -44,20 +41,20 @@ class ModelTrace:
 
     rows: tuple[TracedRow, ...]
     turns: tuple[TracedTurns, ...]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[SharingPair, ...]
     lost: tuple[Lost, ...]
 
 
 def trace_ops(model: TracedModel, nodes: Sequence[Node]) -> list[TracedRow]:
     """The rows of operations that were laid out side by side."""
     rows: list[TracedRow] = []
-    left = iter(zip(model.layout.nodes, nodes, strict=True))
+    left = iter(zip(model.program.nodes, nodes, strict=True))
 
     def take(span: Span) -> None:
         laid_out, node = next(left)
         rows.extend(_renamed(row, node) for row in _rows(model, laid_out, span))
 
-    trace(model.program, model.contents, take, lambda number: nodes[number].label)
+    trace(model.executable, model.contents, take, lambda number: nodes[number].label)
     return rows
 
 
@@ -70,56 +67,56 @@ def trace_plan(model: TracedModel, plan: Plan) -> ModelTrace:
     """What every op that runs does, and the plan checked. `model`: the plan's buffers apart."""
     rows: list[TracedRow] = []
     turns: list[TracedTurn] = []
-    windows = Windows(model.layout.arena_bytes)
+    windows = TracedWindows(model.program.arena_bytes)
     left = iter(model.steps)
 
     def take(span: Span) -> None:
         step = next(left)
-        is_known = step.op != PUSH and model.layout.calls[step.op] is not None
+        is_known = step.op != PUSH and model.program.calls[step.op] is not None
         if step.turn is not None:
-            windows.end_lives(remade_places(model.layout, step))
-            turns.append(traced_turn(model.layout, step, span))
+            windows.end_lives(remade_places(model.program, step))
+            turns.append(traced_turn(model.program, step, span))
         elif is_known:
-            rows.extend(_rows(model, model.layout.graph.nodes[step.op], span))
+            rows.extend(_rows(model, model.program.graph.nodes[step.op], span))
         windows.add(span)
 
-    trace(model.program, model.contents, take, model.label)
+    trace(model.executable, model.contents, take, model.label)
     _fill(windows, model, plan)
     pairs = (*_pairs(plan, rows), *_row_pairs(plan, turns))
     return ModelTrace(tuple(rows), gathered(turns), pairs, tuple(lost_values(plan, offsets_apart(plan), windows)))
 
 
-def _fill(windows: Windows, model: TracedModel, plan: Plan) -> None:
+def _fill(windows: TracedWindows, model: TracedModel, plan: Plan) -> None:
     """The caller writes inputs before the run and reads outputs after it; the state of a run that waits for it is there
     all the time."""
-    for tensor in () if model.layout.input_rows else plan.graph.inputs:
+    for tensor in () if model.program.input_rows else plan.graph.inputs:
         windows.begin_early(model.place(tensor))
     for tensor in (*plan.graph.outputs, *(plan.graph.inputs if plan.options.keep_inputs else ())):
         windows.end_late(model.place(tensor))
-    if model.layout.input_rows:
-        begin = model.layout.scratch[PUSH]
-        state = range(begin, begin + model.layout.state.size_bytes)
+    if model.program.input_rows:
+        begin = model.program.scratch[PUSH]
+        state = range(begin, begin + model.program.state.size_bytes)
         windows.begin_early(state)
         windows.end_late(state)
 
 
-def _pairs(plan: Plan, rows: Sequence[TracedRow]) -> Iterator[Pair]:
+def _pairs(plan: Plan, rows: Sequence[TracedRow]) -> Iterator[SharingPair]:
     shared = {(overlap.op, overlap.input, overlap.output) for overlap in plan.overlaps}
     for row in rows:
         op = -1 if row.node is None else row.node.op.index
         if (op, row.input, row.output) in shared:
             distance = plan.offsets[row.input] - plan.offsets[row.output]
-            yield Pair(op, row.input, row.output, row.output_bytes - row.overlap.monotone, distance)
+            yield SharingPair(op, row.input, row.output, row.output_bytes - row.overlap.monotone, distance)
 
 
-def _row_pairs(plan: Plan, turns: Sequence[TracedTurn]) -> Iterator[Pair]:
+def _row_pairs(plan: Plan, turns: Sequence[TracedTurn]) -> Iterator[SharingPair]:
     for turn in turns:
         output, made = turn.node.output, turn.made
         for read in turn.reads:
             tensor = plan.graph.tensors[read.tensor]
             distance = plan.row_offsets[read.tensor][read.row] - plan.row_offsets[output.index][made]
             if -tensor.row_bytes < distance < output.row_bytes:
-                yield Pair(turn.node.op.index, read.tensor, output.index, read.traced, distance, made, read.row)
+                yield SharingPair(turn.node.op.index, read.tensor, output.index, read.traced, distance, made, read.row)
 
 
 def _rows(model: TracedModel, node: Node, span: Span) -> Iterator[TracedRow]:
@@ -127,7 +124,7 @@ def _rows(model: TracedModel, node: Node, span: Span) -> Iterator[TracedRow]:
         for number, target in enumerate(node.outputs):
             if source.base == target.base:
                 continue
-            separation = library(KERNELS).separation(node, position, number)
+            separation = model.program.library.separation(node, position, number)
             yield TracedRow(
                 node.op.kind,
                 source.index,
@@ -157,15 +154,15 @@ def run_plan(model: TracedModel, plan: Plan) -> PlanRun:
     starts: list[int] = []
     ends: list[int] = []
     contents = model.contents(SEEDS[0])
-    touched = np.zeros(model.layout.arena_bytes, dtype=np.bool_)
+    touched = np.zeros(model.program.arena_bytes, dtype=np.bool_)
 
     def take(span: Span) -> None:
         np.logical_or(touched, (span.first_write != NEVER) | (span.last_read != ALWAYS), out=touched)
         starts.append(span.start)
         ends.append(span.end)
 
-    model.program.run(contents, Recorder(model.program.space_bytes, take))
-    raster = Raster(model.layout.arena_bytes, min(starts, default=0), max(ends, default=0))
-    recorder = observe(model.program, contents, raster.add)
+    model.executable.run(contents, Recorder(model.executable.space_bytes, take))
+    raster = Raster(model.program.arena_bytes, min(starts, default=0), max(ends, default=0))
+    recorder = observe(model.executable, contents, raster.add)
     raster.finish(recorder.values, [model.place(tensor) for tensor in plan.graph.outputs])
     return PlanRun(raster, tuple(ends), int(np.flatnonzero(touched).max(initial=-1)) + 1)

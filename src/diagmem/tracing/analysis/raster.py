@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.graph import IntArray
-from diagmem.tracing.capture.events import ALWAYS, Flags, Kind, Touches, Value
+from diagmem.tracing.capture.events import ALWAYS, Flags, Kind, TouchedBytes, Value
 
 
 class Cell(enum.IntEnum):
@@ -33,7 +33,7 @@ class Raster:
         self.loaded, self.stored, self.updated = (np.zeros(shape, dtype=np.bool_) for _ in range(3))
         self._uses = np.zeros((self.rows, self.columns + 1), dtype=np.int64)
 
-    def add(self, touches: Touches) -> None:
+    def add(self, touches: TouchedBytes) -> None:
         """Marks touches, and how long the values that they replaced were in use."""
         kind = touches.events["kind"][touches.event]
         column = self._column(touches.events["time"].astype(np.int64))[touches.event]

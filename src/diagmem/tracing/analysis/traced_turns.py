@@ -70,32 +70,32 @@ class TracedTurns:
         }
 
 
-def traced_turn(layout: Program, step: Step, span: Span) -> TracedTurn:
-    """`layout`: every row in a place of its own."""
-    op, node, turn = layout.rows.ops[step.op], layout.graph.nodes[step.op], step.turn or 0
+def traced_turn(program: Program, step: Step, span: Span) -> TracedTurn:
+    """`program`: every row in a place of its own."""
+    op, node, turn = program.rows.ops[step.op], program.graph.nodes[step.op], step.turn or 0
     made = (op.makes_at(turn) or range(0)) if op.makes_rows else range(0)
     reads = []
     for out in made:
-        written = span.first_write[_place(layout, op.makes[0], out)]
+        written = span.first_write[_place(program, op.makes[0], out)]
         for need in op.needs:
             for row, exact in enumerate(need.apart[turn], need.first[turn]):
-                read = span.last_read[_place(layout, need.tensor, row)]
+                read = span.last_read[_place(program, need.tensor, row)]
                 is_loaded = bool((read != ALWAYS).any())
                 reads.append(RowRead(need.tensor, row, exact, traced_separation(written, read), is_loaded))
     return TracedTurn(node, turn, Counts.of(span), tuple(reads))
 
 
-def _place(layout: Program, tensor: int, row: int) -> slice:
+def _place(program: Program, tensor: int, row: int) -> slice:
     """Where a row lies in the traced space."""
-    begin = layout.storage[tensor].offsets[row]
-    return slice(begin, begin + layout.graph.tensors[tensor].row_bytes)
+    begin = program.storage[tensor].offsets[row]
+    return slice(begin, begin + program.graph.tensors[tensor].row_bytes)
 
 
-def remade_places(layout: Program, step: Step) -> Iterator[slice]:
+def remade_places(program: Program, step: Step) -> Iterator[slice]:
     """Where the rows lie that the step makes, if it may have made them before."""
-    op = layout.rows.ops[step.op]
+    op = program.rows.ops[step.op]
     if step.turn is not None and op.makes_rows:
-        yield from (_place(layout, tensor, step.turn) for tensor in op.makes)
+        yield from (_place(program, tensor, step.turn) for tensor in op.makes)
 
 
 def gathered(turns: Sequence[TracedTurn]) -> tuple[TracedTurns, ...]:

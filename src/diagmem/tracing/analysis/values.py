@@ -33,7 +33,7 @@ class _Lives(NamedTuple):
     end: IntArray
 
 
-class Windows:
+class TracedWindows:
     """For each byte of the traced space, when it is first written and when last used, over a whole run; a byte that is
     made again lives again."""
 
@@ -72,7 +72,7 @@ class Windows:
         return _Lives(byte[used], begin[used], end[used])
 
 
-def lost_values(plan: Plan, apart: Sequence[int], windows: Windows) -> Iterator[Lost]:
+def lost_values(plan: Plan, apart: Sequence[int], windows: TracedWindows) -> Iterator[Lost]:
     """Pairs of buffers that share an address while both hold values there, with the first such address of each.
     `apart`: where each of the plan's buffers was traced, ascending, and the end of the last one."""
     byte, begin, end = windows.lives()

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from diagmem.tracing.capture.calls import NUMBERS, Argument, Buffer, Call, Null, Number, Struct
+from diagmem.tracing.capture.calls import NUMBERS, Argument, Call, MemoryArgument, Null, Number, Struct
 
 CORE_REGISTERS = 4
 FLOAT_REGISTERS = 16
@@ -55,8 +55,8 @@ class _Layout:
         address = 0 if isinstance(argument, Null) else self._address(argument)
         return struct.pack("<I", address)
 
-    def _address(self, argument: Buffer | Struct) -> int:
-        if isinstance(argument, Buffer):
+    def _address(self, argument: MemoryArgument | Struct) -> int:
+        if isinstance(argument, MemoryArgument):
             return next(self.buffers)
         content = bytearray()
         for member in argument.fields:

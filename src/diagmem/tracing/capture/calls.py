@@ -43,7 +43,7 @@ _SPACE = (Role.OUTPUT, Role.INPUT, Role.SCRATCH)
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class MemoryArgument:
     """A pointer to `shape` elements. `values`: what it holds, repeated to fill it; None: random data."""
 
     role: Role
@@ -82,7 +82,7 @@ class Null:
     """A null pointer."""
 
 
-Argument = Buffer | Number | Struct | Null
+Argument = MemoryArgument | Number | Struct | Null
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Call:
     arguments: tuple[Argument, ...]
 
     @property
-    def buffers(self) -> tuple[Buffer, ...]:
+    def buffers(self) -> tuple[MemoryArgument, ...]:
         """All buffers in the order in which they are written, those in structs too."""
         return tuple(_buffers(self.arguments))
 
@@ -120,15 +120,15 @@ class Call:
         )
 
 
-def _buffers(arguments: tuple[Argument, ...]) -> Iterator[Buffer]:
+def _buffers(arguments: tuple[Argument, ...]) -> Iterator[MemoryArgument]:
     for argument in arguments:
-        if isinstance(argument, Buffer):
+        if isinstance(argument, MemoryArgument):
             yield argument
         elif isinstance(argument, Struct):
             yield from _buffers(argument.fields)
 
 
-def _content(buffer: Buffer, random: np.random.Generator) -> bytes:
+def _content(buffer: MemoryArgument, random: np.random.Generator) -> bytes:
     dtype, elems = NUMBERS[buffer.element], math.prod(buffer.shape)
     if buffer.values is not None:
         return np.resize(np.array(buffer.values), elems).astype(dtype).tobytes()
@@ -213,7 +213,7 @@ class _Parser:
                 raise TraceError(f"call '{one_line(self.text)}': {number.value} is no {number.element}")
         return number
 
-    def buffer(self, role: Role) -> Buffer:
+    def buffer(self, role: Role) -> MemoryArgument:
         element = self.need("name", f"the type of {role.value}'s elements")
         if element not in NUMBERS:
             self.next -= 1
@@ -224,7 +224,7 @@ class _Parser:
             if not self.take("sign", "*"):
                 self.need("sign", "',' or ']'", ",")
             shape.append(self.integer("a size"))
-        found = Buffer(role, element, tuple(shape), self.values(element) if self.take("sign", "=") else None)
+        found = MemoryArgument(role, element, tuple(shape), self.values(element) if self.take("sign", "=") else None)
         if not 0 < found.size_bytes <= MAX_BUFFER_BYTES:
             raise TraceError(
                 f"call '{one_line(self.text)}': a buffer of {found.size_bytes} bytes; "

@@ -43,7 +43,7 @@ class Kind(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Touches:
+class TouchedBytes:
     """A stretch of loads and stores of one operation, written out by byte.
 
     Entry k says that event `event[k]` touched byte `byte[k]`. `is_update` has an entry for each event: a store that
@@ -99,7 +99,7 @@ class Recorder:
         self,
         space_bytes: int,
         on_span: Callable[[Span], None],
-        on_touches: Callable[[Touches], None] | None = None,
+        on_touches: Callable[[TouchedBytes], None] | None = None,
     ) -> None:
         self.values = Value.unknown(space_bytes)
         self._space_bytes = space_bytes
@@ -143,7 +143,7 @@ class _SpanBuilder:
         self.loads = self.stores = self.updates = 0
         self.digest = hashlib.blake2b(digest_size=16)
 
-    def add(self, events: Events, values: Value) -> Touches:
+    def add(self, events: Events, values: Value) -> TouchedBytes:
         touches = _touches(events, values, self.start)
         is_store = events["kind"] == Kind.STORE
         stores = events[is_store]
@@ -170,7 +170,7 @@ class _SpanBuilder:
         return Span(op, self.start, end, self.first_write, self.last_read, *counts, self.digest.digest())
 
 
-def _touches(events: Events, values: Value, op_start: int) -> Touches:
+def _touches(events: Events, values: Value, op_start: int) -> TouchedBytes:
     """Writes the events out by byte, follows each byte's values, and leaves in `values` those that live on.
 
     Sorted by byte, a byte's touches fall into pieces: each is a store and the loads of what it stored. Only a byte's
@@ -199,7 +199,7 @@ def _touches(events: Events, values: Value, op_start: int) -> Touches:
 
     values.birth[at[is_last]] = birth[is_last]
     values.last_read[at[is_last]] = last_read[is_last]
-    return Touches(events, event, byte, is_update, at[by_store][was_read], old_birth[was_read], old_read[was_read])
+    return TouchedBytes(events, event, byte, is_update, at[by_store][was_read], old_birth[was_read], old_read[was_read])
 
 
 def _by_byte(events: Events) -> tuple[IntArray, IntArray]:

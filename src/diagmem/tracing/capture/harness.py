@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagmem.tracing.capture.calls import Argument, Buffer, Call, Null, Number, Struct
+from diagmem.tracing.capture.calls import Argument, Call, MemoryArgument, Null, Number, Struct
 
 AFTER_OP = "diagmem_after_op"
 """What traced code calls after each of its operations, with the operation's number."""
@@ -71,9 +71,9 @@ class _Names:
             return c_type, f"(-{2**63 - 1}LL - 1)" if argument.value == -(2**63) else f"{argument.value!r}{suffix}"
         if isinstance(argument, Null):
             return "void *", "0"
-        return "void *", self._buffer(argument) if isinstance(argument, Buffer) else self._struct(argument)
+        return "void *", self._buffer(argument) if isinstance(argument, MemoryArgument) else self._struct(argument)
 
-    def _buffer(self, buffer: Buffer) -> str:
+    def _buffer(self, buffer: MemoryArgument) -> str:
         name = f"buffer{self.buffers}"
         self.buffers += 1
         self.declarations.append(f"static unsigned char {name}[{buffer.size_bytes}] __attribute__((aligned(64)));\n")

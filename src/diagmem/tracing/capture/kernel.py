@@ -14,7 +14,7 @@ from diagmem.model.graph import Graph, Node
 from diagmem.tracing.capture import cortex_m, native
 from diagmem.tracing.capture.calls import Call, Role, parse_call
 from diagmem.tracing.capture.elf import Elf, Machine
-from diagmem.tracing.capture.run import Program
+from diagmem.tracing.capture.run import Executable
 
 NATIVE = "x86"
 PLACES = (NATIVE, *cortex_m.CORES)
@@ -92,7 +92,7 @@ def _check_sizes(where: str, call: Call, node: Node) -> None:
             raise TraceError(f"{where}: {role.value}s of {given} bytes; {node.label} has {needed}")
 
 
-def kernel_program(call: Call, files: Sequence[Path], on: str | None, place: Path) -> tuple[Program, str]:
+def kernel_program(call: Call, files: Sequence[Path], on: str | None, place: Path) -> tuple[Executable, str]:
     """The program that makes the call, built in the directory `place`, and where it runs. `files`: objects, archives or
     one linked ELF file; `on` None: where they are made for, Cortex-M4 for ARM."""
     elfs = [Elf.read(path) for path in files if path.read_bytes()[: len(_ARCHIVE)] != _ARCHIVE]

@@ -9,12 +9,12 @@ from typing import Protocol
 from diagmem.errors import TraceError
 from diagmem.tracing.analysis.overlap import TracedOverlap, traced_overlap
 from diagmem.tracing.capture.calls import Call, Role
-from diagmem.tracing.capture.events import Recorder, Span, Touches
+from diagmem.tracing.capture.events import Recorder, Span, TouchedBytes
 
 SEEDS = (1, 2)
 
 
-class Program(Protocol):
+class Executable(Protocol):
     """Compiled code that a tracer can run. `contents`: what each of its buffers holds before."""
 
     @property
@@ -52,7 +52,7 @@ class CallTrace:
 
 
 def trace(
-    program: Program,
+    program: Executable,
     contents: Callable[[int], Sequence[bytes]],
     on_span: Callable[[Span], None],
     name_of: Callable[[int], str] = "operation {}".format,
@@ -80,7 +80,7 @@ def trace(
         raise TraceError("the program runs other operations when its data change; it cannot be traced")
 
 
-def trace_call(program: Program, call: Call) -> CallTrace:
+def trace_call(program: Executable, call: Call) -> CallTrace:
     """Traces the one operation of a program that makes a call."""
     found: list[CallTrace] = []
     trace(program, call.contents, lambda span: found.append(_call_trace(call, span)), lambda _: call.function)
@@ -106,7 +106,7 @@ def overlap_of(span: Span, source: range, target: range) -> TracedOverlap:
     )
 
 
-def observe(program: Program, contents: Sequence[bytes], on_touches: Callable[[Touches], None]) -> Recorder:
+def observe(program: Executable, contents: Sequence[bytes], on_touches: Callable[[TouchedBytes], None]) -> Recorder:
     """Runs the program once more, for a picture. The recorder that comes back knows what the bytes hold at the end."""
     recorder = Recorder(program.space_bytes, lambda _: None, on_touches)
     program.run(contents, recorder)
