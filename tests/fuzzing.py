@@ -30,7 +30,7 @@ from diagmem.planning.options import Options
 from diagmem.planning.plan import Plan
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
-from tests.frontends.test_hostile import corrupted
+from tests.frontends.tflite.test_hostile import corrupted
 from tests.ops.single_op import to_tflite
 from tests.row_networks import has_image_input, image_net, line_net, side_by_side
 
