@@ -48,6 +48,10 @@ class Net:
         data = None if values is None else np.array(values, dtype=np.int32)
         return self.tensor(shape, DType.INT32 if values is not None else None, is_constant=True, data=data)
 
+    def filters(self, x: int, *shape: int) -> int:
+        """Weights of the same type as what they are multiplied with."""
+        return self.tensor(shape, self.tensors[x].dtype, is_constant=True)
+
     def op(
         self,
         kind: str,
@@ -66,11 +70,11 @@ class Net:
         return outputs[0] if outputs else -1
 
     def conv(self, x: int, channels: int, kernel: int = 3, stride: int = 1) -> int:
-        weights = self.constant(channels, kernel, kernel, self.tensors[x].shape[-1])
+        weights = self.filters(x, channels, kernel, kernel, self.tensors[x].shape[-1])
         return self.op("CONV_2D", Conv2D(Padding.SAME, stride, stride), x, weights)
 
     def depthwise(self, x: int, kernel: int = 3, stride: int = 1) -> int:
-        weights = self.constant(1, kernel, kernel, self.tensors[x].shape[-1])
+        weights = self.filters(x, 1, kernel, kernel, self.tensors[x].shape[-1])
         return self.op("DEPTHWISE_CONV_2D", DepthwiseConv2D(Padding.SAME, stride, stride), x, weights)
 
     def pool(self, x: int, kernel: int = 2, stride: int = 1) -> int:
