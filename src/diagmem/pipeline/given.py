@@ -44,3 +44,17 @@ def safe_plan(model: Model, plan: GivenPlan) -> Plan:
 def check_no_options(options: Mapping[str, Any]) -> None:
     if options:
         raise PlanError(f"plan is a plan already; leave out {next(iter(options))}")
+
+
+def for_cpu(cpu: str | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options with the kernels for a core, unless others were asked for."""
+    from diagmem.kernels import GENERIC, kernels_for
+
+    asked = options.get("kernels", kernels_for(GENERIC))
+    if cpu is None or kernels_for(cpu) == asked:
+        return options
+    if asked != kernels_for(GENERIC):
+        raise PlanError(
+            f"cpu '{cpu}' has kernels '{kernels_for(cpu)}', and kernels '{asked}' are asked for: leave out one"
+        )
+    return {**options, "kernels": kernels_for(cpu)}

@@ -14,6 +14,7 @@ from diagmem.ops.loops.broadcast import BroadcastKind
 from diagmem.ops.numerics.fixed_point import Multiplier, rescale
 from diagmem.ops.numerics.quantised import Requantisation, require_same_quantisation, scale_of, zero_point_of
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import MANY, Signature
 
 _LEFT_SHIFT = 20
 """Bits behind the point that the inputs get before they are added."""
@@ -23,6 +24,9 @@ class AddNKind(BroadcastKind):
     names = ("ADD_N",)
     tflm_agrees = True
     is_pointwise = True
+
+    def signature(self, name: str) -> Signature:
+        return Signature((1, MANY), all_alike=True)
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         shapes = [input_at(inputs, position).shape for position in range(len(inputs))]

@@ -14,6 +14,7 @@ from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape, c_broadc
 from diagmem.ops.numerics.fixed_point import Multiplier, rescale
 from diagmem.ops.numerics.quantised import scale_of, zero_point_of
 from diagmem.ops.sampling import Draw, Fitting, activation, constant, node_of
+from diagmem.ops.signature import Signature
 
 _LEFT_SHIFT = 8
 """Bits behind the point that quantised numbers get before they are brought to one scale."""
@@ -47,6 +48,9 @@ _EQUALITIES = ("EQUAL", "NOT_EQUAL")
 class ComparisonKind(BroadcastKind):
     names = tuple(_RELATIONS)
     is_pointwise = True
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), alike=(1,), made=dict.fromkeys(DType, (DType.BOOL,)))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)

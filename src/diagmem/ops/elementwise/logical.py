@@ -11,6 +11,7 @@ from diagmem.ops.c_call import CCall, CStruct, require_types
 from diagmem.ops.kind import Array, Values, input_at
 from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape, c_broadcast
 from diagmem.ops.sampling import Draw, Fitting, activation, constant, node_of
+from diagmem.ops.signature import Signature
 
 _FUNCTIONS = {"LOGICAL_AND": np.logical_and, "LOGICAL_OR": np.logical_or}
 
@@ -19,6 +20,9 @@ class LogicalKind(BroadcastKind):
     names = tuple(_FUNCTIONS)
     tflm_agrees = True
     is_pointwise = True
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), alike=(1,))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)

@@ -13,6 +13,7 @@ from diagmem.ops.kind import Array, Values, input_at
 from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape, pitches
 from diagmem.ops.numerics.quantised import require_same_quantisation
 from diagmem.ops.sampling import Draw, Fitting, activation, constant, node_of
+from diagmem.ops.signature import Signature
 
 MOST_AXES = 5
 """How many axes `select.c` walks over."""
@@ -23,6 +24,9 @@ class SelectKind(BroadcastKind):
 
     names = ("SELECT_V2",)
     is_pointwise = True
+
+    def signature(self, name: str) -> Signature:
+        return Signature((3, 3), data=1, alike=(2,))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         condition, yes, no = (input_at(inputs, position).shape for position in range(3))

@@ -13,12 +13,16 @@ from diagmem.ops.kind import Array, OpKind, Values, input_at, swept
 from diagmem.ops.loops.chunks import FILL, Chunks
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature
 
 
 class BroadcastArgsKind(OpKind):
     """Inputs: two shapes, which need not have the same number of axes."""
 
     names = ("BROADCAST_ARGS",)
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), numbers=(0, 1))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return ((max(input_at(inputs, 0).elems, input_at(inputs, 1).elems),),)

@@ -9,12 +9,16 @@ from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.kind import constant_ints, input_at
 from diagmem.ops.loops.strided import StridedKind, Walk
 from diagmem.ops.sampling import Draw, activation, ints, node_of
+from diagmem.ops.signature import Signature
 
 
 class BroadcastToKind(StridedKind):
     """Inputs: data; the new shape (BROADCAST_TO), or how often each axis is repeated (TILE)."""
 
     names = ("BROADCAST_TO", "TILE")
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), numbers=(1,))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         shape, given = input_at(inputs, 0).shape, constant_ints(inputs, 1)

@@ -14,6 +14,7 @@ from diagmem.ops.c_call import CCall, Unsupported, element_code, kernel_call, re
 from diagmem.ops.kind import Array, OpKind, Values, input_at
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, constant, ints, node_of
+from diagmem.ops.signature import Signature
 
 MOST_AXES = 6
 """How many axes `dynamic_update_slice.c` walks over."""
@@ -23,6 +24,9 @@ class DynamicUpdateSliceKind(OpKind):
     """Inputs: data, the new part, where it begins. A part that would reach out of the data is moved inside."""
 
     names = ("DYNAMIC_UPDATE_SLICE",)
+
+    def signature(self, name: str) -> Signature:
+        return Signature((3, 3), alike=(1,), numbers=(2,))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         shape, part = input_at(inputs, 0).shape, input_at(inputs, 1).shape

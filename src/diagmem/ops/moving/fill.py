@@ -12,12 +12,16 @@ from diagmem.ops.c_call import CCall, kernel_call, require_types
 from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, swept
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, constant, ints, node_of
+from diagmem.ops.signature import Signature
 
 
 class FillKind(OpKind):
     """Inputs: the new shape, the value."""
 
     names = ("FILL",)
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), data=1, numbers=(0,))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         shape = constant_ints(inputs, 0)

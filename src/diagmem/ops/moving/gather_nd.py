@@ -14,12 +14,16 @@ from diagmem.ops.kind import Array, Values, constant_ints, input_at
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, ints, node_of
+from diagmem.ops.signature import Signature
 
 
 class GatherNdKind(RearrangeKind):
     """Inputs: data, indices, whose last axis holds one number for each of the data's first axes."""
 
     names = ("GATHER_ND",)
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), numbers=(1,))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         data, indices = input_at(inputs, 0).shape, input_at(inputs, 1).shape

@@ -18,6 +18,7 @@ from diagmem.ops.loops.chunks import Chunks, strided
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, constant, ints, node_of
+from diagmem.ops.signature import Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,9 @@ class OneHotKind(OpKind):
 
     def encode(self, node: Node) -> BuiltinOptions:
         return BuiltinOptions("OneHotOptions", {"Axis": node.attributes.axis})
+
+    def signature(self, name: str) -> Signature:
+        return Signature((4, 4), data=2, alike=(3,), numbers=(0, 1))
 
     def output_shapes(self, name: str, attributes: OneHot, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         depth, shape = constant_ints(inputs, 1), input_at(inputs, 0).shape

@@ -8,12 +8,16 @@ from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.kind import axis_of, constant_ints, input_at
 from diagmem.ops.loops.strided import StridedKind, Walk
 from diagmem.ops.sampling import Draw, activation, ints, node_of
+from diagmem.ops.signature import Signature
 
 
 class ReverseKind(StridedKind):
     """Inputs: data, axes."""
 
     names = ("REVERSE_V2",)
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), numbers=(1,))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (input_at(inputs, 0).shape,)

@@ -16,6 +16,7 @@ from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind
 from diagmem.ops.options import TYPE_CODES, BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature
 
 _SHAPE_TYPES = {TYPE_CODES[dtype]: dtype for dtype in (DType.INT32, DType.INT64)}
 """TFLite's code of a type -> the type that sizes may have."""
@@ -44,6 +45,9 @@ class ZerosLikeKind(RearrangeKind):
         if node.op.kind != "SHAPE":
             return None
         return BuiltinOptions("ShapeOptions", {"OutType": TYPE_CODES[node.attributes.out_type]})
+
+    def signature(self, name: str) -> Signature:
+        return Signature(made=dict.fromkeys(DType, (DType.INT32, DType.INT64)) if name == "SHAPE" else {})
 
     def output_shapes(self, name: str, attributes: Known, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         shape = input_at(inputs, 0).shape

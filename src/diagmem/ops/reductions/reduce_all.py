@@ -16,6 +16,7 @@ from diagmem.ops.loops.fibres import c_fibres, fibre_reads, fibre_separation, ke
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
+from diagmem.ops.signature import Signature
 
 _FUNCTIONS = {"REDUCE_ALL": np.all, "REDUCE_ANY": np.any}
 
@@ -35,6 +36,9 @@ class ReduceAllKind(OpKind):
 
     def encode(self, node: Node) -> BuiltinOptions:
         return BuiltinOptions("ReducerOptions", {"KeepDims": node.attributes.keep_dims})
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), numbers=(1,))
 
     def output_shapes(self, name: str, attributes: ReduceAll, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (kept_shape(input_at(inputs, 0).shape, _axes(inputs), attributes.keep_dims),)
