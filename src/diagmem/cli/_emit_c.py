@@ -75,7 +75,7 @@ def command(
         options = {}
     with naming_model(model), working("planning"):
         plan = None if plan_path is None else Path(plan_path)
-        emitted = pipeline.emit_c(source_of(model), name=name, layout=layout, plan=plan, **options)
+        emitted = pipeline.emit_c(source_of(model), name=name, layout=layout, plan=plan, cpu=cpu, **options)
     for path in emitted.files:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
     write_files({output / path: data for path, data in emitted.files.items()})

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     from diagmem.verification.profile import Profile
 
-CORES = ("cortex-m3", "cortex-m4", "cortex-m7")
+CORES = ("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33")
 
 
 @click.command(short_help="Instructions, MACs and bytes of each op.")
 @model_argument
 @click.option("--on", "core", type=click.Choice(CORES), default="cortex-m4", show_default=True, help="Where to run it.")
 @click.option("--mhz", type=click.FloatRange(min=0, min_open=True), help="The clock, to show milliseconds.")
-@click.option("--cpu", type=click.Choice(CPUS), help="The core whose kernels it gets.  [default: that of --on]")
+@click.option("--cpu", type=click.Choice(CPUS), help="Whose kernels to run.  [default: the core's own]")
 @click.option("--plan", "plan_path", metavar="FILE", help="Run this plan, from `diagmem plan --json`.")
 @planning_options
 @json_option

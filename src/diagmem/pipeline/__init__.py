@@ -264,7 +264,7 @@ def verdicts(
     cpu: str | None = None,
 ) -> Iterator[Verdict]:
     """One for each place, as they come. A plan that is a Plan already is run as it is."""
-    from diagmem.kernels import CPUS, GENERIC
+    from diagmem.kernels import GENERIC
     from diagmem.verification.places import PLACES, TFLM, Verification, carries_plan
 
     unknown = [place for place in on if place not in PLACES]
@@ -282,11 +282,11 @@ def verdicts(
             for_tflm = None if carried else planner.planned(source.runnable, Options("tflm-reference"))
             yield Verification(source, inputs, seed, planned=for_tflm).on(place)
             continue
-        core = GENERIC if plan is not None else cpu or (place if place in CPUS else GENERIC)
+        core = GENERIC if plan is not None else cpu or place
         if core not in made and plan is not None:
             made[core] = plan if isinstance(plan, Plan) else safe_plan(source.runnable, plan)
         elif core not in made:
-            made[core] = planner.planned(source.runnable, Options.of(for_cpu(core, options)))
+            made[core] = planner.planned(source.runnable, Options.of(for_cpu(cpu, options, place)))
         verification = Verification(source, inputs, seed, made[core], opinion=opinion)
         yield verification.on(place)
         opinion = verification.second_opinion

@@ -29,7 +29,7 @@ def profile(
     **options: Any,
 ) -> Profile:
     """What each op costs on an emulated core: its instructions, exactly, and the bytes of the arena that it touches. It
-    runs the kernels that `emit_c` gives this core, unless `cpu` says whose to run.
+    runs the kernels of that core, unless `cpu` says whose.
 
     >>> found = diagmem.profile("zoo:kws_dscnn_int8")
     >>> sum(op.macs for op in found.ops)
@@ -43,7 +43,7 @@ def profile(
         check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
         chosen = safe_plan(source.runnable, plan)
     else:
-        chosen = planner.planned(source.runnable, Options.of(for_cpu(cpu or _own(on), options))).plan
+        chosen = planner.planned(source.runnable, Options.of(for_cpu(cpu, options, on))).plan
     return profiled(Program.running(chosen, source.runnable), chosen, on, seed)
 
 
@@ -72,7 +72,7 @@ def _side(model: Model, on: str | None, options: Mapping[str, Any]) -> Side:
         return read_side(Path(model))
     source = source_of(model)
     try:
-        asked = Options.of(options if on is None else for_cpu(_own(on), options))
+        asked = Options.of(for_cpu(None, options, on))
         made = planner.planned(source.graph if on is None else source.runnable, asked)
         if on is None:
             return planned_side(source.name, made)
@@ -82,13 +82,6 @@ def _side(model: Model, on: str | None, options: Mapping[str, Any]) -> Side:
         return planned_side(source.name, made, profiled(Program.of(made), made.plan, on))
     except DiagmemError as error:
         raise type(error)(f"{one_line(source.name)}: {error}") from error
-
-
-def _own(core: str) -> str | None:
-    """The core, if there are kernels for it; else those for any core are run."""
-    from diagmem.kernels import CPUS
-
-    return core if core in CPUS else None
 
 
 def needs_of(source: Source, made: planner.Planned, core: str) -> Need:

@@ -46,14 +46,16 @@ def check_no_options(options: Mapping[str, Any]) -> None:
         raise PlanError(f"plan is a plan already; leave out {next(iter(options))}")
 
 
-def for_cpu(cpu: str | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options with the kernels for a core, unless others were asked for."""
-    from diagmem.kernels import GENERIC, kernels_for
+def for_cpu(cpu: str | None, options: Mapping[str, Any], place: str | None = None) -> Mapping[str, Any]:
+    """The options with the kernels for a core. `place`: where it runs if no core is named, which has its kernels unless
+    others are asked for."""
+    from diagmem.kernels import CPUS, GENERIC, kernels_for
 
-    asked = options.get("kernels", kernels_for(GENERIC))
-    if cpu is None or kernels_for(cpu) == asked:
-        return options
-    if asked != kernels_for(GENERIC):
+    plain = kernels_for(GENERIC)
+    asked = options.get("kernels", plain)
+    if cpu is None:
+        return {**options, "kernels": CPUS[place]} if asked == plain and place in CPUS else options
+    if asked not in (plain, kernels_for(cpu)):
         raise PlanError(
             f"cpu '{cpu}' has kernels '{kernels_for(cpu)}', and kernels '{asked}' are asked for: leave out one"
         )

@@ -38,7 +38,7 @@ class ReduceAllKind(OpKind):
         return BuiltinOptions("ReducerOptions", {"KeepDims": node.attributes.keep_dims})
 
     def signature(self, name: str) -> Signature:
-        return Signature((2, 2), numbers=(1,))
+        return Signature((2, 2), numbers=(1,), made=dict.fromkeys(DType, (DType.BOOL,)))
 
     def output_shapes(self, name: str, attributes: ReduceAll, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (kept_shape(input_at(inputs, 0).shape, _axes(inputs), attributes.keep_dims),)
