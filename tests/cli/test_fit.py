@@ -99,7 +99,7 @@ def test_nothing_like_it_is_suggested_for_nonsense() -> None:
 def test_compilers_with_small_ints_are_told(tmp_path: Path) -> None:
     """As AVR's are; one is mimicked here by its own macros."""
     for name, content in diagmem.emit_c("zoo:kws_dscnn_int8", name="model", layout="arduino").files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
         if name == "library.properties":
             assert b"architectures=*" not in content
