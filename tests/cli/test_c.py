@@ -34,6 +34,23 @@ def test_emit_refuses_before_it_writes(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def test_emit_for_a_core(tmp_path: Path) -> None:
+    """The file names the kernels of the core; without a core it is for any. A plan leaves no choice."""
+    for cpu, kernels in ((["--cpu", "cortex-m4"], "diagmem-dsp"), (["--cpu", "generic"], "diagmem"), ([], "diagmem")):
+        assert run("emit", "c", MODEL, "-o", str(tmp_path), "--name", "kws", *cpu).returncode == 0
+        assert f" * kernels: {kernels}; arena:" in (tmp_path / "kws.c").read_text()
+    plan = tmp_path / "plan.json"
+    assert run("plan", MODEL, "--json", str(plan)).returncode == 0
+    done = run("emit", "c", MODEL, "-o", str(tmp_path), "--plan", str(plan), "--cpu", "cortex-m4")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
+def test_verify_runs_the_kernels_of_a_core_on_the_host() -> None:
+    compiler("gcc")
+    done = run("verify", MODEL, "--on", "host", "--cpu", "cortex-m4", "--inputs", "2", "--json", "-")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_verify_tells_what_others_rely_on() -> None:
     compiler("gcc")
     done = run("verify", MODEL, "--on", "host", "--inputs", "6", "--json", "-")

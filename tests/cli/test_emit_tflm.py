@@ -149,3 +149,22 @@ def test_verify_does_not_judge_other_kernels(model: Path) -> None:
     assert done.returncode == 2
     assert "the plan is for kernels cmsis-nn-mve" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_nothing_gained_is_said_plainly(tmp_path: Path) -> None:
+    """The autoencoder has nothing to overlap, whatever the kernels: no advice to name them."""
+    done = run("emit", "tflm", "zoo:autoencoder_int8", "-o", str(tmp_path / "out.tflite"))
+    assert "Nothing is gained" in done.stdout
+    assert "would not save more" in done.stdout
+    assert "with --kernels saves more" not in done.stdout
+
+
+def test_each_library_s_own_plan_stands_beside(tmp_path: Path) -> None:
+    """What a file for these kernels alone would give is what one gives, and a file for others is called unsafe."""
+    out = tmp_path / "out.tflite"
+    found = json.loads(run("emit", "tflm", "zoo:kws_dscnn_int8", "-o", str(out), "--json", "-").stdout)
+    rows = found["head_bytes_by_kernels"]
+    for name in planned_file.LIBRARIES[1:]:
+        assert rows[name]["own_plan"] == emit_tflm("zoo:kws_dscnn_int8", kernels=name).heads[name][1]
+    own = run("emit", "tflm", "zoo:kws_dscnn_int8", "-o", str(out), "--kernels", "cmsis-nn").stdout
+    assert "unsafe" in own

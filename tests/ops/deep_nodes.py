@@ -19,13 +19,21 @@ from tests.ops.cases import activation, constant, node_of
 
 Rng = np.random.Generator
 
-KINDS = ("CONV_2D", "POINTWISE", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "AVERAGE_POOL_2D", "MAX_POOL_2D", "ADD", "MUL")
+REAL = "/f32"
+"""Behind the name of a kind: on single precision."""
+
+KINDS = (
+    *("CONV_2D/f32", "FULLY_CONNECTED/f32"),
+    *("CONV_2D", "POINTWISE", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
+    *("AVERAGE_POOL_2D", "MAX_POOL_2D", "ADD", "MUL"),
+)
 _MOST_TURNS = 60
 
 
 def deep_nodes(kind: str, count: int) -> list[Node]:
     """So many nodes, the same every time."""
-    return [_dressed(_drawn(kind, np.random.default_rng(seed)), seed) for seed in range(count)]
+    drawn = [_drawn(kind.removesuffix(REAL), np.random.default_rng(seed)) for seed in range(count)]
+    return [(_real if kind.endswith(REAL) else _dressed)(node, seed) for seed, node in enumerate(drawn)]
 
 
 def _drawn(kind: str, rng: Rng) -> Node:
@@ -52,6 +60,12 @@ def _drawn(kind: str, rng: Rng) -> Node:
         second = image if rng.integers(3) else [1, 1, 1, image[3]]
         return node_of(kind, Binary(), [activation(image), activation(second)])
     return node_of(kind, Pool2D(Padding.SAME, *stride, *kernel), [activation(image)])
+
+
+def _real(node: Node, seed: int) -> Node:
+    """Single precision."""
+    found = (fitted(node, 60 * seed + turn) for turn in range(_MOST_TURNS))
+    return next(node for node in found if node.input(0).dtype is DType.FLOAT32)
 
 
 def _dressed(node: Node, seed: int) -> Node:

@@ -72,7 +72,7 @@ class _File(FlatTables):
         subgraph = self.table(
             "SubGraph",
             Tensors=tensors,
-            Inputs=self.ints([self.number[t.index] for _, t in self.node.activations()]),
+            Inputs=self.ints([self.number[t.index] for _, t in self.node.activations() if not t.is_variable]),
             Outputs=self.ints(outputs),
             Operators=operators,
         )
@@ -87,4 +87,7 @@ class _File(FlatTables):
         return bytes(self.flat.Output())
 
     def tensor_at(self, tensor: Tensor, buffer: int) -> int:
-        return self.tensor(f"{tensor.name}{tensor.index}", tensor.shape, tensor.dtype, buffer, tensor.quantisation)
+        more = {"IsVariable": True} if tensor.is_variable else {}
+        return self.tensor(
+            f"{tensor.name}{tensor.index}", tensor.shape, tensor.dtype, buffer, tensor.quantisation, **more
+        )

@@ -14,7 +14,7 @@ import pytest
 
 from diagmem.backends.c.kernel_sources import joined, sources
 from diagmem.kernels import library
-from diagmem.model.graph import Node
+from diagmem.model.graph import Node, Tensor
 from diagmem.ops import kinds
 from diagmem.ops.fitting import input_values
 from tests.ops.compiled import COMPILER, FLAGS, Job, Place, compiled, disjoint, overlapped
@@ -53,10 +53,15 @@ def _spread_out(nodes: list[Node]) -> list[Node]:
     ]
 
 
+def _written(node: Node) -> list[Tensor]:
+    """Outputs, and variables."""
+    return [*node.outputs, *(node.input(p) for p in kinds()[node.op.kind].states(node))]
+
+
 def _expected(node: Node, place: Place, before: Array, outputs: Sequence[Array]) -> Array:
-    """The arena after a run that changes the outputs and nothing else."""
+    """The arena after a run that changes what the node writes and nothing else."""
     after: Array = before.copy()
-    for tensor, values in zip(node.outputs, outputs, strict=True):
+    for tensor, values in zip(_written(node), outputs, strict=True):
         place.seen(after, tensor)[...] = values
     return after
 
@@ -65,7 +70,7 @@ def _same(node: Node, place: Place, found: Array, wanted: Sequence[Array]) -> bo
     """Whether the outputs in an arena are as wanted. 0 and -0 are the same, and what is no number is like any such."""
     return all(
         np.array_equal(place.seen(found, t), w, equal_nan=w.dtype.kind == "f")
-        for t, w in zip(node.outputs, wanted, strict=True)
+        for t, w in zip(_written(node), wanted, strict=True)
     )
 
 
@@ -90,7 +95,7 @@ def test_c_computes_the_reference(case: str, tmp_path: Path) -> None:
         assert is_right or what == "too near", (what, node, place, wanted)
         if what == "disjoint":
             assert _same(node, place, found, wanted)
-            untouched = _expected(node, place, before, [place.seen(found, t) for t in node.outputs])
+            untouched = _expected(node, place, before, [place.seen(found, t) for t in _written(node)])
             assert np.array_equal(found, untouched), (node, place)
         elif what == "too near":
             limited.add(node.op.kind)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from diagmem import pipeline, reports
 from diagmem.planning.plan import Plan
-from diagmem.reports.arena import arena_drawing, before_after_drawing
+from diagmem.reports.arena import arena_drawing, before_after_drawing, legend_entries
 from diagmem.reports.axes import kb, short_kb, ticks
 from diagmem.reports.blocks import Picture
 from diagmem.reports.drawing import Drawing
@@ -179,3 +179,29 @@ def test_sizes_for_people() -> None:
         "64 KB",
         "64.0 KB",
     )
+
+
+def test_legends_list_what_is_there() -> None:
+    """Nothing is shared where overlap is off, so no legend speaks of it."""
+    with_overlap, without = (
+        [class_ for class_, _ in legend_entries([Picture(pipeline.plan("zoo:kws_dscnn_int8", overlap=overlap).plan)])]
+        for overlap in (True, False)
+    )
+    assert "shared" in with_overlap
+    assert "shared" not in without
+    assert "scratch" not in without
+
+
+def test_no_edge_runs_through_a_label() -> None:
+    """Labels stand in the middle of rows; edges of what is shared lie between rows."""
+    made = pipeline.plan("zoo:mobilenet_v1_0.25_128_int8")
+    drawing = before_after_drawing(made.baseline, made.plan, last_step=12).inline()
+    edges = {
+        edge
+        for y, height in re.findall(r'<rect [^>]*?y="([\d.]+)"[^>]*?height="([\d.]+)"[^>]*?class="shared"', drawing)
+        for edge in (float(y), float(y) + float(height))
+    }
+    labels = [float(y) - 4 for y in re.findall(r'<text [^>]*?y="([\d.]+)"[^>]*?class="on-(?:block|made) mid"', drawing)]
+    assert edges
+    assert labels
+    assert min(abs(edge - label) for edge in edges for label in labels) > 5

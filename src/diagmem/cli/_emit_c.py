@@ -13,7 +13,7 @@ from diagmem.cli._shared import (
     json_option,
     model_argument,
     naming_model,
-    planning_options,
+    planning_options_for_c,
     size_text,
     source_of,
     working,
@@ -38,7 +38,7 @@ CPUS = ("generic", "cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m
 )
 @click.option("--cpu", type=click.Choice(CPUS), help="The core whose kernels it gets.  [default: generic, for any]")
 @click.option("--plan", "plan_path", metavar="FILE", help="Use this plan, from `diagmem plan --json`.")
-@planning_options
+@planning_options_for_c
 @json_option
 @click.pass_context
 def command(
@@ -75,7 +75,7 @@ def command(
         options = {}
     with naming_model(model), working("planning"):
         plan = None if plan_path is None else Path(plan_path)
-        emitted = pipeline.emit_c(source_of(model), name=name, layout=layout, plan=plan, **options)
+        emitted = pipeline.emit_c(source_of(model), name=name, layout=layout, plan=plan, cpu=cpu, **options)
     for path in emitted.files:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
     write_files({output / path: data for path, data in emitted.files.items()})

@@ -16,12 +16,15 @@ from diagmem.cli._shared import (
     naming_model,
     size_text,
     source_of,
+    working,
     write_file,
     write_json,
 )
 
 if TYPE_CHECKING:
     from diagmem.backends.tflm.planned_file import PlannedFile
+    from diagmem.cli._progress import Bar
+    from diagmem.frontends.source import Source
     from diagmem.planning.plan import Plan
     from diagmem.verification.tflm.arena import Arena
 
@@ -80,8 +83,8 @@ def command(model: str, output: Path, kernels: str, align: int, keep_inputs: boo
     check_is_no_input(output)
     if kernels == "tflm-reference":
         click.echo(REFERENCE_WARNING, err=True)
-    with naming_model(model):
-        made = _make(model, kernels, align, keep_inputs)
+    with naming_model(model), working("planning") as bar:
+        made = _make(source_of(model), kernels, align, keep_inputs, bar)
     write_file(output, made.emitted.data)
     if json_path:
         write_json(json_path, _to_json(model, output, made))
@@ -93,9 +96,11 @@ def command(model: str, output: Path, kernels: str, align: int, keep_inputs: boo
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """`arenas`: before and after; None where they were not measured, for the reason given."""
+    """`arenas`: before and after; None where they were not measured, for the reason given. `best`: kernel library ->
+    the head of a file that is planned for it alone."""
 
     emitted: PlannedFile
+    best: dict[str, int]
     had_plan: bool
     arenas: tuple[Arena, Arena] | None
     reason: str
@@ -105,20 +110,30 @@ class _Made:
         return self.emitted.plan
 
     @property
+    def heads(self) -> tuple[int, int]:
+        """Before and after."""
+        return self.emitted.heads[self.plan.options.kernels]
+
+    @property
     def moved_ops(self) -> int:
         return sum(op != place for place, op in enumerate(self.plan.schedule.ops))
 
 
-def _make(model: str, kernels: str, align: int, keep_inputs: bool) -> _Made:
+def _make(given: Source, kernels: str, align: int, keep_inputs: bool, bar: Bar) -> _Made:
     from diagmem import pipeline
     from diagmem.backends.tflm import metadata
     from diagmem.frontends.tflite import rewriter as flatbuffer
 
-    given = source_of(model)
-    emitted = pipeline.emit_tflm(given, kernels=kernels, align=align, keep_inputs=keep_inputs)
+    files = {}
+    for done, name in enumerate(LIBRARIES):
+        bar.tell(f"planning for {name}", done, len(LIBRARIES) + 1)
+        files[name] = pipeline.emit_tflm(given, kernels=name, align=align, keep_inputs=keep_inputs)
+    bar.tell("measuring in TFLM", len(LIBRARIES), len(LIBRARIES) + 1)
+    emitted = files[kernels]
     arenas, reason = _measure(metadata.left_to_tflm(given.content), emitted)
     had_plan = flatbuffer.block(given.content, metadata.PLAN_ENTRY) is not None
-    return _Made(emitted, had_plan, arenas, reason)
+    best = {name: files[name].heads[name][1] for name in LIBRARIES if name != SAFE_FOR_ALL}
+    return _Made(emitted, best, had_plan, arenas, reason)
 
 
 def _measure(alone: bytes, emitted: PlannedFile) -> tuple[tuple[Arena, Arena] | None, str]:
@@ -144,7 +159,8 @@ def _report(output: Path, made: _Made) -> list[str]:
         "  all else   unchanged, byte for byte",
         "",
         *(_measured_lines(*made.arenas) if made.arenas else _unmeasured_lines(made)),
-        *(_library_lines(made) if made.plan.options.kernels == SAFE_FOR_ALL else ()),
+        "",
+        *_library_lines(made),
     ]
 
 
@@ -182,19 +198,29 @@ def _unmeasured_lines(made: _Made) -> list[str]:
 
 
 def _library_lines(made: _Made) -> list[str]:
-    """What the file means for each sort of firmware, for those who do not know theirs."""
-    notes = {name: "  more than without a plan" if new > old else "" for name, (old, new) in made.emitted.heads.items()}
-    rows = [(name, *heads) for name, heads in made.emitted.heads.items() if name != SAFE_FOR_ALL]
-    return [
-        "",
-        f"{'head by kernels':<17}{'before':>9}{'after':>9}",
-        *(f"{name:<17}{old:>9}{new:>9}{notes[name]}" for name, old, new in rows),
-        "Name the kernels of your firmware with --kernels to save more.",
-    ]
+    """What this file, and one for each sort of firmware, gives there."""
+    kernels = made.plan.options.kernels
+    lines = [f"{'head by kernels':<17}{'no plan':>9}{'this file':>11}{'its own plan':>14}"]
+    for name, best in made.best.items():
+        before, after = made.emitted.heads[name]
+        is_safe = kernels in (SAFE_FOR_ALL, name)
+        note = "  more than without a plan" if is_safe and after > before else ""
+        lines.append(f"{name:<17}{before:>9}{after if is_safe else 'unsafe':>11}{best:>14}{note}")
+    before, after = made.heads
+    if after >= before:
+        lines.append(f"Nothing is gained: for kernels {kernels} TFLM alone takes no more. Use the file as it was.")
+    if kernels == SAFE_FOR_ALL:
+        saved = [name for name, best in made.best.items() if best < made.emitted.heads[name][1]]
+        lines.append(
+            f"Naming the kernels of your firmware with --kernels saves more if they are {' or '.join(saved)}."
+            if saved
+            else "Naming the kernels of your firmware would not save more."
+        )
+    return lines
 
 
 def _to_json(model: str, output: Path, made: _Made) -> dict[str, Any]:
-    before, after = made.emitted.heads[made.plan.options.kernels]
+    before, after = made.heads
     arenas = [asdict(arena) | {"total_bytes": arena.total_bytes} for arena in made.arenas or ()]
     return {
         "model": model,
@@ -209,6 +235,7 @@ def _to_json(model: str, output: Path, made: _Made) -> dict[str, Any]:
         "arena_before": arenas[0] if arenas else None,
         "not_measured": made.reason or None,
         "head_bytes_by_kernels": {
-            name: {"before": old, "after": new} for name, (old, new) in made.emitted.heads.items()
+            name: {"before": old, "after": new, "own_plan": made.best.get(name, new)}
+            for name, (old, new) in made.emitted.heads.items()
         },
     }

@@ -111,10 +111,10 @@ def _parts(need: Need) -> str:
 
 def c_lines(source: Source, made: Planned) -> Iterator[str]:
     """Says so if the model cannot be emitted as C; one of the zoo can."""
-    from diagmem.backends.c.program import Program
-
     if not made.plan.options.library.is_own or made.plan.options.external_io or source.is_from_zoo:
         return
+    from diagmem.backends.c.program import Program
+
     program = Program.of(made)
     if program.refused_ops:
         refused = Counter(program.graph.ops[op].kind for op in program.refused_ops)

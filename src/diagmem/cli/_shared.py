@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import wraps
@@ -146,11 +146,20 @@ NEGATED = {"overlap": "Keep all live tensors apart."}
 """What it means to switch off what is on by default."""
 
 
-def planning_options(function: Command) -> Command:
-    """All options of a plan, under the names that pipeline.plan knows."""
+NOT_FOR_C = ("kernels", "external_io")
+"""Options that plans for C code do not have: it runs our own kernels, and keeps inputs and outputs in the arena."""
+
+
+def planning_options_for_c(function: Command) -> Command:
+    """All options of a plan that can become C code."""
+    return planning_options(function, NOT_FOR_C)
+
+
+def planning_options(function: Command, but: Collection[str] = ()) -> Command:
+    """All options of a plan, under the names that pipeline.plan knows, but for some."""
     function = removal_options(function)
     for field in reversed(fields(Options)):
-        if field.name != "remove":
+        if field.name not in ("remove", *but):
             function = planning_option(field.name)(function)
     return function
 

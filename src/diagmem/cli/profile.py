@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from diagmem.cli._emit_c import CPUS
 from diagmem.cli._shared import (
     check_no_options,
     console,
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
 
     from diagmem.verification.profile import Profile
 
-CORES = ("cortex-m3", "cortex-m4", "cortex-m7")
+CORES = ("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33")
 
 
 @click.command(short_help="Instructions, MACs and bytes of each op.")
 @model_argument
 @click.option("--on", "core", type=click.Choice(CORES), default="cortex-m4", show_default=True, help="Where to run it.")
 @click.option("--mhz", type=click.FloatRange(min=0, min_open=True), help="The clock, to show milliseconds.")
+@click.option("--cpu", type=click.Choice(CPUS), help="Whose kernels to run.  [default: the core's own]")
 @click.option("--plan", "plan_path", metavar="FILE", help="Run this plan, from `diagmem plan --json`.")
 @planning_options
 @json_option
@@ -41,6 +43,7 @@ def command(
     model: str,
     core: str,
     mhz: float | None,
+    cpu: str | None,
     plan_path: str | None,
     json_path: str | None,
     **options: Any,
@@ -64,7 +67,7 @@ def command(
         options = {}
     with naming_model(model), working("planning, building and running"):
         plan = None if plan_path is None else Path(plan_path)
-        found = pipeline.profile(model, on=core, plan=plan, **options)
+        found = pipeline.profile(model, on=core, plan=plan, cpu=cpu, **options)
     if json_path:
         write_json(json_path, found.to_json(mhz))
     if json_path != "-":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from diagmem.cli._shared import (
     write_files,
     write_json,
 )
+from diagmem.errors import DiagmemError, one_line
 
 
 @click.command(short_help="A page with everything about a plan.")
@@ -31,9 +33,12 @@ from diagmem.cli._shared import (
     type=click.Path(file_okay=False, path_type=Path),
     help="The directory to write to; made if it is not there.",
 )
+@click.option(
+    "--profile", "profile_path", metavar="FILE", help="Show instructions too, from `diagmem profile --json FILE`."
+)
 @planning_options
 @json_option
-def command(model: str, output: Path, json_path: str | None, **options: Any) -> None:
+def command(model: str, output: Path, profile_path: str | None, json_path: str | None, **options: Any) -> None:
     """Write a page about MODEL's plan to DIR: report.html, plan.json, and the pictures as SVG and PNG.
 
     The page shows the arena before and after, step by step, the overlap of each op by every method, and which
@@ -43,12 +48,14 @@ def command(model: str, output: Path, json_path: str | None, **options: Any) -> 
     Examples:
       diagmem report model.tflite -o report
       diagmem report zoo:vww_96_int8 --kernels tflm-reference -o vww
+      diagmem report model.tflite --profile profile.json -o report
     """
     from diagmem import pipeline
 
     with naming_model(model), working("planning and drawing"):
+        counted = None if profile_path is None else _instructions(Path(profile_path))
         made = pipeline.plan(source_of(model), **options)
-        files = pipeline.report_of(made)
+        files = pipeline.report_of(made, counted)
     output.mkdir(parents=True, exist_ok=True)
     write_files({output / name: content for name, content in files.items()})
     if json_path:
@@ -58,3 +65,12 @@ def command(model: str, output: Path, json_path: str | None, **options: Any) -> 
     out = console()
     out.print(f"before  {size_text(made.baseline_bytes)}", f"after  {size_text(made.arena_bytes)}", sep="\n")
     out.print(f"wrote   {output / 'report.html'}: {size_text(len(files['report.html']))}", markup=False, soft_wrap=True)
+
+
+def _instructions(path: Path) -> dict[int, int]:
+    """Of each op, from a profile."""
+    try:
+        ops = json.loads(path.read_bytes())["ops"]
+        return {int(op["index"]): int(op["instructions"]) for op in ops}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DiagmemError(f"{one_line(str(path))} is not a profile, as `diagmem profile --json` writes it") from error

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from diagmem.verification.tflm.compare import Comparison
 
 ANSWER_IS_NO = 1
-PLACES = ("host", "cortex-m3", "cortex-m4", "cortex-m7", "tflm")
+PLACES = ("host", "cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "tflm")
 
 
 class _PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -83,8 +83,9 @@ def command(
     \b
       host       its C code here, under the address and undefined-behaviour sanitizers: every operation
                  compared with numpy; outputs with TFLM too if installed, or LiteRT for float models
-      cortex-m3, cortex-m4, cortex-m7
-                 its C code as firmware in QEMU: sizes, stack and instructions are measured as well
+      cortex-m0, cortex-m3, cortex-m4, cortex-m7, cortex-m33
+                 its C code as firmware in QEMU, with that core's kernels: sizes, stack and instructions
+                 are measured as well
       tflm       its .tflite file with a plan inside (the one it carries, or a new one), in TensorFlow
                  Lite Micro's own interpreter, against the file without: pip install 'diagmem[tflm]'
 
@@ -158,7 +159,8 @@ def _c_lines(run: Run, oracles: tuple[str, ...]) -> list[str]:
 
 def _tflm_lines(found: Comparison) -> list[str]:
     before, after = found.before, found.after
-    verdict = f"all {found.inputs} runs give the same bytes" if found.ok else f"FAILED: {found.failure}"
+    count = f"all {found.inputs} runs give" if found.inputs > 1 else "1 run gives"
+    verdict = f"{count} the same bytes" if found.ok else f"FAILED: {found.failure}"
     if after is None:
         return [f"tflm  {verdict}"]
     rows = (

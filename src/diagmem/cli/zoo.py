@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from diagmem.cli._shared import console, json_option, shape_text, size_text, working, write_file, write_json
+from diagmem.cli._tables import Column, number, print_table
 
 if TYPE_CHECKING:
     from diagmem.frontends.zoo import Entry
@@ -74,17 +75,17 @@ def _row(entry: Entry) -> dict[str, Any]:
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("name", "ops", "input", "type", "weights bytes", "peak bytes", "model"):
-        is_number = heading == "ops" or heading.endswith("bytes")
-        table.add_column(heading, justify="right" if is_number else "left", no_wrap=True)
-    for row in rows:
-        cells = {**row, "input": shape_text(row["input"])}
-        shown = ("name", "ops", "input", "dtype", "weights_bytes", "peak_bytes", "description")
-        table.add_row(*(str(cells[key]) for key in shown))
-    console().print(table)
+    columns = {
+        "name": Column("name"),
+        "ops": number("ops", 4),
+        "input": Column("input", 1),
+        "dtype": Column("type", 3),
+        "weights_bytes": number("weights bytes"),
+        "peak_bytes": number("peak bytes"),
+        "description": Column("model", 2),
+    }
+    cells = [{**row, "input": shape_text(row["input"])} for row in rows]
+    print_table(console(), [*columns.values()], [[str(row[key]) for key in columns] for row in cells])
 
 
 @command.command()

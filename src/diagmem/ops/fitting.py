@@ -30,6 +30,8 @@ def fitted(node: Node, seed: int) -> Node:
     to the next another type is taken; of a node that is run with several, all are seen."""
     rng = np.random.default_rng(seed)
     wants = kinds()[node.op.kind].fitting(node)
+    if wants.is_drawn_whole:
+        return node
     data = node.input(wants.data)
     dtype = data.dtype if wants.types is None else wants.types[seed % len(wants.types)]
     first = replace(data, dtype=dtype, quantisation=_quantisation(wants, dtype, rng))

@@ -124,13 +124,18 @@ class OpKind(ABC):
         to one; None where it cannot."""
         return None
 
+    def states(self, node: Node) -> tuple[int, ...]:
+        """Positions of the inputs that are variables: the kernel reads them, and writes what they are at the next run.
+        `accesses` takes them as read to the end."""
+        return ()
+
     def macs(self, node: Node) -> int:
         """Multiply-accumulates of one run."""
         return 0
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        """The outputs, in numpy. On integers bit for bit what TFLite's reference kernels give; on real numbers the
-        operations of the C kernel in its order, so that it too agrees bit for bit."""
+        """The outputs, in numpy, and behind them what `states` become. On integers bit for bit what TFLite's reference
+        kernels give; on real numbers the operations of the C kernel in its order, so that it too agrees bit for bit."""
         raise Unsupported("it has no numpy reference")
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:

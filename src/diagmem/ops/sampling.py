@@ -139,7 +139,8 @@ class Fitting:
     `fixed`: the output's scale and zero point for data of a type, where TFLite insists on them.
     `scaled`: the types that have a scale.
     `other_types`: a type of data -> that of the other operand, where it differs.
-    `draws_output_types`: outputs are drawn with the right type, which may be another than that of the data."""
+    `draws_output_types`: outputs are drawn with the right type, which may be another than that of the data.
+    `is_drawn_whole`: the node is drawn with all that it needs."""
 
     types: tuple[DType, ...] | None = TYPES
     data: int = 0
@@ -149,6 +150,7 @@ class Fitting:
     scaled: tuple[DType, ...] = (DType.INT8, DType.INT16)
     other_types: dict[DType, DType] = field(default_factory=dict)
     draws_output_types: bool = False
+    is_drawn_whole: bool = False
 
 
 OPERAND_SIZE = 3.2

@@ -15,7 +15,7 @@ class InstructionSet(enum.Enum):
     """What a core offers beyond plain C."""
 
     DSP = "dsp"
-    """Pairs of 16-bit numbers in a word: Cortex-M4, M7, M33, M35P."""
+    """Pairs of 16-bit numbers in a word, and a floating-point unit where there is one: Cortex-M4, M7, M33, M35P."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from diagmem.errors import DiagmemError, PlanError
 from diagmem.frontends.source import Source
 from diagmem.pipeline.costs import diff, needs_of, profile
-from diagmem.pipeline.given import GivenPlan, Model, check_no_options, read_plan, safe_plan, source_of
+from diagmem.pipeline.given import GivenPlan, Model, check_no_options, for_cpu, read_plan, safe_plan, source_of
 from diagmem.planning import plan_json, planner
 from diagmem.planning.checked import findings_of
 from diagmem.planning.inspection import Inspection
@@ -208,7 +208,7 @@ def emit_c(
 
     source = source_of(model)
     if plan is None:
-        program = Program.of(planner.planned(source.runnable, Options.of(_for_cpu(cpu, options))))
+        program = Program.of(planner.planned(source.runnable, Options.of(for_cpu(cpu, options))))
     else:
         check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
         program = Program.running(safe_plan(source.runnable, plan), source.runnable)
@@ -264,7 +264,7 @@ def verdicts(
     cpu: str | None = None,
 ) -> Iterator[Verdict]:
     """One for each place, as they come. A plan that is a Plan already is run as it is."""
-    from diagmem.kernels import CPUS, GENERIC
+    from diagmem.kernels import GENERIC
     from diagmem.verification.places import PLACES, TFLM, Verification, carries_plan
 
     unknown = [place for place in on if place not in PLACES]
@@ -282,11 +282,11 @@ def verdicts(
             for_tflm = None if carried else planner.planned(source.runnable, Options("tflm-reference"))
             yield Verification(source, inputs, seed, planned=for_tflm).on(place)
             continue
-        core = GENERIC if plan is not None else cpu or (place if place in CPUS else GENERIC)
+        core = GENERIC if plan is not None else cpu or place
         if core not in made and plan is not None:
             made[core] = plan if isinstance(plan, Plan) else safe_plan(source.runnable, plan)
         elif core not in made:
-            made[core] = planner.planned(source.runnable, Options.of(_for_cpu(core, options)))
+            made[core] = planner.planned(source.runnable, Options.of(for_cpu(cpu, options, place)))
         verification = Verification(source, inputs, seed, made[core], opinion=opinion)
         yield verification.on(place)
         opinion = verification.second_opinion
@@ -301,15 +301,15 @@ def report(model: Model, **options: Any) -> dict[str, bytes]:
     return report_of(plan(model, **options))
 
 
-def report_of(made: planner.Planned) -> dict[str, bytes]:
-    """The report about a plan that is there already."""
+def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = None) -> dict[str, bytes]:
+    """The report about a plan that is there already. `instructions`: those of each op, by its index in the file."""
     from diagmem.reports.arena import before_after_drawing
     from diagmem.reports.live import live_drawing
     from diagmem.reports.report import report_page
     from diagmem.reports.targets import TARGETS
 
     files = {
-        "report.html": report_page(made, [target for target in TARGETS if target.refusal is None]).encode(),
+        "report.html": report_page(made, [t for t in TARGETS if t.refusal is None], instructions).encode(),
         "plan.json": (json.dumps(plan_json.to_json(made), indent=2) + "\n").encode(),
     }
     for name, draw in (("arena", before_after_drawing), ("live", live_drawing)):
@@ -337,20 +337,6 @@ def zoo_models() -> tuple[str, ...]:
     from diagmem.frontends import zoo
 
     return tuple(zoo.models())
-
-
-def _for_cpu(cpu: str | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options with the kernels for a core, unless others were asked for."""
-    from diagmem.kernels import GENERIC, kernels_for
-
-    asked = options.get("kernels", kernels_for(GENERIC))
-    if cpu is None or kernels_for(cpu) == asked:
-        return options
-    if asked != kernels_for(GENERIC):
-        raise PlanError(
-            f"cpu '{cpu}' has kernels '{kernels_for(cpu)}', and kernels '{asked}' are asked for: leave out one"
-        )
-    return {**options, "kernels": kernels_for(cpu)}
 
 
 def _shown(made: planner.Planned) -> Planned:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from diagmem.errors import DiagmemError, PlanError, one_line
 from diagmem.frontends.source import Source
-from diagmem.pipeline.given import GivenPlan, Model, check_no_options, safe_plan, source_of
+from diagmem.pipeline.given import GivenPlan, Model, check_no_options, for_cpu, safe_plan, source_of
 from diagmem.planning import planner
 from diagmem.planning.inspection import inspect as inspect_graph
 from diagmem.planning.options import Options
@@ -20,9 +20,16 @@ if TYPE_CHECKING:
 
 
 def profile(
-    model: Model, *, on: str = "cortex-m4", plan: GivenPlan | None = None, seed: int = 0, **options: Any
+    model: Model,
+    *,
+    on: str = "cortex-m4",
+    plan: GivenPlan | None = None,
+    seed: int = 0,
+    cpu: str | None = None,
+    **options: Any,
 ) -> Profile:
-    """What each op costs on an emulated core: its instructions, exactly, and the bytes of the arena that it touches.
+    """What each op costs on an emulated core: its instructions, exactly, and the bytes of the arena that it touches. It
+    runs the kernels of that core, unless `cpu` says whose.
 
     >>> found = diagmem.profile("zoo:kws_dscnn_int8")
     >>> sum(op.macs for op in found.ops)
@@ -33,10 +40,10 @@ def profile(
 
     source = source_of(model)
     if plan is not None:
-        check_no_options(options)
+        check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
         chosen = safe_plan(source.runnable, plan)
     else:
-        chosen = planner.planned(source.runnable, Options.of(options)).plan
+        chosen = planner.planned(source.runnable, Options.of(for_cpu(cpu, options, on))).plan
     return profiled(Program.running(chosen, source.runnable), chosen, on, seed)
 
 
@@ -65,7 +72,8 @@ def _side(model: Model, on: str | None, options: Mapping[str, Any]) -> Side:
         return read_side(Path(model))
     source = source_of(model)
     try:
-        made = planner.planned(source.graph if on is None else source.runnable, Options.of(options))
+        asked = Options.of(for_cpu(None, options, on))
+        made = planner.planned(source.graph if on is None else source.runnable, asked)
         if on is None:
             return planned_side(source.name, made)
         from diagmem.backends.c.program import Program

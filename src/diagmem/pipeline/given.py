@@ -44,3 +44,19 @@ def safe_plan(model: Model, plan: GivenPlan) -> Plan:
 def check_no_options(options: Mapping[str, Any]) -> None:
     if options:
         raise PlanError(f"plan is a plan already; leave out {next(iter(options))}")
+
+
+def for_cpu(cpu: str | None, options: Mapping[str, Any], place: str | None = None) -> Mapping[str, Any]:
+    """The options with the kernels for a core. `place`: where it runs if no core is named, which has its kernels unless
+    others are asked for."""
+    from diagmem.kernels import CPUS, GENERIC, kernels_for
+
+    plain = kernels_for(GENERIC)
+    asked = options.get("kernels", plain)
+    if cpu is None:
+        return {**options, "kernels": CPUS[place]} if asked == plain and place in CPUS else options
+    if asked not in (plain, kernels_for(cpu)):
+        raise PlanError(
+            f"cpu '{cpu}' has kernels '{kernels_for(cpu)}', and kernels '{asked}' are asked for: leave out one"
+        )
+    return {**options, "kernels": kernels_for(cpu)}

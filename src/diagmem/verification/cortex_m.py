@@ -22,19 +22,32 @@ BOARD_BYTES = 4 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """`board`: a machine of QEMU's that has this core."""
+    """`board`: a machine of QEMU's that has this core, or one that runs all of its instructions. `flash_at`, `ram_at`:
+    where its memories begin."""
 
     name: str
     board: str
     flags: tuple[str, ...]
+    flash_at: int = 0
+    ram_at: int = 0x2000_0000
 
 
 CORES = {
     core.name: core
     for core in (
+        # No emulated board with this core has more than 16 KB of RAM. What it can do, a Cortex-M3 does alike; that a
+        # word must not be misaligned is asked of it at the start.
+        Core("cortex-m0", "mps2-an385", ("-mcpu=cortex-m0", "-DTRAPS_MISALIGNED")),
         Core("cortex-m3", "mps2-an385", ("-mcpu=cortex-m3",)),
         Core("cortex-m4", "mps2-an386", ("-mcpu=cortex-m4", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")),
         Core("cortex-m7", "mps2-an500", ("-mcpu=cortex-m7", "-mfloat-abi=hard", "-mfpu=fpv5-d16")),
+        Core(
+            "cortex-m33",
+            "mps2-an505",
+            ("-mcpu=cortex-m33", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"),
+            flash_at=0x1000_0000,
+            ram_at=0x3800_0000,
+        ),
     )
 }
 
@@ -120,7 +133,13 @@ def build(program: Program, runs: int, core: Core, memory: Memory, directory: Pa
     tools.build([*common, "-c", weights, "-o", "model_weights.o"], directory)
     for name in ("harness", "cortex_m"):
         tools.build([*common, *traced, "-c", f"{name}.c", "-o", f"{name}.o"], directory)
-    sizes = [f"-Wl,--defsym=FLASH_BYTES={memory.flash_bytes}", f"-Wl,--defsym=RAM_BYTES={memory.ram_bytes}"]
+    numbers = {
+        "FLASH_AT": core.flash_at,
+        "FLASH_BYTES": memory.flash_bytes,
+        "RAM_AT": core.ram_at,
+        "RAM_BYTES": memory.ram_bytes,
+    }
+    sizes = [f"-Wl,--defsym={name}={number}" for name, number in numbers.items()]
     objects = ["model.o", "model_weights.o", "harness.o", "cortex_m.o"]
     link = ["-nostartfiles", "--specs=nosys.specs", "-T", "cortex_m.ld", "-Wl,--gc-sections", *sizes]
     tools.build([*common, *link, *objects, "-lm", "-o", "firmware.elf"], directory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,8 +32,8 @@ def with_weights(graph: Graph, seed: int = 0) -> Graph:
     return tflite.parse(to_tflite(graph, seed), graph.name)
 
 
-def program(graph: Graph) -> Program:
-    return Program.of(pipeline.plan(graph))
+def program(graph: Graph, **options: Any) -> Program:
+    return Program.of(pipeline.plan(graph, **options))
 
 
 def compiler(name: str) -> str:

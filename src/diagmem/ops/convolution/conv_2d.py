@@ -13,7 +13,7 @@ import numpy as np
 from diagmem.errors import ModelError
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
 from diagmem.ops.accesses import Accesses
-from diagmem.ops.c_call import TYPES, CCall, by_type, values_of
+from diagmem.ops.c_call import TYPES, CCall, by_type, kernel_call, values_of
 from diagmem.ops.c_rows import window_row_call
 from diagmem.ops.convolution._conv_2d_dsp import DspConv2D
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
@@ -136,7 +136,11 @@ class Conv2DKind(OpKind):
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         loop = _loop(node)
-        if instructions is not InstructionSet.DSP or loop.groups > 1 or not is_8_bit(node):
+        if instructions is not InstructionSet.DSP or loop.groups > 1:
+            return ()
+        if node.input(0).dtype is DType.FLOAT32:
+            return (Variant(Order.BLOCKS, Order.BLOCKS, _vfp_call, _vfp_row_call),)
+        if not is_8_bit(node):
             return ()
         return DspConv2D(node, loop, _paired(loop), self.c_call).variants()
 
@@ -254,6 +258,17 @@ def _stored(loop: WindowedLoop, filters: Array) -> Array:
 def _call(node: Node) -> CCall:
     loop, filters = _loop(node), values_of(node.input(1))
     return window_call("conv_2d", node, loop, {"groups": loop.groups}, 0, filters, _stored(loop, filters))
+
+
+def _vfp_call(node: Node) -> CCall:
+    """The same weights for floating-point units that multiply and add in one instruction."""
+    call = _call(node)
+    fields = {name: value for name, value in call.parameters.fields.items() if name != "groups"}
+    return kernel_call("conv_2d_vfp_f32", fields, call.arguments, call.limits)
+
+
+def _vfp_row_call(node: Node) -> CCall:
+    return window_row_call(_vfp_call(node), node, window_of(node).rows)
 
 
 KIND = Conv2DKind()

@@ -9,6 +9,8 @@ typedef struct {
     diagmem_channels_s8 output;
 } diagmem_conv_2d_wide_pairs_s8_params;
 
+DIAGMEM_IN_ORDER
+
 /* The sum of one pixel, whose words lie `step` apart. */
 static DIAGMEM_APART int32_t diagmem_wide_sum_s8(const diagmem_word *x, int32_t step, const int8_t *weights,
                                                  int32_t size, int32_t sum) {
@@ -19,6 +21,8 @@ static DIAGMEM_APART int32_t diagmem_wide_sum_s8(const diagmem_word *x, int32_t 
     }
     return sum;
 }
+
+DIAGMEM_IN_ANY_ORDER
 
 static DIAGMEM_APART void diagmem_conv_2d_wide_pairs_s8_put(const void *params, const diagmem_words *buffer,
                                                             int32_t pixels, int8_t *out) {

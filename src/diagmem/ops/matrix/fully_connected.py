@@ -102,10 +102,11 @@ class FullyConnectedKind(OpKind):
         return (finished(node, 0, sums, bias).reshape(node.output.shape),)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
-        """Rows of inputs in fours, all outputs of a block together: the order is that of the kernel in plain C."""
-        if instructions is not InstructionSet.DSP or not is_8_bit(node) or _sizes(node.inputs)[2] % 4:
-            return ()
-        return (Variant(Order.BLOCKS, Order.BLOCKS, _packed_call, self.c_row_call),)
+        """All outputs of a block together: the order is that of the kernel in plain C. Bytes must come in fours."""
+        is_packed = is_8_bit(node) and _sizes(node.inputs)[2] % 4 == 0
+        calls = {DType.FLOAT32: _vfp_call, **({DType.INT8: _packed_call} if is_packed else {})}
+        call = calls.get(node.input(0).dtype) if instructions is InstructionSet.DSP else None
+        return () if call is None else (Variant(Order.BLOCKS, Order.BLOCKS, call, self.c_row_call),)
 
     def c_call(self, node: Node) -> CCall:
         return by_type(node, dict.fromkeys(TYPES, _call))
@@ -165,6 +166,12 @@ def _packed_call(node: Node) -> CCall:
     sizes = _c_sizes(node)
     fields = {"rows": sizes["rows"], "inputs": sizes["inputs"], "output": output}
     return kernel_call("fully_connected_packed_s8", fields, (node.input(0), node.output))
+
+
+def _vfp_call(node: Node) -> CCall:
+    """The same weights for floating-point units that multiply and add in one instruction."""
+    call = _call(node)
+    return kernel_call("fully_connected_vfp_f32", call.parameters.fields, call.arguments)
 
 
 KIND = FullyConnectedKind()

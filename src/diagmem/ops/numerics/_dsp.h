@@ -25,7 +25,8 @@ typedef uint64_t diagmem_words;
 #define DIAGMEM_KEEP(variable) ((void)0)
 #endif
 
-/* GCC moves instructions before it knows how many registers there are, and then has to put sums on the stack. */
+/* GCC moves instructions before it knows how many registers there are, and then has to put sums on the stack. What calls
+ * the functions below stands between these two, else they are not inlined. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__arm__)
 #define DIAGMEM_IN_ORDER _Pragma("GCC push_options") _Pragma("GCC optimize(\"no-schedule-insns\")")
 #define DIAGMEM_IN_ANY_ORDER _Pragma("GCC pop_options")

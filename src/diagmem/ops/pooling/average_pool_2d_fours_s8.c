@@ -7,6 +7,8 @@ typedef struct {
     int32_t high;
 } diagmem_average_pool_2d_fours_s8_params;
 
+DIAGMEM_IN_ORDER
+
 /* To the nearest integer, halves away from zero. */
 static inline int8_t diagmem_mean_s8(const diagmem_average_pool_2d_fours_s8_params *p, int32_t sum, int32_t count) {
     const int32_t half = count / 2;
@@ -110,3 +112,5 @@ static inline void diagmem_average_pool_2d_fours_s8_take(const diagmem_average_p
         }
     }
 }
+
+DIAGMEM_IN_ANY_ORDER

@@ -7,6 +7,8 @@ typedef struct {
     int32_t high;
 } diagmem_max_pool_2d_fours_s8_params;
 
+DIAGMEM_IN_ORDER
+
 /* The largest of each of four channels, not below the range. */
 static inline void diagmem_four_largest_s8(const diagmem_max_pool_2d_fours_s8_params *p, const void *const *rows,
                                            int32_t start, int32_t width, int8_t *out) {
@@ -39,3 +41,5 @@ static inline int8_t diagmem_one_largest_s8(const diagmem_max_pool_2d_fours_s8_p
 }
 
 DIAGMEM_POOL_FOURS(diagmem_max_pool_2d_fours_s8, diagmem_four_largest_s8, diagmem_one_largest_s8)
+
+DIAGMEM_IN_ANY_ORDER

@@ -48,6 +48,17 @@ def from_json(value: Any, model: Graph) -> Plan:
     version = found.integer("schema_version", 0, default=SCHEMA_VERSION)
     if version > SCHEMA_VERSION:
         raise PlanError(f"the plan has version {version} of the format, and {SCHEMA_VERSION} is known: update diagmem")
+    try:
+        return _plan(found, model)
+    except PlanError as error:
+        named = found.get("model")
+        if isinstance(named, str) and named != model.name:
+            message = f"the plan is one of '{one_line(named)}', and the model is '{one_line(model.name)}': {error}"
+            raise PlanError(message) from error
+        raise
+
+
+def _plan(found: _Fields, model: Graph) -> Plan:
     graph = transformed_again(model, [_removal(row) for row in found.rows("removed", default=[])])
     options = _options(found)
     schedule = _schedule(found, graph)

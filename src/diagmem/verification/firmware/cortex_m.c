@@ -88,6 +88,9 @@ HARNESS_NOINLINE void harness_measure_stack(void) {
 
 void reset(void) {
     *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20; /* the floating-point unit, where there is one */
+#ifdef TRAPS_MISALIGNED
+    *(volatile uint32_t *)0xE000ED14 |= 1u << 3;
+#endif
     memcpy(data_begin, data_source, (size_t)((char *)data_end - (char *)data_begin));
     memset(bss_begin, 0, (size_t)((char *)bss_end - (char *)bss_begin));
     inputs = open_file("inputs.bin", MODE_RB);
