@@ -15,10 +15,7 @@ from diagmem.ops.orders import Order
 ALIGN_BYTES = 16
 """What TFLM gives to everything that it places in its arena."""
 
-_IN_ORDER = (
-    *("CONV_2D", "FULLY_CONNECTED", "L2_POOL_2D"),
-    *("LOG", "SIN", "COS", "FLOOR", "CEIL", "ROUND", "LOGICAL_NOT"),
-)
+_IN_ORDER = ("CONV_2D", "FULLY_CONNECTED", "L2_POOL_2D")
 """Operations that it does element by element, where we have another kernel or none."""
 
 _COPIES = (

@@ -40,6 +40,10 @@ class Storage:
             return "table"
         return "linear" if self.period == self.height else "ring"
 
+    def is_in_one_piece(self, row_bytes: int) -> bool:
+        """Whether rows of so many bytes follow each other without a gap. A rule may as well leave gaps, or go down."""
+        return self.form == "linear" and (self.height == 1 or self.pitch == row_bytes)
+
     @cached_property
     def offsets(self) -> tuple[int, ...]:
         """The offset of each row."""

@@ -129,10 +129,13 @@ def _whole(size_bytes: int) -> int:
 
 
 def has_kernel(node: Node) -> bool:
-    """Whether C code can run the operation. A reshape is not run: its output stays where the input is."""
+    """Whether C code can run the operation. A reshape is not run: its output stays where the input is. Nor is one with
+    a variable, which emitted C does not keep."""
     kind = kind_of(node.op.kind)
+    if kind is None or kind.is_alias or any(t is not None and t.is_variable for t in node.inputs):
+        return False
     try:
-        return kind is not None and not kind.is_alias and kind.c_call(node) is not None
+        return kind.c_call(node) is not None
     except (Unsupported, ModelError):
         return False
 
