@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from diagmem import pipeline
-from diagmem.errors import TraceError
 from diagmem.frontends.source import Source
+from diagmem.model.errors import TraceError
 from diagmem.model.graph import Node
 from diagmem.tracing.analysis.model import apart, build_model, side_by_side
 from diagmem.tracing.analysis.model_trace import trace_ops, trace_plan

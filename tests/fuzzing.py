@@ -18,8 +18,8 @@ import numpy as np
 
 from diagmem.backends import c
 from diagmem.backends.c.program import Program
-from diagmem.errors import DiagmemError
 from diagmem.frontends.source import Source
+from diagmem.model.errors import DiagmemError
 from diagmem.model.graph import ABSENT, DType, Graph, Node, Quantisation, Tensor
 from diagmem.ops import kinds
 from diagmem.ops.fitting import fitted

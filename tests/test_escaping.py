@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from diagmem import pipeline
-from diagmem.errors import DiagmemError
 from diagmem.frontends import tflite
 from diagmem.frontends.tflite.writer import to_tflite
+from diagmem.model.errors import DiagmemError
 from diagmem.model.graph import Graph
 from diagmem.tracing.capture.calls import parse_call
 from diagmem.tracing.capture.harness import harness

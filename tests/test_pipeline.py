@@ -17,9 +17,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import diagmem
-from diagmem.errors import ModelError, PlanError, UnsafePlanError
 from diagmem.frontends import zoo
 from diagmem.frontends.tflite.writer import to_tflite
+from diagmem.model.errors import ModelError, PlanError, UnsafePlanError
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
 from diagmem.planning import checked, planner

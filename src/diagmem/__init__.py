@@ -15,7 +15,7 @@ them on; `verify` runs what is handed on and compares bit for bit; `inspect`, `o
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from diagmem.errors import DiagmemError
+    from diagmem.model.errors import DiagmemError
     from diagmem.model.graph import Graph
     from diagmem.pipeline import (
         EmittedC,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "DiagmemError": "errors",
+    "DiagmemError": "model.errors",
     "Graph": "model.graph",
     "Options": "planning.options",
     "Plan": "planning.plan",

@@ -12,8 +12,8 @@ import diagmem
 from diagmem.backends.c.flash import code_sizes, flash_of
 from diagmem.backends.c.kernel_sources import sources
 from diagmem.backends.c.program import Program
-from diagmem.errors import PlanError
 from diagmem.frontends.source import Source
+from diagmem.model.errors import PlanError
 from diagmem.reports.targets import BOARDS, TARGETS, target
 from tests.backends.c.models import compiler
 from tests.cli.calling import call

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from diagmem.cli import diagmem
-from diagmem.errors import DiagmemError
 from diagmem.frontends import zoo
+from diagmem.model.errors import DiagmemError
 from tests.tracing.conftest import compiled, require_cortex_m, require_native
 
 RELU = "relu(input int8[64], output int8[64], int32 64)"

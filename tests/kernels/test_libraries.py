@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from diagmem.errors import PlanError
 from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.kernels._tflm_any import PARTS
+from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Node, Padding, Quantisation, Shape, Tensor
 from diagmem.ops import kinds
 from diagmem.ops.convolution.conv_2d import Conv2D

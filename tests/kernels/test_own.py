@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from diagmem import pipeline
-from diagmem.errors import PlanError
 from diagmem.kernels import CPUS, GENERIC, LIBRARIES, kernels_for, library
+from diagmem.model.errors import PlanError
 from diagmem.verification.cortex_m import CORES
 
 

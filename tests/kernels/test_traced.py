@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem import pipeline
-from diagmem.errors import PlanError
 from diagmem.frontends import zoo
 from diagmem.kernels import library, signature
 from diagmem.kernels._traced import TracedLibrary, TracedOp, signature_text
+from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph
 from diagmem.ops.accesses import replayed_separation
 from diagmem.planning.overlaps import all_overlaps

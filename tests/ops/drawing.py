@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Tensor, View
 from diagmem.ops import Unsupported, kinds
 from diagmem.ops.fitting import fitted

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import IntArray, Node
 from diagmem.ops import kinds
 from diagmem.ops.accesses import Accesses, replayed_separation

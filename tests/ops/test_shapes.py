@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import Padding, Tensor
 from diagmem.ops import kinds
 from diagmem.ops.convolution.conv_2d import Conv2D

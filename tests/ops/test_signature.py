@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Quantisation, Tensor
 from diagmem.ops import OpKind, kinds
 from diagmem.ops.fitting import fitted

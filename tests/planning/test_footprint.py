@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagmem.errors import PlanError
+from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.footprint import Footprint, exact_separations, footprint, most_covered
 from diagmem.planning.options import Options

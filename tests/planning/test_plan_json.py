@@ -18,8 +18,8 @@ import diagmem
 from diagmem import pipeline
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
-from diagmem.errors import DiagmemError, PlanError
 from diagmem.frontends.zoo.builder import Builder
+from diagmem.model.errors import DiagmemError, PlanError
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.checked import findings_of
 from diagmem.planning.plan import Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from diagmem.errors import PlanError
+from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
 from diagmem.planning.allocators import optimal

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 import diagmem
-from diagmem.errors import PlanError
+from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
 from diagmem.planning import removal

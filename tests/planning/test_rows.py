@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import diagmem
 from diagmem import pipeline
-from diagmem.errors import PlanError
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.kernels import library
+from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph, Padding
 from diagmem.model.schedule import PUSH
 from diagmem.ops.pooling.pool_2d import Pool2D

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from diagmem import pipeline
-from diagmem.errors import DiagmemError, PlanError
 from diagmem.frontends.zoo.builder import Builder
+from diagmem.model.errors import DiagmemError, PlanError
 from diagmem.model.graph import DType, Graph
 from diagmem.reports.difference import change_text, index_text, markdown
 from tests.cli.test_command_line import run

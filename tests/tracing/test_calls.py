@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem.errors import TraceError
+from diagmem.model.errors import TraceError
 from diagmem.tracing.capture.calls import MemoryArgument, Null, Number, Role, Struct, parse_call
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem.errors import TraceError
+from diagmem.model.errors import TraceError
 from diagmem.tracing.capture.events import ALWAYS, EVENT, NEVER, Events, Kind, Recorder, Span, TouchedBytes
 
 SPACE_BYTES = 12

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from diagmem.errors import TraceError
+from diagmem.model.errors import TraceError
 from diagmem.model.graph import DType, Node, Op, Padding, Tensor
 from diagmem.ops import kinds
 from diagmem.ops.convolution.conv_2d import Conv2D

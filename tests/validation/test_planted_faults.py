@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from diagmem.errors import DiagmemError
+from diagmem.model.errors import DiagmemError
 from diagmem.model.schedule import PUSH, Schedule
 from diagmem.planning import checked
 from diagmem.planning.plan import Plan

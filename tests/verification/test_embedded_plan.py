@@ -9,8 +9,8 @@ import pytest
 from diagmem import pipeline
 from diagmem.backends.tflm import metadata
 from diagmem.backends.tflm.greedy import ONLINE
-from diagmem.errors import DiagmemError, UnsafePlanError
 from diagmem.frontends import tflite
+from diagmem.model.errors import DiagmemError, UnsafePlanError
 from tests.backends.tflm import small_models
 from tests.cli.calling import call
 

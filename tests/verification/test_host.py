@@ -10,7 +10,7 @@ import pytest
 
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
-from diagmem.errors import PlanError
+from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType
 from diagmem.planning.plan_json import from_json, to_json
 from diagmem.planning.storage import Storage

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from diagmem import pipeline
-from diagmem.errors import DiagmemError
+from diagmem.model.errors import DiagmemError
 from tests.backends.c.models import tiny
 from tests.backends.c.test_sequence import tall
 

@@ -16,7 +16,7 @@ import click
 
 from diagmem import __version__
 from diagmem.cli._progress import with_quiet
-from diagmem.errors import DiagmemError, UnsafePlanError
+from diagmem.model.errors import DiagmemError, UnsafePlanError
 
 IN_ORDER_OF_USE = (
     *("inspect", "overlap", "plan", "check", "emit", "verify", "profile", "diff", "trace", "report"),

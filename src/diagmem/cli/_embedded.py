@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from diagmem.cli._shared import naming_model, op_text, size_text
-from diagmem.errors import one_line
+from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
     from diagmem.backends.tflm.planned_file import EmbeddedPlan

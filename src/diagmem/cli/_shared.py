@@ -20,7 +20,7 @@ from diagmem.cli._files import write_file as write_file
 from diagmem.cli._files import write_files as write_files
 from diagmem.cli._progress import progress as progress
 from diagmem.cli._progress import working as working
-from diagmem.errors import DiagmemError, one_line
+from diagmem.model.errors import DiagmemError, one_line
 from diagmem.planning.options import Options
 
 if TYPE_CHECKING:

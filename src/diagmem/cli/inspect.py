@@ -17,7 +17,7 @@ from diagmem.cli._shared import (
     write_json,
 )
 from diagmem.cli._tables import Column, number, print_table
-from diagmem.errors import one_line
+from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console

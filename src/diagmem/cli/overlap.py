@@ -20,7 +20,7 @@ from diagmem.cli._shared import (
     write_json,
 )
 from diagmem.cli._tables import Column, number, print_table
-from diagmem.errors import one_line
+from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
     from diagmem.planning.overlaps import Overlap

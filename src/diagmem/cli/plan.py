@@ -30,7 +30,7 @@ from diagmem.cli._shared import (
     write_file,
     write_json,
 )
-from diagmem.errors import DiagmemError, PlanError, one_line
+from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.model.schedule import PUSH
 
 if TYPE_CHECKING:

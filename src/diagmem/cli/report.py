@@ -20,7 +20,7 @@ from diagmem.cli._shared import (
     write_files,
     write_json,
 )
-from diagmem.errors import DiagmemError, one_line
+from diagmem.model.errors import DiagmemError, one_line
 
 
 @click.command(short_help="A page with everything about a plan.")

@@ -20,7 +20,7 @@ from diagmem.cli._shared import (
 )
 from diagmem.cli._trace_plan import traced_model
 from diagmem.cli._traced import Traced
-from diagmem.errors import UnsafePlanError
+from diagmem.model.errors import UnsafePlanError
 
 if TYPE_CHECKING:
     from diagmem.model.graph import Graph

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from diagmem.errors import PlanError, one_line
 from diagmem.kernels._cmsis_nn import CMSIS_NN, CMSIS_NN_MVE
 from diagmem.kernels._cores import CPUS, GENERIC, kernels_for
 from diagmem.kernels._diagmem import DIAGMEM, DIAGMEM_DSP
@@ -16,6 +15,7 @@ from diagmem.kernels._library import LEAN, Library, OrderRule, lean_name
 from diagmem.kernels._tflm import TFLM_REFERENCE
 from diagmem.kernels._tflm_any import TFLM
 from diagmem.kernels._traced import PREFIX, signature, traced_library
+from diagmem.model.errors import PlanError, one_line
 
 __all__ = [
     "CPUS",

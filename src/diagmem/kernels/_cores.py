@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from diagmem.errors import PlanError
 from diagmem.kernels._diagmem import DIAGMEM, DIAGMEM_DSP
+from diagmem.model.errors import PlanError
 
 GENERIC = "generic"
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.errors import PlanError, one_line
 from diagmem.kernels._library import Library
+from diagmem.model.errors import PlanError, one_line
 from diagmem.model.graph import Node, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.orders import Order

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.errors import ModelError, one_line
+from diagmem.model.errors import ModelError, one_line
 from diagmem.model.sliding_window import ExplicitPadding, Nhwc, Padding, Window1D, Window2D
 from diagmem.model.views import IntArray, Strides, View, in_one_piece, pieces, row_major_strides, share, span
 

@@ -9,7 +9,7 @@ from typing import Any, Union
 
 import numpy.typing as npt
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Tensor, Window1D
 
 MAX_ROWS = "DIAGMEM_MAX_ROWS"

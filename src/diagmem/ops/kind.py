@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Shape, Tensor
 from diagmem.model.views import pieces, places
 from diagmem.ops.accesses import Accesses, Runs, replayed_separation

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, ExplicitPadding, Padding
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Node, Quantisation, Tensor
 
 if TYPE_CHECKING:

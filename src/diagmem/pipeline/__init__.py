@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from diagmem.errors import DiagmemError, PlanError
 from diagmem.frontends.source import Source
+from diagmem.model.errors import DiagmemError, PlanError
 from diagmem.pipeline.costs import diff, needs_of, profile
 from diagmem.pipeline.given import GivenPlan, Model, check_no_options, for_cpu, read_plan, safe_plan, source_of
 from diagmem.planning import plan_json, planner

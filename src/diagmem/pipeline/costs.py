@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diagmem.errors import DiagmemError, PlanError, one_line
 from diagmem.frontends.source import Source
+from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.pipeline.given import GivenPlan, Model, check_no_options, for_cpu, safe_plan, source_of
 from diagmem.planning import planner
 from diagmem.planning.inspection import inspect as inspect_graph

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from diagmem.errors import PlanError, one_line
 from diagmem.frontends.source import Source
+from diagmem.model.errors import PlanError, one_line
 from diagmem.model.graph import Graph
 from diagmem.planning import plan_json
 from diagmem.planning.checked import checked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diagmem.errors import UnsafePlanError
+from diagmem.model.errors import UnsafePlanError
 from diagmem.planning.plan import Plan
 from diagmem.validation import Finding, Rules, replay
 

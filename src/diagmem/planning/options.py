@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from diagmem.errors import PlanError
+from diagmem.model.errors import PlanError
 
 if TYPE_CHECKING:
     from diagmem.kernels import Library

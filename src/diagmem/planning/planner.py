@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from diagmem.errors import PlanError
+from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
 from diagmem.planning.allocators import ALLOCATORS, Placement, optimal

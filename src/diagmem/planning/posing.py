@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from diagmem.errors import PlanError
+from diagmem.model.errors import PlanError
 from diagmem.model.graph import IntArray
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.ops.kind import SUM_BYTES

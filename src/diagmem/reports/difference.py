@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from diagmem.errors import PlanError, one_line
+from diagmem.model.errors import PlanError, one_line
 from diagmem.model.schedule import PUSH
 from diagmem.planning.inspection import inspect
 from diagmem.planning.plan_json import LARGEST_TEXT_BYTES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from diagmem.errors import DiagmemError
+from diagmem.model.errors import DiagmemError
 from diagmem.reports.style import style
 from diagmem.reports.svg import line, plain, rect, tag
 

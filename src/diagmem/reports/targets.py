@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
-from diagmem.errors import PlanError, one_line
+from diagmem.model.errors import PlanError, one_line
 
 KB = 1024
 

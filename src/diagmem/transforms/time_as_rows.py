@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import ABSENT, Graph, Node, Op, Shape, Tensor
 from diagmem.ops import kind_of
 from diagmem.ops.moving.reshape import Reshape

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from diagmem.backends.c import weights_bytes
 from diagmem.backends.c.program import Program
-from diagmem.errors import one_line
+from diagmem.model.errors import one_line
 from diagmem.verification import tools
 from diagmem.verification.runs import Run
 from diagmem.verification.stream import Inputs, encoded, first_difference, write_model

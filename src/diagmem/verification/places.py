@@ -8,8 +8,8 @@ from typing import Any
 
 from diagmem.backends.c.program import Program
 from diagmem.backends.tflm import metadata, planned_file
-from diagmem.errors import PlanError, UnsafePlanError
 from diagmem.frontends.source import Source
+from diagmem.model.errors import PlanError, UnsafePlanError
 from diagmem.model.graph import Graph
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from diagmem.backends.c.program import Program
-from diagmem.errors import PlanError
+from diagmem.model.errors import PlanError
 from diagmem.model.graph import Node
 from diagmem.model.schedule import PUSH
 from diagmem.ops import kind_of

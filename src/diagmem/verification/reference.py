@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import ABSENT, Graph
 from diagmem.ops import Unsupported, kind_of, values_of
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
-from diagmem.errors import one_line
+from diagmem.model.errors import one_line
 from diagmem.model.graph import Shape, Tensor
 from diagmem.model.views import places
 from diagmem.verification import reference

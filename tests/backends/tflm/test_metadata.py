@@ -12,10 +12,10 @@ import tflite as schema
 from diagmem import __version__
 from diagmem.backends.tflm import metadata
 from diagmem.backends.tflm.greedy import ONLINE, layout
-from diagmem.errors import ModelError
 from diagmem.frontends import tflite
 from diagmem.frontends.tflite import rewriter as flatbuffer
 from diagmem.kernels import library
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import Graph
 from tests.backends.tflm import small_models
 

@@ -11,11 +11,11 @@ import pytest
 from diagmem import pipeline
 from diagmem.backends.tflm import metadata, planned_file
 from diagmem.backends.tflm.greedy import ONLINE
-from diagmem.errors import ModelError, PlanError
 from diagmem.frontends import tflite, zoo
 from diagmem.frontends.tflite import rewriter as flatbuffer
 from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.kernels import library
+from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node
 from diagmem.ops import kind_of
 from diagmem.planning.allocators import optimal

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from diagmem.errors import ModelError
 from diagmem.frontends import tflite
+from diagmem.model.errors import ModelError
 from diagmem.planning.inspection import inspect
 
 SLOWEST_SECONDS = 5.0

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tflite as schema
 
-from diagmem.errors import ModelError
 from diagmem.frontends.tflite import parse
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph
 from tests.frontends.tflite.flat import FlatModel, FlatOp, FlatTensor
 

@@ -10,9 +10,9 @@ import tflite
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagmem.errors import ModelError
 from diagmem.frontends import tflite as frontend
 from diagmem.frontends.tflite import rewriter as flatbuffer
+from diagmem.model.errors import ModelError
 from tests.backends.tflm import small_models
 
 REAL = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem.errors import PlanError
 from diagmem.frontends import tflite, zoo
 from diagmem.frontends.zoo import mlperf_tiny
 from diagmem.frontends.zoo.densenet import densenet
@@ -20,6 +19,7 @@ from diagmem.frontends.zoo.mobilenet import mobilenet_v1, mobilenet_v2
 from diagmem.frontends.zoo.nasnet import nasnet
 from diagmem.frontends.zoo.resnet import resnet_v2
 from diagmem.frontends.zoo.squeezenet import squeezenet
+from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph
 from tests.frontends.zoo.canonical import canonical_text, digest
 

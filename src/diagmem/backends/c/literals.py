@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.ops import CName, CStruct, CTable
 
 LINE_WIDTH = 116

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from diagmem.errors import ModelError, PlanError
 from diagmem.kernels import LIBRARIES, Library, library
+from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of

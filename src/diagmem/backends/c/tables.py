@@ -11,7 +11,7 @@ import numpy as np
 
 from diagmem.backends.c.literals import numbers
 from diagmem.backends.c.program import Program
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import Tensor
 from diagmem.ops import CCall, CStruct, CTable, values_of
 

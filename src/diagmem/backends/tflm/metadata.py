@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 
 from diagmem import __version__
 from diagmem.backends.tflm.greedy import ONLINE
-from diagmem.errors import ModelError
 from diagmem.frontends import tflite
 from diagmem.frontends.tflite import rewriter as flatbuffer
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import Graph
 
 PLAN_ENTRY = "OfflineMemoryAllocation"

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from diagmem.backends.tflm import metadata
 from diagmem.backends.tflm.greedy import ALIGN_BYTES, ONLINE, HeadLayout, layout
 from diagmem.backends.tflm.metadata import Origin
-from diagmem.errors import PlanError, UnsafePlanError
 from diagmem.frontends import tflite
 from diagmem.kernels import Library, library
+from diagmem.model.errors import PlanError, UnsafePlanError
 from diagmem.model.graph import ABSENT, Graph, Op
 from diagmem.model.schedule import Schedule
 from diagmem.ops import kind_of

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 
-from diagmem.errors import ModelError, one_line
+from diagmem.model.errors import ModelError, one_line
 from diagmem.model.graph import ABSENT, DType, Graph, Node, Op, Quantisation, Tensor
 from diagmem.ops import kind_of
 from diagmem.ops.signature import check_signatures

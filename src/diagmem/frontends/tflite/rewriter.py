@@ -13,8 +13,8 @@ from typing import Any
 import flatbuffers
 import tflite
 
-from diagmem.errors import ModelError
 from diagmem.frontends.tflite.reader import DAMAGE
+from diagmem.model.errors import ModelError
 
 BLOCK_ALIGNMENT = 64
 """No kernel asks for more of its weights; TFLite itself asks for 16."""

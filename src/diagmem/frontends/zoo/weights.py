@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.errors import ModelError
 from diagmem.frontends.zoo.spread import Floats, Spread
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import Graph, Nhwc, Node, Shape, Window1D, Window2D
 from diagmem.ops import Activation
 

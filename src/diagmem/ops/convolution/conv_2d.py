@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import TYPES, CCall, by_type, kernel_call, values_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, IntArray, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, CPointers, CStruct, Unsupported, by_type, require_types
 from diagmem.ops.kind import Array, OpKind, Values, input_at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Shape, row_major_strides
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_axes import joined_axes

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_rows import is_row_local

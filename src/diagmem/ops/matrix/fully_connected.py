@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import SUFFIXES, TYPES, CCall, by_type, kernel_call, values_of

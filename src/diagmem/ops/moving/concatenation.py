@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Shape, Tensor
 from diagmem.model.views import in_one_piece
 from diagmem.ops.c_axes import joined_axes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_axes import joined_axes

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, kernel_call, require_types
 from diagmem.ops.kind import Array, Values, axis_of, constant_ints, input_at

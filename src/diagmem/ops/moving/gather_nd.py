@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.c_call import CCall, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.kind import Array, Values, constant_ints, input_at

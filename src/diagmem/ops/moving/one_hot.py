@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import CCall, element_code, kernel_call, require_types

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Shape, Tensor, row_major_strides
 from diagmem.ops.c_call import CCall
 from diagmem.ops.kind import axis_of, input_at

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, IntArray, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, CRow, CTable, Unsupported, kernel_call, require_types, values_of

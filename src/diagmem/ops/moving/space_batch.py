@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import IntArray, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.c_call import CCall, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.kind import constant_ints, input_at

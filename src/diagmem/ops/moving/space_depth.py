@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import Nhwc, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.kind import input_at
 from diagmem.ops.loops.chunks import Chunks

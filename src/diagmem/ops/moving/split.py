@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, CPointers, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.kind import axis_of, constant_ints, input_at

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, CTable, kernel_call
 from diagmem.ops.kind import Array, Values, input_at

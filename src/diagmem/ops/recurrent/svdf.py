@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Quantisation, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, CStruct, CTable, Unsupported, by_type, require_types, values_of

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.errors import ModelError
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, IntArray, Nhwc, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import SUFFIXES, CCall, CRow, CStruct, CTable, CTurn, by_type, require_types

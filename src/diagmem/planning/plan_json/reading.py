@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diagmem.errors import PlanError, one_line
 from diagmem.kernels import library
+from diagmem.model.errors import PlanError, one_line
 from diagmem.model.graph import Graph, Tensor
 from diagmem.model.schedule import PUSH, Schedule, Step
 from diagmem.planning.options import Options

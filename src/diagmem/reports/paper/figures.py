@@ -9,11 +9,11 @@ from fractions import Fraction
 from pathlib import Path
 
 from diagmem.backends.c.program import Program
-from diagmem.errors import TraceError
 from diagmem.frontends import tflite, zoo
 from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.kernels import library
+from diagmem.model.errors import TraceError
 from diagmem.model.graph import DType, Graph, Node, Tensor
 from diagmem.planning.options import Options
 from diagmem.planning.plan import Plan

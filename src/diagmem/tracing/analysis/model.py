@@ -13,8 +13,8 @@ import numpy as np
 
 from diagmem.backends import c as c_backend
 from diagmem.backends.c.program import Program
-from diagmem.errors import ModelError
 from diagmem.kernels import library
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import ABSENT, Graph, Node, Op, Tensor
 from diagmem.model.schedule import PUSH, Schedule, Step
 from diagmem.ops import Unsupported, kind_of

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from diagmem.errors import TraceError
+from diagmem.model.errors import TraceError
 
 HERE = Path(__file__).parent
 _BAD_NEWS = ("error", "undefined", "not defined", "cannot find")

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from diagmem.errors import TraceError, one_line
+from diagmem.model.errors import TraceError, one_line
 
 NUMBERS: dict[str, np.dtype[Any]] = {
     **{f"{sign}int{bits}": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)},

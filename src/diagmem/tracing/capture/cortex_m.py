@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diagmem.errors import TraceError
+from diagmem.model.errors import TraceError
 from diagmem.tracing.capture import build
 from diagmem.tracing.capture.arm_call import Placed, place
 from diagmem.tracing.capture.calls import Call

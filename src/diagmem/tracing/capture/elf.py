@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from diagmem.errors import TraceError
+from diagmem.model.errors import TraceError
 
 _LOAD, _SYMBOLS, _FUNCTION = 1, 2, 2
 _HARD_FLOAT = 0x400

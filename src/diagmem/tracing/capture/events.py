@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.errors import TraceError
+from diagmem.model.errors import TraceError
 from diagmem.model.graph import IntArray
 
 EVENT = np.dtype([("time", "<u8"), ("offset", "<u4"), ("bytes", "<u2"), ("kind", "<u2")])

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diagmem.errors import TraceError, one_line
 from diagmem.frontends.source import Source
+from diagmem.model.errors import TraceError, one_line
 from diagmem.model.graph import Graph, Node
 from diagmem.tracing.capture import cortex_m, native
 from diagmem.tracing.capture.calls import Call, Role, parse_call

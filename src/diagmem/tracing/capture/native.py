@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from diagmem.errors import TraceError
+from diagmem.model.errors import TraceError
 from diagmem.tracing.capture import build
 from diagmem.tracing.capture.calls import Call
 from diagmem.tracing.capture.events import EVENT, Recorder

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from diagmem.errors import TraceError
+from diagmem.model.errors import TraceError
 from diagmem.tracing.analysis.overlap import TracedOverlap, traced_overlap
 from diagmem.tracing.capture.calls import Call, Role
 from diagmem.tracing.capture.events import Recorder, Span, TouchedBytes

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from diagmem.errors import DiagmemError, one_line
+from diagmem.model.errors import DiagmemError, one_line
 from diagmem.model.graph import DType, Graph
 
 AMPLE_ARENA_BYTES = 2**24
