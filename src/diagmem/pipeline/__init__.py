@@ -229,7 +229,7 @@ def emit_tflm(model: Model, *, kernels: str = "tflm", align: int = 16, keep_inpu
     given = source_of(model)
     graph, content = given.runnable, metadata.without_plan(given.content)
     if content is not given.content:
-        graph = tflite.parse(content, given.name)
+        graph = given.parsed(content)
     if not tflite.has_shapes_of_file(content, graph):
         raise PlanError(
             "the file leaves shapes open, and TensorFlow Lite Micro infers none; convert it with fixed shapes"
