@@ -22,7 +22,7 @@ from diagmem.cli._shared import (
 )
 
 LAYOUTS = ("plain", "cmake", "arduino", "platformio", "zephyr", "esp-idf")
-CPUS = ("generic", "cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33")
+CPUS = ("generic", "cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "riscv32")
 
 
 @click.command()

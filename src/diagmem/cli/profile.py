@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from diagmem.verification.profile import Profile
 
-CORES = ("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33")
+CORES = ("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "riscv32")
 
 
 @click.command(short_help="Instructions, MACs and bytes of each op.")
