@@ -231,6 +231,10 @@ def emit_tflm(model: Model, *, kernels: str = "tflm", align: int = 16, keep_inpu
     graph, content = given.runnable, metadata.without_plan(given.content)
     if content is not given.content:
         graph = tflite.parse(content, given.name)
+    if not tflite.has_shapes_of_file(content, graph):
+        raise PlanError(
+            "the file leaves shapes open, and TensorFlow Lite Micro infers none; convert it with fixed shapes"
+        )
     options = Options(kernels, align, keep_inputs)
     return planned_file.emit(content, planner.planned(graph, options).plan)
 
