@@ -14,7 +14,6 @@ from click.core import ParameterSource
 
 from diagmem.cli._embedded import embedded_in, embedded_json, embedded_lines
 from diagmem.cli._fit import Limits, Verdict, c_lines
-from diagmem.cli._processes import workers
 from diagmem.cli._rows import row_lines, show_curve
 from diagmem.cli._shared import (
     ModelParameter,
@@ -201,6 +200,8 @@ def _mapped(
     if jobs == 1:
         yield from map(job, sources)
     else:
+        from diagmem.cli._processes import workers
+
         with workers(jobs) as pool:
             yield from pool.map(job, sources)
 

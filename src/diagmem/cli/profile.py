@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._emit_c import CPUS
+from diagmem.cli._cores import CORES, CPUS
 from diagmem.cli._shared import (
     check_no_options,
     console,
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from diagmem.verification.profile import Profile
-
-CORES = ("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33")
 
 
 @click.command(short_help="Instructions, MACs and bytes of each op.")

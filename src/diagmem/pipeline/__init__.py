@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,8 @@ from diagmem.planning.planner import Tell, silently
 from diagmem.validation import Finding
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from diagmem.backends.c import FileLayout
     from diagmem.backends.tflm.planned_file import PlannedFile
     from diagmem.reports.targets import Target
