@@ -11,12 +11,13 @@ from diagmem.model.graph import DType, Node
 from diagmem.ops import kind_of
 from diagmem.ops.convolution.transpose_conv import IMAGE
 from diagmem.ops.orders import Order
+from diagmem.ops.reductions import cumsum
 
 ALIGN_BYTES = 16
 """What TFLM gives to everything that it places in its arena."""
 
-_IN_ORDER = ("CONV_2D", "FULLY_CONNECTED", "L2_POOL_2D")
-"""Operations that it does element by element, where we have another kernel or none."""
+_IN_ORDER = ("CONV_2D", "FULLY_CONNECTED")
+"""Operations that it does element by element, where we have another kernel."""
 
 _COPIES = (
     *("CONCATENATION", "STRIDED_SLICE", "GATHER"),
@@ -48,6 +49,14 @@ def _order_of_conversion(node: Node) -> Order | None:
 def _order_of_transpose_conv(node: Node) -> Order | None:
     """Quantised kernels sum up in a scratch buffer; the one for floats in the output, which it first sets to zero."""
     return Order.BUFFERED if node.input(IMAGE).dtype in (DType.INT8, DType.INT16) else None
+
+
+def _order_of_cumsum(node: Node) -> Order | None:
+    """Its outer loop goes over the axes behind the one that is summed; from behind it goes through all in reverse;
+    without the element itself it writes before it reads."""
+    outer, _, inner = cumsum.walk_of(node)
+    is_plain = not node.attributes.exclusive and not node.attributes.reverse
+    return Order.REFERENCE if is_plain and 1 in (outer, inner) else None
 
 
 def _scratch_of_reduction(node: Node) -> int:
@@ -85,6 +94,7 @@ TFLM_REFERENCE = Library(
         **dict.fromkeys(("PACK", "UNPACK"), Order.TENSOR_MAJOR),
         "SPACE_TO_DEPTH": Order.INPUT_MAJOR,
         "TRANSPOSE_CONV": _order_of_transpose_conv,
+        "CUMSUM": _order_of_cumsum,
     },
     _order_if_read,
     {
