@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from diagmem.frontends.shapes import with_shapes
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import Graph
+from diagmem.model.graph import Graph, Shape
 from diagmem.ops.signature import check_signatures
 
 ZOO_PREFIX = "zoo:"
@@ -16,9 +18,12 @@ ZOO_PREFIX = "zoo:"
 @dataclass(frozen=True)
 class Source:
     """A model as it was named: a path to a .tflite file, its bytes, `zoo:NAME`, or a graph that has no file. It is
-    opened and parsed once, when that is first needed."""
+    opened and parsed once, when that is first needed.
+
+    `shapes`: those of inputs, by name, in place of the model's own; all others are inferred anew."""
 
     model: str | Path | bytes | Graph
+    shapes: Mapping[str, Shape] = field(default_factory=dict, hash=False)
 
     @property
     def is_from_zoo(self) -> bool:
@@ -61,14 +66,18 @@ class Source:
         if self.is_from_zoo:
             from diagmem.frontends import zoo
 
-            return zoo.build(self.name)
+            return with_shapes(zoo.build(self.name), self.shapes)
         return self.runnable
 
     @cached_property
     def runnable(self) -> Graph:
         """With weights; one of the zoo gets random ones."""
         if isinstance(self.model, Graph):
-            return check_signatures(self.model)
+            return check_signatures(with_shapes(self.model, self.shapes))
+        return self.parsed(self.content)
+
+    def parsed(self, content: bytes) -> Graph:
+        """The graph in another file of the same model."""
         from diagmem.frontends import tflite
 
-        return tflite.parse(self.content, self.name)
+        return tflite.parse(content, self.name, None if self.is_from_zoo else self.shapes)

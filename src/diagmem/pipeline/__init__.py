@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,8 @@ from diagmem.planning.planner import Tell, silently
 from diagmem.validation import Finding
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from diagmem.backends.c import FileLayout
     from diagmem.backends.tflm.planned_file import PlannedFile
     from diagmem.reports.targets import Target
@@ -229,7 +230,11 @@ def emit_tflm(model: Model, *, kernels: str = "tflm", align: int = 16, keep_inpu
     given = source_of(model)
     graph, content = given.runnable, metadata.without_plan(given.content)
     if content is not given.content:
-        graph = tflite.parse(content, given.name)
+        graph = given.parsed(content)
+    if not tflite.has_shapes_of_file(content, graph):
+        raise PlanError(
+            "the file leaves shapes open, and TensorFlow Lite Micro infers none; convert it with fixed shapes"
+        )
     options = Options(kernels, align, keep_inputs)
     return planned_file.emit(content, planner.planned(graph, options).plan)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from diagmem.frontends.tflite import has_shapes_of_file
 from diagmem.model.graph import DType, Graph
 from diagmem.verification import reference
 from diagmem.verification.stream import Inputs
@@ -22,10 +23,15 @@ Outputs = Sequence[Sequence[npt.NDArray[Any]]]
 
 def second_opinion(content: bytes, graph: Graph, inputs: Inputs) -> tuple[str | None, str | None]:
     """Whose opinion there is, and how it differs from numpy's; None for either where there is nothing to say."""
-    if runtime.is_installed():
+    if runtime.is_installed() and has_shapes_of_file(content, graph):
         return "tflm", _difference(graph, inputs, _tflm(content, graph, inputs))
     if importlib.util.find_spec("ai_edge_litert") and _is_real(graph):
-        return "litert", _difference(graph, inputs, _litert(content, inputs))
+        try:
+            theirs = _litert(content, inputs)
+        except (ValueError, RuntimeError):
+            # Not every model runs there, which says nothing against ours.
+            return None, None
+        return "litert", _difference(graph, inputs, theirs)
     return None, None
 
 
@@ -46,6 +52,8 @@ def _litert(content: bytes, inputs: Inputs) -> Outputs:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     interpreter = Interpreter(model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
+    for detail, values in zip(interpreter.get_input_details(), inputs[0] if inputs else (), strict=False):
+        interpreter.resize_tensor_input(detail["index"], values.shape)
     interpreter.allocate_tensors()
     found = []
     for run in inputs:
