@@ -97,7 +97,8 @@ def _scratch_of_svdf(node: Node) -> int:
 
 def _scratch_of_lstm(node: Node) -> int:
     """Four gates, each as large as the state of the cells."""
-    return 4 * aligned(node.input(lstm.CELL).size_bytes)
+    _, cells = lstm.KIND.states(node)
+    return 4 * aligned(node.input(cells).size_bytes)
 
 
 def _scratch_of_add_n(node: Node) -> int:
