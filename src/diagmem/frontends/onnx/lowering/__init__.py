@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from diagmem.frontends.onnx.importer import Lowering
-from diagmem.frontends.onnx.lowering import elementwise, matrix, moving, reductions, windows
+from diagmem.frontends.onnx.lowering import elementwise, matrix, moving, reductions, resizing, windows
 
 LOWERINGS: Mapping[str, Lowering] = {
     **windows.LOWERINGS,
@@ -13,4 +13,5 @@ LOWERINGS: Mapping[str, Lowering] = {
     **matrix.LOWERINGS,
     **moving.LOWERINGS,
     **reductions.LOWERINGS,
+    **resizing.LOWERINGS,
 }
