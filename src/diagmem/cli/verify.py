@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._emit_c import CPUS
+from diagmem.cli._cores import CPUS, PLACES
 from diagmem.cli._shared import (
     check_no_options,
     console,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from diagmem.verification.tflm.compare import Comparison
 
 ANSWER_IS_NO = 1
-PLACES = ("host", "cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55", "riscv32", "tflm")
 
 
 class _PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
