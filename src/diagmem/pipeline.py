@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from diagmem.allocators import ALLOCATORS, Placement, optimal
+from diagmem.allocators.effort import NORMAL
 from diagmem.allocators.many_orders import many_orders
 from diagmem.allocators.rings import with_rings
 from diagmem.errors import PlanError, UnsafePlanError
@@ -284,7 +285,7 @@ def _choice_of_rows(needs: Footprint, rows: RowGraph, order: RowSchedule, place:
     best = _Choice(order.schedule, posed, place(posed))
     if order.plain is not None:
         # It seldom wins, so it gets a quarter of the time.
-        briefly = partial(many_orders, effort=0.25) if place is many_orders else place
+        briefly = partial(many_orders, effort=NORMAL.times(0.25)) if place is many_orders else place
         posed = row_problem(needs, rows, order.plain)
         if posed.lower_bound_bytes <= best.arena_bytes:
             plain = _Choice(order.plain, posed, briefly(posed))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from diagmem.allocators import greedy, optimal
+from diagmem.allocators.effort import QUICK
 from diagmem.footprint import Options, footprint
 from diagmem.graph import Graph, Node, Op
 from diagmem.problem import Problem, problem
@@ -22,7 +23,7 @@ LEAST_TRIALS, MOST_TRIALS = 4, 60
 MOST_OPS_TRIED = 30_000
 """Of all trials together."""
 
-EFFORT = 0.2
+EFFORT = QUICK.times(0.4)
 """Of the exact placement, for each trial."""
 
 Candidate = tuple[str, int]

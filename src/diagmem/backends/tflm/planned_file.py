@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from diagmem.allocators import optimal
+from diagmem.allocators.effort import NORMAL
 from diagmem.backends.tflm import metadata
 from diagmem.backends.tflm.greedy import ALIGN_BYTES, ONLINE, Layout, layout
 from diagmem.backends.tflm.metadata import Origin
@@ -25,7 +26,7 @@ from diagmem.validate import Fault, Finding, replay
 LIBRARIES = ("tflm", "tflm-reference", "cmsis-nn", "cmsis-nn-mve")
 """The kernels that TFLM may be built with. The first stands for those who do not know: it is safe for all of them."""
 NO_SCRATCH = Library("", "kernels that take nothing from the arena", {})
-EFFORT = 1.0
+EFFORT = NORMAL.times(0.2)
 """For the second placement, which need not be proven the best."""
 
 
