@@ -13,7 +13,19 @@ import click
 from diagmem import __version__
 from diagmem.errors import DiagmemError, UnsafePlanError
 
-IN_ORDER_OF_USE = ("inspect", "overlap", "plan", "emit", "verify", "trace", "report", "targets", "zoo", "paper")
+IN_ORDER_OF_USE = (
+    "inspect",
+    "overlap",
+    "plan",
+    "emit",
+    "verify",
+    "trace",
+    "report",
+    "place",
+    "targets",
+    "zoo",
+    "paper",
+)
 
 BAD_INPUT = 2
 ANSWER_IS_NO = 1
