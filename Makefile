@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 EXTRAS := verify tflm trace plot fast
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup system demo test lint format replay bench clean
+.PHONY: help setup system demo test lint format replay fuzz mutate bench clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,12 @@ format: $(READY)  ## Format the code
 
 replay: $(READY)  ## Show what a change does to plans and emitted C; REPLAY=--write takes it over
 	$(BIN)/python tools/replay $(REPLAY)
+
+fuzz: $(READY)  ## Random models and plans, sound and spoiled, for MINUTES=10
+	$(BIN)/python tools/fuzz --minutes $(or $(MINUTES),10)
+
+mutate: $(READY)  ## Would the tests notice? MUTATE='--sample 40' tries some mutants of the code, nothing all of them
+	$(BIN)/python tools/mutate $(MUTATE)
 
 bench: $(READY)  ## Measure: figures for people, never a test
 	@for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done

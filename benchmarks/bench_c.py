@@ -12,11 +12,11 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from diagmem import models, pipeline
+from diagmem import pipeline
 from diagmem.backends.c.program import Program
-from diagmem.backends.inputs import sample_inputs
-from diagmem.frontends import tflite
+from diagmem.frontends.source import Source
 from diagmem.verification.cortex_m import CORES, run_on_core
+from diagmem.verification.inputs import sample_inputs
 
 SHARED = Path(os.environ.get("DIAGMEM_SHARED", Path(__file__).parents[2] / "shared")) / "models" / "mlperf_tiny"
 VWW_CODE_LIMIT_BYTES = 24 * 1024
@@ -53,7 +53,7 @@ def main() -> None:
 def _line(known: Reference) -> str:
     path = SHARED / f"{known.name}.tflite"
     model = str(path) if path.exists() else f"zoo:{known.zoo}"
-    graph = tflite.parse(models.content(model), models.name_of(model))
+    graph = Source(model).runnable
     program = Program.of(pipeline.plan(graph))
     run = run_on_core(program, sample_inputs(graph, 1), CORES["cortex-m4"])
     if run.failure or run.instructions is None:

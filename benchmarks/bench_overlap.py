@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from diagmem import zoo
-from diagmem.accesses import replayed_separation
-from diagmem.graph import Node
+from diagmem.frontends import zoo
 from diagmem.kernels import library
+from diagmem.model.graph import Node
 from diagmem.ops import kind_of
-from diagmem.ops._base import OpKind
+from diagmem.ops.accesses import replayed_separation
+from diagmem.ops.kind import OpKind
+from diagmem.ops.orders import Order
 
 PAPER_MODELS = (
     "mobilenet_v1_1.0_224",
@@ -26,7 +27,7 @@ PAPER_MODELS = (
     "resnet50_v2",
 )
 LARGE_MACS = 100_000_000
-ORDER = "reference"
+ORDER = Order.REFERENCE
 
 
 def exact(kind: OpKind, node: Node) -> None:

@@ -10,14 +10,14 @@ import os
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
-from diagmem import models, pipeline
+from diagmem import pipeline
 from diagmem.backends.c.program import Program
-from diagmem.backends.c.row_program import RowProgram
-from diagmem.backends.c.row_source import sequence_bytes
-from diagmem.backends.inputs import sample_inputs
-from diagmem.frontends import tflite
+from diagmem.backends.c.sequence import sequence_bytes
+from diagmem.frontends.source import Source
 from diagmem.verification.cortex_m import CORES, run_on_core
+from diagmem.verification.inputs import sample_inputs
 
 SHARED = Path(os.environ.get("DIAGMEM_SHARED", Path(__file__).parents[2] / "shared")) / "models" / "mlperf_tiny"
 MODELS = {
@@ -28,7 +28,7 @@ MODELS = {
     "mobilenet_v1_0.25_128_int8": "mobilenet_v1_0.25_128_int8",
 }
 ONLY_PLANNED = "mobilenet_v2_1.0_224"
-MODES = {
+MODES: dict[str, dict[str, Any]] = {
     "layer by layer": {},
     "rows": {"schedule": "rows"},
     "rows, streamed": {"schedule": "rows", "input_rows": True},
@@ -46,16 +46,16 @@ def main() -> None:
 
 
 def _compare(name: str, model: str, has_core: bool) -> None:
-    graph = tflite.parse(models.content(model), models.name_of(model))
+    graph = Source(model).runnable
     whole: int | None = None
     for how, options in MODES.items():
         begin = time.process_time()
-        plan = pipeline.plan(graph, **options)  # type: ignore[arg-type]
+        made = pipeline.plan(graph, **options)
         seconds = time.process_time() - begin
-        program = Program.of(plan)
-        tables = f"{sequence_bytes(program):,}" if isinstance(program, RowProgram) else "-"
-        cells = [f"{plan.arena_bytes:,}", f"{plan.lower_bound_bytes:,}", f"{seconds:.1f} s"]
-        cells += [f"{len(plan.schedule.steps):,}", tables]
+        program = Program.of(made)
+        tables = f"{sequence_bytes(program):,}" if program.visits else "-"
+        cells = [f"{made.arena_bytes:,}", f"{made.lower_bound_bytes:,}", f"{seconds:.1f} s"]
+        cells += [f"{len(program.steps):,}", tables]
         if has_core:
             run = run_on_core(program, sample_inputs(graph, 1), CORES["cortex-m4"])
             whole = whole or run.instructions

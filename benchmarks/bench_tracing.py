@@ -11,12 +11,12 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from diagmem import models, pipeline
-from diagmem.errors import TraceError
-from diagmem.frontends import tflite
-from diagmem.graph import Node
-from diagmem.tracing.model import apart, build_model, side_by_side
-from diagmem.tracing.model_trace import trace_ops, trace_plan
+from diagmem import pipeline
+from diagmem.frontends.source import Source
+from diagmem.model.errors import TraceError
+from diagmem.model.graph import Node
+from diagmem.tracing.analysis.model import apart, build_model, side_by_side
+from diagmem.tracing.analysis.model_trace import trace_ops, trace_plan
 
 PLACES = ("x86", "cortex-m4")
 BATCHES, NODES_OF_A_KIND = 4, 25
@@ -66,7 +66,7 @@ def contract() -> bool:
 def models_table() -> None:
     print(f"{'model':30}{'on':>12}{'pairs':>8}{'differ':>8}{'instructions':>14}{'events':>10}{'seconds':>9}")
     for name in MODELS:
-        plan = pipeline.plan(tflite.parse(models.content(f"zoo:{name}"), name))
+        plan = pipeline.plan(Source(f"zoo:{name}").runnable).plan
         for on in PLACES:
             with tempfile.TemporaryDirectory() as place:
                 program = build_model(apart(plan), on, Path(place))

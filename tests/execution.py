@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.graph import ABSENT, Graph, Node
+from diagmem.model.graph import ABSENT, Graph, Node
+from diagmem.model.views import places
 from diagmem.ops import kind_of
-from diagmem.plans import Plan
-from diagmem.views import places
+from diagmem.planning.plan import Plan
 
 Array = npt.NDArray[Any]
 

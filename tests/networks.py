@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from diagmem.graph import DType, Graph, Op, Padding, Shape, Tensor
+from diagmem.model.graph import DType, Graph, Op, Padding, Shape, Tensor
 from diagmem.ops import kind_of
-from diagmem.ops.concatenation import Concatenation
-from diagmem.ops.conv_2d import Conv2D
-from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
-from diagmem.ops.elementwise_binary import Binary
-from diagmem.ops.elementwise_unary import Unary
-from diagmem.ops.pool_2d import Pool2D
-from diagmem.ops.reduce import Reduce
-from diagmem.ops.reshape import Reshape
-from diagmem.ops.split import Split
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.ops.elementwise.binary import Binary
+from diagmem.ops.elementwise.unary import Unary
+from diagmem.ops.moving.concatenation import Concatenation
+from diagmem.ops.moving.reshape import Reshape
+from diagmem.ops.moving.split import Split
+from diagmem.ops.pooling.pool_2d import Pool2D
+from diagmem.ops.reductions.reduce import Reduce
 
 
 @dataclass
@@ -48,6 +48,10 @@ class Net:
         data = None if values is None else np.array(values, dtype=np.int32)
         return self.tensor(shape, DType.INT32 if values is not None else None, is_constant=True, data=data)
 
+    def filters(self, x: int, *shape: int) -> int:
+        """Weights of the same type as what they are multiplied with."""
+        return self.tensor(shape, self.tensors[x].dtype, is_constant=True)
+
     def op(
         self,
         kind: str,
@@ -66,11 +70,11 @@ class Net:
         return outputs[0] if outputs else -1
 
     def conv(self, x: int, channels: int, kernel: int = 3, stride: int = 1) -> int:
-        weights = self.constant(channels, kernel, kernel, self.tensors[x].shape[-1])
+        weights = self.filters(x, channels, kernel, kernel, self.tensors[x].shape[-1])
         return self.op("CONV_2D", Conv2D(Padding.SAME, stride, stride), x, weights)
 
     def depthwise(self, x: int, kernel: int = 3, stride: int = 1) -> int:
-        weights = self.constant(1, kernel, kernel, self.tensors[x].shape[-1])
+        weights = self.filters(x, 1, kernel, kernel, self.tensors[x].shape[-1])
         return self.op("DEPTHWISE_CONV_2D", DepthwiseConv2D(Padding.SAME, stride, stride), x, weights)
 
     def pool(self, x: int, kernel: int = 2, stride: int = 1) -> int:

@@ -9,17 +9,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from diagmem.backends.c.row_program import RowProgram
-from diagmem.graph import ABSENT, DType, Graph, Op, Padding, Quantisation, Shape, Tensor
-from diagmem.ops._base import Activation
-from diagmem.ops.concatenation import Concatenation
-from diagmem.ops.conv_2d import Conv2D
-from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
-from diagmem.ops.reduce import Reduce
-from diagmem.ops.reshape import Reshape
-from diagmem.ops.transpose_conv import TransposeConv
-from diagmem.schedule import Step
-from diagmem.zoo.builder import Builder
+from diagmem.backends.c.program import Program
+from diagmem.frontends.zoo.builder import Builder
+from diagmem.model.graph import ABSENT, DType, Graph, Op, Padding, Quantisation, Shape, Tensor
+from diagmem.model.schedule import Schedule, Step
+from diagmem.ops import Activation
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.ops.convolution.transpose_conv import TransposeConv
+from diagmem.ops.moving.concatenation import Concatenation
+from diagmem.ops.moving.reshape import Reshape
+from diagmem.ops.reductions.reduce import Reduce
+from diagmem.planning.storage import Storage
 
 GAP_BYTES = 64
 
@@ -202,16 +203,15 @@ def _window(b: Images, x: Tensor, way: str, chance: random.Random) -> Tensor:
     return b.any_depthwise(x, DepthwiseConv2D(padding, *stride, *dilation, multiplier, activation), (height, width))
 
 
-def side_by_side(programs: Sequence[RowProgram]) -> RowProgram:
+def side_by_side(programs: Sequence[Program]) -> Program:
     """One program that runs each of these in turn, in a stretch of the arena of its own."""
     tensors: list[Tensor] = []
     ops: list[Op] = []
     inputs: list[int] = []
     outputs: list[int] = []
     steps: list[Step] = []
-    offsets: dict[int, int] = {}
-    row_offsets: dict[int, tuple[int, ...]] = {}
-    sum_offsets: dict[int, int] = {}
+    storage: dict[int, Storage] = {}
+    scratch: dict[int, int] = {}
     base = 0
     for program in programs:
         first, op = len(tensors), len(ops)
@@ -221,18 +221,18 @@ def side_by_side(programs: Sequence[RowProgram]) -> RowProgram:
         inputs += (t + first for t in graph.inputs)
         outputs += (t + first for t in graph.outputs)
         steps += (Step(step.op + op, step.turn) for step in program.steps)
-        offsets |= {t + first: offset + base for t, offset in program.offsets.items()}
-        row_offsets |= {t + first: tuple(o + base for o in found) for t, found in program.row_offsets.items()}
-        sum_offsets |= {o + op: offset + base for o, offset in program.sum_offsets.items()}
+        storage |= {t + first: _lifted(how, base) for t, how in program.storage.items()}
+        scratch |= {o + op: offset + base for o, offset in program.scratch.items()}
         base += -(-(program.arena_bytes + GAP_BYTES) // 8) * 8
     graph = Graph("side_by_side", tuple(tensors), tuple(ops), tuple(inputs), tuple(outputs))
-    order = tuple(dict.fromkeys(step.op for step in steps))
-    return RowProgram(
-        *(graph, order, offsets, base, None),
-        steps=tuple(steps),
-        row_offsets=row_offsets,
-        sum_offsets=sum_offsets,
-    )
+    kernels = next((program.kernels for program in programs), "diagmem")
+    return Program(graph, Schedule(tuple(steps)), storage, scratch, base, kernels=kernels)
+
+
+def _lifted(storage: Storage, by: int) -> Storage:
+    """All rows so many bytes higher."""
+    table = None if storage.table is None else tuple(offset + by for offset in storage.table)
+    return replace(storage, base=storage.base + by, table=table)
 
 
 def _moved(op: Op, first_op: int, first_tensor: int) -> Op:

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import diagmem
-from diagmem import pipeline
-from diagmem.allocators import ALLOCATORS, optimal
-from diagmem.errors import PlanError, UnsafePlanError
-from diagmem.footprint import Options, footprint
-from diagmem.graph import Graph
-from diagmem.problem import problem
-from diagmem.schedulers import SCHEDULERS, every_order
-from diagmem.validate import Fault, Finding
+from diagmem.frontends import zoo
+from diagmem.frontends.tflite.writer import to_tflite
+from diagmem.model.errors import ModelError, PlanError, UnsafePlanError
+from diagmem.model.graph import Graph
+from diagmem.model.schedule import Schedule
+from diagmem.planning import checked, planner
+from diagmem.planning.allocators import ALLOCATORS, optimal
+from diagmem.planning.checked import findings_of
+from diagmem.planning.footprint import footprint
+from diagmem.planning.options import Options
+from diagmem.planning.plan_json import to_json
+from diagmem.planning.posing import problem
+from diagmem.planning.schedulers import SCHEDULERS, every_order
+from diagmem.validation import Fault, Finding
 from tests.networks import chain, diamond, nets, random_net
 
 OPTIONS: list[dict[str, Any]] = [
@@ -73,39 +80,40 @@ def test_a_given_order_is_bounded_by_itself() -> None:
     """Asked for file order, `optimal` speaks of that order only, and says so."""
     made = diagmem.plan(diamond(), schedule="file")
     assert made.optimal
-    assert not made.is_over_all_orders
-    assert diagmem.plan(diamond()).is_over_all_orders
+    assert not made.plan.is_over_all_orders
+    assert diagmem.plan(diamond()).plan.is_over_all_orders
 
 
 def test_json_is_complete_and_the_same_every_time() -> None:
     """The keys that other programs rely on, and byte-identical output."""
-    made = diagmem.plan(diamond(), kernels="tflm-reference").to_json()
+    made = to_json(diagmem.plan(diamond(), kernels="tflm-reference"))
     keys = "model kernels arena_bytes baseline_bytes lower_bound_bytes optimal peak_op schedule tensors overlaps"
     assert set(keys.split()) <= made.keys()
     assert made["tensors"][0].keys() == {"name", "index", "offset", "bytes", "first_step", "last_step"}
     assert made["overlaps"][0].keys() == {"op", "input", "output", "bytes"}
-    again = diagmem.plan(diamond(), kernels="tflm-reference").to_json()
+    again = to_json(diagmem.plan(diamond(), kernels="tflm-reference"))
     assert json.dumps(made) == json.dumps(again)
 
 
 def test_steps_and_overlaps_of_a_chain() -> None:
     """Steps are counted from 0, both ends included; overlaps are the bytes that an op's input and output share."""
     made = diagmem.plan(chain(8, 8))
-    assert [(t["first_step"], t["last_step"]) for t in made.to_json()["tensors"]] == [(0, 0), (0, 1), (1, 1)]
-    x, y = made.graph.tensors[2], made.graph.tensors[4]
-    shared = made.offsets[4] + y.size_bytes - made.offsets[2]
-    assert (1, 2, 4, shared) in [(o.op, o.input, o.output, o.size_bytes) for o in made.overlaps]
-    assert made.peak_op == 1
-    assert {t for b in made.peak_buffers for t in b.tensors} == {x.index, y.index}
+    assert [(t["first_step"], t["last_step"]) for t in to_json(made)["tensors"]] == [(0, 0), (0, 1), (1, 1)]
+    plan = made.plan
+    x, y = plan.graph.tensors[2], plan.graph.tensors[4]
+    shared = plan.offsets[4] + y.size_bytes - plan.offsets[2]
+    assert (1, 2, 4, shared) in [(o.op, o.input, o.output, o.size_bytes) for o in plan.overlaps]
+    assert plan.peak_op == 1
+    assert {t for b in plan.peak_buffers for t in b.tensors} == {x.index, y.index}
 
 
 def test_alignment_defaults_to_the_library() -> None:
     """1 byte for our own kernels, 16 for TensorFlow Lite Micro."""
-    assert diagmem.plan(chain(3)).options.align_bytes == 1
-    made = diagmem.plan(chain(3, 5), kernels="tflm-reference")
-    assert made.options.align_bytes == 16
-    assert all(offset % 16 == 0 for offset in made.offsets.values())
-    assert made.arena_bytes % 16 == 0
+    assert diagmem.plan(chain(3)).plan.options.align_bytes == 1
+    plan = diagmem.plan(chain(3, 5), kernels="tflm-reference").plan
+    assert plan.options.align_bytes == 16
+    assert all(offset % 16 == 0 for offset in plan.offsets.values())
+    assert plan.arena_bytes % 16 == 0
 
 
 @pytest.mark.parametrize("options", [{"schedule": "fast"}, {"allocator": "magic"}, {"kernels": "none"}, {"align": 3}])
@@ -117,16 +125,32 @@ def test_unknown_names_are_refused(options: dict[str, Any]) -> None:
 
 
 def test_an_unsafe_plan_is_never_returned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the validator finds anything, the plan is a bug and does not leave the pipeline."""
-    monkeypatch.setattr(pipeline, "validate", lambda made: [Finding(Fault.NO_PLACE, tensor="t1")])
-    with pytest.raises(UnsafePlanError, match="no place"):
-        diagmem.plan(chain(2))
+    """If the validator finds anything, the plan is a bug: neither it nor what is made of it leaves the pipeline."""
+    monkeypatch.setattr(checked, "replay", lambda *given: [Finding(Fault.NO_PLACE, tensor="t1")])
+    model = to_tflite(zoo.build("kws_dscnn_int8"))
+    for make in (diagmem.plan, diagmem.pareto, diagmem.emit_c, diagmem.emit_tflm, diagmem.verify):
+        with pytest.raises(UnsafePlanError, match="no place"):
+            make(model)
+
+
+def test_all_that_a_plan_says_is_judged() -> None:
+    """Its order, its places, the size of its arena, its options."""
+    made = diagmem.plan(chain(4, 8), kernels="tflm-reference").plan
+    assert findings_of(made) == []
+    wrong = [
+        replace(made, arena_bytes=made.arena_bytes - 1),
+        replace(made, storage={t: replace(storage, base=0) for t, storage in made.storage.items()}),
+        replace(made, schedule=Schedule.whole((1, 0))),
+        replace(made, options=replace(made.options, keep_inputs=True)),
+        replace(made, options=replace(made.options, align=1 << 20)),
+    ]
+    assert all(findings_of(tampered) for tampered in wrong)
 
 
 def test_heuristics_that_fail_fall_back_to_the_plain_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """Should the allocator do worse with overlap than without, the plan without overlap is used."""
     poor = {**ALLOCATORS, "optimal": ALLOCATORS["heap"]}
-    monkeypatch.setattr(pipeline, "ALLOCATORS", poor)
+    monkeypatch.setattr(planner, "ALLOCATORS", poor)
     for channels in itertools.product((2, 9, 20), repeat=4):
         made = diagmem.plan(chain(*channels))
         assert made.arena_bytes <= made.baseline_bytes
@@ -135,9 +159,24 @@ def test_heuristics_that_fail_fall_back_to_the_plain_plan(monkeypatch: pytest.Mo
 def test_batches_run_on_any_executor() -> None:
     """Plans come back in order; they and their graphs can be sent between processes."""
     graphs = [chain(4), chain(8, 4), diamond()]
-    alone = [p.arena_bytes for p in diagmem.plan_many(graphs, kernels="tflm-reference")]
+    alone = [diagmem.plan(graph, kernels="tflm-reference") for graph in graphs]
+    assert list(diagmem.plan_many(graphs, kernels="tflm-reference")) == alone
     with ProcessPoolExecutor(1) as pool:
-        assert [p.arena_bytes for p in diagmem.plan_many(graphs, pool, kernels="tflm-reference")] == alone
+        assert list(diagmem.plan_many(graphs, pool, kernels="tflm-reference")) == alone
+
+
+def test_a_model_that_fails_does_not_stop_a_batch(tmp_path: Path) -> None:
+    """It stands in its place with its error; options that no model can have are refused at once."""
+    missing = tmp_path / "missing.tflite"
+    found = list(diagmem.plan_many([chain(4), b"no model", missing, diamond()]))
+    assert [type(one) for one in found] == [diagmem.Planned, diagmem.Failed, diagmem.Failed, diagmem.Planned]
+    _, damaged, absent, _ = found
+    assert isinstance(damaged, diagmem.Failed)
+    assert isinstance(damaged.error, ModelError)
+    assert isinstance(absent, diagmem.Failed)
+    assert (absent.model, str(absent.error)) == (missing, "No such file or directory")
+    with pytest.raises(PlanError, match="schedule 'fast' is not known"):
+        diagmem.plan_many([chain(4)], schedule="fast")
 
 
 def test_plans_can_be_pickled() -> None:

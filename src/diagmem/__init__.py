@@ -1,30 +1,93 @@
-"""diagmem: run neural networks in less RAM on micro-controllers.
+"""diagmem: run neural networks in less RAM on micro-controllers, and prove that they still compute the same bytes.
 
-import diagmem
+    import diagmem
 
-plan = diagmem.plan("model.tflite", kernels="tflm-reference")
-plan.arena_bytes, plan.lower_bound_bytes, plan.optimal
+    made = diagmem.plan("model.tflite", schedule="rows")
+    made.arena_bytes, made.baseline_bytes, made.optimal
+
+    files = diagmem.emit_c("model.tflite", schedule="rows").files
+
+A model is a path to a .tflite file, its bytes, `zoo:NAME` for a built-in one, or a Graph. `plan`, `pareto` and
+`plan_many` find where every tensor lies in one arena; `check` judges plans from anywhere; `emit_c` and `emit_tflm` hand
+them on; `verify` runs what is handed on and compares bit for bit; `inspect`, `overlap` and `report` explain.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from diagmem.pipeline import plan, plan_many
-    from diagmem.plans import Plan
+    from diagmem.model.errors import DiagmemError
+    from diagmem.model.graph import Graph
+    from diagmem.pipeline import (
+        EmittedC,
+        Failed,
+        Planned,
+        check,
+        diff,
+        emit_c,
+        emit_tflm,
+        inspect,
+        known_targets,
+        overlap,
+        pareto,
+        plan,
+        plan_many,
+        profile,
+        report,
+        verify,
+        zoo_models,
+    )
+    from diagmem.planning.options import Options
+    from diagmem.planning.plan import Plan
+    from diagmem.reports.targets import Target
 
 __version__ = "0.1.0"
 
-__all__ = ["Plan", "__version__", "plan", "plan_many"]
+_HOMES = {
+    "DiagmemError": "model.errors",
+    "Graph": "model.graph",
+    "Options": "planning.options",
+    "Plan": "planning.plan",
+    "Target": "reports.targets",
+}
+
+__all__ = [
+    "DiagmemError",
+    "EmittedC",
+    "Failed",
+    "Graph",
+    "Options",
+    "Plan",
+    "Planned",
+    "Target",
+    "__version__",
+    "check",
+    "diff",
+    "emit_c",
+    "emit_tflm",
+    "inspect",
+    "known_targets",
+    "overlap",
+    "pareto",
+    "plan",
+    "plan_many",
+    "profile",
+    "report",
+    "verify",
+    "zoo_models",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """Loads the planner when it is first asked for, so that `import diagmem` stays light."""
-    if name in ("plan", "plan_many"):
-        from diagmem import pipeline
+    """Loads what is asked for when it is first asked for, so that `import diagmem` stays light."""
+    if name not in __all__:
+        raise AttributeError(f"module 'diagmem' has no attribute '{name}'")
+    from importlib import import_module
 
-        return getattr(pipeline, name)
-    if name == "Plan":
-        from diagmem.plans import Plan
+    found = getattr(import_module(f"diagmem.{_HOMES.get(name, 'pipeline')}"), name)
+    # A module of the same name that is loaded later would hide it.
+    globals()[name] = found
+    return found
 
-        return Plan
-    raise AttributeError(f"module 'diagmem' has no attribute '{name}'")
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -34,6 +34,23 @@ def test_emit_refuses_before_it_writes(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def test_emit_for_a_core(tmp_path: Path) -> None:
+    """The file names the kernels of the core; without a core it is for any. A plan leaves no choice."""
+    for cpu, kernels in ((["--cpu", "cortex-m4"], "diagmem-dsp"), (["--cpu", "generic"], "diagmem"), ([], "diagmem")):
+        assert run("emit", "c", MODEL, "-o", str(tmp_path), "--name", "kws", *cpu).returncode == 0
+        assert f" * kernels: {kernels}; arena:" in (tmp_path / "kws.c").read_text()
+    plan = tmp_path / "plan.json"
+    assert run("plan", MODEL, "--json", str(plan)).returncode == 0
+    done = run("emit", "c", MODEL, "-o", str(tmp_path), "--plan", str(plan), "--cpu", "cortex-m4")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
+def test_verify_runs_the_kernels_of_a_core_on_the_host() -> None:
+    compiler("gcc")
+    done = run("verify", MODEL, "--on", "host", "--cpu", "cortex-m4", "--inputs", "2", "--json", "-")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_verify_tells_what_others_rely_on() -> None:
     compiler("gcc")
     done = run("verify", MODEL, "--on", "host", "--inputs", "6", "--json", "-")
@@ -49,7 +66,8 @@ def test_verify_tells_what_others_rely_on() -> None:
 
 
 def test_verify_of_a_wrong_plan_says_no(tmp_path: Path) -> None:
-    """A plan whose overlap is enlarged by one element: status 1, and the operation is named."""
+    """A plan whose overlap is enlarged by one element is refused; run all the same: status 1, and the operation is
+    named."""
     compiler("gcc")
     path = tmp_path / "plan.json"
     assert run("plan", MODEL, "--json", str(path)).returncode == 0
@@ -62,7 +80,11 @@ def test_verify_of_a_wrong_plan_says_no(tmp_path: Path) -> None:
             row["offset"] -= 1
     plan["arena_bytes"] += 1
     path.write_text(json.dumps(plan))
-    done = run("verify", MODEL, "--plan", str(path), "--inputs", "6")
+    refused = run("verify", MODEL, "--plan", str(path), "--inputs", "6")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "overwritten" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    done = run("verify", MODEL, "--plan", str(path), "--inputs", "6", "--no-check")
     assert done.returncode == 1
     assert "FAILED: input" in done.stdout
     assert "op 1 " in done.stdout

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from diagmem.backends.tflm import metadata, planned_file, runtime
+from diagmem import emit_tflm
+from diagmem.backends.tflm import metadata, planned_file
 from diagmem.backends.tflm.greedy import ONLINE
 from diagmem.cli import _emit_tflm
 from diagmem.frontends import tflite
+from diagmem.verification.tflm import runtime
 from tests.backends.tflm import small_models
 from tests.cli.test_command_line import run
 
@@ -85,6 +87,18 @@ def test_zoo_models_are_written_first(tmp_path: Path) -> None:
     assert tflite.read(out).ops
 
 
+def test_models_keep_their_whole_name(tmp_path: Path) -> None:
+    """Dots in a name of the zoo do not start a suffix."""
+    name = "mobilenet_v1_0.25_128_int8"
+    made = emit_tflm(f"zoo:{name}")
+    assert (made.plan.graph.name, made.graph.name) == (name, name)
+    out = tmp_path / f"{name}.tflite"
+    done = run("emit", "tflm", f"zoo:{name}", "-o", str(out), "--json", "-")
+    assert json.loads(done.stdout)["model"] == f"zoo:{name}"
+    assert out.read_bytes() == made.data
+    assert tflite.read(out).name == name
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -118,13 +132,13 @@ def test_verify_shows_before_and_after(model: Path) -> None:
 
 @needs_tflm
 def test_verify_says_no_to_a_plan_that_corrupts(model: Path) -> None:
-    """Everything in one place: status 1, and on how many inputs it fails."""
+    """Everything in one place: status 1, and what is overwritten, before anything runs."""
     graph = tflite.read(model)
     offsets = [ONLINE if t.is_constant else 0 for t in graph.tensors]
-    model.write_bytes(metadata.with_plan(model.read_bytes(), offsets, "tflm-reference"))
+    model.write_bytes(metadata.with_plan(model.read_bytes(), graph, offsets, "tflm-reference"))
     done = run("verify", str(model), "--on", "tflm", "--inputs", "8")
     assert done.returncode == 1
-    assert "FAILED: outputs differ on" in done.stdout
+    assert "the plan in the file is not safe" in done.stderr
 
 
 def test_verify_does_not_judge_other_kernels(model: Path) -> None:
@@ -135,3 +149,22 @@ def test_verify_does_not_judge_other_kernels(model: Path) -> None:
     assert done.returncode == 2
     assert "the plan is for kernels cmsis-nn-mve" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_nothing_gained_is_said_plainly(tmp_path: Path) -> None:
+    """The autoencoder has nothing to overlap, whatever the kernels: no advice to name them."""
+    done = run("emit", "tflm", "zoo:autoencoder_int8", "-o", str(tmp_path / "out.tflite"))
+    assert "Nothing is gained" in done.stdout
+    assert "would not save more" in done.stdout
+    assert "with --kernels saves more" not in done.stdout
+
+
+def test_each_library_s_own_plan_stands_beside(tmp_path: Path) -> None:
+    """What a file for these kernels alone would give is what one gives, and a file for others is called unsafe."""
+    out = tmp_path / "out.tflite"
+    found = json.loads(run("emit", "tflm", "zoo:kws_dscnn_int8", "-o", str(out), "--json", "-").stdout)
+    rows = found["head_bytes_by_kernels"]
+    for name in planned_file.LIBRARIES[1:]:
+        assert rows[name]["own_plan"] == emit_tflm("zoo:kws_dscnn_int8", kernels=name).heads[name][1]
+    own = run("emit", "tflm", "zoo:kws_dscnn_int8", "-o", str(out), "--kernels", "cmsis-nn").stdout
+    assert "unsafe" in own

@@ -60,7 +60,7 @@ def test_several_models_at_once(tmp_path: Path) -> None:
         (("--align", "3"), "power of two"),
         (("--target", "STM32F103"), "did you mean"),
         (("--schedule", "nonsense"), "nonsense"),
-        (("--input-rows",), "--schedule rows"),
+        (("--input-rows",), "need the schedule 'rows'"),
     ],
 )
 def test_bad_options_are_one_line_and_status_2(arguments: tuple[str, ...], says: str) -> None:

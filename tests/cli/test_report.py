@@ -23,6 +23,18 @@ def test_report_writes_a_page_and_pictures(tmp_path: Path) -> None:
     assert {"arena.svg", "live.svg"} <= {path.name for path in place.iterdir()}
 
 
+def test_report_of_rows_that_are_made_again(tmp_path: Path) -> None:
+    """A page about a plan that runs row by row, with the options that made it."""
+    options = ["--schedule", "rows", "--recompute", "1.2", "--allocator", "greedy"]
+    done = CliRunner().invoke(diagmem, ["report", "zoo:kws_dscnn_int8", "-o", str(tmp_path), *options])
+    assert done.exit_code == 0, done.output
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert len(plan["rows"]) == len(plan["schedule"])
+    assert 1 <= plan["recompute"] <= 1.2
+    assert f"after  {plan['arena_bytes']} B" in done.output
+    assert (tmp_path / "report.html").read_text().count("<tr data-step=") == len(set(plan["schedule"]))
+
+
 @pytest.mark.parametrize("arguments", [["report", "zoo:resnet8_int8"], ["report", "-o", "x"]])
 def test_report_needs_a_model_and_a_directory(arguments: list[str]) -> None:
     assert CliRunner().invoke(diagmem, arguments).exit_code == 2
@@ -40,3 +52,19 @@ def test_json_stands_alone() -> None:
     """`--json -` writes JSON and nothing else."""
     done = CliRunner().invoke(diagmem, ["paper", "--json", "-"])
     assert [len(table["rows"]) for table in json.loads(done.stdout)["tables"]] == [5, 3, 11, 3]
+
+
+def test_a_profile_adds_a_column(tmp_path: Path) -> None:
+    """Instructions that were counted stand beside each op; what is no profile is refused in one line."""
+    profile = tmp_path / "profile.json"
+    profile.write_text(json.dumps({"ops": [{"index": 2, "instructions": 1420179}]}))
+    report = ["report", "zoo:kws_dscnn_int8", "--profile", str(profile), "-o"]
+    done = CliRunner().invoke(diagmem, [*report, str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert '<button type="button">instructions</button>' in page
+    assert '<td class="number">1420179</td>' in page
+    profile.write_text("[]")
+    done = CliRunner().invoke(diagmem, [*report, str(tmp_path / "no")])
+    assert "is not a profile" in str(done.exception)
+    assert not (tmp_path / "no").exists()

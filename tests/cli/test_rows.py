@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from diagmem.reports.targets import target
 from tests.backends.c.models import compiler
+from tests.cli.calling import call
 from tests.cli.test_command_line import run
 
 MODEL = "zoo:vww_96_int8"
@@ -26,8 +28,9 @@ def test_plan_tells_how_rows_lie() -> None:
 def test_plan_with_streamed_input_is_told_in_words() -> None:
     done = run("plan", MODEL, *ROWS, "--input-rows")
     assert done.returncode == 0
-    for words in ("+ rows", "+ streamed input", "nothing twice", "hands the input over row by row"):
+    for words in ("+ overlap", "+ streamed input", "nothing twice", "hands the input over row by row"):
         assert words in done.stdout
+    assert "+ rows" not in done.stdout
 
 
 def test_the_curve_of_memory_and_work() -> None:
@@ -39,12 +42,57 @@ def test_the_curve_of_memory_and_work() -> None:
     assert "x MACs  row by row" in run("plan", MODEL, "--pareto", "--recompute", "1.1", "--allocator", "greedy").stdout
 
 
+CURVE = ("plan", "zoo:kws_dscnn_int8", "--pareto", "--recompute", "1.1", "--allocator", "greedy")
+
+
+@pytest.mark.parametrize(("budget", "status"), [("1000", 1), ("5000", 0), ("20000", 0)])
+def test_the_curve_says_what_fits(budget: str, status: int) -> None:
+    """Each point is judged; the answer is no if none fits."""
+    done = call(*CURVE, "--budget", budget, "--json", "-")
+    found = json.loads(done.stdout)
+    fitting = [point["arena_bytes"] <= int(budget) for point in found["pareto"]]
+    assert (done.returncode, found["limit_bytes"]) == (status, int(budget))
+    assert [point["fits"] for point in found["pareto"]] == fitting
+    assert any(fitting) == (status == 0)
+    told = call(*CURVE, "--budget", budget)
+    assert told.returncode == status
+    assert [("fits" in line, "too large" in line) for line in told.stdout.splitlines()] == [
+        (fits, not fits) for fits in fitting
+    ]
+
+
+def test_the_curve_is_measured_by_a_chip() -> None:
+    """What a target leaves to the arena is a limit too, and the least one counts."""
+    limit = target("STM32F103xF").arena_limit_bytes
+    for more, least in ((), limit), (("--budget", "5000"), 5000), (("--budget", "999999"), limit):
+        done = call(*CURVE, "--target", "STM32F103xF", *more, "--json", "-")
+        assert (done.returncode, json.loads(done.stdout)["limit_bytes"]) == (0, least)
+
+
+def test_without_a_limit_nothing_is_judged() -> None:
+    found = json.loads(call(*CURVE, "--json", "-").stdout)
+    assert "limit_bytes" not in found
+    assert not any("fits" in point for point in found["pareto"])
+
+
+def test_the_curve_of_what_is_kept_apart() -> None:
+    """`--no-overlap` holds for each point."""
+    with_overlap, apart = (
+        [point["arena_bytes"] for point in json.loads(call(*CURVE, *more, "--json", "-").stdout)["pareto"]]
+        for more in ((), ("--no-overlap",))
+    )
+    layer_by_layer = json.loads(call("plan", "zoo:kws_dscnn_int8", "--no-overlap", "--json", "-").stdout)
+    assert apart[0] == layer_by_layer["arena_bytes"] > with_overlap[0]
+    assert apart[-1] > with_overlap[-1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("plan", MODEL, "--recompute", "2"), "--schedule rows"),
-        (("plan", MODEL, "--pareto", "--kernels", "tflm-reference"), "--pareto is for one MODEL"),
-        (("plan", MODEL, MODEL, "--pareto"), "--pareto is for one MODEL"),
+        ((*CURVE, "--svg", "curve.svg"), "--pareto lists several plans, and --svg draws one"),
+        (("plan", MODEL, "--recompute", "2"), "need the schedule 'rows'"),
+        (("plan", MODEL, "--pareto", "--kernels", "tflm-reference"), "rows are run by our own kernels"),
+        (("plan", MODEL, MODEL, "--pareto"), "--pareto lists plans of one MODEL"),
         (("verify", MODEL, "--on", "tflm", "--schedule", "rows"), "are for C code"),
         (("verify", MODEL, "--plan", "plan.json", "--input-rows"), "--plan is a plan already"),
     ],

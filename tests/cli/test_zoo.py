@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from diagmem import zoo
-from diagmem.frontends import tflite
-from diagmem.zoo.writer import to_tflite
+from diagmem.frontends import tflite, zoo
+from diagmem.frontends.tflite.writer import to_tflite
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -8,19 +8,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from diagmem.errors import PlanError
-from diagmem.graph import DType, Node, Padding, Quantisation, Shape, Tensor
-from diagmem.kernels import LIBRARIES, library
+from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.kernels._tflm_any import PARTS
+from diagmem.model.errors import PlanError
+from diagmem.model.graph import DType, Node, Padding, Quantisation, Shape, Tensor
 from diagmem.ops import kinds
-from diagmem.ops.conv_2d import Conv2D
-from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
-from diagmem.ops.elementwise_unary import Unary
-from diagmem.ops.fully_connected import FullyConnected
-from diagmem.ops.pool_2d import Pool2D
-from diagmem.ops.reduce import Reduce
-from diagmem.ops.transpose_conv import TransposeConv
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.ops.convolution.transpose_conv import TransposeConv
+from diagmem.ops.elementwise.unary import Unary
+from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.orders import Order
+from diagmem.ops.pooling.pool_2d import Pool2D
+from diagmem.ops.reductions.reduce import Reduce
 from tests.ops.cases import SMALL, activation, case_modules, constant, ints, node_of, windows
+from tests.ops.drawing import sampled
 
 CASES = case_modules()
 
@@ -46,15 +48,47 @@ MAX_POOL = node_of("MAX_POOL_2D", Pool2D(Padding.VALID, 2, 2, 2, 2), [activation
 def test_every_operation_in_a_table_has_a_kind() -> None:
     """A library speaks only of operations whose accesses are known."""
     for lib in LIBRARIES.values():
-        assert set(lib.orders) <= set(kinds()), lib.name
+        assert set(lib.exceptions) <= set(kinds()), lib.name
         assert set(lib.scratch) <= set(kinds()), lib.name
 
 
-def test_the_own_library_knows_what_the_others_know() -> None:
-    """What can be planned for another runtime can be planned for the C kernels, but for what they do not compute."""
-    own = set(library("diagmem").orders)
-    not_computed = {"L2_POOL_2D", "SQUARE", "LOG", "SIN", "COS", "FLOOR", "CEIL", "ROUND", "LOGICAL_NOT"}
-    assert set(library("tflm").orders) - not_computed <= own
+@pytest.mark.parametrize("name", kinds())
+def test_own_kernels_follow_their_kind(name: str) -> None:
+    """The project's own library has no exceptions: what a kind has a kernel for may overlap as the kind says."""
+    found = sampled(name, 10)
+    without = name in kinds()[name].without_kernel
+    assert all((library("diagmem").order(node) is None) == without for node in found)
+
+
+@pytest.mark.parametrize("lib", LIBRARIES.values(), ids=lambda lib: lib.name)
+def test_exceptions_differ_from_the_rule(lib: Library) -> None:
+    """A library lists only operations for some of which its order is another than it would be anyway."""
+    plain = replace(lib, exceptions={})
+    for name in lib.exceptions:
+        nodes = [changed for node in sampled(name, 60) for changed in (node, in_bytes(node), in_half_bytes(node))]
+        assert any(lib.order(node) is not plain.order(node) for node in nodes), name
+
+
+def test_an_order_that_a_kind_does_not_know_may_not_overlap() -> None:
+    """It is never taken for another order."""
+    node = node_of("RELU", Unary(), [activation((4,))])
+    foreign = Library("foreign", "says what the kind has never heard of", {"RELU": Order.QUADS})
+    assert (foreign.order(node), foreign.accesses(node), foreign.separation(node, 0, 0)) == (None, None, None)
+    assert kinds()["RELU"].separation(node, 0, Order.QUADS) == node.output.size_bytes
+    assert kinds()["RELU"].separation(node, 0, Order.REFERENCE) == 0
+
+
+def test_an_unread_kernel_of_tflm_may_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kind that nobody has compared with TensorFlow Lite Micro overlaps with our own kernels only."""
+    node = node_of("RELU", Unary(), [activation((4,))])
+    assert library("tflm-reference").order(node) is Order.REFERENCE
+    monkeypatch.setattr(type(kinds()["RELU"]), "tflm_agrees", False)
+    assert [library(name).order(node) for name in ("diagmem", "tflm-reference", "cmsis-nn", "tflm")] == [
+        Order.REFERENCE,
+        None,
+        None,
+        None,
+    ]
 
 
 def in_bytes(node: Node) -> Node:
@@ -67,6 +101,12 @@ def in_bytes(node: Node) -> Node:
 
     outputs = tuple(replace(t, dtype=DType.INT8) for t in node.outputs)
     return replace(node, inputs=tuple(changed(t) for t in node.inputs), outputs=outputs)
+
+
+def in_half_bytes(node: Node) -> Node:
+    """The same node on 8-bit data with constants of 4 bits."""
+    inputs = (replace(t, dtype=DType.INT4) if t is not None and t.is_constant else t for t in node.inputs)
+    return in_bytes(replace(node, inputs=tuple(inputs)))
 
 
 @st.composite
@@ -90,7 +130,7 @@ def tflm_is_the_safest(node: Node) -> None:
     for position, _ in node.activations():
         for output in range(len(node.outputs)):
             asked = kind.separation(node, position, safest, output)
-            assert all(asked >= kind.separation(node, position, order or "", output) for order in orders)
+            assert all(asked >= kind.separation(node, position, order, output) for order in orders if order)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -116,22 +156,25 @@ def test_tflm_is_the_safest_for_convolutions(node: Node) -> None:
 @pytest.mark.parametrize(
     ("node", "orders"),
     [
-        (POINTWISE, ("reference", None, "quads", None)),
-        (STRIDED_1X1, ("reference", "rows", "quads", "rows")),
-        (conv((1, 8, 8, 4), (2, 1, 1, 4)), ("reference", "quads", "quads", "quads")),
-        (WINDOW_3X3, ("reference", "im2col", "im2col", "reference")),
-        (ALONG_A_ROW, ("reference", "im2col", "quads", "quads")),
-        (STRIDED_ALONG_A_ROW, ("reference", "im2col", None, None)),
-        (GROUPED, ("reference", None, None, None)),
-        (conv((1, 8, 8, 4), (6, 1, 1, 4), dtype=DType.INT16), ("reference",) * 4),
-        (conv((1, 8, 8, 4), (6, 1, 1, 4), dtype=DType.FLOAT32), ("reference",) * 4),
-        (depthwise((1, 8, 8, 130), (1, 3, 3, 130)), ("reference", "reference", "channel_blocks", "channel_blocks")),
-        (depthwise((1, 8, 8, 4), (1, 3, 3, 8), 2), ("reference",) * 4),
-        (depthwise((1, 8, 8, 1), (1, 1, 3, 8), 8), ("reference", "reference", None, None)),
-        (MAX_POOL, ("reference", "accumulate", "accumulate", "accumulate")),
+        (POINTWISE, (Order.REFERENCE, None, Order.QUADS, None)),
+        (STRIDED_1X1, (Order.REFERENCE, Order.ROWS, Order.QUADS, Order.ROWS)),
+        (conv((1, 8, 8, 4), (2, 1, 1, 4)), (Order.REFERENCE, Order.QUADS, Order.QUADS, Order.QUADS)),
+        (WINDOW_3X3, (Order.REFERENCE, Order.IM2COL, Order.IM2COL, Order.REFERENCE)),
+        (ALONG_A_ROW, (Order.REFERENCE, Order.IM2COL, Order.QUADS, Order.QUADS)),
+        (STRIDED_ALONG_A_ROW, (Order.REFERENCE, Order.IM2COL, None, None)),
+        (GROUPED, (Order.REFERENCE, None, None, None)),
+        (conv((1, 8, 8, 4), (6, 1, 1, 4), dtype=DType.INT16), (Order.REFERENCE,) * 4),
+        (conv((1, 8, 8, 4), (6, 1, 1, 4), dtype=DType.FLOAT32), (Order.REFERENCE,) * 4),
+        (
+            depthwise((1, 8, 8, 130), (1, 3, 3, 130)),
+            (Order.REFERENCE, Order.REFERENCE, Order.CHANNEL_BLOCKS, Order.CHANNEL_BLOCKS),
+        ),
+        (depthwise((1, 8, 8, 4), (1, 3, 3, 8), 2), (Order.REFERENCE,) * 4),
+        (depthwise((1, 8, 8, 1), (1, 1, 3, 8), 8), (Order.REFERENCE, Order.REFERENCE, None, None)),
+        (MAX_POOL, (Order.REFERENCE, Order.ACCUMULATE, Order.ACCUMULATE, Order.ACCUMULATE)),
     ],
 )
-def test_order_by_library(node: Node, orders: tuple[str | None, ...]) -> None:
+def test_order_by_library(node: Node, orders: tuple[Order | None, ...]) -> None:
     """Which kernel is chosen depends on the parameters, the types and the core."""
     names = ("tflm-reference", "cmsis-nn", "cmsis-nn-mve", "tflm")
     assert tuple(library(name).order(node) for name in names) == orders
@@ -140,7 +183,7 @@ def test_order_by_library(node: Node, orders: tuple[str | None, ...]) -> None:
 def test_weights_of_4_bits_overlap_only_with_reference_kernels() -> None:
     """CMSIS-NN has other kernels for them."""
     node = node_of("CONV_2D", Conv2D(), [activation((1, 8, 8, 4)), constant((6, 3, 3, 4), DType.INT4)])
-    assert library("tflm-reference").order(node) == "reference"
+    assert library("tflm-reference").order(node) == Order.REFERENCE
     assert library("cmsis-nn").order(node) is None
     assert library("tflm-reference").scratch_bytes(node) == 224
 
@@ -148,32 +191,32 @@ def test_weights_of_4_bits_overlap_only_with_reference_kernels() -> None:
 @pytest.mark.parametrize(
     ("source", "target", "order"),
     [
-        (DType.FLOAT32, DType.INT8, "reference"),
-        (DType.INT8, DType.FLOAT32, "reference"),
-        (DType.INT16, DType.INT16, "reference"),
+        (DType.FLOAT32, DType.INT8, Order.REFERENCE),
+        (DType.INT8, DType.FLOAT32, Order.REFERENCE),
+        (DType.INT16, DType.INT16, Order.REFERENCE),
         (DType.INT16, DType.INT32, None),
         (DType.INT16, DType.FLOAT32, None),
     ],
 )
-def test_pointers_to_different_types_may_be_reordered(source: DType, target: DType, order: str | None) -> None:
+def test_pointers_to_different_types_may_be_reordered(source: DType, target: DType, order: Order | None) -> None:
     """Only bytes may lie over anything: compilers assume that other types never meet."""
     node = node_of("QUANTIZE", Unary(), [activation((10,), source)], (target,))
     assert library("tflm-reference").order(node) == order
-    assert library("diagmem").order(node) == "reference"
+    assert library("diagmem").order(node) == Order.REFERENCE
 
 
 def test_pointwise_overlap_with_vectors() -> None:
     """Four pixels are in flight: the input lies three output pixels and one that lacks a byte above the output."""
     node = conv((1, 6, 6, 8), (8, 1, 1, 8))
-    assert kinds()["CONV_2D"].separation(node, 0, "quads") == 3 * 8 + 7
+    assert kinds()["CONV_2D"].separation(node, 0, Order.QUADS) == 3 * 8 + 7
 
 
 def test_transposed_convolution_in_a_buffer() -> None:
     """Quantised reference kernels have read everything when they begin to write: any overlap is safe."""
     inputs = [ints([1, 8, 8, 3]), constant((3, 3, 3, 5)), activation((1, 4, 4, 5))]
     node = node_of("TRANSPOSE_CONV", TransposeConv(stride_h=2, stride_w=2), inputs)
-    assert library("tflm-reference").order(node) == "buffered"
-    assert kinds()["TRANSPOSE_CONV"].separation(node, 2, "buffered") == -node.input(2).size_bytes
+    assert library("tflm-reference").order(node) == Order.BUFFERED
+    assert kinds()["TRANSPOSE_CONV"].separation(node, 2, Order.BUFFERED) == -node.input(2).size_bytes
     assert library("tflm-reference").scratch_bytes(node) == 4 * 8 * 8 * 3
     assert library("cmsis-nn").order(node) is None
 
@@ -211,7 +254,7 @@ def test_fully_connected_with_many_axes_runs_as_a_convolution() -> None:
     weights = constant((6, 8))
     plain = node_of("FULLY_CONNECTED", FullyConnected(), [activation((3, 8)), weights])
     wide = node_of("FULLY_CONNECTED", FullyConnected(keep_num_dims=True), [activation((1, 3, 8)), weights])
-    assert library("cmsis-nn").order(plain) == "reference"
+    assert library("cmsis-nn").order(plain) == Order.REFERENCE
     assert library("cmsis-nn").order(wide) is None
     assert [library("cmsis-nn").scratch_bytes(n) for n in (plain, wide)] == [0, 48]
     per_channel = replace(weights, quantisation=Quantisation((0.5,) * 6, (0,) * 6))

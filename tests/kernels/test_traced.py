@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem import pipeline, zoo
-from diagmem.accesses import replayed_separation
-from diagmem.errors import PlanError
-from diagmem.graph import DType, Graph
+from diagmem import pipeline
+from diagmem.frontends import zoo
 from diagmem.kernels import library, signature
 from diagmem.kernels._traced import TracedLibrary, TracedOp, signature_text
-from diagmem.overlap import all_overlaps
+from diagmem.model.errors import PlanError
+from diagmem.model.graph import DType, Graph
+from diagmem.ops.accesses import replayed_separation
+from diagmem.planning.overlaps import all_overlaps
 from tests.ops.cases import activation, node_of
 
 MODELS = ("kws_dscnn_int8", "resnet8_int8", "mobilenet_v1_0.25_128_int8")
@@ -48,18 +49,19 @@ def test_plan_is_that_of_the_same_overlaps(name: str, tmp_path: Path) -> None:
     traced = pipeline.plan(graph, kernels=trace_file(graph, tmp_path / "trace.json"), **options)
     exact = pipeline.plan(graph, kernels="diagmem", **options)
     assert traced.arena_bytes == exact.arena_bytes
-    assert traced.options.kernels.startswith("traced:")
+    assert traced.plan.options.kernels.startswith("traced:")
 
 
 def test_what_was_not_traced_may_not_overlap(tmp_path: Path) -> None:
     """Leaving out the op that sets the peak costs its whole overlap."""
     graph = zoo.build("mobilenet_v1_0.25_128_int8")
     known = pipeline.plan(graph, schedule="file", allocator="greedy")
-    assert known.peak_op is not None
-    partly = trace_file(graph, tmp_path / "trace.json", known.peak_op)
-    plan = pipeline.plan(graph, kernels=partly, schedule="file", allocator="greedy")
-    assert plan.arena_bytes == known.baseline_bytes
-    assert known.peak_op not in {o.op for o in plan.overlaps}
+    peak_op = known.plan.peak_op
+    assert peak_op is not None
+    partly = trace_file(graph, tmp_path / "trace.json", peak_op)
+    made = pipeline.plan(graph, kernels=partly, schedule="file", allocator="greedy")
+    assert made.arena_bytes == known.baseline_bytes
+    assert peak_op not in {o.op for o in made.plan.overlaps}
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.sampled_from((1, 4)), st.sampled_from((1, 4)), st.data())

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from diagmem.backends.c.kernel_sources import joined
 from diagmem.backends.c.literals import initialiser, numbers
-from diagmem.graph import Node, Tensor
-from diagmem.ops import CArgument, CCall, CPointers, CStruct, CTable, kinds
+from diagmem.model.graph import Node, Tensor
+from diagmem.ops import CArgument, CCall, CPointers, CScratch, CStruct, CTable, kinds
 
 Array = npt.NDArray[Any]
 
@@ -27,6 +27,9 @@ NO_COPIES = "-fno-inline"
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 ALIGN_BYTES = 8
+
+SCRATCH = -1
+"""Stands for a kernel's scratch among the offsets of a place."""
 
 _TYPES = {
     **{f"i{size}": f"int{8 * size}_t" for size in (1, 2, 4, 8)},
@@ -97,7 +100,7 @@ class Program:
         return np.split(np.frombuffer(done.stdout, np.uint8), ends[:-1])
 
     def _message(self, index: int, place: Place, arena: Array) -> bytes:
-        offsets = [place.offsets.get(t, 0) for t in range(self.most_tensors)]
+        offsets = [place.offsets.get(t, 0) for t in (*range(self.most_tensors - 1), SCRATCH)]
         return np.array([index, place.arena_bytes, *offsets], np.int32).tobytes() + arena.tobytes()
 
 
@@ -124,15 +127,25 @@ def overlapped(node: Node, position: int, output: int, separation: int) -> Place
     return Place(offsets, max(1, end))
 
 
+def with_scratch(place: Place, size_bytes: int) -> Place:
+    """The same with room for a kernel's scratch behind all tensors."""
+    at = -(-place.arena_bytes // ALIGN_BYTES) * ALIGN_BYTES
+    return Place({**place.offsets, SCRATCH: at}, at + size_bytes) if size_bytes else place
+
+
 def _in_ram(node: Node) -> list[Tensor]:
     return [t for t in (*node.inputs, *node.outputs) if t is not None and not t.is_constant]
 
 
-def compiled(nodes: Sequence[Node], directory: Path, optimised: bool = False) -> Program:
-    """A program that can run each of these nodes, with sanitizers or `optimised`."""
-    most = 1 + max((t.index for node in nodes for t in (*node.inputs, *node.outputs) if t is not None), default=0)
+def compiled(
+    nodes: Sequence[Node], directory: Path, optimised: bool = False, calls: Sequence[CCall] | None = None
+) -> Program:
+    """A program that can run each of these nodes, with sanitizers or `optimised`. `calls`: of the nodes, where they are
+    not those in plain C."""
+    most = 2 + max((t.index for node in nodes for t in (*node.inputs, *node.outputs) if t is not None), default=0)
     source = directory / "kernels.c"
-    source.write_text("\n".join(_text(nodes, most)))
+    made = [kinds()[node.op.kind].c_call(node) for node in nodes] if calls is None else calls
+    source.write_text("\n".join(_text(made, most)))
     executable = directory / "kernels"
     assert COMPILER is not None
     kind = ["-O3"] if optimised else [NO_COPIES, *SANITIZE]
@@ -142,8 +155,7 @@ def compiled(nodes: Sequence[Node], directory: Path, optimised: bool = False) ->
     return Program(tuple(nodes), executable, most)
 
 
-def _text(nodes: Sequence[Node], most_tensors: int) -> Iterator[str]:
-    calls = [kinds()[node.op.kind].c_call(node) for node in nodes]
+def _text(calls: Sequence[CCall], most_tensors: int) -> Iterator[str]:
     yield from (f"#include <{name}.h>" for name in ("stddef", "stdint", "stdio", "stdlib"))
     limits: dict[str, int] = {}
     for call in calls:
@@ -186,6 +198,8 @@ def _argument(index: int, argument: CArgument) -> str:
     if isinstance(argument, CPointers):
         constness = "" if argument.is_written else "const "
         return f"({constness}void *const[]){{{', '.join(_argument(index, t) for t in argument.tensors)}}}"
+    if isinstance(argument, CScratch):
+        return "(void *)(arena + at[MOST_TENSORS - 1])"
     assert isinstance(argument, Tensor), "only operations that run whole are run here"
     if argument.is_constant:
         return f"c{index}_{argument.index}"

@@ -10,8 +10,8 @@ import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 
-from diagmem.accesses import Accesses, Runs
-from diagmem.graph import Tensor
+from diagmem.model.graph import Tensor
+from diagmem.ops.accesses import Accesses, Runs
 
 
 def by_step(runs: Runs | None) -> dict[int, list[int]]:

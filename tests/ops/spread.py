@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from diagmem.graph import Node, Tensor, View
+from diagmem.model.graph import Node, Tensor, View
 
 BASE = 99
 """A tensor that no node has."""

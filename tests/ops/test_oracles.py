@@ -3,6 +3,8 @@ within rounding."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from diagmem.graph import DType, Node
-from diagmem.ops import kinds
-from tests.ops.drawing import CASES, drawn
-from tests.ops.runnable import input_values
+from diagmem.model.graph import DType, Node, Tensor
+from diagmem.ops import Activation, kinds
+from diagmem.ops.fitting import input_values
+from tests.ops.drawing import CASES, drawn, runnable
 from tests.ops.single_op import ORACLES, ask, is_installed
 
 Array = npt.NDArray[Any]
@@ -28,6 +30,36 @@ DEVIATIONS = {
     ("litert", "TRANSPOSE"): "it does not copy a scalar",
 }
 """Where an oracle is not followed, and why."""
+
+
+def _is_odd_int32(node: Node) -> bool:
+    return node.output.dtype is DType.INT32 and node.attributes.activation is not Activation.NONE
+
+
+def _has_narrow_bias(node: Node) -> bool:
+    bias = node.inputs[2]
+    return node.output.dtype is DType.INT16 and bias is not None and bias.dtype is DType.INT32
+
+
+PARTLY: dict[tuple[str, str], tuple[Callable[[Node], bool], str]] = {
+    ("tflm", "ADD"): (_is_odd_int32, "it does not clamp sums of 32 bits"),
+    ("tflm", "STRIDED_SLICE"): (lambda node: node.input(1).elems > 4, "it has room for four slices"),
+    ("litert", "CONV_2D"): (_has_narrow_bias, "it takes 32-bit biases of groups and dilations for 64-bit ones"),
+}
+"""Nodes for which an oracle is not followed, and why."""
+
+
+SILENT = {
+    "tflm": {"GELU", "RELU_N1_TO_1", "REDUCE_ANY", "TILE", "ONE_HOT", "POW"},
+    "litert": {"ELU", "BROADCAST_TO", "CEIL", "ROUND"},
+}
+"""Kinds that an oracle does not have."""
+
+
+def _is_followed(oracle: str, node: Node) -> bool:
+    if (oracle, node.op.kind) in DEVIATIONS:
+        return False
+    return (oracle, node.op.kind) not in PARTLY or not PARTLY[oracle, node.op.kind][0](node)
 
 
 def _agrees(found: Array, wanted: Array) -> bool:
@@ -46,7 +78,7 @@ def test_references_agree_with_others(oracle: str, nodes: list[Node]) -> None:
     """On random nodes of all kinds and types that it runs."""
     if not is_installed(oracle):
         pytest.skip(f"needs {ORACLES[oracle]}")
-    compared = [node for node in nodes if (oracle, node.op.kind) not in DEVIATIONS]
+    compared = [node for node in nodes if _is_followed(oracle, node) and not kinds()[node.op.kind].states(node)]
     inputs = [input_values(node, np.random.default_rng(index)) for index, node in enumerate(compared)]
     answered = set()
     for node, values, answer in zip(compared, inputs, ask(oracle, compared, inputs), strict=True):
@@ -57,7 +89,7 @@ def test_references_agree_with_others(oracle: str, nodes: list[Node]) -> None:
         for found, right in zip(answer, wanted, strict=True):
             assert _agrees(found.reshape(right.shape), right), (node, values, found, right)
     silent = {node.op.kind for node in compared} - answered
-    assert silent <= {"tflm": {"GELU", "RELU_N1_TO_1"}, "litert": {"ELU"}}[oracle]
+    assert silent <= SILENT[oracle]
 
 
 @pytest.mark.parametrize("oracle", ORACLES)
@@ -66,7 +98,7 @@ def test_all_numbers_of_8_bits(oracle: str) -> None:
     if not is_installed(oracle):
         pytest.skip(f"needs {ORACLES[oracle]}")
     every = np.arange(-128, 128, dtype=np.int8).reshape(1, 256)
-    found = [_with_every_number(node) for node in drawn("elementwise_unary", 10) if node.input(0).dtype is DType.INT8]
+    found = [_with_every_number(node) for node in drawn("unary", 10) if node.input(0).dtype is DType.INT8]
     unary = [node for node in found if (oracle, node.op.kind) not in DEVIATIONS and node.op.kind != "RSQRT"]
     answers = ask(oracle, unary, [(every,)] * len(unary))
     assert sum(not isinstance(answer, str) for answer in answers) > len(unary) // 2
@@ -74,6 +106,81 @@ def test_all_numbers_of_8_bits(oracle: str) -> None:
         if not isinstance(answer, str):
             (wanted,) = kinds()[node.op.kind].reference(node, (every,))
             assert _agrees(answer[0], wanted), (node, answer[0], wanted)
+
+
+ON_16_BITS = {"tflm": {"RELU6", "RELU_N1_TO_1"}, "litert": {"RELU", "LEAKY_RELU", "ABS", "MUL", "PRELU"}}
+"""Kinds whose multipliers the oracle computes in another precision; few of all numbers of 16 bits show it."""
+
+
+@pytest.mark.parametrize("oracle", ORACLES)
+def test_all_numbers_of_16_bits(oracle: str) -> None:
+    """A multiplier that is off in its last bits shows in one number of ten thousand, so small tensors miss it: every
+    16-bit integer goes through functions of one number and of two, and many images through windows and matrices."""
+    if not is_installed(oracle):
+        pytest.skip(f"needs {ORACLES[oracle]}")
+    rng = np.random.default_rng(16)
+    nodes = [_many_numbers(node) for case in ON_MANY for node in _on_16_bits(case, oracle)]
+    values = [tuple(_numbers_of_16_bits(t, rng) for t in node.inputs) for node in nodes]
+    answered = set()
+    for node, given, answer in zip(nodes, values, ask(oracle, nodes, values), strict=True):
+        if not isinstance(answer, str):
+            answered.add(node.op.kind)
+            (wanted,) = kinds()[node.op.kind].reference(node, given)
+            assert _agrees(answer[0].reshape(wanted.shape), wanted), (node, np.argwhere(answer[0] != wanted)[:4])
+    assert {node.op.kind for node in nodes} - answered <= SILENT_ON_16_BITS[oracle]
+
+
+SILENT_ON_16_BITS: dict[str, set[str]] = {"tflm": set(), "litert": {"RELU_N1_TO_1", "SQUARED_DIFFERENCE"}}
+"""Kinds of which the oracle runs none of these."""
+
+ON_MANY = {
+    "unary": 0,
+    "binary": 0,
+    "prelu": 0,
+    "conv_2d": 1,
+    "depthwise_conv_2d": 1,
+    "fully_connected": 1,
+    "pool_2d": 1,
+}
+"""A file of kinds -> whether its nodes are given many images; the others take tensors of any shape."""
+
+
+def _on_16_bits(case: str, oracle: str) -> list[Node]:
+    """A few nodes of each kind on 16-bit integers only, with a bias where there may be one, for not every runtime
+    does without."""
+    found: dict[str, list[Node]] = {}
+    for node in itertools.islice(runnable(case), 500):
+        kind = node.op.kind
+        in_ram = [t for t in node.inputs if t is not None and not t.is_constant]
+        is_plain = node.output.dtype is DType.INT16 and all(t.dtype.bits < 32 for t in in_ram)
+        if is_plain and in_ram and _is_followed(oracle, node) and kind not in ON_16_BITS[oracle]:
+            has_images = len(in_ram) == 1 and in_ram[0].shape[:1] == node.output.shape[:1] and None not in node.inputs
+            found.setdefault(kind, []).extend([node] if ON_MANY[case] == 0 or has_images else [])
+    return [node for nodes in found.values() for node in nodes[:3]]
+
+
+def _many_numbers(node: Node) -> Node:
+    """The node with as many elements as there are 16-bit integers, or with so many images that it has."""
+    (case,) = (name for name, kind in CASES.items() if node.op.kind in kind.names)
+    images = -(-20_000 // (node.output.elems // node.output.shape[0])) if ON_MANY[case] else 0
+
+    def larger(tensor: Tensor) -> Tensor:
+        if ON_MANY[case]:
+            return tensor if tensor.is_constant else replace(tensor, shape=(images, *tensor.shape[1:]))
+        return replace(tensor, shape=(1, 1 << 16), is_constant=False, data=None)
+
+    inputs = tuple(None if t is None else larger(t) for t in node.inputs)
+    return replace(node, inputs=inputs, outputs=(larger(node.output),))
+
+
+def _numbers_of_16_bits(tensor: Tensor | None, rng: np.random.Generator) -> Array | None:
+    """Every number once, in any order."""
+    if tensor is None or tensor.data is not None:
+        return None if tensor is None else tensor.data
+    info = np.iinfo(tensor.dtype.numpy)
+    if tensor.elems == 1 << 16 and tensor.dtype is DType.INT16:
+        return rng.permutation(np.arange(info.min, info.max + 1)).reshape(tensor.shape).astype(np.int16)
+    return rng.integers(info.min, info.max, tensor.shape, endpoint=True).astype(tensor.dtype.numpy)
 
 
 def _with_every_number(node: Node) -> Node:

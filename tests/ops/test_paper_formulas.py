@@ -9,11 +9,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from diagmem.graph import DType, Node, Padding
+from diagmem.model.graph import DType, Node, Padding
 from diagmem.ops import kinds
-from diagmem.ops.conv_2d import Conv2D
-from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
-from diagmem.ops.pool_2d import Pool2D
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.ops.orders import Order
+from diagmem.ops.pooling.pool_2d import Pool2D
 from tests.ops.cases import SIZES, SMALL, activation, constant, node_of
 from tests.ops.simulation import survives
 
@@ -39,7 +40,7 @@ def pool(image: tuple[int, int, int], kernel: Pair, stride: Pair, _: int, paddin
 
 
 def exact_overlap(node: Node) -> int:
-    return max(0, node.output.size_bytes - kinds()[node.op.kind].separation(node, 0, "reference"))
+    return max(0, node.output.size_bytes - kinds()[node.op.kind].separation(node, 0, Order.REFERENCE))
 
 
 def paper_overlap(node: Node) -> Fraction:
@@ -50,7 +51,7 @@ def paper_overlap(node: Node) -> Fraction:
 
 def is_safe(node: Node, overlap: Fraction) -> bool:
     """By simulation, with the largest whole number of bytes that the figure allows."""
-    accesses = kinds()[node.op.kind].accesses(node, "reference")
+    accesses = kinds()[node.op.kind].accesses(node, Order.REFERENCE)
     size = node.output.dtype.size_bytes
     return survives(accesses, 0, 0, (size, size), node.output.size_bytes - int(overlap))
 

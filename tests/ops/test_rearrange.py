@@ -11,19 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem.accesses import Accesses, replayed_separation
-from diagmem.errors import ModelError
-from diagmem.graph import IntArray, Node
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import IntArray, Node
 from diagmem.ops import kinds
-from diagmem.ops._base import axis_of
-from diagmem.ops._rearrange import FILL, MEMCPY, REFERENCE, Chunks, RearrangeKind
-from diagmem.ops.gather import Gather
-from diagmem.ops.pack import Pack
-from diagmem.ops.pad import MirrorPad, Pad
-from diagmem.ops.reshape import Reshape
-from diagmem.ops.space_depth import SpaceDepth
-from diagmem.ops.split import Split
-from diagmem.ops.strided_slice import StridedSlice
+from diagmem.ops.accesses import Accesses, replayed_separation
+from diagmem.ops.kind import axis_of
+from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind
+from diagmem.ops.moving.gather import Gather
+from diagmem.ops.moving.pack import Pack
+from diagmem.ops.moving.pad import MirrorPad, Pad
+from diagmem.ops.moving.reshape import Reshape
+from diagmem.ops.moving.space_depth import SpaceDepth
+from diagmem.ops.moving.split import Split
+from diagmem.ops.moving.strided_slice import StridedSlice
+from diagmem.ops.orders import Order
 from tests.ops.cases import activation, case_modules, ints, node_of
 
 FILLED = -1
@@ -208,19 +209,19 @@ def test_tensor_major_finishes_one_tensor_first() -> None:
     """Stacking writes, and taking apart reads, the stack with gaps; the separation is larger than along the stack."""
     pack = node_of("PACK", Pack(1, 2), [activation((2,)), activation((2,))])
     unpack = node_of("UNPACK", Pack(1, 2), [activation((2, 2))])
-    assert [kinds()["PACK"].separation(pack, 1, order) for order in (REFERENCE, "tensor_major")] == [2, 3]
-    assert [kinds()["UNPACK"].separation(unpack, 0, order) for order in (REFERENCE, "tensor_major")] == [0, 1]
+    assert [kinds()["PACK"].separation(pack, 1, order) for order in (Order.REFERENCE, Order.TENSOR_MAJOR)] == [2, 3]
+    assert [kinds()["UNPACK"].separation(unpack, 0, order) for order in (Order.REFERENCE, Order.TENSOR_MAJOR)] == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("node", "order"),
     [
-        (node_of("SPACE_TO_DEPTH", SpaceDepth(2), [activation((2, 4, 6, 3))]), "input_major"),
-        (node_of("DEPTH_TO_SPACE", SpaceDepth(2), [activation((2, 2, 3, 8))]), "input_major"),
-        (node_of("BATCH_TO_SPACE_ND", None, [activation((8, 3, 2)), ints([4]), ints([[0, 0]])]), MEMCPY),
+        (node_of("SPACE_TO_DEPTH", SpaceDepth(2), [activation((2, 4, 6, 3))]), Order.INPUT_MAJOR),
+        (node_of("DEPTH_TO_SPACE", SpaceDepth(2), [activation((2, 2, 3, 8))]), Order.INPUT_MAJOR),
+        (node_of("BATCH_TO_SPACE_ND", None, [activation((8, 3, 2)), ints([4]), ints([[0, 0]])]), Order.MEMCPY),
     ],
 )
-def test_kernels_that_walk_the_input_read_it_in_order(node: Node, order: str) -> None:
+def test_kernels_that_walk_the_input_read_it_in_order(node: Node, order: Order) -> None:
     """They read each element once, from the first to the last."""
     reads = kinds()[node.op.kind].accesses(node, order).reads[0]
     assert reads is not None
@@ -232,19 +233,19 @@ def test_fill_stays_fill_between_distant_neighbours() -> None:
     """A padded row of a large tensor reads nothing: its offset does not wrap round to a valid one."""
     wide = 1 << 16
     node = node_of("PAD", Pad(), [activation((1, 1, wide)), ints([[0, 0], [0, 1], [0, 0]])])
-    assert kinds()["PAD"].separation(node, 0, REFERENCE) == 0
+    assert kinds()["PAD"].separation(node, 0, Order.REFERENCE) == 0
 
 
 def test_memcpy_never_overlaps_itself() -> None:
     """A chunk copied by memcpy may not touch itself: all of a reshape, rows of an image or a slice."""
     reshape = node_of("RESHAPE", Reshape(new_shape=(12,)), [activation((3, 4))])
-    assert kinds()["RESHAPE"].separation(reshape, 0, MEMCPY) == 12
-    assert kinds()["RESHAPE"].separation(reshape, 0, "alias") == 0
+    assert kinds()["RESHAPE"].separation(reshape, 0, Order.MEMCPY) == 12
+    assert kinds()["RESHAPE"].separation(reshape, 0, Order.ALIAS) == 0
     pad = node_of("PAD", Pad(), [activation((1, 2, 3, 2)), ints([[0, 0], [0, 1], [0, 0], [0, 0]])])
-    assert kinds()["PAD"].separation(pad, 0, MEMCPY) == 6
+    assert kinds()["PAD"].separation(pad, 0, Order.MEMCPY) == 6
     rows = node_of("SLICE", None, [activation((3, 4)), ints([0, 0]), ints([3, 2])])
-    assert kinds()["SLICE"].separation(rows, 0, MEMCPY) == 2
-    assert kinds()["SLICE"].separation(rows, 0, REFERENCE) == 0
+    assert kinds()["SLICE"].separation(rows, 0, Order.MEMCPY) == 2
+    assert kinds()["SLICE"].separation(rows, 0, Order.REFERENCE) == 0
 
 
 @pytest.mark.parametrize(
@@ -300,7 +301,7 @@ def test_index_outside_the_data_is_refused() -> None:
     """GATHER's indices are checked where they are used."""
     node = node_of("GATHER", Gather(), [activation((2,)), ints([2])])
     with pytest.raises(ModelError):
-        kinds()["GATHER"].separation(node, 0, REFERENCE)
+        kinds()["GATHER"].separation(node, 0, Order.REFERENCE)
 
 
 @pytest.mark.parametrize(
@@ -314,4 +315,4 @@ def test_index_outside_the_data_is_refused() -> None:
 def test_what_only_a_run_knows_may_not_overlap(name: str, inputs: list[Any]) -> None:
     """Paddings, permutations, indices that are computed: the whole output is kept clear of every input."""
     node = node_of(name, kinds()[name].decode(name, None), inputs, out_shapes=[(4,)])
-    assert [kinds()[name].separation(node, position, REFERENCE) for position in (0, 1)] == [4, 4]
+    assert [kinds()[name].separation(node, position, Order.REFERENCE) for position in (0, 1)] == [4, 4]

@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 import tflite
 
-from diagmem.ops import kinds
-from diagmem.ops._base import Activation
-from diagmem.ops.concatenation import Concatenation
-from diagmem.ops.elementwise_binary import Binary
-from diagmem.ops.elementwise_unary import Unary
-from diagmem.ops.gather import Gather
-from diagmem.ops.pack import Pack
-from diagmem.ops.pad import MirrorPad, Pad
-from diagmem.ops.reshape import Reshape
-from diagmem.ops.space_depth import SpaceDepth
-from diagmem.ops.split import Split
-from diagmem.ops.strided_slice import StridedSlice
+from diagmem.ops import Activation, kinds
+from diagmem.ops.elementwise.binary import Binary
+from diagmem.ops.elementwise.unary import Unary
+from diagmem.ops.moving.concatenation import Concatenation
+from diagmem.ops.moving.gather import Gather
+from diagmem.ops.moving.pack import Pack
+from diagmem.ops.moving.pad import MirrorPad, Pad
+from diagmem.ops.moving.reshape import Reshape
+from diagmem.ops.moving.space_depth import SpaceDepth
+from diagmem.ops.moving.split import Split
+from diagmem.ops.moving.strided_slice import StridedSlice
 
 
 def options(table: str, **fields: Any) -> Any:

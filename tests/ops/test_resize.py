@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from diagmem.graph import DType
-from diagmem.ops.resize import Resize, sampled_axis
+from diagmem.model.graph import DType
+from diagmem.ops.resizing.resize import Resize, sampled_axis
 
 PLAIN, ALIGNED, CENTRED = Resize(), Resize(align_corners=True), Resize(half_pixel_centers=True)
 

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
 
-from diagmem.backends.c.row_program import RowProgram
-from diagmem.graph import Graph, Node, Tensor
+from diagmem.backends.c.program import Program
 from diagmem.kernels import library
-from diagmem.ops import CPointers, CRow, CRows, kinds
-from diagmem.rows import RowOp, row_graph
-from diagmem.schedule import Step
+from diagmem.model.graph import Graph, Node, Tensor
+from diagmem.model.schedule import Schedule, Step
+from diagmem.ops import CPointers, CRow, CRows, OpKind, kinds
+from diagmem.ops.fitting import input_values
+from diagmem.planning.rows import RowOp, row_graph
+from diagmem.planning.storage import Storage
 from diagmem.verification import reference
 from diagmem.verification.host import trace_on_host
 from diagmem.verification.stream import differences, spans
-from tests.ops.row_nodes import MAKERS, row_nodes
-from tests.ops.runnable import input_values
+from tests.ops.deep_nodes import KINDS, deep_nodes
+from tests.ops.drawing import CASES, runnable
 from tests.row_networks import UNOPTIMISED, side_by_side
 
-DIAGMEM = library("diagmem")
 ALIGN_BYTES = 8
 
 
@@ -33,21 +35,35 @@ def alone(node: Node, name: str) -> Graph:
     return Graph(name, tuple(used[n] for n in range(len(used))), (node.op,), tuple(given), node.op.outputs)
 
 
-def row_op(graph: Graph) -> RowOp:
-    (op,) = row_graph(graph, DIAGMEM).ops
+def row_op(graph: Graph, kernels: str = "diagmem") -> RowOp:
+    (op,) = row_graph(graph, library(kernels)).ops
     return op
 
 
+def has_row_kernels(kind: OpKind) -> bool:
+    """Whether it says so itself, or takes rows into sums."""
+    own, base = type(kind), OpKind
+    return own.has_row_kernel is not base.has_row_kernel or own.accumulator_bytes is not base.accumulator_bytes
+
+
+BY_ROWS = [case for case, kind in CASES.items() if has_row_kernels(kind)]
+
+
 def by_rows(case: str, count: int) -> list[Node]:
-    return [node for node in row_nodes(case, count) if not row_op(alone(node, "")).is_whole]
+    """The first of the drawn nodes that run row by row, each with an input in RAM and more than one row."""
+    drawn = (node for node in runnable(case) if next(node.activations(), None))
+    return list(itertools.islice((node for node in drawn if not row_op(alone(node, "")).is_whole), count))
 
 
-@pytest.mark.parametrize("case", MAKERS)
+def test_kinds_that_run_by_rows_are_found() -> None:
+    """Those whose kernels are written for rows are among them."""
+    assert {"conv_2d", "depthwise_conv_2d", "pool_2d", "binary", "softmax", "resize", "reduce", "pad"} <= {*BY_ROWS}
+
+
+@pytest.mark.parametrize("case", BY_ROWS)
 def test_row_calls_read_what_accesses_say(case: str) -> None:
     """At each turn a row call gets the rows that the turn needs, no more and no less."""
-    nodes = by_rows(case, 60)
-    assert len(nodes) > 15
-    for node in nodes:
+    for node in by_rows(case, 60):
         op = row_op(alone(node, ""))
         needed = {need.tensor: need for need in op.needs}
         for tensor, rows in rows_by_turn(node, op.turns):
@@ -56,7 +72,8 @@ def test_row_calls_read_what_accesses_say(case: str) -> None:
                 if case == "resize":
                     # What compilers may round differently counts as needed too.
                     assert need.first[turn] <= min(found) <= max(found) < need.end[turn]
-                else:
+                elif need.first[turn] < need.end[turn] or not found:
+                    # A window whose columns all lie outside gets its rows, and reads nothing of them.
                     assert (need.first[turn], need.end[turn]) == ((min(found), max(found) + 1) if found else (0, 0))
 
 
@@ -87,38 +104,55 @@ def _rows(argument: CRow | CRows, turn: int) -> Iterator[int]:
         yield from (turn * w.stride - w.pad_before + k * w.dilation for k in range(w.kernel))
 
 
-@pytest.mark.parametrize("case", MAKERS)
+@pytest.mark.parametrize("case", BY_ROWS)
 def test_each_row_is_right(case: str) -> None:
     """Output rows in any order in the arena, and as low over dying input rows as the separation allows."""
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
-    programs: list[RowProgram] = []
+    programs = check_rows(by_rows(case, 40))
+    assert any(map(is_overlapped, programs)) or case in ("reduce", "concatenation")
+
+
+@pytest.mark.parametrize("kernels", ["diagmem-dsp", "diagmem-dsp/all"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith("FULLY_CONNECTED")])
+def test_each_row_is_right_of_kernels_for_more_than_plain_c(kind: str, kernels: str) -> None:
+    """The same for the fastest kernels, and for those without scratch."""
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
+    nodes = [node for node in deep_nodes(kind, 50) if not row_op(alone(node, ""), kernels).is_whole]
+    assert len(nodes) > 5
+    assert any(map(is_overlapped, check_rows(nodes, kernels)))
+
+
+def check_rows(nodes: Sequence[Node], kernels: str = "diagmem") -> list[Program]:
+    """Runs the nodes row by row, each in two places, and compares. Returns how they lay."""
+    programs: list[Program] = []
     values = []
-    for number, node in enumerate(by_rows(case, 40)):
+    for number, node in enumerate(nodes):
         found = zip(node.op.inputs, input_values(node, np.random.default_rng(number)), strict=True)
         given = {index: value for index, value in found if value is not None}
         for place in (anywhere, overlapped):
-            programs.append(place(alone(node, f"{place.__name__} {number}")))
+            programs.append(place(alone(node, f"{place.__name__} {number}"), kernels))
             values += [given[index] for index in programs[-1].graph.inputs]
     program = side_by_side(programs)
     sent, complaint = trace_on_host(program, [values], UNOPTIMISED)
     assert not complaint
     wrong = differences(spans(program, is_traced=True), reference.run(program.graph, values), sent)
     assert [text for text in wrong if not text.startswith("output ")] == []
-    assert any(map(is_overlapped, programs)) or case in ("reduce", "concatenation")
+    return programs
 
 
-def anywhere(graph: Graph) -> RowProgram:
+def anywhere(graph: Graph, kernels: str) -> Program:
     """Output rows above all inputs, in any order."""
     offsets, end = one_behind_the_other(graph, 0)
     pitch, count = _aligned(output_of(graph).row_bytes), output_of(graph).rows
     order = np.random.default_rng(count).permutation(count)
-    return placed(graph, offsets, [end + int(n) * pitch for n in order], end + count * pitch)
+    return placed(graph, kernels, offsets, [end + int(n) * pitch for n in order], end + count * pitch)
 
 
-def overlapped(graph: Graph) -> RowProgram:
+def overlapped(graph: Graph, kernels: str) -> Program:
     """Each output row over a row of the first input that dies, if it does not reach into one that lives on."""
-    op, target = row_op(graph), output_of(graph)
+    op, target = row_op(graph, kernels), output_of(graph)
     pitch, count = _aligned(target.row_bytes), target.rows
     offsets, end = one_behind_the_other(graph, 2 * pitch)
     rows = [end + y * pitch for y in range(count)]
@@ -131,15 +165,15 @@ def overlapped(graph: Graph) -> RowProgram:
         if row < need.end[y] and row < lives_on:
             at = (start + row * size - (need.apart_at(y, row) or 0)) // unit * unit
             rows[y] = at if at + target.row_bytes <= start + lives_on * size else rows[y]
-    return placed(graph, offsets, rows, end + count * pitch)
+    return placed(graph, kernels, offsets, rows, end + count * pitch)
 
 
-def is_overlapped(program: RowProgram) -> bool:
+def is_overlapped(program: Program) -> bool:
     """Whether a row of the output shares bytes with the first input."""
     graph = program.graph
     source, target = graph.tensors[graph.inputs[0]], output_of(graph)
     low = program.offsets[source.index]
-    rows = program.row_offsets[target.index]
+    rows = program.storage[target.index].offsets
     return any(row < low + source.size_bytes and row + target.row_bytes > low for row in rows)
 
 
@@ -160,18 +194,13 @@ def one_behind_the_other(graph: Graph, gap: int) -> tuple[dict[int, int], int]:
     return offsets, end
 
 
-def placed(graph: Graph, offsets: dict[int, int], rows: list[int], end: int) -> RowProgram:
-    """The output in one piece, where a caller looks for it, is not written: only its rows are compared."""
-    op, whole = row_op(graph), output_of(graph)
-    tables = {index: _linear(graph.tensors[index], offset) for index, offset in offsets.items()}
-    return RowProgram(
-        *(graph, (0,), {**offsets, whole.index: _aligned(end + op.accumulator_bytes)}),
-        *(_aligned(end + op.accumulator_bytes) + whole.size_bytes, None),
-        steps=tuple(Step(0, turn) for turn in range(op.turns)),
-        row_offsets={**tables, whole.index: tuple(rows)},
-        sum_offsets={0: end} if op.accumulator_bytes else {},
-    )
-
-
-def _linear(tensor: Tensor, offset: int) -> tuple[int, ...]:
-    return tuple(offset + row * tensor.row_bytes for row in range(tensor.rows))
+def placed(graph: Graph, kernels: str, offsets: dict[int, int], rows: list[int], end: int) -> Program:
+    """A caller who looks for the output in one piece, from its first row on, does not find it there: only its rows are
+    compared."""
+    op, whole = row_op(graph, kernels), output_of(graph)
+    given = {t: Storage.linear(at, graph.tensors[t].rows, graph.tensors[t].row_bytes) for t, at in offsets.items()}
+    storage = {**given, whole.index: Storage(len(rows), 0, 1, 0, tuple(rows))}
+    held_bytes = op.accumulator_bytes or library(kernels).scratch_bytes(graph.nodes[0])
+    arena_bytes = _aligned(end + held_bytes) + whole.size_bytes
+    steps = Schedule(tuple(Step(0, turn) for turn in range(op.turns)))
+    return Program(graph, steps, storage, {0: end} if held_bytes else {}, arena_bytes, kernels=kernels)

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from diagmem.errors import ModelError
-from diagmem.graph import Padding, Tensor
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import Padding, Tensor
 from diagmem.ops import kinds
-from diagmem.ops.batch_matmul import BatchMatMul
-from diagmem.ops.conv_2d import Conv2D
-from diagmem.ops.depthwise_conv_2d import DepthwiseConv2D
-from diagmem.ops.fully_connected import FullyConnected
-from diagmem.ops.pool_2d import Pool2D
-from diagmem.ops.reduce import Reduce
-from diagmem.ops.resize import Resize
-from diagmem.ops.transpose_conv import TransposeConv
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.ops.convolution.transpose_conv import TransposeConv
+from diagmem.ops.matrix.batch_matmul import BatchMatMul
+from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.pooling.pool_2d import Pool2D
+from diagmem.ops.reductions.reduce import Reduce
+from diagmem.ops.resizing.resize import Resize
 from tests.ops.cases import activation, constant, ints
 
 IMAGE = activation((1, 4, 4, 6))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from diagmem.graph import Nhwc, Node, Window2D
-from diagmem.ops.transpose_conv import IMAGE, KIND
-from tests.ops.cases.transpose_conv import nodes
+from diagmem.model.graph import Nhwc, Node, Window2D
+from diagmem.ops.convolution.transpose_conv import IMAGE, KIND
+from diagmem.ops.orders import Order
+from tests.ops.cases import nodes_of
 from tests.ops.simulation import by_step
 
 
@@ -37,8 +38,8 @@ def scattered(node: Node) -> set[tuple[int, int]]:
 
 
 @settings(max_examples=100, deadline=None)
-@given(nodes())
+@given(nodes_of(KIND))
 def test_gather_equals_scatter(node: Node) -> None:
     """Each output element reads every image element that reaches it, and no other."""
-    reads = by_step(KIND.accesses(node, "reference").reads[IMAGE])
+    reads = by_step(KIND.accesses(node, Order.REFERENCE).reads[IMAGE])
     assert {(step, element) for step, elements in reads.items() for element in elements} == scattered(node)

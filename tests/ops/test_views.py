@@ -6,16 +6,17 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from diagmem.accesses import replayed_separation
+from diagmem.model.views import places as numbered_places
 from diagmem.ops import kinds
-from diagmem.views import places as numbered_places
+from diagmem.ops.accesses import replayed_separation
+from diagmem.ops.orders import Order
 from tests.ops.cases import case_modules
 from tests.ops.simulation import places, survives
 from tests.ops.spread import with_views
 
 CASES = case_modules()
 
-ORDERS = {"CONV_2D": ("reference", "blocks"), "DEPTHWISE_CONV_2D": ("reference",)}
+ORDERS = {"CONV_2D": (Order.REFERENCE, Order.BLOCKS), "DEPTHWISE_CONV_2D": (Order.REFERENCE,)}
 """Those of our own kernels, where they are not just the first."""
 
 

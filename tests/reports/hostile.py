@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagmem import pipeline
-from diagmem.graph import DType, Graph
-from diagmem.plans import Plan
-from diagmem.zoo.builder import Builder
+from diagmem.frontends.zoo.builder import Builder
+from diagmem.model.graph import DType, Graph
+from diagmem.planning.plan import Plan
 
 NAMES = (
     "<script>window.harmed = 1</script>",
@@ -33,4 +33,4 @@ def hostile_graph() -> Graph:
 
 def apart(model: str | Graph) -> Plan:
     """The model as it is, in file order, with nothing shared."""
-    return pipeline.plan(model, schedule="file", overlap=False, remove=())
+    return pipeline.plan(model, schedule="file", overlap=False, remove=()).plan

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from diagmem import pipeline
-from diagmem.graph import Graph
+from diagmem.model.graph import Graph
+from diagmem.planning.plan_json import to_json
 from diagmem.reports.report import report_page
-from diagmem.targets import TARGETS
-from tests.reports.hostile import apart, hostile_graph
+from diagmem.reports.targets import TARGETS
+from tests.reports.hostile import hostile_graph
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MOST_MS = 100
@@ -51,8 +52,7 @@ class Opened:
 
 def written(model: str | Graph, place: Path) -> Path:
     path = place / "report.html"
-    before, after = apart(model), pipeline.plan(model)
-    path.write_text(report_page(before, after, TARGETS), encoding="utf-8")
+    path.write_text(report_page(pipeline.plan(model), TARGETS), encoding="utf-8")
     return path
 
 
@@ -121,7 +121,7 @@ def test_plan_can_be_downloaded(opened: Opened) -> None:
         opened.page.click("#download")
     assert download.value.suggested_filename == "plan.json"
     saved = json.loads(Path(download.value.path()).read_text())
-    assert saved == json.loads(json.dumps(pipeline.plan("zoo:mobilenet_v1_0.25_128_int8").to_json()))
+    assert saved == json.loads(json.dumps(to_json(pipeline.plan("zoo:mobilenet_v1_0.25_128_int8"))))
 
 
 def test_dark_and_light(browser: Any, opened: Opened) -> None:
@@ -167,3 +167,62 @@ def test_a_thousand_operations_respond_at_once(browser: Any, tmp_path: Path) -> 
     assert sorted(took)[len(took) // 2] < MOST_MS
     assert opened.said == []
     opened.page.close()
+
+
+@pytest.fixture(scope="module")
+def by_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("rows") / "report.html"
+    made = pipeline.plan("zoo:kws_dscnn_int8", schedule="rows", input_rows=True)
+    path.write_text(report_page(made, TARGETS), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("width", [400, 1200, 2500])
+@pytest.mark.parametrize("which", ["whole", "rows"])
+def test_nothing_is_wider_than_the_window(browser: Any, opened: Opened, by_rows: Path, width: int, which: str) -> None:
+    """What is too wide scrolls in a box of its own."""
+    path = by_rows if which == "rows" else Path(opened.page.url.removeprefix("file://"))
+    shown = Opened(browser, path)
+    shown.page.set_viewport_size({"width": width, "height": 900})
+    assert shown.page.evaluate("document.documentElement.scrollWidth") == width
+    boxes = "[...document.querySelectorAll('body *')].filter((e) => !e.closest('.wide, .map, .offscreen'))"
+    assert shown.page.evaluate(f"Math.max(...{boxes}.map((e) => e.getBoundingClientRect().right))") <= width
+    shown.page.close()
+
+
+def test_steps_are_folded_by_op(browser: Any, by_rows: Path) -> None:
+    """A row of the table for each op, and one for the rows of input, however many steps there are; the current step's
+    is marked."""
+    shown = Opened(browser, by_rows)
+    made = pipeline.plan("zoo:kws_dscnn_int8", schedule="rows", input_rows=True)
+    ops = dict.fromkeys(made.plan.schedule.ops)
+    assert len(made.plan.schedule.ops) > 5 * len(ops)
+    assert shown.page.locator("#table tbody tr").count() == len(ops)
+    assert shown.page.evaluate("document.documentElement.scrollHeight") < 6000
+    shown.page.evaluate("show(data.schedule.length - 1)")
+    assert shown.page.get_attribute("#table tr.current", "data-op") == str(list(ops)[-1])
+    shown.page.close()
+
+
+def test_rows_can_be_looked_at_closely(browser: Any, by_rows: Path) -> None:
+    """The whole run is in view with its axes; zoomed, it is higher than its box, has more labels, and follows the step.
+    What is said of an op that runs by rows leaves out figures of whole tensors."""
+    shown = Opened(browser, by_rows)
+    page, height = shown.page, "document.querySelector('#map-after svg').clientHeight"
+    assert page.is_checked("#fit")
+    assert page.locator("#map-after .scale span:visible").count() > 2
+    labels, whole = page.locator("#map-after .rows span:visible").count(), page.evaluate(height)
+    assert labels > 5
+    page.evaluate("slider.value = 0; byId('zoom').value = 5; byId('zoom').dispatchEvent(new Event('input'))")
+    assert page.evaluate(height) == pytest.approx(5 * whole, rel=0.02)
+    assert page.locator("#map-after .rows span").count() > 2 * labels
+    first, last = (page.evaluate(f"show({step}), maps[1].box.scrollTop") for step in (0, "data.schedule.length - 1"))
+    assert first < last
+    page.evaluate("show(data.schedule.findIndex((op) => op >= 0 && data.ops[op][5]))")
+    assert "row by row in" in shown.text("#details h3")
+    assert "O_s" not in shown.text("#details")
+    page.evaluate("byId('fit').click()")
+    assert not page.is_visible("#map-after .scale")
+    assert page.locator("#map-after svg text:visible").count() > 5
+    assert shown.said == []
+    page.close()

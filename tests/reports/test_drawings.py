@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem import pipeline, reports
-from diagmem.plans import Plan
-from diagmem.reports.arena import arena_drawing, before_after_drawing
+from diagmem.planning.plan import Plan
+from diagmem.reports.arena import arena_drawing, before_after_drawing, legend_entries
 from diagmem.reports.axes import kb, short_kb, ticks
 from diagmem.reports.blocks import Picture
 from diagmem.reports.drawing import Drawing
@@ -28,7 +28,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 @pytest.fixture(scope="module")
 def plans() -> tuple[Plan, Plan]:
     graph = hostile_graph()
-    return apart(graph), pipeline.plan(graph)
+    return apart(graph), pipeline.plan(graph).plan
 
 
 DRAWINGS: dict[str, Callable[[Plan, Plan], Drawing]] = {
@@ -104,7 +104,7 @@ def test_the_peak_is_where_the_arena_is_full() -> None:
     """The step marked is one at which a buffer reaches the arena's end."""
     for model in ("vww_96_int8", "resnet8_int8", "densenet_121"):
         for allocator in ("heap", "best"):
-            plan = pipeline.plan(f"zoo:{model}", allocator=allocator, schedule="file")
+            plan = pipeline.plan(f"zoo:{model}", allocator=allocator, schedule="file").plan
             peak = Picture(plan).peak
             ends = zip(plan.buffers, plan.buffer_offsets, strict=True)
             live = [o + b.size_bytes for b, o in ends if peak is not None and b.first_step <= peak < b.end_step]
@@ -113,7 +113,7 @@ def test_the_peak_is_where_the_arena_is_full() -> None:
 
 def test_plans_by_rows_can_be_drawn() -> None:
     """Steps that compute rows, and those at which the caller hands over a row of the input, have a place on the map."""
-    plan = pipeline.plan("zoo:kws_dscnn_int8", schedule="rows", input_rows=True)
+    plan = pipeline.plan("zoo:kws_dscnn_int8", schedule="rows", input_rows=True).plan
     svg = arena_drawing(plan).svg()
     assert "next row of the input" in svg
     assert len(Picture(plan).blocks) == len(plan.buffers)
@@ -122,7 +122,7 @@ def test_plans_by_rows_can_be_drawn() -> None:
 def test_separation_is_drawn_to_scale() -> None:
     """The input starts where the safe overlap lets it."""
     from diagmem.kernels import library
-    from diagmem.overlap import overlaps
+    from diagmem.planning.overlaps import overlaps
 
     node = small_graph().nodes[0]
     drawing = separation_drawing(node, library("tflm-reference"), width=1000)
@@ -135,13 +135,14 @@ def test_separation_is_drawn_to_scale() -> None:
     assert spans[1] == pytest.approx(40 + 1000 * apart / (apart + found.input.size_bytes), abs=0.01)
 
 
-def test_notebooks_show_a_plan(plans: tuple[Plan, Plan]) -> None:
+def test_notebooks_show_a_plan() -> None:
     """A plan displays itself as its figures and its map, names escaped."""
-    html = plans[1]._repr_html_()
+    made = pipeline.plan(hostile_graph())
+    html = made._repr_html_()
     assert "data:image/svg+xml;base64," in html
     assert "<script" not in html
     assert "<img src=x" not in html
-    assert reports.arena_svg(plans[1]).startswith("<svg ")
+    assert reports.arena_svg(made.plan).startswith("<svg ")
 
 
 @given(st.text())
@@ -178,3 +179,29 @@ def test_sizes_for_people() -> None:
         "64 KB",
         "64.0 KB",
     )
+
+
+def test_legends_list_what_is_there() -> None:
+    """Nothing is shared where overlap is off, so no legend speaks of it."""
+    with_overlap, without = (
+        [class_ for class_, _ in legend_entries([Picture(pipeline.plan("zoo:kws_dscnn_int8", overlap=overlap).plan)])]
+        for overlap in (True, False)
+    )
+    assert "shared" in with_overlap
+    assert "shared" not in without
+    assert "scratch" not in without
+
+
+def test_no_edge_runs_through_a_label() -> None:
+    """Labels stand in the middle of rows; edges of what is shared lie between rows."""
+    made = pipeline.plan("zoo:mobilenet_v1_0.25_128_int8")
+    drawing = before_after_drawing(made.baseline, made.plan, last_step=12).inline()
+    edges = {
+        edge
+        for y, height in re.findall(r'<rect [^>]*?y="([\d.]+)"[^>]*?height="([\d.]+)"[^>]*?class="shared"', drawing)
+        for edge in (float(y), float(y) + float(height))
+    }
+    labels = [float(y) - 4 for y in re.findall(r'<text [^>]*?y="([\d.]+)"[^>]*?class="on-(?:block|made) mid"', drawing)]
+    assert edges
+    assert labels
+    assert min(abs(edge - label) for edge in edges for label in labels) > 5

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagmem.accesses import replayed_separation
-from diagmem.graph import Node
 from diagmem.kernels import library
+from diagmem.model.graph import Node
 from diagmem.ops import kind_of
+from diagmem.ops.accesses import replayed_separation
 from diagmem.reports.fronts import fronts, simplified
 from tests.ops.cases import case_modules
 
@@ -45,7 +45,7 @@ def test_fronts_touch_at_the_separation(module: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("module", ["conv_2d", "depthwise_conv_2d", "elementwise_unary", "transpose"])
+@pytest.mark.parametrize("module", ["conv_2d", "depthwise_conv_2d", "unary", "transpose"])
 def test_fronts_rise_from_start_to_end(module: str) -> None:
     """A front begins with the operation and ends with it, and never falls."""
 

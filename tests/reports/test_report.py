@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem import pipeline
-from diagmem.graph import Graph
+from diagmem.model.graph import Graph
 from diagmem.reports.pages import as_json
 from diagmem.reports.report import Fit, report_page
-from diagmem.targets import RESERVE_BYTES, TARGETS, target
+from diagmem.reports.targets import RESERVE_BYTES, TARGETS, target
 from tests.reports.hostile import NAMES, apart, hostile_graph
 
 
 def page_of(model: str | Graph) -> str:
-    return report_page(apart(model), pipeline.plan(model), TARGETS)
+    return report_page(pipeline.plan(model), TARGETS)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_page_is_the_same_every_time(page: str) -> None:
 
 def test_page_has_a_row_for_each_step_and_a_block_for_each_buffer(page: str) -> None:
     """Nothing is left out."""
-    plan = pipeline.plan(hostile_graph())
+    plan = pipeline.plan(hostile_graph()).plan
     assert page.count("<tr data-step=") == len(plan.schedule.steps)
     assert page.count("data-block=") == 2 * len(plan.buffers)
 
@@ -108,7 +108,7 @@ def test_pages_of_small_models_are_small(model: str) -> None:
 def test_fit_leaves_room_for_a_stack() -> None:
     """An arena that takes all of a chip's RAM does not fit; the paper's example fits the paper's chip only after."""
     model = "zoo:mobilenet_v1_0.25_128_int8"
-    before, after = apart(model), pipeline.plan(model)
+    before, after = apart(model), pipeline.plan(model).plan
     fit = Fit.of(target("STM32F103xF"), before, after, weights_bytes=478812)
     assert fit.before_bytes == 0 < RESERVE_BYTES
     assert (fit.fitted, fit.fits) == (False, True)

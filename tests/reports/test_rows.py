@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import diagmem
-from diagmem.plans import Plan
+from diagmem.planning.plan import Plan
 from diagmem.reports.arena import arena_drawing
 from diagmem.reports.blocks import Picture
 from diagmem.reports.row_windows import row_windows
@@ -13,7 +13,7 @@ from tests.networks import Net
 def tall() -> Plan:
     net = Net()
     graph = net.graph(net.conv(net.conv(net.input(1, 12, 6, 4), 16), 4))
-    return diagmem.plan(graph, schedule="rows", remove=())
+    return diagmem.plan(graph, schedule="rows", remove=()).plan
 
 
 def test_windows_move_with_the_rows() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from diagmem.reports.pixels import indexed_png
 from diagmem.reports.trace import COLOURS, LEGEND, Band, Panel, trace_drawing
-from diagmem.tracing.events import EVENT, Kind, Recorder
-from diagmem.tracing.raster import Cell, Raster
+from diagmem.tracing.analysis.raster import Cell, Raster
+from diagmem.tracing.capture.events import EVENT, Kind, Recorder
 
 
 def decoded(png: bytes) -> list[list[int]]:

@@ -7,19 +7,21 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from diagmem.tracing import cortex_m, native
-from diagmem.tracing.calls import Call, parse_call
-from diagmem.tracing.elf import Elf
-from diagmem.tracing.run import CallTrace, Program, trace_call
+from diagmem.planning.plan import Plan, scratch_of, stored
+from diagmem.tracing.capture import cortex_m, native
+from diagmem.tracing.capture.calls import Call, parse_call
+from diagmem.tracing.capture.elf import Elf
+from diagmem.tracing.capture.run import CallTrace, Executable, trace_call
 
 KERNELS = Path(__file__).with_name("kernels.c")
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-ffunction-sections", "-c")
 
-ProgramOf = Callable[[str, Call], Program]
+ProgramOf = Callable[[str, Call], Executable]
 
 
 def require_native() -> None:
@@ -35,6 +37,12 @@ def require_cortex_m() -> None:
         pytest.skip("needs unicorn (pip install 'diagmem[trace]')")
     if shutil.which("arm-none-eabi-gcc") is None:
         pytest.skip("needs arm-none-eabi-gcc")
+
+
+def placed_at(plan: Plan, offsets: tuple[int, ...], arena_bytes: int) -> Plan:
+    """The plan with its buffers elsewhere."""
+    storage, scratch = stored(plan.graph, plan.buffers, offsets), scratch_of(plan.buffers, offsets)
+    return replace(plan, storage=storage, scratch=scratch, buffer_offsets=offsets, arena_bytes=arena_bytes)
 
 
 def compiled(on: str, place: Path) -> Path:
@@ -56,7 +64,7 @@ def program_of(tmp_path_factory: pytest.TempPathFactory) -> ProgramOf:
     """(x86 or a core, call) -> the program that makes the call."""
     objects = tmp_path_factory.mktemp("objects")
 
-    def make(on: str, call: Call) -> Program:
+    def make(on: str, call: Call) -> Executable:
         kernels, place = compiled(on, objects), tmp_path_factory.mktemp(call.function)
         if on == "x86":
             return native.build_call(call, [kernels], place)

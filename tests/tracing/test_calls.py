@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem.errors import TraceError
-from diagmem.tracing.calls import Buffer, Null, Number, Role, Struct, parse_call
+from diagmem.model.errors import TraceError
+from diagmem.tracing.capture.calls import MemoryArgument, Null, Number, Role, Struct, parse_call
 
 
 def test_every_kind_of_argument() -> None:
@@ -20,15 +20,15 @@ def test_every_kind_of_argument() -> None:
     )
     assert call.function == "conv_2d"
     assert call.arguments == (
-        Buffer(Role.INPUT, "int8", (1, 8, 8, 3)),
-        Buffer(Role.OUTPUT, "int16", (4,)),
-        Buffer(Role.SCRATCH, "uint8", (10,)),
-        Buffer(Role.CONSTANT, "int32", (3,), (1, -2, 16)),
-        Buffer(Role.CONSTANT, "float", (2,), (0.5,)),
+        MemoryArgument(Role.INPUT, "int8", (1, 8, 8, 3)),
+        MemoryArgument(Role.OUTPUT, "int16", (4,)),
+        MemoryArgument(Role.SCRATCH, "uint8", (10,)),
+        MemoryArgument(Role.CONSTANT, "int32", (3,), (1, -2, 16)),
+        MemoryArgument(Role.CONSTANT, "float", (2,), (0.5,)),
         Number("int32", -7),
         Number("double", 1e-3),
         Null(),
-        Struct((Number("int16", 3), Number("int16", 3), Struct(()), Buffer(Role.INPUT, "float", (2,)))),
+        Struct((Number("int16", 3), Number("int16", 3), Struct(()), MemoryArgument(Role.INPUT, "float", (2,)))),
     )
 
 

@@ -8,18 +8,19 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from diagmem.graph import DType, Node
-from diagmem.tracing.model import build_model, has_kernel, side_by_side
-from diagmem.tracing.model_trace import trace_ops
+from diagmem.model.graph import DType, Node
+from diagmem.ops.fitting import fitted
+from diagmem.tracing.analysis.model import build_model, has_kernel, side_by_side
+from diagmem.tracing.analysis.model_trace import trace_ops
 from tests.ops.cases import case_modules
-from tests.ops.runnable import runnable as of_any_type
+from tests.ops.deep_nodes import KINDS, deep_nodes
 from tests.tracing.conftest import require_cortex_m, require_native
 from tests.tracing.dressed import runnable
 
 CASES = case_modules()
 NODES_OF_A_KIND = 4
-MOST_TURNS = 24
-"""Within so many, all types and kinds of a file have had their turn."""
+MOST_SEEDS = 24
+"""With so many, a node has been of every type that its kernels take."""
 
 
 @pytest.mark.parametrize("on", ["x86", "cortex-m4"])
@@ -56,18 +57,26 @@ def test_kernels_for_16_bits_are_traced_alike(
     check(on, nodes, tmp_path_factory.mktemp("ops"))
 
 
+@pytest.mark.parametrize("kernels", ["diagmem-dsp", "diagmem-dsp/all"])
+@pytest.mark.parametrize("on", ["x86", "cortex-m4"])
+def test_kernels_for_more_than_plain_c_are_traced_alike(on: str, kernels: str, tmp_path: Path) -> None:
+    """The fastest ones and those without scratch, as instructions of the core and as what these mean in plain C."""
+    (require_native if on == "x86" else require_cortex_m)()
+    check(on, [node for kind in KINDS for node in deep_nodes(kind, 10)], tmp_path, kernels)
+
+
 def wide(node: Node) -> Node | None:
     """The node on integers of 16 bits, if C code can run it so and all it has in RAM are such."""
-    for turn in range(MOST_TURNS):
-        found = of_any_type(node, turn)
+    for seed in range(MOST_SEEDS):
+        found = fitted(node, seed)
         activations = [t for _, t in found.activations()]
         if activations and all(t.dtype is DType.INT16 for t in activations) and has_kernel(found):
             return found
     return None
 
 
-def check(on: str, nodes: list[Node], place: Path) -> None:
-    rows = trace_ops(build_model(side_by_side(nodes), on, place), nodes)
+def check(on: str, nodes: list[Node], place: Path, kernels: str = "diagmem") -> None:
+    rows = trace_ops(build_model(side_by_side(nodes, kernels), on, place), nodes)
     pairs = sum(len(node.outputs) * len(list(node.activations())) for node in nodes)
     assert len(rows) == pairs
     wrong = [f"{r.node and r.node.label}: traced {r.overlap.monotone}, exact {r.exact}" for r in rows if not r.agrees]

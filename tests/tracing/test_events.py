@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem.errors import TraceError
-from diagmem.tracing.events import ALWAYS, EVENT, NEVER, Events, Kind, Recorder, Span, Touches
+from diagmem.model.errors import TraceError
+from diagmem.tracing.capture.events import ALWAYS, EVENT, NEVER, Events, Kind, Recorder, Span, TouchedBytes
 
 SPACE_BYTES = 12
 Record = tuple[int, int, int, int]
@@ -39,10 +39,10 @@ def array(records: Sequence[Record]) -> Events:
     return np.array(list(records), dtype=EVENT)
 
 
-def record(records: Sequence[Record], cuts: Sequence[int] = ()) -> tuple[list[Span], list[Touches], Recorder]:
+def record(records: Sequence[Record], cuts: Sequence[int] = ()) -> tuple[list[Span], list[TouchedBytes], Recorder]:
     """Feeds the records in pieces."""
     found: list[Span] = []
-    seen: list[Touches] = []
+    seen: list[TouchedBytes] = []
     recorder = Recorder(SPACE_BYTES, found.append, seen.append)
     edges = [0, *sorted(cuts), len(records)]
     for begin, end in itertools.pairwise(edges):

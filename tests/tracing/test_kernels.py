@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from diagmem.errors import TraceError
-from diagmem.graph import DType, Node, Op, Padding, Tensor
+from diagmem.model.errors import TraceError
+from diagmem.model.graph import DType, Node, Op, Padding, Tensor
 from diagmem.ops import kinds
-from diagmem.ops.conv_2d import Conv2D
-from diagmem.tracing.calls import parse_call
-from diagmem.tracing.events import Recorder, Span
-from diagmem.tracing.run import CallTrace
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.orders import Order
+from diagmem.tracing.capture.calls import parse_call
+from diagmem.tracing.capture.events import Recorder, Span
+from diagmem.tracing.capture.run import CallTrace
 from tests.tracing.conftest import ProgramOf
 
 Traced = Callable[[str, str], CallTrace]
@@ -74,7 +75,7 @@ def test_diagonal_convolution(
     weights = Tensor(1, "filter", (depth_out, kernel, kernel, depth_in), DType.INT8, is_constant=True)
     result = Tensor(2, "out", (1, out, out, depth_out), DType.INT8)
     node = Node(Op(0, "CONV_2D", (0, 1), (2,), Conv2D(Padding.VALID, stride, stride)), (image, weights), (result,))
-    separation = kinds()["CONV_2D"].separation(node, 0, "reference")
+    separation = kinds()["CONV_2D"].separation(node, 0, Order.REFERENCE)
     assert only(traced(on, call))[0] == result.size_bytes - separation
 
 
@@ -126,7 +127,7 @@ def test_hooks_in_python_find_the_same_as_those_in_c(program_of: ProgramOf) -> N
     """Event for event, and instruction for instruction."""
     from dataclasses import replace
 
-    from diagmem.tracing.cortex_m import CortexMProgram
+    from diagmem.tracing.capture.cortex_m import CortexMProgram
 
     call = parse_call("zero_first(input int8[50], output int16[50], int32 50)")
     program = program_of("cortex-m4", call)

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from diagmem import models, pipeline
-from diagmem.backends.c.program import Program as Layout
-from diagmem.frontends import tflite
-from diagmem.graph import DType, Graph
-from diagmem.plans import Plan
-from diagmem.tracing.model import apart, build_model
-from diagmem.tracing.model_trace import run_plan, trace_plan
+from diagmem import pipeline
+from diagmem.backends.c.program import Program
+from diagmem.frontends.source import Source
+from diagmem.frontends.zoo.squeezenet import squeezenet
+from diagmem.model.graph import DType, Graph
+from diagmem.planning.plan import Plan
+from diagmem.tracing.analysis.model import apart, build_model
+from diagmem.tracing.analysis.model_trace import run_plan, trace_plan
 from diagmem.transforms import transformed
-from diagmem.zoo.squeezenet import squeezenet
 from tests.backends.c.models import with_weights
-from tests.tracing.conftest import require_cortex_m, require_native
+from tests.tracing.conftest import placed_at, require_cortex_m, require_native
 
 
 def runnable(name: str) -> Graph:
-    return tflite.parse(models.content(f"zoo:{name}"), name)
+    return Source(f"zoo:{name}").runnable
 
 
 @pytest.fixture(scope="module")
 def keyword_spotting() -> Plan:
-    return pipeline.plan(runnable("kws_dscnn_int8"))
+    return pipeline.plan(runnable("kws_dscnn_int8")).plan
 
 
 @pytest.mark.parametrize("on", ["x86", "cortex-m4"])
@@ -48,8 +47,8 @@ def test_a_plan_that_loses_a_byte_is_found_out(keyword_spotting: Plan, tmp_path:
     plan = keyword_spotting
     tight = max(plan.overlaps, key=lambda overlap: overlap.size_bytes)
     shifted = next(i for i, buffer in enumerate(plan.buffers) if tight.output in buffer.tensors)
-    offsets = [offset + (i == shifted) for i, offset in enumerate(plan.buffer_offsets)]
-    bad = replace(plan, buffer_offsets=tuple(offsets), arena_bytes=plan.arena_bytes + 1)
+    offsets = tuple(offset + (i == shifted) for i, offset in enumerate(plan.buffer_offsets))
+    bad = placed_at(plan, offsets, plan.arena_bytes + 1)
     found = trace_plan(build_model(apart(bad), "x86", tmp_path), bad)
     pair = next(p for p in found.pairs if (p.op, p.output) == (tight.op, tight.output))
     assert pair.distance < pair.separation
@@ -61,10 +60,10 @@ def test_traced_peak_is_the_arena(tmp_path: Path) -> None:
     all that is in use at any moment lies below."""
     require_native()
     graph = runnable("mobilenet_v1_0.25_128_int8")
-    before, after = pipeline.plan(graph, schedule="file", overlap=False), pipeline.plan(graph)
+    before, after = pipeline.plan(graph, schedule="file", overlap=False).plan, pipeline.plan(graph).plan
     assert before.arena_bytes == 96 * 1024 > after.arena_bytes
     for plan in (before, after):
-        run = run_plan(build_model(Layout.of(plan), "x86", tmp_path), plan)
+        run = run_plan(build_model(Program.running(plan), "x86", tmp_path), plan)
         assert run.peak_bytes == plan.arena_bytes
         assert len(run.op_ends) == len(plan.graph.ops)
         assert run.raster.in_use.any(axis=1).all()
@@ -77,7 +76,7 @@ def test_parts_of_tensors(on: str, tmp_path: Path) -> None:
     """SqueezeNet without its concatenations: what is traced of kernels that write and read parts is exact too."""
     (require_native if on == "x86" else require_cortex_m)()
     graph = with_weights(squeezenet("squeezenet", 0.25, 48, DType.INT8, 10))
-    plan = pipeline.plan(transformed(graph, ["remove-concat"])[0], remove=())
+    plan = pipeline.plan(transformed(graph, ["remove-concat"])[0], remove=()).plan
     found = trace_plan(build_model(apart(plan), on, tmp_path), plan)
     spread = [row for row in found.rows if not plan.graph.tensors[row.output].is_in_one_piece]
     assert len(spread) == 16

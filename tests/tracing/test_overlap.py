@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem.graph import IntArray
-from diagmem.tracing import overlap
-from diagmem.tracing.events import ALWAYS, NEVER
-from diagmem.tracing.overlap import traced_overlap, traced_separation
+from diagmem.model.graph import IntArray
+from diagmem.tracing.analysis import overlap
+from diagmem.tracing.analysis.overlap import traced_overlap, traced_separation
+from diagmem.tracing.capture.events import ALWAYS, NEVER
 
 
 def times(nothing: int) -> st.SearchStrategy[IntArray]:

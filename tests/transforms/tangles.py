@@ -8,12 +8,12 @@ from collections.abc import Callable
 import numpy as np
 from hypothesis import strategies as st
 
-from diagmem.graph import DType, Graph
-from diagmem.ops.concatenation import Concatenation
-from diagmem.ops.pack import Pack
-from diagmem.ops.pad import Pad
-from diagmem.ops.pool_2d import Pool2D
-from diagmem.ops.strided_slice import StridedSlice
+from diagmem.model.graph import DType, Graph
+from diagmem.ops.moving.concatenation import Concatenation
+from diagmem.ops.moving.pack import Pack
+from diagmem.ops.moving.pad import Pad
+from diagmem.ops.moving.strided_slice import StridedSlice
+from diagmem.ops.pooling.pool_2d import Pool2D
 from tests.execution import with_values
 from tests.networks import Net
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from diagmem.graph import DType, ExplicitPadding, Graph, Padding, Quantisation
-from diagmem.ops._base import Activation
-from diagmem.ops.concatenation import Concatenation
-from diagmem.ops.conv_2d import Conv2D
-from diagmem.ops.elementwise_unary import Unary
-from diagmem.ops.pool_2d import Pool2D
+from diagmem.model.graph import DType, ExplicitPadding, Graph, Padding, Quantisation
+from diagmem.ops import Activation
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.elementwise.unary import Unary
+from diagmem.ops.moving.concatenation import Concatenation
+from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.transforms import TRANSFORMS, Removal, transformed
 from tests.networks import Net
 from tests.transforms.tangles import Tangle

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 import diagmem
-from diagmem.graph import Graph
 from diagmem.kernels import library
+from diagmem.model.graph import Graph
 from diagmem.transforms import TRANSFORMS, transformed
 from tests.execution import random_inputs, run_planned, run_whole
 from tests.transforms.tangles import tangle, tangles
@@ -31,7 +31,7 @@ def test_the_result_is_the_same_bit_for_bit(name: str, graph: Graph) -> None:
     less, _ = transformed(graph, TRANSFORMS if name == "all" else [name])
     inputs = random_inputs(graph)
     made = diagmem.plan(less, remove=())
-    assert same(run_planned(made, inputs), run_whole(graph, inputs))
+    assert same(run_planned(made.plan, inputs), run_whole(graph, inputs))
 
 
 @settings(max_examples=40)
@@ -42,7 +42,7 @@ def test_a_plan_never_grows(graph: Graph) -> None:
     assert less.arena_bytes <= plain.arena_bytes
     assert less.baseline_bytes == plain.baseline_bytes
     inputs = random_inputs(graph)
-    assert same(run_planned(less, inputs), run_whole(graph, inputs))
+    assert same(run_planned(less.plan, inputs), run_whole(graph, inputs))
 
 
 def test_every_transform_has_something_to_do() -> None:

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from diagmem.backends.c.program import Program
-from diagmem.graph import ABSENT, Graph, Node, Op, Tensor
-from diagmem.ops.concatenation import Concatenation
+from diagmem.model.graph import ABSENT, Graph, Node, Op, Tensor
+from diagmem.model.schedule import Schedule
+from diagmem.ops.moving.concatenation import Concatenation
+from diagmem.planning.storage import Storage
 
 ALIGN_BYTES = 16
 
@@ -35,8 +37,10 @@ def side_by_side(pairs: Sequence[Pair]) -> Program:
         local: dict[int, int] = {}
         for tensor in (*node.inputs, *node.outputs):
             if tensor is not None and tensor.index not in local:
-                local[tensor.index] = first + len(local)
-                tensors.append(replace(tensor, index=local[tensor.index], name=f"{tensor.name} of {len(ops)}"))
+                own = local[tensor.index] = first + len(local)
+                # A part lies where it is put, and not in another tensor of the program.
+                view = None if tensor.view is None else replace(tensor.view, base=own)
+                tensors.append(replace(tensor, index=own, name=f"{tensor.name} of {len(ops)}", view=view))
         places, end = _places(pair, end)
         offsets |= {local[index]: offset for index, offset in places.items()}
         for tensor in dict.fromkeys(t for _, t in node.activations()):
@@ -57,7 +61,8 @@ def side_by_side(pairs: Sequence[Pair]) -> Program:
         ops.append(replace(node.op, index=len(ops), inputs=wiring, outputs=outputs, origin=number))
     whole = next(op.outputs for op in ops if all(tensors[t].is_in_one_piece for t in op.outputs))
     graph = Graph("side_by_side", tuple(tensors), tuple(ops), tuple(inputs), whole)
-    return Program(graph, tuple(range(len(ops))), offsets, end, None)
+    storage = {t: Storage.linear(offset, tensors[t].rows, tensors[t].row_bytes) for t, offset in offsets.items()}
+    return Program(graph, Schedule.whole(range(len(ops))), storage, {}, end)
 
 
 def _places(pair: Pair, start: int) -> tuple[dict[int, int], int]:

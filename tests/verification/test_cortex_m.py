@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from diagmem.backends.inputs import sample_inputs
-from diagmem.graph import DType, Graph
-from diagmem.targets import target
+from diagmem.frontends.zoo import build
+from diagmem.model.graph import DType, Graph
+from diagmem.planning.storage import Storage
+from diagmem.reports.targets import target
+from diagmem.tracing.analysis.model import side_by_side
 from diagmem.verification.cortex_m import CORES, Core, Memory, run_on_core
+from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.tools import ToolError
-from diagmem.zoo import build
 from tests.backends.c.models import compiler, program, tiny, with_weights
+from tests.ops.deep_nodes import KINDS, deep_nodes
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +40,14 @@ def test_every_core_gives_the_same_bits(core: Core, dtype: DType) -> None:
     assert run.instructions
 
 
+@pytest.mark.parametrize("kernels", ["diagmem-dsp", "diagmem-dsp/all"])
+@pytest.mark.parametrize("core", ["cortex-m3", "cortex-m4"])
+def test_kernels_for_more_than_plain_c_give_the_same_bits(core: str, kernels: str) -> None:
+    """On a core that has the instructions, and on one that has not."""
+    made = side_by_side([node for kind in KINDS for node in deep_nodes(kind, 24)], kernels)
+    assert run_on_core(made, sample_inputs(made.graph, 3), CORES[core]).failure is None
+
+
 def test_instructions_are_counted_exactly() -> None:
     """The same input takes the same number of instructions, every time."""
     graph = tiny()
@@ -49,8 +60,8 @@ def test_a_wrong_plan_is_found_and_its_op_named() -> None:
     graph = tiny()
     made = program(graph)
     pooled = next(node for node in graph.nodes if node.op.kind == "DEPTHWISE_CONV_2D")
-    place = made.offsets[pooled.input(0).index]
-    broken = replace(made, offsets={**made.offsets, pooled.output.index: place})
+    onto = Storage.linear(made.offsets[pooled.input(0).index], pooled.output.rows, pooled.output.row_bytes)
+    broken = replace(made, storage={**made.storage, pooled.output.index: onto})
     failure = run_on_core(broken, sample_inputs(graph, 6), CORES["cortex-m3"]).failure
     assert failure is not None
     assert "(DEPTHWISE_CONV_2D)" in failure

@@ -10,10 +10,13 @@ import pytest
 
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
-from diagmem.backends.inputs import sample_inputs
-from diagmem.errors import PlanError
-from diagmem.graph import DType
+from diagmem.model.errors import PlanError
+from diagmem.model.graph import DType
+from diagmem.planning.plan_json import from_json, to_json
+from diagmem.planning.storage import Storage
+from diagmem.validation import Fault
 from diagmem.verification.host import run_on_host
+from diagmem.verification.inputs import sample_inputs
 from tests.backends.c.models import compiler, program, tiny
 
 
@@ -41,7 +44,8 @@ def test_a_wrong_plan_is_found_and_its_op_named() -> None:
     first, second = residual.inputs[0], residual.inputs[1]
     assert first is not None
     assert second is not None
-    broken = replace(made, offsets={**made.offsets, second.index: made.offsets[first.index]})
+    onto = Storage.linear(made.offsets[first.index], second.rows, second.row_bytes)
+    broken = replace(made, storage={**made.storage, second.index: onto})
     failure = run_on_host(broken, sample_inputs(graph, 6)).failure
     assert failure is not None
     assert "(ADD)" in failure or f"op {graph.producer[second.index]} " in failure
@@ -59,17 +63,25 @@ def test_memory_outside_the_arena_is_watched() -> None:
 
 
 def test_plans_from_files_are_checked_for_sense() -> None:
-    """A plan's JSON makes the same program; one of another model, or a damaged one, is refused."""
+    """A plan's JSON makes the same program; one for other kernels, or a damaged one, is refused, and one that makes no
+    sense is found unsafe."""
     graph = tiny()
-    plan = pipeline.plan(graph)
-    text = plan.to_json()
-    read, made = Program.from_json(graph, text), Program.of(plan)
+    planned = pipeline.plan(graph)
+    text = to_json(planned)
+    read, made = Program.running(from_json(text, graph), graph), Program.of(planned)
     assert (read.graph, read.order, read.offsets) == (made.graph, made.order, made.offsets)
     assert (read.arena_bytes, read.lower_bound_bytes) == (made.arena_bytes, made.lower_bound_bytes)
-    damages: list[tuple[str, Any]] = [("schedule", [0]), ("tensors", []), ("kernels", "cmsis-nn"), ("arena_bytes", 1)]
-    for key, damage in (*damages, ("arena_bytes", None), ("schedule", ["x"])):
+    damages: list[tuple[str, Any]] = [("arena_bytes", None), ("schedule", ["x"]), ("kernels", "cmsis-nn")]
+    for key, damage in damages:
         with pytest.raises(PlanError):
-            Program.from_json(graph, {**text, key: damage})
+            Program.running(from_json({**text, key: damage}, graph), graph)
+    senseless: list[tuple[str, Any, Fault]] = [
+        ("schedule", [0], Fault.OP_MISSING),
+        ("tensors", [], Fault.NO_PLACE),
+        ("arena_bytes", 1, Fault.OUTSIDE),
+    ]
+    for key, damage, fault in senseless:
+        assert fault in {finding.fault for finding in pipeline.check(graph, {**text, key: damage})}
 
 
 def test_random_inputs_are_not_all_alike() -> None:

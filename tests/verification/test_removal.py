@@ -9,15 +9,15 @@ import pytest
 
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
-from diagmem.backends.inputs import sample_inputs
-from diagmem.graph import DType, Graph
+from diagmem.frontends.zoo.densenet import densenet
+from diagmem.frontends.zoo.inception import inception_v4
+from diagmem.frontends.zoo.nasnet import nasnet
+from diagmem.frontends.zoo.squeezenet import squeezenet
+from diagmem.model.graph import DType, Graph
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
-from diagmem.zoo.densenet import densenet
-from diagmem.zoo.inception import inception_v4
-from diagmem.zoo.nasnet import nasnet
-from diagmem.zoo.squeezenet import squeezenet
+from diagmem.verification.inputs import sample_inputs
 from tests.backends.c.models import compiler, with_weights
 from tests.transforms.tangles import tangle
 
@@ -36,8 +36,8 @@ def _gcc() -> None:
 
 def without_all(graph: Graph) -> Program:
     """Planned with every op removed that can be, whether that pays or not."""
-    less, removals = transformed(graph, TRANSFORMS)
-    return Program.of(replace(pipeline.plan(less, remove=()), source=graph, removals=removals))
+    less, _ = transformed(graph, TRANSFORMS)
+    return Program.running(pipeline.plan(less, remove=()).plan, graph)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -64,7 +64,10 @@ def test_a_part_at_the_wrong_place_is_found() -> None:
     graph = with_weights(MODELS["squeezenet"]("squeezenet"))
     program = without_all(graph)
     view = next(t for t in program.tensors if t.view is not None and not t.is_in_one_piece)
-    broken = replace(program, offsets={**program.offsets, view.index: program.offsets[view.index] + 1})
+    assert view.view is not None
+    moved = replace(view, view=replace(view.view, offset_elems=view.view.offset_elems + 1))
+    tensors = tuple(moved if t.index == view.index else t for t in program.graph.tensors)
+    broken = replace(program, graph=replace(program.graph, tensors=tensors))
     assert run_on_host(broken, sample_inputs(graph, 3)).failure is not None
 
 

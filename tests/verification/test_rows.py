@@ -9,26 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from diagmem import models, pipeline
-from diagmem.allocators.many_orders import many_orders
+from diagmem import pipeline
 from diagmem.backends.c.program import Program
-from diagmem.backends.c.row_program import RowProgram
-from diagmem.backends.inputs import sample_inputs
-from diagmem.footprint import footprint
+from diagmem.frontends import source as models
 from diagmem.frontends import tflite
-from diagmem.graph import DType, Graph
+from diagmem.frontends.zoo.builder import Builder
 from diagmem.kernels import library
-from diagmem.row_problem import row_problem
-from diagmem.rows import row_graph
-from diagmem.schedule import Schedule
-from diagmem.schedulers.rows import RowOrders
-from diagmem.validate import Fault
-from diagmem.validate_rows import replay_rows, validate_rows
+from diagmem.model.graph import DType, Graph
+from diagmem.planning.allocators.many_orders import many_orders
+from diagmem.planning.checked import findings_of
+from diagmem.planning.footprint import footprint
+from diagmem.planning.plan import scratch_of, stored
+from diagmem.planning.posing import problem
+from diagmem.planning.rows import row_graph
+from diagmem.planning.schedulers.rows import RowOrders
+from diagmem.planning.storage import Storage
+from diagmem.validation import Fault, replay
 from diagmem.verification import reference
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host, trace_on_host
+from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.stream import differences, spans
-from diagmem.zoo.builder import Builder
 from tests.backends.c.models import compiler, with_weights
 from tests.row_networks import UNOPTIMISED, image_net, image_to_image, line_net, side_by_side
 
@@ -42,10 +43,10 @@ LARGEST = {
 """Bytes that the arena may take with the input in it, and with the input handed over row by row."""
 
 
-def by_rows(graph: Graph, input_rows: bool = False) -> RowProgram | None:
+def by_rows(graph: Graph, input_rows: bool = False) -> Program | None:
     """None where running row by row takes no less than running layer by layer."""
     made = Program.of(pipeline.plan(graph, schedule="rows", input_rows=input_rows))
-    return made if isinstance(made, RowProgram) else None
+    return made if made.schedule.has_turns else None
 
 
 @pytest.mark.parametrize(("net", "seeds", "least"), [(image_net, 44, 20), (line_net, 30, 20)])
@@ -99,7 +100,7 @@ def test_a_row_too_near_is_caught_and_corrupts_the_run() -> None:
     graph = image_net(5)
     sound = by_rows(graph)
     assert sound is not None
-    assert faults(sound) == []
+    assert faults(sound) == set()
     broken = list(itertools.islice(moved_rows(sound), 12))
     assert len(broken) > 5
     program = side_by_side([replace(b, graph=replace(graph, name=f"broken{n}")) for n, b in enumerate(broken)])
@@ -111,22 +112,22 @@ def test_a_row_too_near_is_caught_and_corrupts_the_run() -> None:
         assert any(f"broken{n}/" in complaint for complaint in complaints)
 
 
-def moved_rows(program: RowProgram) -> Iterator[RowProgram]:
+def moved_rows(program: Program) -> Iterator[Program]:
     """Programs with one row of a table moved down by a row, those that the validator refuses."""
-    for tensor, offsets in program.row_offsets.items():
-        size = program.rows.row_bytes[tensor]
+    for tensor, storage in program.storage.items():
+        size, offsets = program.rows.row_bytes[tensor], storage.offsets
         for row, offset in enumerate(offsets):
             if tensor not in program.offsets and offset >= size:
                 table = (*offsets[:row], offset - size, *offsets[row + 1 :])
-                moved = replace(program, row_offsets={**program.row_offsets, tensor: table})
-                if faults(moved) == [Fault.OVERWRITTEN]:
+                moved = replace(program, storage={**program.storage, tensor: Storage.of(table)})
+                if faults(moved) == {Fault.OVERWRITTEN}:
                     yield moved
 
 
-def faults(program: RowProgram) -> list[Fault]:
-    schedule = Schedule(program.steps)
-    places = program.row_offsets, program.sum_offsets, library("diagmem"), program.arena_bytes
-    return [finding.fault for finding in replay_rows(program.graph, schedule, *places)]
+def faults(program: Program) -> set[Fault]:
+    row_offsets = {tensor: storage.offsets for tensor, storage in program.storage.items()}
+    places = program.schedule, row_offsets, program.scratch, program.arena_bytes
+    return {finding.fault for finding in replay(program.graph, library("diagmem"), *places)}
 
 
 def test_rows_that_are_made_again() -> None:
@@ -137,9 +138,9 @@ def test_rows_that_are_made_again() -> None:
     for _ in range(2):
         x = b.conv(b.depthwise(b.conv(x, 16, 1), 3), 2, 1)
     graph = with_weights(b.graph(b.mean(x, keep_dims=True)))
-    plan = pipeline.plan(graph, schedule="rows", allocator="greedy", input_rows=True, recompute=2)
-    assert plan.recompute > 1
-    assert run_on_host(Program.of(plan), sample_inputs(graph, 3)).failure is None
+    made = pipeline.plan(graph, schedule="rows", allocator="greedy", input_rows=True, recompute=2)
+    assert made.plan.recompute > 1
+    assert run_on_host(Program.of(made), sample_inputs(graph, 3)).failure is None
 
 
 @pytest.mark.parametrize("piece", [1, 4])
@@ -149,14 +150,16 @@ def test_rows_that_are_made_again_in_pieces(piece: int) -> None:
     b = Builder("pieces", DType.INT8)
     x = b.conv(b.input(1, 30, 4, 2), 4, 3)
     graph = with_weights(b.graph(b.conv(b.conv(b.depthwise(b.conv(x, 16, 1), 3), 2, 1), 2, 3)))
-    plan = pipeline.plan(graph, schedule="rows", input_rows=True, remove=())
+    plan = pipeline.plan(graph, schedule="rows", input_rows=True, remove=()).plan
     rows = row_graph(graph, library("diagmem"))
     split = RowOrders(rows, input_rows=True, again=4).best(frozenset({(graph.ops[1].outputs[0], piece)}))
-    posed = row_problem(footprint(graph, plan.options), rows, split.schedule)
+    posed = problem(footprint(graph, plan.options), split.schedule)
     placed = many_orders(posed)
     made = replace(
         plan,
         schedule=split.schedule,
+        storage=stored(graph, posed.buffers, placed.offsets),
+        scratch=scratch_of(posed.buffers, placed.offsets),
         buffers=posed.buffers,
         buffer_offsets=placed.offsets,
         arena_bytes=placed.arena_bytes,
@@ -164,8 +167,8 @@ def test_rows_that_are_made_again_in_pieces(piece: int) -> None:
         recompute=split.macs / rows.macs(plan.schedule.ops),
     )
     assert made.recompute > 1
-    assert validate_rows(made) == []
-    assert run_on_host(Program.of(made), sample_inputs(graph, 3)).failure is None
+    assert findings_of(made) == []
+    assert run_on_host(Program.running(made), sample_inputs(graph, 3)).failure is None
 
 
 def test_the_arena_is_used_to_its_last_byte() -> None:
@@ -192,7 +195,7 @@ def test_mlperf_tiny_on_the_host(name: str, input_rows: bool, shared: Path) -> N
 def test_mobilenet_on_the_host(input_rows: bool) -> None:
     compiler("gcc")
     name = "mobilenet_v1_0.25_128_int8"
-    graph = tflite.parse(models.content(f"zoo:{name}"), name)
+    graph = models.Source(f"zoo:{name}").runnable
     program = by_rows(graph, input_rows)
     assert program is not None
     run = run_on_host(program, sample_inputs(graph, 2))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from diagmem import zoo
-from diagmem.backends.inputs import sample_inputs
-from diagmem.graph import Graph
+from diagmem.frontends import zoo
+from diagmem.frontends.zoo.densenet import densenet
+from diagmem.frontends.zoo.inception import inception_resnet_v2, inception_v4
+from diagmem.frontends.zoo.nasnet import nasnet
+from diagmem.frontends.zoo.resnet import resnet_v2
+from diagmem.model.graph import Graph
 from diagmem.verification.host import run_on_host
-from diagmem.zoo.densenet import densenet
-from diagmem.zoo.inception import inception_resnet_v2, inception_v4
-from diagmem.zoo.nasnet import nasnet
-from diagmem.zoo.resnet import resnet_v2
+from diagmem.verification.inputs import sample_inputs
 from tests.backends.c.models import compiler, program, with_weights
 
 LARGEST_WEIGHTS_BYTES = 20 * 10**6

@@ -5,30 +5,27 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 import click
 
 from diagmem import __version__
-from diagmem.errors import DiagmemError, UnsafePlanError
+from diagmem.cli._progress import with_quiet
+from diagmem.model.errors import DiagmemError, UnsafePlanError
 
 IN_ORDER_OF_USE = (
-    "inspect",
-    "overlap",
-    "plan",
-    "emit",
-    "verify",
-    "trace",
-    "report",
-    "place",
-    "targets",
-    "zoo",
-    "paper",
+    *("inspect", "overlap", "plan", "check", "emit", "verify", "profile", "diff", "trace", "report", "place"),
+    *("targets", "zoo", "paper", "schema"),
 )
 
 BAD_INPUT = 2
 ANSWER_IS_NO = 1
+INTERRUPTED = 130
 
 
 class _Commands(click.Group):
@@ -42,7 +39,7 @@ class _Commands(click.Group):
         if cmd_name not in self.list_commands(ctx):
             return None
         command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
-        return command
+        return with_quiet(command)
 
 
 @click.group(
@@ -74,27 +71,60 @@ def diagmem(ctx: click.Context) -> None:
 
 def main() -> NoReturn:
     """Entry point. Every failure that a user can cause ends in one line on standard error, never in a traceback."""
-    try:
-        sys.exit(diagmem(standalone_mode=False) or 0)
-    except click.exceptions.Exit as exit_request:
-        sys.exit(exit_request.exit_code)
-    except click.Abort:
-        _fail("interrupted", 130)
-    except click.UsageError as error:
+    with _hearing_interruptions() as heard:
+        try:
+            sys.exit(diagmem(standalone_mode=False) or 0)
+        except Exception as error:
+            # Whatever else goes wrong then, such as the import that was under way: this is the reason.
+            if heard:
+                _fail("interrupted", INTERRUPTED)
+            _end(error)
+        except KeyboardInterrupt:
+            _fail("interrupted", INTERRUPTED)
+
+
+def _end(error: Exception) -> NoReturn:
+    """Says what went wrong and ends with the status for it. What is not the user's fault is raised again."""
+    if isinstance(error, click.exceptions.Exit):
+        sys.exit(error.exit_code)
+    if isinstance(error, click.Abort):
+        _fail("interrupted", INTERRUPTED)
+    if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "diagmem"
         _fail(f"{error.format_message().replace(chr(10), ' ')} See '{path} --help'.", BAD_INPUT)
-    except click.ClickException as error:
+    if isinstance(error, click.ClickException):
         _fail(error.format_message(), BAD_INPUT)
-    except UnsafePlanError as error:
+    if isinstance(error, UnsafePlanError):
         _fail(str(error), ANSWER_IS_NO)
-    except DiagmemError as error:
+    if isinstance(error, DiagmemError):
         _fail(str(error), BAD_INPUT)
-    except BrokenPipeError:
+    if isinstance(error, BrokenPipeError):
         # The reader of our output has gone (`diagmem … | head`): that is not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except OSError as error:
+    if isinstance(error, OSError):
         _fail(f"{error.filename or 'file'}: {error.strerror or error}", BAD_INPUT)
+    raise error
+
+
+@contextmanager
+def _hearing_interruptions() -> Iterator[list[int]]:
+    """The list of signals that have asked the command to end. One that was started to ignore them goes on to."""
+    heard: list[int] = []
+
+    def hear(number: int, _: object) -> NoReturn:
+        heard.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    is_heard = before is not signal.SIG_IGN and threading.current_thread() is threading.main_thread()
+    if is_heard:
+        signal.signal(signal.SIGINT, hear)
+    try:
+        yield heard
+    finally:
+        if is_heard:
+            signal.signal(signal.SIGINT, before)
 
 
 def _fail(message: str, status: int) -> NoReturn:

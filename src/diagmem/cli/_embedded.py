@@ -4,31 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from diagmem.cli._shared import load_model, naming_model, op_text, size_text
-from diagmem.errors import one_line
+from diagmem.cli._shared import naming_model, op_text, size_text
+from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
     from diagmem.backends.tflm.planned_file import EmbeddedPlan
+    from diagmem.frontends.source import Source
 
 MOST_LINES = 5
 
 
-def embedded_in(model: str, kernels: str | None) -> EmbeddedPlan | None:
+def embedded_in(source: Source, kernels: str | None) -> EmbeddedPlan | None:
     """The plan inside a file, judged for the kernels asked for, else for those that the plan names, else for all of
     TFLM's; None if there is none."""
-    from diagmem import models
-
-    if model.startswith(models.ZOO_PREFIX):
+    if source.is_from_zoo:
         return None
     from diagmem.backends.tflm import metadata
     from diagmem.backends.tflm.planned_file import LIBRARIES, embedded_plan
 
-    graph = load_model(model)
-    with naming_model(model):
-        data = models.content(model)
-        origin = metadata.origin(data)
+    with naming_model(str(source.model)):
+        origin = metadata.origin(source.content)
         named = origin.kernels if origin is not None and origin.kernels in LIBRARIES else LIBRARIES[0]
-        return embedded_plan(data, graph, kernels or named)
+        return embedded_plan(source.content, source.graph, kernels or named)
 
 
 def embedded_lines(found: EmbeddedPlan) -> list[str]:
@@ -43,7 +40,7 @@ def embedded_lines(found: EmbeddedPlan) -> list[str]:
     shared = sorted(plan.overlaps, key=lambda o: -o.size_bytes)
     lines = [
         f"The file carries a plan, {maker}; for kernels {plan.options.kernels} it is {verdict}.",
-        f"its head     {size_text(plan.arena_bytes)}; without it TFLM takes {size_text(plan.baseline_bytes)}",
+        f"its head     {size_text(plan.arena_bytes)}; without it TFLM takes {size_text(found.baseline_bytes)}",
         f"overlaps     {len(shared)} of {len(nodes)} ops share bytes of an input and an output",
     ]
     lines += [f"             {o.size_bytes:>9} B at {op_text(nodes[o.op])}" for o in shared[:MOST_LINES]]
@@ -53,12 +50,14 @@ def embedded_lines(found: EmbeddedPlan) -> list[str]:
 
 
 def embedded_json(found: EmbeddedPlan) -> dict[str, Any]:
+    from diagmem.planning import plan_json
+
     return {
         "kernels": found.plan.options.kernels,
         "maker": found.origin.tool if found.origin else None,
         "arena_bytes": found.plan.arena_bytes,
         "safe": not found.findings and not found.doubts,
         "findings": [str(finding) for finding in (*found.findings, *found.doubts)],
-        "overlaps": found.plan.to_json()["overlaps"],
-        "tensors": found.plan.to_json()["tensors"],
+        "overlaps": plan_json.overlaps_json(found.plan),
+        "tensors": plan_json.tensors_json(found.plan),
     }

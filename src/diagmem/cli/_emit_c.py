@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 import click
 
 from diagmem.cli._shared import (
+    check_no_options,
     console,
     json_option,
     model_argument,
     naming_model,
-    planning_options,
+    planning_options_for_c,
     size_text,
+    source_of,
     working,
-    write_file,
+    write_files,
     write_json,
 )
 
-LAYOUTS = ("plain", "arduino", "platformio")
+LAYOUTS = ("plain", "cmake", "arduino", "platformio", "zephyr", "esp-idf")
+CPUS = ("generic", "cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33")
 
 
 @click.command()
@@ -32,11 +34,25 @@ LAYOUTS = ("plain", "arduino", "platformio")
     type=click.Choice(LAYOUTS),
     default="plain",
     show_default=True,
-    help="Files side by side with a CMakeLists.txt, or a library for Arduino or PlatformIO.",
+    help="Files side by side, or a library for CMake, Arduino, PlatformIO, Zephyr (a module) or ESP-IDF (a component).",
 )
-@planning_options
+@click.option("--cpu", type=click.Choice(CPUS), help="The core whose kernels it gets.  [default: generic, for any]")
+@click.option("--plan", "plan_path", metavar="FILE", help="Use this plan, from `diagmem plan --json`.")
+@planning_options_for_c
 @json_option
-def command(model: str, output: Path, name: str | None, layout: Any, json_path: str | None, **options: Any) -> None:
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    model: str,
+    output: Path,
+    name: str | None,
+    layout: Any,
+    cpu: str | None,
+    plan_path: str | None,
+    json_path: str | None,
+    **options: Any,
+) -> None:
     """Write MODEL as C99 with a fixed arena, ready to compile into firmware.
 
     NAME.h is what a program includes; NAME.c holds the model, NAME_weights.c its constants, NAME_kernels.h the kernels
@@ -46,26 +62,27 @@ def command(model: str, output: Path, name: str | None, layout: Any, json_path: 
     \b
     Examples:
       diagmem emit c model.tflite -o firmware/model
+      diagmem emit c model.tflite -o firmware/model --cpu cortex-m4
       diagmem emit c model.tflite -o libraries/model --layout arduino
+      diagmem emit c model.tflite -o modules/model --layout zephyr
+      diagmem emit c model.tflite -o firmware/model --plan plan.json
       diagmem verify model.tflite --on host,cortex-m4
     """
-    from diagmem import models, pipeline
-    from diagmem.backends.c import emit
-    from diagmem.backends.c.program import Program
-    from diagmem.frontends import tflite
+    from diagmem import pipeline
 
+    if plan_path is not None:
+        check_no_options(ctx)
+        options = {}
     with naming_model(model), working("planning"):
-        content = models.content(model)
-        graph = tflite.parse(content, models.name_of(model))
-        program = Program.of(pipeline.plan(graph, **options))
-        files = emit(program, name, layout, hashlib.sha256(content).hexdigest())
-    for path, data in files.items():
+        plan = None if plan_path is None else Path(plan_path)
+        emitted = pipeline.emit_c(source_of(model), name=name, layout=layout, plan=plan, cpu=cpu, **options)
+    for path in emitted.files:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
-        write_file(output / path, data)
+    write_files({output / path: data for path, data in emitted.files.items()})
     if json_path:
-        write_json(json_path, {"model": model, "arena_bytes": program.arena_bytes, "files": sorted(files)})
+        write_json(json_path, {"model": model, "arena_bytes": emitted.arena_bytes, "files": sorted(emitted.files)})
     if json_path != "-":
         out = console()
-        for path, data in files.items():
+        for path, data in emitted.files.items():
             out.print(f"{size_text(len(data)):>22}  {output / path}", markup=False, soft_wrap=True)
-        out.print(f"arena {size_text(program.arena_bytes)}", markup=False)
+        out.print(f"arena {size_text(emitted.arena_bytes)}", markup=False)

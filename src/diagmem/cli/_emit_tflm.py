@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from diagmem.cli._files import check_is_no_input
 from diagmem.cli._shared import (
     console,
     json_option,
     model_argument,
     naming_model,
     size_text,
+    source_of,
+    working,
     write_file,
     write_json,
 )
 
 if TYPE_CHECKING:
-    from diagmem.backends.tflm.arena import Arena
-    from diagmem.graph import Graph
-    from diagmem.plans import Plan
+    from diagmem.backends.tflm.planned_file import PlannedFile
+    from diagmem.cli._progress import Bar
+    from diagmem.frontends.source import Source
+    from diagmem.planning.plan import Plan
+    from diagmem.verification.tflm.arena import Arena
 
 SAFE_FOR_ALL = "tflm"
 LIBRARIES = (SAFE_FOR_ALL, "tflm-reference", "cmsis-nn", "cmsis-nn-mve")
@@ -75,11 +80,12 @@ def command(model: str, output: Path, kernels: str, align: int, keep_inputs: boo
       diagmem emit tflm model.tflite -o planned.tflite --kernels cmsis-nn
       diagmem verify planned.tflite --on tflm
     """
+    check_is_no_input(output)
     if kernels == "tflm-reference":
         click.echo(REFERENCE_WARNING, err=True)
-    with naming_model(model):
-        made = _make(model, kernels, align, keep_inputs)
-    write_file(output, made.data)
+    with naming_model(model), working("planning") as bar:
+        made = _make(source_of(model), kernels, align, keep_inputs, bar)
+    write_file(output, made.emitted.data)
     if json_path:
         write_json(json_path, _to_json(model, output, made))
     if json_path != "-":
@@ -90,49 +96,54 @@ def command(model: str, output: Path, kernels: str, align: int, keep_inputs: boo
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """`heads`: kernel library -> head as TFLM alone plans it, and with the new file. `arenas`: before and after; None
-    where they were not measured, for the reason given."""
+    """`arenas`: before and after; None where they were not measured, for the reason given. `best`: kernel library ->
+    the head of a file that is planned for it alone."""
 
-    data: bytes
-    plan: Plan
-    source_bytes: int
+    emitted: PlannedFile
+    best: dict[str, int]
     had_plan: bool
-    heads: dict[str, tuple[int, int]]
     arenas: tuple[Arena, Arena] | None
     reason: str
+
+    @property
+    def plan(self) -> Plan:
+        return self.emitted.plan
+
+    @property
+    def heads(self) -> tuple[int, int]:
+        """Before and after."""
+        return self.emitted.heads[self.plan.options.kernels]
 
     @property
     def moved_ops(self) -> int:
         return sum(op != place for place, op in enumerate(self.plan.schedule.ops))
 
 
-def _make(model: str, kernels: str, align: int, keep_inputs: bool) -> _Made:
-    from diagmem import models, pipeline
-    from diagmem.backends.tflm import flatbuffer, metadata, planned_file
-    from diagmem.frontends import tflite
+def _make(given: Source, kernels: str, align: int, keep_inputs: bool, bar: Bar) -> _Made:
+    from diagmem import pipeline
+    from diagmem.backends.tflm import metadata
+    from diagmem.frontends.tflite import rewriter as flatbuffer
 
-    given = models.content(model)
-    name = Path(model).stem
-    tflite.parse(given, name)
-    source = metadata.without_plan(given)
-    graph = tflite.parse(source, name)
-    plan = pipeline.plan(graph, kernels=kernels, align=align, keep_inputs=keep_inputs)
-    data = planned_file.emit(source, plan)
-    planned = tflite.parse(data, name)
-    heads = planned_file.heads_by_kernels(graph, planned, metadata.offsets_in(data, planned) or ())
-    arenas, reason = _measure(metadata.left_to_tflm(given), graph, data, planned, heads[kernels])
-    had_plan = flatbuffer.block(given, metadata.PLAN_ENTRY) is not None
-    return _Made(data, plan, len(source), had_plan, heads, arenas, reason)
+    files = {}
+    for done, name in enumerate(LIBRARIES):
+        bar.tell(f"planning for {name}", done, len(LIBRARIES) + 1)
+        files[name] = pipeline.emit_tflm(given, kernels=name, align=align, keep_inputs=keep_inputs)
+    bar.tell("measuring in TFLM", len(LIBRARIES), len(LIBRARIES) + 1)
+    emitted = files[kernels]
+    arenas, reason = _measure(metadata.left_to_tflm(given.content), emitted)
+    had_plan = flatbuffer.block(given.content, metadata.PLAN_ENTRY) is not None
+    best = {name: files[name].heads[name][1] for name in LIBRARIES if name != SAFE_FOR_ALL}
+    return _Made(emitted, best, had_plan, arenas, reason)
 
 
-def _measure(
-    alone: bytes, graph: Graph, data: bytes, planned: Graph, heads: tuple[int, int]
-) -> tuple[tuple[Arena, Arena] | None, str]:
-    from diagmem.backends.tflm import runtime
-    from diagmem.backends.tflm.arena import Arena
+def _measure(alone: bytes, emitted: PlannedFile) -> tuple[tuple[Arena, Arena] | None, str]:
+    from diagmem.verification.tflm import runtime
+    from diagmem.verification.tflm.arena import Arena
 
+    heads = emitted.heads[emitted.plan.options.kernels]
     try:
-        before, after = runtime.run(alone, graph, ()), runtime.run(data, planned, ())
+        before = runtime.run(alone, emitted.plan.graph, ())
+        after = runtime.run(emitted.data, emitted.graph, ())
     except runtime.TflmError as error:
         return None, str(error)
     return (Arena.of(heads[0], before), Arena.of(heads[1], after)), ""
@@ -141,14 +152,15 @@ def _measure(
 def _report(output: Path, made: _Made) -> list[str]:
     moved = f"{made.moved_ops} of {len(made.plan.schedule.ops)} moved" if made.moved_ops else "in their old order"
     return [
-        f"wrote {output}: {size_text(len(made.data))}, of which {len(made.data) - made.source_bytes} B are new",
+        f"wrote {output}: {size_text(len(made.emitted.data))}, of which {made.emitted.new_bytes} B are new",
         f"  plan       for kernels {made.plan.options.kernels}"
         + (", in place of an older one" if made.had_plan else ""),
         f"  operators  {moved}",
         "  all else   unchanged, byte for byte",
         "",
         *(_measured_lines(*made.arenas) if made.arenas else _unmeasured_lines(made)),
-        *(_library_lines(made) if made.plan.options.kernels == SAFE_FOR_ALL else ()),
+        "",
+        *_library_lines(made),
     ]
 
 
@@ -171,9 +183,9 @@ def _measured_lines(before: Arena, after: Arena) -> list[str]:
 
 
 def _unmeasured_lines(made: _Made) -> list[str]:
-    from diagmem.backends.tflm.arena import SLACK_BYTES
+    from diagmem.verification.tflm.arena import SLACK_BYTES
 
-    before, after = made.heads[made.plan.options.kernels]
+    before, after = made.emitted.heads[made.plan.options.kernels]
     return [
         f"{'bytes':<17}{'before':>9}{'after':>9}",
         f"{'head':<17}{before:>9}{after:>9}   tensors and kernel scratch",
@@ -186,25 +198,35 @@ def _unmeasured_lines(made: _Made) -> list[str]:
 
 
 def _library_lines(made: _Made) -> list[str]:
-    """What the file means for each sort of firmware, for those who do not know theirs."""
-    notes = {name: "  more than without a plan" if new > old else "" for name, (old, new) in made.heads.items()}
-    rows = [(name, *heads) for name, heads in made.heads.items() if name != SAFE_FOR_ALL]
-    return [
-        "",
-        f"{'head by kernels':<17}{'before':>9}{'after':>9}",
-        *(f"{name:<17}{old:>9}{new:>9}{notes[name]}" for name, old, new in rows),
-        "Name the kernels of your firmware with --kernels to save more.",
-    ]
+    """What this file, and one for each sort of firmware, gives there."""
+    kernels = made.plan.options.kernels
+    lines = [f"{'head by kernels':<17}{'no plan':>9}{'this file':>11}{'its own plan':>14}"]
+    for name, best in made.best.items():
+        before, after = made.emitted.heads[name]
+        is_safe = kernels in (SAFE_FOR_ALL, name)
+        note = "  more than without a plan" if is_safe and after > before else ""
+        lines.append(f"{name:<17}{before:>9}{after if is_safe else 'unsafe':>11}{best:>14}{note}")
+    before, after = made.heads
+    if after >= before:
+        lines.append(f"Nothing is gained: for kernels {kernels} TFLM alone takes no more. Use the file as it was.")
+    if kernels == SAFE_FOR_ALL:
+        saved = [name for name, best in made.best.items() if best < made.emitted.heads[name][1]]
+        lines.append(
+            f"Naming the kernels of your firmware with --kernels saves more if they are {' or '.join(saved)}."
+            if saved
+            else "Naming the kernels of your firmware would not save more."
+        )
+    return lines
 
 
 def _to_json(model: str, output: Path, made: _Made) -> dict[str, Any]:
-    before, after = made.heads[made.plan.options.kernels]
+    before, after = made.heads
     arenas = [asdict(arena) | {"total_bytes": arena.total_bytes} for arena in made.arenas or ()]
     return {
         "model": model,
         "output": str(output),
         "kernels": made.plan.options.kernels,
-        "new_bytes": len(made.data) - made.source_bytes,
+        "new_bytes": made.emitted.new_bytes,
         "moved_ops": made.moved_ops,
         "replaced_plan": made.had_plan,
         "head_bytes": after,
@@ -212,5 +234,8 @@ def _to_json(model: str, output: Path, made: _Made) -> dict[str, Any]:
         "arena": arenas[1] if arenas else None,
         "arena_before": arenas[0] if arenas else None,
         "not_measured": made.reason or None,
-        "head_bytes_by_kernels": {name: {"before": old, "after": new} for name, (old, new) in made.heads.items()},
+        "head_bytes_by_kernels": {
+            name: {"before": old, "after": new, "own_plan": made.best.get(name, new)}
+            for name, (old, new) in made.emitted.heads.items()
+        },
     }

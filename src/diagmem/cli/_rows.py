@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from diagmem.cli._shared import console, naming_model, size_text, working, write_json
-from diagmem.errors import PlanError
-from diagmem.row_storage import Form, RowStorage
+from diagmem.planning.storage import Form
+
+ANSWER_IS_NO = 1
 
 if TYPE_CHECKING:
-    from diagmem.plans import Plan
+    from diagmem.cli._fit import Limits
+    from diagmem.frontends.source import Source
+    from diagmem.planning.plan import Plan
 
 
 def row_lines(plan: Plan) -> Iterator[str]:
     """Steps, work, and how rows lie."""
-    forms = Counter(RowStorage.of(offsets).form for offsets in plan.row_offsets.values() if len(offsets) > 1)
+    forms = Counter(storage.form for storage in plan.storage.values() if storage.height > 1)
     again = f", {plan.recompute:.2f} times the multiply-accumulates" if plan.recompute > 1 else ", nothing twice"
     given = "; the caller hands the input over row by row" if plan.input_rows else ""
     yield f"rows         {len(plan.schedule.steps)} steps{again}{given}"
@@ -27,33 +30,31 @@ def row_lines(plan: Plan) -> Iterator[str]:
 _FORMS: dict[Form, str] = {"linear": "in one piece", "ring": "in a ring", "table": "row by row anywhere"}
 
 
-def show_curve(models: tuple[str, ...], options: dict[str, Any], json_path: str | None) -> None:
-    """Lists plans that take less and less memory for more and more work."""
-    from diagmem.pipeline import MOST_RECOMPUTE, pareto
+def show_curve(source: Source, options: dict[str, Any], limits: Limits, json_path: str | None) -> int:
+    """Lists plans that take less and less memory for more and more work. Returns the exit status: 1 if a limit is given
+    and none stays within it."""
+    from diagmem.pipeline import pareto_telling
 
-    if len(models) != 1 or options["kernels"] != "diagmem" or options["external_io"]:
-        raise PlanError("--pareto is for one MODEL and our own kernels: no --kernels, no --external-io")
-    most = options["recompute"] if options["recompute"] > 1 else MOST_RECOMPUTE
-    with naming_model(models[0]), working("planning"):
-        plans = pareto(
-            models[0],
-            allocator=options["allocator"],
-            align=options["align"] or 1,
-            keep_inputs=options["keep_inputs"],
-            input_rows=options["input_rows"],
-            recompute=most,
-            remove=options["remove"],
-        )
-    rows = [
-        {"how": _how(plan), "arena_bytes": plan.arena_bytes, "recompute": round(plan.recompute, 4)} for plan in plans
-    ]
+    limit = limits.ram_bytes
+    with naming_model(source.label), working("planning") as bar:
+        found = pareto_telling(source.graph if limits.chip is None else source.runnable, bar.tell, options)
+        verdicts = [limits.verdict(source, made) for made in found]
+    rows = []
+    for made, verdict in zip(found, verdicts, strict=True):
+        fits = verdict.to_json()
+        again = round(made.plan.recompute, 4)
+        rows.append({"how": _how(made.plan), "arena_bytes": made.arena_bytes, "recompute": again, **fits})
     if json_path:
-        write_json(json_path, {"model": plans[0].graph.name, "most_recompute": most, "pareto": rows})
+        limited = {} if limit is None else {"limit_bytes": limit}
+        most = found[0].plan.options.recompute
+        write_json(json_path, {"model": found[0].model.name, "most_recompute": most, **limited, "pareto": rows})
     if json_path != "-":
         out = console()
-        for plan in plans:
-            line = f"{size_text(plan.arena_bytes):>22}  {plan.recompute:>5.2f} x MACs  {_how(plan)}"
+        for made, verdict in zip(found, verdicts, strict=True):
+            said = "" if limit is None else "fits      " if verdict.fits else "too large "
+            line = f"{size_text(made.arena_bytes):>22}  {made.plan.recompute:>5.2f} x MACs  {said}{_how(made.plan)}"
             out.print(line, markup=False, soft_wrap=True)
+    return ANSWER_IS_NO if not any(verdict.fits for verdict in verdicts) else 0
 
 
 def _how(plan: Plan) -> str:

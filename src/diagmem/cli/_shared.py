@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
 from functools import wraps
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
 
-from diagmem.errors import DiagmemError, one_line
+from diagmem.cli._files import GIVEN
+from diagmem.cli._files import write_file as write_file
+from diagmem.cli._files import write_files as write_files
+from diagmem.cli._progress import progress as progress
+from diagmem.cli._progress import working as working
+from diagmem.model.errors import DiagmemError, one_line
+from diagmem.planning.options import Options
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from diagmem.graph import Graph, Node
+    from diagmem.frontends.source import Source
+    from diagmem.model.graph import Graph, Node
     from diagmem.reports.drawing import Drawing
 
-SCHEDULES = ("best", "file", "eager", "lazy", "bounded", "search", "rows")
-
 Command = TypeVar("Command", bound=Callable[..., Any])
-Item = TypeVar("Item")
 
+STANDARD_INPUT = "-"
 LONGEST_PATH = 1000
 """Characters of a model's path that a message shows: all, as a rule."""
 
@@ -36,13 +42,37 @@ class ModelParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
     name = "model"
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if ctx is not None:
+            ctx.meta[GIVEN] = (*ctx.meta.get(GIVEN, ()), value)
+        return str(value)
+
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
 
-        from diagmem import zoo
+        from diagmem.frontends import zoo
 
         named = [CompletionItem(f"zoo:{name}") for name in zoo.models() if f"zoo:{name}".startswith(incomplete)]
         return [*named, CompletionItem(incomplete, type="file")]
+
+
+class SizeParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """A number of bytes: 65536, 64K, 64KB, 64KiB, 1M. K is 1024 bytes, as everywhere in this field."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)(?:i?b)?", value.strip(), re.IGNORECASE)
+        size = float(found[1]) * 1024 ** " kmg".index(found[2].lower() or " ") if found else 0
+        if size < 1 or size != int(size):
+            self.fail(f"'{one_line(value)}' is no number of bytes; such as 65536, 64K, 64KiB or 1M.", param, ctx)
+        return int(size)
+
+
+def size_option(flag: str, meaning: str) -> Callable[[Command], Command]:
+    return click.option(flag, type=SizeParameter(), metavar="BYTES", help=meaning)
 
 
 def model_argument(function: Command) -> Command:
@@ -58,29 +88,21 @@ def json_option(function: Command) -> Command:
     )(function)
 
 
-def kernels_option(function: Command) -> Command:
-    return click.option(
-        "--kernels",
-        default="diagmem",
-        show_default=True,
-        metavar="LIB",
-        help="Kernel library that will run the model: overlap depends on its loops. "
-        "diagmem, tflm-reference, cmsis-nn (cores without MVE), cmsis-nn-mve, or traced:FILE.json for one that was "
-        "traced with `diagmem trace`.",
-    )(function)
-
-
 TRANSFORMS = {
     "drop-dead": "Keep ops whose results nobody looks at.",
     "fuse-activation": "Keep activations apart from the op before them.",
     "fold-pad": "Keep PAD apart from the op behind it.",
-    "stand-upright": "With --schedule rows: keep 1-D layers as they are, in one row.",
+    "time-as-rows": "With --schedule rows: keep 1-D layers as they are, in one row.",
     "drop-no-ops": "Keep reshapes, and moves that move nothing.",
     "merge-duplicates": "Keep ops that compute the same from the same.",
     "remove-slices": "Copy parts of tensors rather than read them in place.",
     "remove-concat": "Copy parts together rather than write them in place.",
 }
 """What removes ops, by name, and what it means not to."""
+
+
+ONCE_CALLED = {"stand-upright": "time-as-rows"}
+"""Older names, which still work."""
 
 
 def removal_options(function: Command) -> Command:
@@ -94,70 +116,63 @@ def removal_options(function: Command) -> Command:
 
     decorated: Any = command
     for name, meaning in reversed(TRANSFORMS.items()):
-        decorated = click.option(f"--no-{name}", is_flag=True, help=meaning)(decorated)
+        flags = (f"--no-{name}", *(f"--no-{old}" for old, new in ONCE_CALLED.items() if new == name))
+        decorated = click.option(*flags, f"no_{name.replace('-', '_')}", is_flag=True, help=meaning)(decorated)
     return click.option("--no-removal", is_flag=True, help="Keep every op of the model: all of the --no-… below.")(  # type: ignore[no-any-return]
         decorated
     )
 
 
-_SCHEDULE = click.option(
-    "--schedule",
-    type=click.Choice(SCHEDULES),
-    default="best",
-    show_default=True,
-    help="Order: as in the file, the paper's eager and lazy, memory-bounded, searched, or row by row.",
-)
-_INPUT_ROWS = click.option("--input-rows", is_flag=True, help="With --schedule rows: the input comes a row at a time.")
-_RECOMPUTE = click.option(
-    "--recompute",
-    type=click.FloatRange(min=1),
-    default=1.0,
-    show_default=True,
-    metavar="R",
-    help="With --schedule rows: rows may be made again, up to R times the multiply-accumulates.",
-)
+def planning_option(name: str, meaning: str | None = None) -> Callable[[Command], Command]:
+    """The field of that name of the options of a plan, as an option of a command."""
+    field = next(field for field in fields(Options) if field.name == name)
+    flag, shown = f"--{name.replace('_', '-')}", meaning or field.metadata["meaning"]
+    unit, choices, default = field.metadata["unit"] or None, field.metadata["choices"], field.default
+    if default is True:
+        return click.option(f"--no-{name}", name, flag_value=False, default=True, help=meaning or NEGATED[name])
+    if default is False:
+        return click.option(flag, is_flag=True, help=shown)
+    sorts: dict[bool, Any] = {
+        bool(choices): click.Choice(choices) if choices else None,
+        default is None: click.IntRange(min=1),
+        isinstance(default, float): click.FloatRange(min=1),
+    }
+    return click.option(
+        flag, type=sorts.get(True), default=default, show_default=default is not None, metavar=unit, help=shown
+    )
 
 
-def planning_options(function: Command) -> Command:
-    """The options of pipeline.plan, under its names."""
-    for option in reversed(
-        (
-            kernels_option,
-            _SCHEDULE,
-            click.option(
-                "--allocator",
-                type=click.Choice(["best", "heap", "greedy", "optimal"]),
-                default="best",
-                show_default=True,
-                help="How offsets are found: the paper's heap, greedy by size, or exact.",
-            ),
-            click.option(
-                "--no-overlap", "overlap", flag_value=False, default=True, help="Keep all live tensors apart."
-            ),
-            click.option(
-                "--align",
-                type=click.IntRange(min=1),
-                metavar="N",
-                help="Least alignment of every offset, a power of two.  [default: 1; 16 for the TFLM libraries]",
-            ),
-            click.option("--keep-inputs", is_flag=True, help="The graph's inputs survive the run."),
-            click.option("--external-io", is_flag=True, help="The caller holds the graph's inputs and outputs."),
-            _INPUT_ROWS,
-            _RECOMPUTE,
-            removal_options,
-        )
-    ):
-        function = option(function)
+NEGATED = {"overlap": "Keep all live tensors apart."}
+"""What it means to switch off what is on by default."""
+
+
+NOT_FOR_C = ("kernels", "external_io")
+"""Options that plans for C code do not have: it runs our own kernels, and keeps inputs and outputs in the arena."""
+
+
+def planning_options_for_c(function: Command) -> Command:
+    """All options of a plan that can become C code."""
+    return planning_options(function, NOT_FOR_C)
+
+
+def planning_options(function: Command, but: Collection[str] = ()) -> Command:
+    """All options of a plan, under the names that pipeline.plan knows, but for some."""
+    function = removal_options(function)
+    for field in reversed(fields(Options)):
+        if field.name not in ("remove", *but):
+            function = planning_option(field.name)(function)
     return function
 
 
 class PlanChoice(NamedTuple):
-    """A plan that is to be run: that in the file `path`, or a new one with these options of pipeline.plan."""
+    """A plan that is to be run: that in the file `path`, or a new one with these options of pipeline.plan.
+    `is_checked`: it is refused unless it is safe."""
 
     path: str | None = None
     schedule: str = "best"
     input_rows: bool = False
     recompute: float = 1.0
+    is_checked: bool = True
 
     @property
     def options(self) -> dict[str, Any]:
@@ -171,56 +186,72 @@ def running_options(function: Command) -> Command:
     def command(*args: Any, schedule: str, input_rows: bool, recompute: float, **options: Any) -> Any:
         return function(*args, choice=PlanChoice(None, schedule, input_rows, recompute), **options)
 
-    return _SCHEDULE(_INPUT_ROWS(_RECOMPUTE(command)))  # type: ignore[return-value]
-
-
-def progress(items: Sequence[Item], what: str) -> Iterable[Item]:
-    """Goes through the items, with a bar on standard error when that is a terminal."""
-    from rich.console import Console
-    from rich.progress import track
-
-    errors = Console(stderr=True)
-    return track(items, what, console=errors, transient=True) if errors.is_terminal else items
-
-
-@contextmanager
-def working(what: str) -> Iterator[None]:
-    """Says on standard error what is going on, as long as it does, when that is a terminal."""
-    from rich.console import Console
-
-    errors = Console(stderr=True)
-    with errors.status(what) if errors.is_terminal else nullcontext():
-        yield
+    decorated: Any = command
+    for name in ("recompute", "input_rows", "schedule"):
+        decorated = planning_option(name)(decorated)
+    return decorated  # type: ignore[no-any-return]
 
 
 @contextmanager
 def naming_model(model: str) -> Iterator[None]:
     """Puts the model's name before whatever is wrong with it."""
+    name = f"{one_line(model, LONGEST_PATH)}: "
     try:
         yield
     except DiagmemError as error:
-        raise type(error)(f"{one_line(model, LONGEST_PATH)}: {error}") from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise DiagmemError(f"{one_line(model, LONGEST_PATH)}: cannot be read ({type(error).__name__})") from error
+        raise type(error)(f"{name}{error}") from error
+    except FileNotFoundError as error:
+        if str(error.filename) != model:
+            raise
+        raise DiagmemError(f"{name}no such file{_zoo_hint(model)}") from error
+    except MemoryError as error:
+        raise DiagmemError(f"{name}too large for the memory of this machine") from error
+    except (ValueError, RecursionError) as error:
+        text = "something in it is beyond diagmem; this is a bug, please report it with the file"
+        raise DiagmemError(f"{name}{text}") from error
+
+
+def _zoo_hint(model: str) -> str:
+    """Where a built-in model has the name of a file that is not there."""
+    from diagmem.frontends import zoo
+
+    name = Path(model).name.removesuffix(".tflite")
+    return f"; the built-in model of that name is zoo:{name}" if name in zoo.models() else ""
+
+
+def source_of(model: str) -> Source:
+    """Where a model comes from; `-` is standard input, which is read at once."""
+    from diagmem.frontends.source import Source
+
+    if model != STANDARD_INPUT:
+        return Source(model)
+    from diagmem.frontends.tflite import LARGEST_FILE_BYTES
+
+    return Source(sys.stdin.buffer.read(LARGEST_FILE_BYTES + 1))
 
 
 def load_model(model: str) -> Graph:
     """Loads the model, and puts its name before whatever is wrong with it."""
-    from diagmem import models
-
     with naming_model(model):
-        return models.load(model)
+        return source_of(model).graph
 
 
 def load_runnable(model: str) -> Graph:
     """Loads the model with weights; one of the zoo gets random ones."""
-    from diagmem import models
+    with naming_model(model):
+        return source_of(model).runnable
 
-    if not model.startswith(models.ZOO_PREFIX):
-        return load_model(model)
-    from diagmem.frontends import tflite
 
-    return tflite.parse(models.content(model), model[len(models.ZOO_PREFIX) :])
+PLAN_OPTIONS = {field.name for field in fields(Options)} | {f"no_{name.replace('-', '_')}" for name in TRANSFORMS}
+"""Parameters of commands that say what plan is to be made."""
+
+
+def check_no_options(ctx: click.Context) -> None:
+    """A plan that is given leaves nothing to choose."""
+    for parameter in ctx.command.params:
+        is_given = ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if is_given and parameter.name in PLAN_OPTIONS | {"no_removal"}:
+            raise click.UsageError(f"--plan is a plan already; leave out {parameter.opts[0]}.")
 
 
 def write_json(path: str, value: Any) -> None:
@@ -231,30 +262,9 @@ def write_json(path: str, value: Any) -> None:
         write_file(Path(path), text.encode())
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Writes the whole file or nothing: a failure leaves what was there."""
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
 def write_drawing(path: Path, drawing: Drawing, with_png: bool = True) -> None:
     """Writes PATH.svg, and PATH.png and PATH-dark.png where the extra that makes pixels is installed."""
-    write_file(path.with_name(f"{path.name}.svg"), drawing.svg().encode())
-    if with_png and find_spec("resvg_py"):
-        write_file(path.with_name(f"{path.name}.png"), drawing.png("light"))
-        write_file(path.with_name(f"{path.name}-dark.png"), drawing.png("dark"))
+    write_files({path.with_name(name): content for name, content in drawing.files(path.name, with_png).items()})
 
 
 def console() -> Console:

@@ -11,28 +11,28 @@ from diagmem.cli._shared import PlanChoice, progress, size_text, working
 from diagmem.cli._traced import Traced
 
 if TYPE_CHECKING:
-    from diagmem.graph import Graph
-    from diagmem.plans import Plan
-    from diagmem.tracing.model_trace import ModelTrace
+    from diagmem.model.graph import Graph
+    from diagmem.planning.plan import Plan
+    from diagmem.planning.planner import Planned
+    from diagmem.tracing.analysis.model_trace import ModelTrace
 
 
 def traced_model(graph: Graph, choice: PlanChoice, on: str) -> Traced:
     """Traces the model with all buffers apart, then its plan without overlap, and the plan asked for."""
-    from diagmem import pipeline
     from diagmem.backends.c.program import Program
     from diagmem.reports.trace import plan_panel
-    from diagmem.tracing.model import apart, build_model
-    from diagmem.tracing.model_trace import run_plan, trace_plan
+    from diagmem.tracing.analysis.model import apart, build_model
+    from diagmem.tracing.analysis.model_trace import run_plan, trace_plan
 
     with working("planning"):
-        before = pipeline.plan(graph, schedule="file", overlap=False, remove=())
-        after = _plan(graph, choice)
+        made = _plan(graph, choice)
+        before, after = made.baseline, made.plan
     titles = {"before": "before overlap", "after": _title(after)}
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         with working("tracing"):
             found = trace_plan(build_model(apart(after), on, Path(place)), after)
         runs = {
-            words: run_plan(build_model(Program.of(plan), on, Path(place)), plan)
+            words: run_plan(build_model(Program.running(plan), on, Path(place)), plan)
             for words, plan in progress((("before", before), ("after", after)), "running the plans")
         }
     panels = [plan_panel(run, titles[words]) for words, run in runs.items()]
@@ -56,11 +56,12 @@ def traced_model(graph: Graph, choice: PlanChoice, on: str) -> Traced:
     return traced
 
 
-def _plan(graph: Graph, choice: PlanChoice) -> Plan:
+def _plan(graph: Graph, choice: PlanChoice) -> Planned:
     """Run whole, every op of the model has its rows, so none is removed."""
     from diagmem import pipeline
+    from diagmem.planning.options import ROWS
 
-    if choice.schedule == pipeline.ROWS:
+    if choice.schedule == ROWS:
         return pipeline.plan(graph, **choice.options)
     return pipeline.plan(graph, **choice.options, remove=())
 

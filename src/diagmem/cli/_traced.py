@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from diagmem.reports.trace import Panel
-    from diagmem.tracing.rows import TracedRow
-    from diagmem.tracing.turns import TracedTurns
+    from diagmem.tracing.analysis.traced_pairs import TracedRow
+    from diagmem.tracing.analysis.traced_turns import TracedTurns
 
 
 @dataclass

@@ -8,6 +8,7 @@ import pkgutil
 import click
 
 from diagmem import cli
+from diagmem.cli._progress import with_quiet
 
 PREFIX = "_emit_"
 
@@ -23,9 +24,12 @@ class _Forms(click.Group):
         if cmd_name not in self.list_commands(ctx):
             return None
         form: click.Command = importlib.import_module(f"{cli.__name__}.{PREFIX}{cmd_name}").command
-        return form
+        return with_quiet(form)
 
 
-@click.group(short_help="Write a plan as C code, or into a .tflite file.", cls=_Forms)
-def command() -> None:
+@click.group(short_help="Write a plan as C code, or into a .tflite file.", cls=_Forms, invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context, /) -> None:
     """Hand a plan on: as C code, or inside a .tflite file."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

@@ -16,11 +16,13 @@ from diagmem.cli._shared import (
     size_text,
     write_json,
 )
+from diagmem.cli._tables import Column, number, print_table
+from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Console
 
-    from diagmem.inspection import Inspection
+    from diagmem.planning.inspection import Inspection
 
 BAR_WIDTH = 30
 
@@ -40,41 +42,40 @@ def command(model: str, json_path: str | None) -> None:
       diagmem inspect zoo:mobilenet_v1_0.25_128_int8
       diagmem inspect model.tflite --json - | jq .peak_bytes
     """
-    from diagmem.inspection import inspect
+    from diagmem.planning.inspection import inspect
 
     found = inspect(load_model(model))
     if json_path:
         write_json(json_path, found.to_json())
     if json_path != "-":
         out = console()
-        out.print(_table(found))
+        _print_table(out, found)
         for line in _summary(found):
             out.print(line, markup=False, soft_wrap=True)
 
 
-def _table(found: Inspection) -> Table:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("op", "kind", "in", "out"):
-        table.add_column(heading, justify="right" if heading == "op" else "left", no_wrap=heading != "in")
-    for heading in ("out bytes", "live bytes"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+def _print_table(out: Console, found: Inspection) -> None:
+    columns = (
+        *(number("op"), Column("kind"), Column("in", 2), Column("out", 1), number("out bytes")),
+        *(number("live bytes"), Column(""), Column("", 3)),
+    )
+    rows, styles = [], []
     for node, live in zip(found.graph.nodes, found.live, strict=True):
         is_peak = live == found.peak_bytes
-        table.add_row(
-            str(node.op.index),
-            escape(node.op.kind),
-            ", ".join(shape_text(t.shape) for _, t in node.activations()) or "constants",
-            ", ".join(shape_text(t.shape) for t in node.outputs),
-            str(sum(t.size_bytes for t in node.outputs)),
-            str(live),
-            "█" * max(1, round(BAR_WIDTH * live / found.peak_bytes)) + (" peak" if is_peak else ""),
-            style="bold red" if is_peak else None,
+        rows.append(
+            (
+                str(node.op.index),
+                one_line(node.op.kind),
+                ", ".join(shape_text(t.shape) for _, t in node.activations()) or "constants",
+                ", ".join(shape_text(t.shape) for t in node.outputs),
+                str(sum(t.size_bytes for t in node.outputs)),
+                str(live),
+                "peak" if is_peak else "",
+                "█" * max(1, round(BAR_WIDTH * live / found.peak_bytes)),
+            )
         )
-    return table
+        styles.append("bold red" if is_peak else None)
+    print_table(out, columns, rows, styles)
 
 
 def _summary(found: Inspection) -> list[str]:

@@ -12,18 +12,18 @@ import click
 from diagmem.cli._shared import (
     console,
     json_option,
-    kernels_option,
     load_model,
     load_runnable,
     model_argument,
+    planning_option,
     progress,
     write_json,
 )
+from diagmem.cli._tables import Column, number, print_table
+from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from diagmem.overlap import Overlap
+    from diagmem.planning.overlaps import Overlap
 
 
 @click.command(short_help="How far inputs and outputs may overlap, by each method.")
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     help="Compute O_s by this method only; the algorithmic one replays every loop and takes its time. "
     "All means all but traced.",
 )
-@kernels_option
+@planning_option("kernels")
 @json_option
 def command(model: str, op_index: int | None, method: str, kernels: str, json_path: str | None) -> None:
     """Show how many bytes of each op's input may lie over the end of its output (O_s), by each method.
@@ -56,7 +56,7 @@ def command(model: str, op_index: int | None, method: str, kernels: str, json_pa
       diagmem overlap model.tflite --method exact --kernels cmsis-nn --json -
     """
     from diagmem.kernels import library
-    from diagmem.overlap import METHODS, overlaps
+    from diagmem.planning.overlaps import METHODS, overlaps
 
     if method == "traced" and kernels != "diagmem":
         raise click.UsageError("Only diagmem's own kernels can be traced here; for others see 'diagmem trace --elf'.")
@@ -72,14 +72,14 @@ def command(model: str, op_index: int | None, method: str, kernels: str, json_pa
     if json_path:
         write_json(json_path, {"model": graph.name, "kernels": kernels, "rows": [row.to_json() for row in rows]})
     if json_path != "-":
-        console().print(_table(rows))
+        _print_table(rows)
 
 
 def _traced(rows: list[Overlap]) -> list[Overlap]:
     """The rows with what was traced, for ops that C code can run."""
-    from diagmem.tracing.kernel import NATIVE
-    from diagmem.tracing.model import build_model, has_kernel, side_by_side
-    from diagmem.tracing.model_trace import trace_ops
+    from diagmem.tracing.analysis.model import build_model, has_kernel, side_by_side
+    from diagmem.tracing.analysis.model_trace import trace_ops
+    from diagmem.tracing.capture.kernel import NATIVE
 
     nodes = [node for node in dict.fromkeys(row.node for row in rows) if has_kernel(node)]
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
@@ -88,20 +88,16 @@ def _traced(rows: list[Overlap]) -> list[Overlap]:
     return [replace(row, traced=found.get((row.node, row.input.index, row.output.index))) for row in rows]
 
 
-def _table(rows: list[Overlap]) -> Table:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("op", justify="right")
-    table.add_column("kind", no_wrap=True)
-    for heading in ("in bytes", "out bytes", "exact", "of smaller", "algorithmic", "analytical", "paper", "traced"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("")
-    for row in rows:
-        table.add_row(
+def _print_table(rows: list[Overlap]) -> None:
+    columns = (
+        *(number("op"), Column("kind"), number("in bytes", 2), number("out bytes", 2), number("exact")),
+        *(number("of smaller", 5), number("algorithmic", 4), number("analytical", 3), number("paper", 1)),
+        *(number("traced", 1), Column("", 1)),
+    )
+    cells = [
+        (
             str(row.node.op.index),
-            escape(row.node.op.kind),
+            one_line(row.node.op.kind),
             str(row.input.size_bytes),
             str(row.output.size_bytes),
             _figure(row.exact),
@@ -111,9 +107,10 @@ def _table(rows: list[Overlap]) -> Table:
             "-" if row.paper is None else f"{float(row.paper):g}" if row.paper.denominator > 1 else str(row.paper),
             _figure(row.traced),
             "UNSAFE" if row.paper_is_unsafe else "",
-            style="red" if row.paper_is_unsafe else None,
         )
-    return table
+        for row in rows
+    ]
+    print_table(console(), columns, cells, ["red" if row.paper_is_unsafe else None for row in rows])
 
 
 def _figure(value: int | None) -> str:

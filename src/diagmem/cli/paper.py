@@ -13,10 +13,10 @@ from diagmem.cli._shared import console, json_option, progress, write_drawing, w
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from diagmem.graph import Graph
-    from diagmem.paper.document import Table
-    from diagmem.paper.published import PeakRow
-    from diagmem.plans import Plan
+    from diagmem.model.graph import Graph
+    from diagmem.planning.planner import Planned
+    from diagmem.reports.paper.document import Table
+    from diagmem.reports.paper.published import PeakRow
 
 
 @click.command(short_help="The paper, reproduced and corrected.")
@@ -40,7 +40,7 @@ def command(output: Path | None, no_png: bool, json_path: str | None) -> None:
       diagmem paper
       diagmem paper -o reproduced
     """
-    from diagmem.paper.build import tables
+    from diagmem.reports.paper.build import tables
 
     found = tables([_planned(row) for row in progress(_rows(), "planning")])
     if json_path:
@@ -57,13 +57,13 @@ def command(output: Path | None, no_png: bool, json_path: str | None) -> None:
 
 
 def _rows() -> tuple[PeakRow, ...]:
-    from diagmem.paper.published import TABLE_III
+    from diagmem.reports.paper.published import TABLE_III
 
     return TABLE_III
 
 
-def _planned(row: PeakRow) -> tuple[PeakRow, Graph, Plan]:
-    from diagmem import zoo
+def _planned(row: PeakRow) -> tuple[PeakRow, Graph, Planned]:
+    from diagmem.frontends import zoo
     from diagmem.pipeline import plan
 
     graph = zoo.build(row.model)
@@ -71,9 +71,9 @@ def _planned(row: PeakRow) -> tuple[PeakRow, Graph, Plan]:
 
 
 def _write(output: Path, found: tuple[Table, ...], no_png: bool) -> Path:
-    from diagmem.paper.build import document
-    from diagmem.paper.document import FIGURES, markdown, page
-    from diagmem.paper.figures import MAKERS
+    from diagmem.reports.paper.build import document
+    from diagmem.reports.paper.document import FIGURES, markdown, page
+    from diagmem.reports.paper.figures import MAKERS
 
     figures = [maker.figure() for maker in progress(MAKERS, "drawing")]
     (output / FIGURES).mkdir(parents=True, exist_ok=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,36 +13,48 @@ import click
 from click.core import ParameterSource
 
 from diagmem.cli._embedded import embedded_in, embedded_json, embedded_lines
+from diagmem.cli._fit import Limits, Verdict, c_lines
+from diagmem.cli._processes import workers
 from diagmem.cli._rows import row_lines, show_curve
 from diagmem.cli._shared import (
-    LONGEST_PATH,
     ModelParameter,
     console,
     json_option,
+    naming_model,
     op_text,
     planning_options,
-    progress,
+    size_option,
     size_text,
+    source_of,
+    working,
     write_file,
     write_json,
 )
-from diagmem.errors import DiagmemError, PlanError, one_line
-from diagmem.schedule import PUSH
+from diagmem.model.errors import DiagmemError, PlanError, one_line
+from diagmem.model.schedule import PUSH
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from diagmem.plans import Plan
-    from diagmem.targets import Target
+    from diagmem.backends.tflm.planned_file import EmbeddedPlan
+    from diagmem.frontends.source import Source
+    from diagmem.model.graph import Graph
+    from diagmem.planning.planner import Planned
 
 ANSWER_IS_NO = 1
+BAD_INPUT = 2
 
 
 @click.command(short_help="The arena: before, after, lower bound, fits or not.")
 @click.argument("models", type=ModelParameter(), nargs=-1, required=True, metavar="MODEL...")
 @planning_options
-@click.option("--budget", type=click.IntRange(min=1), metavar="BYTES", help="Say whether the arena fits into BYTES.")
-@click.option("--target", "target_name", metavar="MCU", help="Say whether it fits this chip; see `diagmem targets`.")
+@size_option("--budget", "Say whether the arena fits into so many bytes, such as 65536, 64K or 1M.")
+@click.option(
+    "--target",
+    "target_name",
+    metavar="MCU",
+    help="Say whether it fits this chip or board, RAM and flash; see `diagmem targets`.",
+)
 @click.option("--svg", "svg_path", metavar="FILE", help="Draw the arena into FILE.")
 @click.option(
     "--pareto", is_flag=True, help="List what less memory costs in multiply-accumulates (--recompute: at most)."
@@ -76,121 +89,168 @@ def command(
       diagmem plan model.tflite --schedule rows --input-rows
       diagmem plan model.tflite --pareto --recompute 2
     """
-    from diagmem.targets import target
+    from diagmem.reports.targets import target
 
+    limits = Limits(budget, target(target_name) if target_name else None)
     if pareto:
-        show_curve(models, options, json_path)
-        return
-    chip = target(target_name) if target_name else None
-    limits = [limit for limit in (budget, chip.arena_limit_bytes if chip else None) if limit is not None]
-    limit = min(limits, default=None)
-    plans = _plans(models, jobs, options)
+        _check_curve(models, svg_path)
+        ctx.exit(show_curve(source_of(models[0]), options, limits, json_path))
     given = ctx.get_parameter_source("kernels") is not ParameterSource.DEFAULT
-    carried = embedded_in(models[0], options["kernels"] if given else None) if len(models) == 1 else None
-    # Some of its steps are plans of their own, so it is climbed once.
-    ladder = list(_ladder(plans[0])) if len(plans) == 1 else []
+    sources = [source_of(model) for model in models]
+    kernels = options["kernels"] if given else None
+    found: list[_Result | _Bad]
+    if len(sources) == 1:
+        found = [_one(sources[0], options, kernels, limits)]
+    else:
+        found = _many(sources, jobs, options, kernels, limits)
+    results = [one for one in found if isinstance(one, _Result)]
     if json_path:
-        extra = {"embedded": embedded_json(carried)} if carried else {}
-        write_json(json_path, {**_json(plans, limit, ladder), **extra})
+        rows = [one.to_json() for one in found]
+        write_json(json_path, rows[0] if len(rows) == 1 else {"plans": rows})
     if svg_path:
-        _draw(plans, svg_path)
+        _draw(results, svg_path)
     if json_path != "-":
         out = console()
-        for line in embedded_lines(carried) if carried else ():
-            out.print(line, markup=False, soft_wrap=True)
-        if len(plans) == 1:
-            _show(out, plans[0], ladder, [*_verdicts(plans[0], budget, chip)])
+        if len(found) == 1:
+            _show(out, results[0])
         else:
-            _summarise(out, plans, limit)
-    is_too_large = limit is not None and any(plan.arena_bytes > limit for plan in plans)
-    if is_too_large or (carried and carried.findings):
+            _summarise(out, found)
+    if len(results) < len(found):
+        ctx.exit(BAD_INPUT)
+    if not all(one.is_good for one in results):
         ctx.exit(ANSWER_IS_NO)
 
 
-def _plans(models: tuple[str, ...], jobs: int, options: dict[str, Any]) -> list[Plan]:
-    if jobs == 1 or len(models) == 1:
-        return [_planned(model, options) for model in progress(models, "planning")]
-    with ProcessPoolExecutor(jobs) as pool:
-        futures = [pool.submit(_planned, model, options) for model in models]
-        return [future.result() for future in progress(futures, "planning")]
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """A model's plan, how it stands to the limits, and the plan that the file carried."""
+
+    source: Source
+    made: Planned
+    verdict: Verdict
+    carried: EmbeddedPlan | None
+
+    @property
+    def is_good(self) -> bool:
+        return self.verdict.fits and not (self.carried and self.carried.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        from diagmem.planning.plan_json import to_json
+
+        carried = {"embedded": embedded_json(self.carried)} if self.carried else {}
+        return {**to_json(self.made), **self.verdict.to_json(), **carried}
 
 
-def _planned(model: str, options: dict[str, Any]) -> Plan:
+@dataclass(frozen=True, slots=True)
+class _Bad:
+    """A model of several that could not be planned."""
+
+    name: str
+    error: DiagmemError
+
+    def to_json(self) -> dict[str, Any]:
+        return {"model": self.name, "error": str(self.error)}
+
+
+def _check_curve(models: tuple[str, ...], svg_path: str | None) -> None:
+    if len(models) != 1:
+        raise PlanError("--pareto lists plans of one MODEL: give a single one")
+    if svg_path:
+        raise PlanError("--pareto lists several plans, and --svg draws one: leave out either")
+
+
+def _one(source: Source, options: dict[str, Any], kernels: str | None, limits: Limits) -> _Result:
+    """`kernels`: those that a plan in the file is judged for, if they were named."""
+    from diagmem.pipeline import plan_telling
+
+    with naming_model(source.label), working("planning") as bar:
+        made = plan_telling(_graph(source, limits), bar.tell, options)
+        return _judged(source, made, kernels, limits)
+
+
+def _graph(source: Source, limits: Limits) -> Graph:
+    """Weights are needed only for the question how much flash they take."""
+    return source.graph if limits.chip is None else source.runnable
+
+
+def _judged(source: Source, made: Planned, kernels: str | None, limits: Limits) -> _Result:
+    return _Result(source, made, limits.verdict(source, made), embedded_in(source, kernels))
+
+
+def _many(
+    sources: list[Source], jobs: int, options: dict[str, Any], kernels: str | None, limits: Limits
+) -> list[_Result | _Bad]:
+    """One bad model does not keep the others from being planned."""
+    job = partial(_planned, options=options, limits=limits)
+    found: list[_Result | _Bad] = []
+    with working("planning") as bar:
+        for source, made in zip(sources, _mapped(job, sources, jobs), strict=True):
+            if isinstance(made, DiagmemError):
+                found.append(_Bad(source.label, made))
+            else:
+                found.append(_judged(source, made, kernels, limits))
+            bar.tell("planning", len(found), len(sources))
+    return found
+
+
+def _mapped(
+    job: Callable[[Source], Planned | DiagmemError], sources: list[Source], jobs: int
+) -> Iterator[Planned | DiagmemError]:
+    if jobs == 1:
+        yield from map(job, sources)
+    else:
+        with workers(jobs) as pool:
+            yield from pool.map(job, sources)
+
+
+def _planned(source: Source, options: dict[str, Any], limits: Limits) -> Planned | DiagmemError:
     from diagmem.pipeline import plan
 
     try:
-        return plan(model, **options)
+        with naming_model(source.label):
+            return plan(_graph(source, limits), **options)
     except DiagmemError as error:
-        raise type(error)(f"{one_line(model, LONGEST_PATH)}: {error}") from error
+        return error
+    except OSError as error:
+        return DiagmemError(f"{source.label}: {error.strerror or error}")
 
 
-Ladder = list[dict[str, Any]]
-
-
-def _json(plans: list[Plan], limit: int | None, ladder: Ladder) -> dict[str, Any]:
-    """`ladder`: that of a single plan."""
-
-    def one(plan: Plan, ladder: Ladder) -> dict[str, Any]:
-        fits = {} if limit is None else {"limit_bytes": limit, "fits": plan.arena_bytes <= limit}
-        return {**plan.to_json(), **fits, "ladder": ladder}
-
-    return one(plans[0], ladder) if len(plans) == 1 else {"plans": [one(plan, list(_ladder(plan))) for plan in plans]}
-
-
-def _ladder(plan: Plan) -> Iterator[dict[str, Any]]:
-    """What each step is worth, of the first one's bytes."""
-    from diagmem.pipeline import ladder
-
-    for rung in ladder(plan):
-        saved = 100 * (1 - rung.arena_bytes / plan.baseline_bytes) if plan.baseline_bytes else 0.0
-        yield {"step": rung.step, "arena_bytes": rung.arena_bytes, "saved_percent": round(saved, 2)}
-
-
-def _ladder_lines(plan: Plan, ladder: Ladder) -> Iterator[str]:
-    first, *others = ladder
-    yield f"ladder       {first['step'] + ', file order':<27}{first['arena_bytes']:>10} B"
+def _ladder_lines(made: Planned) -> Iterator[str]:
+    first, *others = made.ladder
+    yield f"ladder       {first.step + ', file order':<27}{first.arena_bytes:>10} B"
     for rung in others:
-        saved = f"{0.0 - rung['saved_percent']:>6.1f} %"
-        yield f"             {'+ ' + rung['step']:<27}{rung['arena_bytes']:>10} B  {saved}"
-    for removal in plan.removals:
+        saved = f"{100 * rung.arena_bytes / first.arena_bytes - 100:>6.1f} %" if first.arena_bytes else ""
+        yield f"             {'+ ' + rung.step:<27}{rung.arena_bytes:>10} B  {saved}".rstrip()
+    for removal in made.removals:
         less = f", {size_text(-removal.bytes_changed)} of tensors less" if removal.bytes_changed < 0 else ""
         count = f"{len(removal.ops)} op{'s' if len(removal.ops) != 1 else ''}"
         yield f"removed      {count} by {removal.transform}{less}"
 
 
-def _draw(plans: list[Plan], path: str) -> None:
+def _draw(results: list[_Result], path: str) -> None:
     from diagmem.reports import arena_svg
 
-    if len(plans) != 1:
+    if len(results) != 1:
         raise PlanError("--svg draws one model; give a single MODEL")
-    write_file(Path(path), arena_svg(plans[0]).encode())
+    write_file(Path(path), arena_svg(results[0].made.plan).encode())
 
 
-def _show(out: Console, plan: Plan, ladder: Ladder, verdicts: list[str]) -> None:
-    for line in _headline(plan, ladder):
+def _show(out: Console, result: _Result) -> None:
+    for line in (*(embedded_lines(result.carried) if result.carried else ()), *_headline(result.made)):
         out.print(line, markup=False, soft_wrap=True)
     if sys.stdout.isatty():
         from diagmem.reports.text import arena_lines
 
         out.print()
-        for line in arena_lines(plan, out.width):
+        for line in arena_lines(result.made.plan, out.width):
             out.print(line, markup=False, overflow="crop", no_wrap=True)
-    for verdict in verdicts:
-        out.print(verdict, markup=False, soft_wrap=True)
+    for line in (*c_lines(result.source, result.made), *result.verdict.lines()):
+        out.print(line, markup=False, soft_wrap=True)
 
 
-def _verdicts(plan: Plan, budget: int | None, chip: Target | None) -> Iterator[str]:
-    if budget is not None:
-        yield _verdict(plan, "the budget", budget, 0)
-    if chip is not None:
-        name, size = chip.largest_region
-        what = f"{chip.name} ({chip.core}, {size // 1024} KB {name})"
-        yield _verdict(plan, what, chip.arena_limit_bytes, size - chip.arena_limit_bytes)
-
-
-def _headline(plan: Plan, ladder: Ladder) -> list[str]:
-    nodes = plan.graph.nodes
-    saved = 100 * plan.saved_bytes / plan.baseline_bytes if plan.baseline_bytes else 0.0
+def _headline(made: Planned) -> list[str]:
+    plan, nodes = made.plan, made.plan.graph.nodes
+    saved = 100 * made.saved_bytes / made.baseline_bytes if made.baseline_bytes else 0.0
     order = "all orders" if plan.is_over_all_orders else "this order"
     gap = plan.arena_bytes - plan.lower_bound_bytes
     proof = f"proven over {order}" if plan.optimal else f"not proven: at most {gap} B above the bound"
@@ -198,11 +258,11 @@ def _headline(plan: Plan, ladder: Ladder) -> list[str]:
         f"{one_line(plan.graph.name)} for kernels {plan.options.kernels}, offsets aligned to "
         f"{plan.options.align_bytes} B, order: {plan.schedule.name}",
         "",
-        f"before       {size_text(plan.baseline_bytes)}: best plan without overlap, in the file's order",
+        f"before       {size_text(made.baseline_bytes)}: best plan without overlap, in the file's order",
         f"after        {size_text(plan.arena_bytes)}: {saved:.1f} % less",
         f"lower bound  {size_text(plan.lower_bound_bytes)}; the plan is {proof}",
     ]
-    lines += _ladder_lines(plan, ladder)
+    lines += _ladder_lines(made)
     if plan.peak_op is not None:
         held = ", ".join(f"{one_line(b.name, 36)} {b.size_bytes} B" for b in plan.peak_buffers[:4])
         where = "a row of the input" if plan.peak_op == PUSH else op_text(nodes[plan.peak_op])
@@ -218,32 +278,30 @@ def _headline(plan: Plan, ladder: Ladder) -> list[str]:
     return lines
 
 
-def _verdict(plan: Plan, what: str, limit: int, reserve: int) -> str:
-    """`reserve`: bytes beside the limit that the arena must leave to stack and data."""
-    left = limit - plan.arena_bytes
-    if left >= 0:
-        return f"fits         {what}: {size_text(left + reserve)} left for stack, data and the rest"
-    kept = f" ({size_text(reserve)} must stay free for stack and data)" if reserve else ""
-    return f"too large    for {what}: short by {size_text(-left)}{kept}"
-
-
-def _summarise(out: Console, plans: list[Plan], limit: int | None) -> None:
+def _summarise(out: Console, found: list[_Result | _Bad]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("model", no_wrap=True)
+    table.add_column("model", overflow="fold")
     for heading in ("before", "after", "saved", "lower bound"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("")
-    for plan in plans:
-        saved = f"{100 * plan.saved_bytes / plan.baseline_bytes:.1f} %" if plan.baseline_bytes else "-"
-        notes = ["proven"] if plan.optimal else []
-        if limit is not None:
-            short = plan.arena_bytes - limit
-            notes.append("fits" if short <= 0 else f"short by {short} B")
-        figures = (plan.baseline_bytes, plan.arena_bytes)
-        table.add_row(
-            escape(one_line(plan.graph.name)), *map(str, figures), saved, str(plan.lower_bound_bytes), ", ".join(notes)
-        )
+    table.add_column("", overflow="fold")
+    for one in found:
+        if isinstance(one, _Bad):
+            table.add_row(
+                escape(one_line(one.name)),
+                "-",
+                "-",
+                "-",
+                "-",
+                escape(str(one.error).removeprefix(f"{one.name}: ")),
+                style="red",
+            )
+            continue
+        made = one.made
+        saved = f"{100 * made.saved_bytes / made.baseline_bytes:.1f} %" if made.baseline_bytes else "-"
+        notes = [*(["proven"] if made.optimal else []), one.verdict.short()]
+        figures = (str(made.baseline_bytes), str(made.arena_bytes), saved, str(made.lower_bound_bytes))
+        table.add_row(escape(one_line(made.model.name)), *figures, ", ".join(note for note in notes if note))
     out.print(table)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from diagmem.cli._shared import (
     console,
     json_option,
-    load_model,
     model_argument,
     naming_model,
     planning_options,
     size_text,
-    write_drawing,
-    write_file,
+    source_of,
+    working,
+    write_files,
     write_json,
 )
-
-if TYPE_CHECKING:
-    from diagmem.plans import Plan
+from diagmem.model.errors import DiagmemError, one_line
 
 
 @click.command(short_help="A page with everything about a plan.")
@@ -34,9 +33,12 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, path_type=Path),
     help="The directory to write to; made if it is not there.",
 )
+@click.option(
+    "--profile", "profile_path", metavar="FILE", help="Show instructions too, from `diagmem profile --json FILE`."
+)
 @planning_options
 @json_option
-def command(model: str, output: Path, json_path: str | None, **options: Any) -> None:
+def command(model: str, output: Path, profile_path: str | None, json_path: str | None, **options: Any) -> None:
     """Write a page about MODEL's plan to DIR: report.html, plan.json, and the pictures as SVG and PNG.
 
     The page shows the arena before and after, step by step, the overlap of each op by every method, and which
@@ -46,34 +48,29 @@ def command(model: str, output: Path, json_path: str | None, **options: Any) -> 
     Examples:
       diagmem report model.tflite -o report
       diagmem report zoo:vww_96_int8 --kernels tflm-reference -o vww
+      diagmem report model.tflite --profile profile.json -o report
     """
-    from diagmem.pipeline import ladder
-    from diagmem.reports.arena import before_after_drawing
-    from diagmem.reports.live import live_drawing
-    from diagmem.reports.report import report_page
-    from diagmem.targets import TARGETS
+    from diagmem import pipeline
 
-    before, after = _plans(model, options)
+    with naming_model(model), working("planning and drawing"):
+        counted = None if profile_path is None else _instructions(Path(profile_path))
+        made = pipeline.plan(source_of(model), **options)
+        files = pipeline.report_of(made, counted)
     output.mkdir(parents=True, exist_ok=True)
-    page = report_page(before, after, TARGETS, ladder(after)).encode()
-    write_file(output / "report.html", page)
-    write_json(str(output / "plan.json"), after.to_json())
-    for name, drawing in (("arena", before_after_drawing(before, after)), ("live", live_drawing(before, after))):
-        write_drawing(output / name, drawing)
+    write_files({output / name: content for name, content in files.items()})
     if json_path:
-        write_json(json_path, after.to_json())
+        write_json(json_path, made.to_json())
     if json_path == "-":
         return
     out = console()
-    out.print(f"before  {size_text(before.arena_bytes)}", f"after  {size_text(after.arena_bytes)}", sep="\n")
-    out.print(f"wrote   {output / 'report.html'}: {size_text(len(page))}", markup=False, soft_wrap=True)
+    out.print(f"before  {size_text(made.baseline_bytes)}", f"after  {size_text(made.arena_bytes)}", sep="\n")
+    out.print(f"wrote   {output / 'report.html'}: {size_text(len(files['report.html']))}", markup=False, soft_wrap=True)
 
 
-def _plans(model: str, options: dict[str, Any]) -> tuple[Plan, Plan]:
-    """The best plan of the model as it is, without overlap in file order, and the plan asked for."""
-    from diagmem.pipeline import plan
-
-    graph = load_model(model)
-    plainly = {"overlap": False, "schedule": "file", "allocator": "best", "input_rows": False, "remove": ()}
-    with naming_model(model):
-        return plan(graph, **{**options, **plainly}), plan(graph, **options)
+def _instructions(path: Path) -> dict[int, int]:
+    """Of each op, from a profile."""
+    try:
+        ops = json.loads(path.read_bytes())["ops"]
+        return {int(op["index"]): int(op["instructions"]) for op in ops}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DiagmemError(f"{one_line(str(path))} is not a profile, as `diagmem profile --json` writes it") from error

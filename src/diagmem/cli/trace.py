@@ -20,10 +20,10 @@ from diagmem.cli._shared import (
 )
 from diagmem.cli._trace_plan import traced_model
 from diagmem.cli._traced import Traced
-from diagmem.errors import UnsafePlanError
+from diagmem.model.errors import UnsafePlanError
 
 if TYPE_CHECKING:
-    from diagmem.graph import Graph
+    from diagmem.model.graph import Graph
 
 KERNEL_ALIGN_BYTES = 4
 """Alignment to plan for, for kernels of which nothing else is known: they may load words."""
@@ -92,7 +92,7 @@ def command(
       diagmem trace --elf relu.o --call 'relu(input int8[64], output int8[64], int32 64)'
       diagmem trace --elf vendor.elf --call calls.toml --json vendor.json
     """
-    from diagmem.tracing.kernel import NATIVE, PLACES
+    from diagmem.tracing.capture.kernel import NATIVE, PLACES
 
     if on is not None and on not in PLACES:
         raise click.BadParameter(f"'{on}' is not one of {', '.join(PLACES)}.", param_hint="'--on'")
@@ -127,9 +127,9 @@ def _hand_out(traced: Traced, json_path: str | None, png_path: Path | None, svg_
 
 def _kernels(elf_paths: tuple[Path, ...], calls: tuple[str, ...], on: str | None, with_picture: bool) -> Traced:
     from diagmem.reports.trace import call_panel
-    from diagmem.tracing.kernel import kernel_program, read_calls
-    from diagmem.tracing.rows import call_rows
-    from diagmem.tracing.run import trace_call
+    from diagmem.tracing.analysis.traced_pairs import call_rows
+    from diagmem.tracing.capture.kernel import kernel_program, read_calls
+    from diagmem.tracing.capture.run import trace_call
 
     traced = Traced(elf_paths[0].name, on or "", [], [], align_bytes=KERNEL_ALIGN_BYTES)
     for kernel in progress([k for text in calls for k in read_calls(text)], "tracing"):
@@ -144,8 +144,8 @@ def _kernels(elf_paths: tuple[Path, ...], calls: tuple[str, ...], on: str | None
 
 def _op(graph: Graph, index: int, on: str, with_picture: bool) -> Traced:
     from diagmem.reports.trace import op_panel
-    from diagmem.tracing.model import alone, build_model
-    from diagmem.tracing.model_trace import trace_ops
+    from diagmem.tracing.analysis.model import alone, build_model
+    from diagmem.tracing.analysis.model_trace import trace_ops
 
     if index >= len(graph.ops):
         raise click.BadParameter(f"the model's ops are 0 to {len(graph.ops) - 1}.", param_hint="'--op'")

@@ -1,35 +1,33 @@
-"""`diagmem verify`: builds and runs what is handed out, and compares bit for bit. One module for each sort of place."""
+"""`diagmem verify`: builds and runs what is handed out, and compares bit for bit."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from types import ModuleType
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem import cli
+from diagmem.cli._emit_c import CPUS
 from diagmem.cli._shared import (
-    PlanChoice,
+    check_no_options,
     console,
     json_option,
     model_argument,
     naming_model,
-    running_options,
+    planning_option,
+    source_of,
+    working,
     write_json,
 )
-from diagmem.errors import PlanError
+
+if TYPE_CHECKING:
+    from diagmem.verification.places import Verdict
+    from diagmem.verification.runs import Run
+    from diagmem.verification.tflm.compare import Comparison
 
 ANSWER_IS_NO = 1
-PREFIX = "_verify_"
-
-
-def _places() -> dict[str, ModuleType]:
-    """Place -> the module that runs models there: each `_verify_…` module has PLACES and a function `verify`."""
-    names = [module.name for module in pkgutil.iter_modules(cli.__path__) if module.name.startswith(PREFIX)]
-    modules = [importlib.import_module(f"{cli.__name__}.{name}") for name in sorted(names)]
-    return {place: module for module in modules for place in module.PLACES}
+PLACES = ("host", "cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "tflm")
 
 
 class _PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -40,8 +38,8 @@ class _PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
         wanted = list(dict.fromkeys(value.split(","))) if isinstance(value, str) else list(value)
         for place in wanted:
-            if place not in _places():
-                self.fail(f"'{place}' is not known; known: {', '.join(_places())}.", param, ctx)
+            if place not in PLACES:
+                self.fail(f"'{place}' is not known; known: {', '.join(PLACES)}.", param, ctx)
         return wanted
 
 
@@ -53,7 +51,16 @@ class _PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore
 @click.option("--inputs", type=click.IntRange(min=1), default=50, show_default=True, help="How many inputs to run.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")
 @click.option("--plan", "plan_path", metavar="FILE", help="Run the C code with this plan, from `diagmem plan --json`.")
-@running_options
+@click.option("--no-check", is_flag=True, help="Run the plan even if it is not safe, to see it fail.")
+@click.option(
+    "--cpu",
+    type=click.Choice(CPUS),
+    help="Whose kernels to run.  [default: each core's own, on the host those for any]",
+)
+@planning_option("prefer")
+@planning_option("schedule")
+@planning_option("input_rows")
+@planning_option("recompute")
 @json_option
 @click.pass_context
 def command(
@@ -64,8 +71,10 @@ def command(
     inputs: int,
     seed: int,
     plan_path: str | None,
-    choice: PlanChoice,
+    no_check: bool,
+    cpu: str | None,
     json_path: str | None,
+    **options: Any,
 ) -> None:
     """Build and run MODEL as it is handed out, and compare every byte with what it should be.
 
@@ -74,30 +83,93 @@ def command(
     \b
       host       its C code here, under the address and undefined-behaviour sanitizers: every operation
                  compared with numpy; outputs with TFLM too if installed, or LiteRT for float models
-      cortex-m3, cortex-m4, cortex-m7
-                 its C code as firmware in QEMU: sizes, stack and instructions are measured as well
+      cortex-m0, cortex-m3, cortex-m4, cortex-m7, cortex-m33
+                 its C code as firmware in QEMU, with that core's kernels: sizes, stack and instructions
+                 are measured as well
       tflm       its .tflite file with a plan inside (the one it carries, or a new one), in TensorFlow
                  Lite Micro's own interpreter, against the file without: pip install 'diagmem[tflm]'
 
     \b
     Examples:
       diagmem verify model.tflite --on host,cortex-m4
+      diagmem verify model.tflite --on host --cpu cortex-m4
       diagmem verify model.tflite --plan plan.json
       diagmem verify model.tflite --schedule rows --input-rows --on cortex-m4
       diagmem verify planned.tflite --on tflm --inputs 200
     """
-    known = _places()
+    from diagmem import pipeline
+
+    if plan_path is not None:
+        check_no_options(ctx)
+    asked = options if plan_path is None and options != _DEFAULTS else {}
     with naming_model(model):
-        if plan_path is not None and choice != PlanChoice():
-            raise PlanError("--plan is a plan already; leave out --schedule, --input-rows and --recompute")
-        choice = choice._replace(path=plan_path)
-        found = [known[place].verify(place, model, inputs, seed, choice) for place in places]
-    ok = all(row["ok"] for row, _ in found)
+        source = source_of(model)
+        plan: Any = None if plan_path is None else Path(plan_path)
+        if plan is not None and no_check:
+            plan = pipeline.read_plan(source.runnable, plan)
+        found = _shown(pipeline.verdicts(source, places, inputs, seed, plan, asked, cpu), places)
+    ok = all(verdict.ok for verdict in found)
     if json_path:
-        write_json(json_path, {"ok": ok, "runs": [row for row, _ in found]})
+        write_json(json_path, {"ok": ok, "runs": [verdict.to_json() for verdict in found]})
     if json_path != "-":
         out = console()
-        for line in (line for _, lines in found for line in lines):
+        for line in (line for verdict in found for line in _lines(verdict)):
             out.print(line, markup=False, soft_wrap=True)
     if not ok:
         ctx.exit(ANSWER_IS_NO)
+
+
+_DEFAULTS = {"prefer": "speed", "schedule": "best", "input_rows": False, "recompute": 1.0}
+
+
+def _shown(verdicts: Iterator[Verdict], places: list[str]) -> list[Verdict]:
+    """All verdicts, with a word about what is going on."""
+    found = []
+    for place in places:
+        with working(f"{place}: planning, building and running"):
+            found.append(next(verdicts))
+    return found
+
+
+def _lines(verdict: Verdict) -> list[str]:
+    from diagmem.verification.places import TflmVerdict
+
+    if isinstance(verdict, TflmVerdict):
+        return _tflm_lines(verdict.found)
+    return _c_lines(verdict.run, verdict.compared_with)
+
+
+def _c_lines(run: Run, oracles: tuple[str, ...]) -> list[str]:
+    what = "every operation" if run.on == "host" else "every output"
+    count = f"{run.inputs} input{'s' if run.inputs > 1 else ''}"
+    verdict = f"OK: {count}, {what} bit for bit as {' and '.join(oracles)} {'have' if len(oracles) > 1 else 'has'} it"
+    sizes = (
+        ("arena", run.arena_bytes, "B"),
+        ("stack", run.stack_bytes, "B"),
+        (".data/.bss", run.static_bytes, "B"),
+        ("code", run.code_bytes, "B"),
+        ("weights", run.weights_bytes, "B"),
+        ("instructions", run.instructions, ""),
+    )
+    return [
+        f"{run.on:<10} {verdict if run.ok else f'FAILED: {run.failure}'}",
+        *(f"{'':<10} {name:<13}{value:>12,} {unit}".rstrip() for name, value, unit in sizes if value is not None),
+    ]
+
+
+def _tflm_lines(found: Comparison) -> list[str]:
+    before, after = found.before, found.after
+    count = f"all {found.inputs} runs give" if found.inputs > 1 else "1 run gives"
+    verdict = f"{count} the same bytes" if found.ok else f"FAILED: {found.failure}"
+    if after is None:
+        return [f"tflm  {verdict}"]
+    rows = (
+        ("head", before.head_bytes, after.head_bytes),
+        ("persistent", before.persistent_bytes, after.persistent_bytes),
+        ("smallest arena", before.arena_bytes, after.arena_bytes),
+    )
+    return [
+        f"tflm  {verdict}, each in the smallest arena that TFLM accepts",
+        f"      {'bytes':<15}{'before':>9}{'after':>9}",
+        *(f"      {name:<15}{old:>9}{new:>9}" for name, old, new in rows),
+    ]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._shared import console, json_option, shape_text, size_text, write_file, write_json
+from diagmem.cli._shared import console, json_option, shape_text, size_text, working, write_file, write_json
+from diagmem.cli._tables import Column, number, print_table
 
 if TYPE_CHECKING:
-    from diagmem.zoo import Entry
+    from diagmem.frontends.zoo import Entry
 
 
 class _NameParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -22,7 +22,7 @@ class _NameParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
         from click.shell_completion import CompletionItem
 
-        from diagmem import zoo
+        from diagmem.frontends import zoo
 
         return [CompletionItem(name) for name in zoo.models() if name.startswith(incomplete)]
 
@@ -46,7 +46,7 @@ def command(ctx: click.Context, json_path: str | None) -> None:
         if json_path:
             raise click.UsageError(f"--json lists the models; it does not go with '{ctx.invoked_subcommand}'.", ctx)
         return
-    from diagmem import zoo
+    from diagmem.frontends import zoo
 
     rows = [_row(entry) for entry in zoo.models().values()]
     if json_path:
@@ -56,7 +56,7 @@ def command(ctx: click.Context, json_path: str | None) -> None:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    from diagmem.inspection import inspect
+    from diagmem.planning.inspection import inspect
 
     graph = entry.make()
     found = inspect(graph)
@@ -75,17 +75,17 @@ def _row(entry: Entry) -> dict[str, Any]:
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("name", "ops", "input", "type", "weights bytes", "peak bytes", "model"):
-        is_number = heading == "ops" or heading.endswith("bytes")
-        table.add_column(heading, justify="right" if is_number else "left", no_wrap=True)
-    for row in rows:
-        cells = {**row, "input": shape_text(row["input"])}
-        shown = ("name", "ops", "input", "dtype", "weights_bytes", "peak_bytes", "description")
-        table.add_row(*(str(cells[key]) for key in shown))
-    console().print(table)
+    columns = {
+        "name": Column("name"),
+        "ops": number("ops", 4),
+        "input": Column("input", 1),
+        "dtype": Column("type", 3),
+        "weights_bytes": number("weights bytes"),
+        "peak_bytes": number("peak bytes"),
+        "description": Column("model", 2),
+    }
+    cells = [{**row, "input": shape_text(row["input"])} for row in rows]
+    print_table(console(), [*columns.values()], [[str(row[key]) for key in columns] for row in cells])
 
 
 @command.command()
@@ -116,19 +116,11 @@ def write(name: str, output: Path, seed: int) -> None:
       diagmem zoo write vww_96_int8 -o vww.tflite
       diagmem zoo write resnet50_v2 -o resnet.tflite --seed 7
     """
-    from diagmem import zoo
-    from diagmem.zoo.writer import to_tflite
+    from diagmem.frontends import zoo
+    from diagmem.frontends.tflite.writer import to_tflite
 
     graph = zoo.build(name)
-    with _working(f"drawing the weights of {name}"):
+    with working(f"drawing the weights of {name}"):
         content = to_tflite(graph, seed)
         write_file(output, content)
     console().print(f"wrote {output}: {size_text(len(content))}", markup=False, soft_wrap=True)
-
-
-def _working(what: str) -> AbstractContextManager[Any]:
-    """Says on standard error what takes its time, when that is a terminal."""
-    from rich.console import Console
-
-    errors = Console(stderr=True)
-    return errors.status(what) if errors.is_terminal else nullcontext()

@@ -6,25 +6,44 @@ operation that is not in it may not overlap.
 
 from __future__ import annotations
 
-from diagmem.errors import PlanError
+from dataclasses import replace
+
 from diagmem.kernels._cmsis_nn import CMSIS_NN, CMSIS_NN_MVE
-from diagmem.kernels._diagmem import DIAGMEM
-from diagmem.kernels._library import Library, OrderRule
+from diagmem.kernels._cores import CPUS, GENERIC, kernels_for
+from diagmem.kernels._diagmem import DIAGMEM, DIAGMEM_DSP
+from diagmem.kernels._library import LEAN, Library, OrderRule, lean_name
 from diagmem.kernels._tflm import TFLM_REFERENCE
 from diagmem.kernels._tflm_any import TFLM
 from diagmem.kernels._traced import PREFIX, signature, traced_library
+from diagmem.model.errors import PlanError, one_line
 
-__all__ = ["LIBRARIES", "Library", "OrderRule", "library", "signature"]
+__all__ = [
+    "CPUS",
+    "GENERIC",
+    "LIBRARIES",
+    "Library",
+    "OrderRule",
+    "kernels_for",
+    "library",
+    "signature",
+]
 
-LIBRARIES = {library.name: library for library in (DIAGMEM, TFLM, TFLM_REFERENCE, CMSIS_NN, CMSIS_NN_MVE)}
+LIBRARIES = {library.name: library for library in (DIAGMEM, DIAGMEM_DSP, TFLM, TFLM_REFERENCE, CMSIS_NN, CMSIS_NN_MVE)}
 
 
 def library(name: str) -> Library:
-    """The library of that name, or `traced:FILE.json`."""
+    """The library of that name, `traced:FILE.json`, or `NAME/3,7`: ops 3 and 7 by kernels that take no scratch."""
     if name.startswith(PREFIX):
         return traced_library(name)
+    base, mark, ops = name.partition(LEAN)
     try:
-        return LIBRARIES[name]
-    except KeyError:
+        found = LIBRARIES[base]
+        if not mark:
+            return found
+        lean = None if ops == "all" else frozenset(map(int, ops.split(",")))
+        if found.instructions is None or lean_name(base, lean) != name:
+            raise ValueError
+        return replace(found, name=name, lean=lean)
+    except (KeyError, ValueError):
         known = ", ".join((*LIBRARIES, f"{PREFIX}FILE.json"))
-        raise PlanError(f"kernel library '{name}' is not known; known: {known}") from None
+        raise PlanError(f"kernel library '{one_line(name)}' is not known; known: {known}") from None

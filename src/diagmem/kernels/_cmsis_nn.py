@@ -10,58 +10,59 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from diagmem.graph import DType, Nhwc, Node
 from diagmem.kernels import _cmsis_nn_scratch as scratch
 from diagmem.kernels._library import Library, OrderRule, ScratchRule
 from diagmem.kernels._tflm import ALIGN_BYTES, TFLM_REFERENCE
-from diagmem.ops import conv_2d
+from diagmem.model.graph import DType, Nhwc, Node
+from diagmem.ops.convolution import conv_2d
+from diagmem.ops.orders import Order
 
 
-def _order_of_conv(node: Node, mve: bool) -> str | None:
+def _order_of_conv(node: Node, mve: bool) -> Order | None:
     if _is_not_8_bit(node):
-        return "reference"
+        return Order.REFERENCE
     image, filters = Nhwc.of(node.input(0)), Nhwc.of(node.input(1))
     if not _has_8_bit_kernel(node) or image.depth != filters.depth:
         return None
     window = conv_2d.window_of(node)
     if mve and scratch.is_1xn(window, image.depth):
         # Where a stride meets padding on the right, the kernel looks at bytes behind its input.
-        return "quads" if window.cols.stride == 1 or window.cols.pad_after == 0 else None
+        return Order.QUADS if window.cols.stride == 1 or window.cols.pad_after == 0 else None
     if not scratch.is_1x1(window):
-        return "im2col"
+        return Order.IM2COL
     if mve:
-        return "quads"
+        return Order.QUADS
     if window.rows.stride > 1 or window.cols.stride > 1:
-        return "rows"
+        return Order.ROWS
     # Pairs of channels are the outermost loop, around pairs of pixels: with more than one such pair nothing is gained.
-    return "quads" if filters.batch <= 2 else None
+    return Order.QUADS if filters.batch <= 2 else None
 
 
-def _order_of_depthwise_conv(node: Node, mve: bool) -> str | None:
+def _order_of_depthwise_conv(node: Node, mve: bool) -> Order | None:
     if _is_not_8_bit(node):
-        return "reference"
+        return Order.REFERENCE
     if not _has_8_bit_kernel(node):
         return None
     if mve and Nhwc.of(node.input(0)).depth == 1 and Nhwc.of(node.input(1)).height == 1:
         # It becomes a convolution, and may be one that does not copy its windows first.
         return None
-    return "channel_blocks" if mve and scratch.is_plain_depthwise(node) else "reference"
+    return Order.CHANNEL_BLOCKS if mve and scratch.is_plain_depthwise(node) else Order.REFERENCE
 
 
-def _order_of_fully_connected(node: Node) -> str | None:
+def _order_of_fully_connected(node: Node) -> Order | None:
     """8-bit data of more than two axes goes to the kernel for 1x1 convolutions."""
     if _is_not_8_bit(node):
-        return "reference"
+        return Order.REFERENCE
     as_convolution = len(node.output.shape) > 2 and node.input(1).shape[-1] % 4 == 0
-    return "reference" if _has_8_bit_kernel(node) and not as_convolution else None
+    return Order.REFERENCE if _has_8_bit_kernel(node) and not as_convolution else None
 
 
-def _order_of_max_pool(node: Node) -> str | None:
-    return "accumulate" if node.input(0).dtype in (DType.INT8, DType.INT16) else "reference"
+def _order_of_max_pool(node: Node) -> Order | None:
+    return Order.ACCUMULATE if node.input(0).dtype in (DType.INT8, DType.INT16) else Order.REFERENCE
 
 
-def _order_of_pad(node: Node) -> str | None:
-    return "memcpy" if node.input(0).dtype is DType.INT8 else "reference"
+def _order_of_pad(node: Node) -> Order | None:
+    return Order.MEMCPY if node.input(0).dtype is DType.INT8 else Order.REFERENCE
 
 
 def _is_not_8_bit(node: Node) -> bool:
@@ -74,19 +75,19 @@ def _has_8_bit_kernel(node: Node) -> bool:
     return node.input(0).dtype is DType.INT8 and node.input(1).dtype is DType.INT8
 
 
-def _unless(*unknown: DType) -> Callable[[Node], str | None]:
+def _unless(*unknown: DType) -> Callable[[Node], Order | None]:
     """As the reference kernel, but for data of types that have kernels of their own, not known here."""
 
-    def rule(node: Node) -> str | None:
+    def rule(node: Node) -> Order | None:
         return None if {t.dtype for _, t in node.activations()} & set(unknown) else TFLM_REFERENCE.order(node)
 
     return rule
 
 
-def _orders(mve: bool) -> Mapping[str, OrderRule]:
-    """Not listed: ADD, MUL, MAXIMUM, MINIMUM, AVERAGE_POOL_2D, SOFTMAX, which read no later than the reference."""
+def _exceptions(mve: bool) -> Mapping[str, OrderRule]:
+    """Where the orders differ from those of the reference kernels. Not listed: ADD, MUL, MAXIMUM, MINIMUM,
+    AVERAGE_POOL_2D, SOFTMAX, which read no later than the reference."""
     return {
-        **TFLM_REFERENCE.orders,
         "CONV_2D": partial(_order_of_conv, mve=mve),
         "DEPTHWISE_CONV_2D": partial(_order_of_depthwise_conv, mve=mve),
         "FULLY_CONNECTED": _order_of_fully_connected,
@@ -111,7 +112,8 @@ def _scratch(mve: bool) -> Mapping[str, ScratchRule]:
 CMSIS_NN = Library(
     "cmsis-nn",
     "TensorFlow Lite Micro with CMSIS-NN, built by GCC for cores without MVE: Cortex-M0 to M7, M23, M33, M35P",
-    _orders(mve=False),
+    _exceptions(mve=False),
+    TFLM_REFERENCE.order,
     _scratch(mve=False),
     ALIGN_BYTES,
     keeps_variables=True,
@@ -120,7 +122,8 @@ CMSIS_NN = Library(
 CMSIS_NN_MVE = Library(
     "cmsis-nn-mve",
     "TensorFlow Lite Micro with CMSIS-NN, built by GCC for cores with MVE: Cortex-M52, M55, M85",
-    _orders(mve=True),
+    _exceptions(mve=True),
+    TFLM_REFERENCE.order,
     _scratch(mve=True),
     ALIGN_BYTES,
     keeps_variables=True,

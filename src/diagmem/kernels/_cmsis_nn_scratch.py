@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 
-from diagmem.graph import DType, Nhwc, Node, Window1D, Window2D
 from diagmem.kernels._tflm import TFLM_REFERENCE, aligned
-from diagmem.ops import conv_2d, depthwise_conv_2d
-from diagmem.ops.depthwise_conv_2d import CHANNELS_OF_A_BLOCK
-from diagmem.ops.transpose_conv import FILTER, IMAGE
+from diagmem.model.graph import DType, Nhwc, Node, Window1D, Window2D
+from diagmem.ops.convolution import conv_2d, depthwise_conv_2d
+from diagmem.ops.convolution.depthwise_conv_2d import CHANNELS_OF_A_BLOCK
+from diagmem.ops.convolution.transpose_conv import FILTER, IMAGE
 
 
 def is_1x1(window: Window2D) -> bool:
@@ -57,7 +57,7 @@ def of_depthwise_conv(node: Node, mve: bool) -> int:
 
 
 def of_average_pool(node: Node, mve: bool) -> int:
-    """An accumulator for each channel."""
+    """Room for an accumulator for each channel."""
     summed = not mve and node.input(0).dtype in (DType.INT8, DType.INT16)
     return aligned(4 * Nhwc.of(node.input(0)).depth) if summed else 0
 
@@ -71,7 +71,7 @@ def of_fully_connected(node: Node, mve: bool) -> int:
 
 
 def of_transpose_conv(node: Node, mve: bool) -> int:
-    """8-bit kernels turn the filter round and run a convolution, or sum up the rows that are not finished yet."""
+    """8-bit kernels reverse the filter and run a convolution, or sum up the rows that are not finished yet."""
     image, filters = Nhwc.of(node.input(IMAGE)), Nhwc.of(node.input(FILTER))
     if node.input(IMAGE).dtype is not DType.INT8:
         return TFLM_REFERENCE.scratch_bytes(node)
@@ -91,7 +91,7 @@ def _of_8_bit_conv(window: Window2D, depth: int, mve: bool) -> int:
 
 
 def _of_im2col(column: int, mve: bool) -> int:
-    """Four columns of bytes, or two of 16-bit values."""
+    """Room for four columns of bytes, or two of 16-bit values."""
     return 4 * _up(column, 16 if mve else 4)
 
 

@@ -1,44 +1,116 @@
-"""What a kernel library is: a table from operation to loop order, and what its kernels take from the arena."""
+"""What a kernel library is: where its loop orders differ from those of our own kernels, and what its kernels take from
+the arena."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from diagmem.accesses import Accesses
-from diagmem.graph import Node
-from diagmem.ops import kind_of
+from diagmem.model.graph import Node
+from diagmem.ops import CCall, InstructionSet, OpKind, Unsupported, Variant, kind_of
+from diagmem.ops.accesses import Accesses
+from diagmem.ops.orders import Order
 
-OrderRule = str | Callable[[Node], str | None]
-"""A loop order by name, or a function that picks it for a node (None: may not overlap)."""
+OrderRule = Order | Callable[[Node], Order | None] | None
+"""A loop order, or a function that picks it for a node. None: it has no such kernel, or its kernel may not overlap."""
 
 ScratchRule = Callable[[Node], int]
 
 
+def own_order(node: Node) -> Order | None:
+    """The order of our own kernel."""
+    kind = kind_of(node.op.kind)
+    return None if kind is None else kind.default_order(node)
+
+
+LEAN = "/"
+"""Stands between the name of a library and those of its ops that are run without scratch."""
+
+
+def lean_name(name: str, lean: frozenset[int] | None) -> str:
+    """`diagmem-dsp/3,7`: that library, ops 3 and 7 without scratch; `diagmem-dsp/all`."""
+    base = name.partition(LEAN)[0]
+    ops = "all" if lean is None else ",".join(map(str, sorted(lean)))
+    return f"{base}{LEAN}{ops}" if ops else base
+
+
+def _known(node: Node) -> OpKind:
+    kind = kind_of(node.op.kind)
+    if kind is None:
+        raise Unsupported("diagmem does not know this operation")
+    return kind
+
+
 @dataclass(frozen=True, slots=True)
 class Library:
-    """`orders`: TFLite's name of an operation -> one of that kind's `orders`. `scratch`: likewise -> what its kernel
-    takes from the arena while it runs. `align_bytes`: the alignment that its tensors get unless told otherwise.
-    `keeps_variables`: its runtime holds variables elsewhere than among the tensors that are planned.
-    `addresses_views`: its kernels can read and write a part of a tensor."""
+    """`exceptions`: TFLite's name of an operation -> the order that this library's kernel has. `otherwise`: what gives
+    the order of all other operations. `scratch`: an operation -> what its kernel takes from the arena while it runs.
+    `align_bytes`: the alignment that its tensors get unless told otherwise. `keeps_variables`: its runtime holds
+    variables elsewhere than among the tensors that are planned. `addresses_views`: its kernels can read and write a
+    part of a tensor. `is_own`: its kernels are ours, so that C can be emitted. `instructions`: what they use beyond
+    plain C. `scratch_align_bytes`: the alignment of what kernels take from the arena. `lean`: ops of the model, by
+    their numbers in its file, that are run by a kernel that takes nothing from the arena, though there be a faster
+    one; None: all of them."""
 
     name: str
     summary: str
-    orders: Mapping[str, OrderRule]
+    exceptions: Mapping[str, OrderRule] = field(default_factory=dict)
+    otherwise: Callable[[Node], Order | None] = own_order
     scratch: Mapping[str, ScratchRule] = field(default_factory=dict)
     align_bytes: int = 1
     keeps_variables: bool = False
     addresses_views: bool = False
+    is_own: bool = False
+    instructions: InstructionSet | None = None
+    scratch_align_bytes: int = 4
+    lean: frozenset[int] | None = frozenset()
 
-    def order(self, node: Node) -> str | None:
-        """The loop order that this library uses for the node; None: not known, may not overlap."""
-        rule = self.orders.get(node.op.kind)
-        return rule(node) if callable(rule) else rule
+    def order(self, node: Node) -> Order | None:
+        """The loop order that this library uses for the node, one of its kind's. None: not known, may not overlap."""
+        kind = kind_of(node.op.kind)
+        if kind is None:
+            return None
+        variant = self.variant(node)
+        if variant is not None:
+            return variant.order
+        rule = self.exceptions.get(node.op.kind, self.otherwise)
+        found = rule(node) if callable(rule) else rule
+        return found if found in kind.orders else None
+
+    def variant(self, node: Node) -> Variant | None:
+        """The fastest kernel of ours for its instructions, or the fastest of those that take no scratch; None where
+        that is the one in plain C."""
+        kind = kind_of(node.op.kind)
+        if kind is None or self.instructions is None:
+            return None
+        is_lean = self.lean is None or node.op.number in self.lean
+        found = kind.variants(node, self.instructions)
+        return next((variant for variant in found if not (is_lean and variant.scratch_bytes)), None)
+
+    def leaner(self, op: int) -> Library:
+        """The same with one more op, by its number, run without scratch."""
+        lean = None if self.lean is None else self.lean | {op}
+        return replace(self, name=lean_name(self.name, lean), lean=lean)
+
+    def call(self, node: Node) -> CCall:
+        """How the operation is called in C; raises Unsupported."""
+        variant = self.variant(node)
+        return _known(node).c_call(node) if variant is None else variant.call(node)
+
+    def row_call(self, node: Node) -> CCall:
+        """How one row of it is."""
+        variant = self.variant(node)
+        return _known(node).c_row_call(node) if variant is None else variant.row_call(node)
 
     def accesses(self, node: Node) -> Accesses | None:
         """What its kernel for the node touches; None: not known, may not overlap."""
         kind, order = kind_of(node.op.kind), self.order(node)
         return None if kind is None or order is None else kind.accesses(node, order)
+
+    def row_accesses(self, node: Node) -> Accesses | None:
+        """The same of a run row by row."""
+        kind, variant = kind_of(node.op.kind), self.variant(node)
+        return self.accesses(node) if kind is None or variant is None else kind.accesses(node, variant.row_order)
 
     def separation(self, node: Node, position: int, output: int) -> int | None:
         """separation(output below, input above) in bytes for its kernel; None: not known, may not overlap."""
@@ -47,5 +119,8 @@ class Library:
 
     def scratch_bytes(self, node: Node) -> int:
         """Bytes of the arena that the kernel needs while it runs, besides its inputs and outputs."""
+        variant = self.variant(node)
+        if variant is not None:
+            return variant.scratch_bytes
         rule = self.scratch.get(node.op.kind)
         return rule(node) if rule else 0

@@ -6,27 +6,26 @@ through bytes, in order where they may touch the same address, as C demands; non
 
 from __future__ import annotations
 
-from diagmem.graph import DType, Node
 from diagmem.kernels._library import Library
-from diagmem.ops.transpose_conv import IMAGE
+from diagmem.model.graph import DType, Node
+from diagmem.ops import kind_of
+from diagmem.ops.convolution.transpose_conv import IMAGE
+from diagmem.ops.orders import Order
 
 ALIGN_BYTES = 16
 """What TFLM gives to everything that it places in its arena."""
 
-_IN_ORDER = (
-    *("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "BATCH_MATMUL"),
-    *("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D", "RESIZE_BILINEAR"),
-    *("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU"),
-    *("RELU", "RELU6", "LEAKY_RELU", "ELU", "HARD_SWISH", "LOGISTIC", "TANH"),
-    *("SQRT", "RSQRT", "SQUARE", "EXP", "LOG", "SIN", "COS", "ABS", "NEG", "FLOOR", "CEIL", "ROUND", "LOGICAL_NOT"),
-    *("SOFTMAX", "LOG_SOFTMAX", "L2_NORMALIZATION"),
-    *("PAD", "PADV2", "MIRROR_PAD", "SPLIT", "SPLIT_V", "SLICE", "TRANSPOSE", "DEPTH_TO_SPACE"),
-)
+_IN_ORDER = ("CONV_2D", "FULLY_CONNECTED", "L2_POOL_2D")
+"""Operations that it does element by element, where we have another kernel or none."""
 
 _COPIES = (
     *("CONCATENATION", "STRIDED_SLICE", "GATHER"),
     *("RESIZE_NEAREST_NEIGHBOR", "SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"),
 )
+"""Operations for which it calls memcpy."""
+
+_ABSENT = ("GELU", "RELU_N1_TO_1")
+"""Operations that it does not have."""
 
 
 def aligned(*sizes_bytes: int) -> int:
@@ -34,15 +33,21 @@ def aligned(*sizes_bytes: int) -> int:
     return sum(-(-size // ALIGN_BYTES) * ALIGN_BYTES for size in sizes_bytes)
 
 
-def _order_of_conversion(node: Node) -> str | None:
+def _order_if_read(node: Node) -> Order | None:
+    """That of our kernel, where somebody has compared the two."""
+    kind = kind_of(node.op.kind)
+    return kind.default_order(node) if kind is not None and kind.tflm_agrees else None
+
+
+def _order_of_conversion(node: Node) -> Order | None:
     """Pointers to different types are taken never to meet, so their accesses may be reordered; bytes meet all."""
     types = {node.input(0).dtype, node.output.dtype}
-    return "reference" if len(types) == 1 or types & {DType.INT8, DType.UINT8} else None
+    return Order.REFERENCE if len(types) == 1 or types & {DType.INT8, DType.UINT8} else None
 
 
-def _order_of_transpose_conv(node: Node) -> str | None:
+def _order_of_transpose_conv(node: Node) -> Order | None:
     """Quantised kernels sum up in a scratch buffer; the one for floats in the output, which it first sets to zero."""
-    return "buffered" if node.input(IMAGE).dtype in (DType.INT8, DType.INT16) else None
+    return Order.BUFFERED if node.input(IMAGE).dtype in (DType.INT8, DType.INT16) else None
 
 
 def _scratch_of_reduction(node: Node) -> int:
@@ -64,7 +69,7 @@ def _scratch_of_filter(node: Node) -> int:
 
 
 def _scratch_of_mirror_pad(node: Node) -> int:
-    """Strides of input and output."""
+    """Room for the strides of input and output."""
     return 2 * aligned(4 * len(node.input(0).shape))
 
 
@@ -72,15 +77,16 @@ TFLM_REFERENCE = Library(
     "tflm-reference",
     "TensorFlow Lite Micro with its reference kernels, on any core",
     {
-        **dict.fromkeys(_IN_ORDER, "reference"),
-        **dict.fromkeys(_COPIES, "memcpy"),
+        **dict.fromkeys(_IN_ORDER, Order.REFERENCE),
+        **dict.fromkeys(_COPIES, Order.MEMCPY),
+        **dict.fromkeys(_ABSENT),
         **dict.fromkeys(("CAST", "QUANTIZE", "DEQUANTIZE", "ARG_MAX", "ARG_MIN"), _order_of_conversion),
-        **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN"), "zero_first"),
-        **dict.fromkeys(("PACK", "UNPACK"), "tensor_major"),
-        **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), "alias"),
-        "SPACE_TO_DEPTH": "input_major",
+        **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN"), Order.ZERO_FIRST),
+        **dict.fromkeys(("PACK", "UNPACK"), Order.TENSOR_MAJOR),
+        "SPACE_TO_DEPTH": Order.INPUT_MAJOR,
         "TRANSPOSE_CONV": _order_of_transpose_conv,
     },
+    _order_if_read,
     {
         **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN"), _scratch_of_reduction),
         **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"), _scratch_of_filter),

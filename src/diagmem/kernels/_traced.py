@@ -17,24 +17,25 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.accesses import Accesses, Runs
-from diagmem.errors import PlanError, one_line
-from diagmem.graph import Node, Tensor
 from diagmem.kernels._library import Library
+from diagmem.model.errors import PlanError, one_line
+from diagmem.model.graph import Node, Tensor
+from diagmem.ops.accesses import Accesses, Runs
+from diagmem.ops.orders import Order
 
 PREFIX = "traced:"
 SMALL_CONSTANT_ELEMS = 64
 """Axes, paddings, shapes: constants up to this size belong to an operation's signature with their values."""
 
-Pair = tuple[int, int]
-"""Input position and output number."""
+Overlapping = tuple[int, int]
+"""An input by its position, and an output by its number."""
 
 
 @dataclass(frozen=True, slots=True)
 class TracedOp:
     """`overlaps`: the monotone O_s in bytes of each pair that was traced."""
 
-    overlaps: Mapping[Pair, int]
+    overlaps: Mapping[Overlapping, int]
     scratch_bytes: int = 0
 
 
@@ -43,6 +44,10 @@ class TracedLibrary(Library):
     """`traces`: an operation's signature -> what was traced."""
 
     traces: Mapping[str, TracedOp] = field(default_factory=dict)
+
+    def order(self, node: Node) -> Order | None:
+        """Of a trace only the overlaps are kept, not the order that they come from."""
+        return None
 
     def separation(self, node: Node, position: int, output: int) -> int | None:
         traced = self.traces.get(signature_text(node))
@@ -129,12 +134,12 @@ def traced_library(name: str) -> TracedLibrary:
         raise PlanError(
             f"kernel library '{one_line(name)}': not a file that `diagmem trace --json` writes ({type(error).__name__})"
         ) from error
-    return TracedLibrary(name, f"kernels traced in {path}", {}, align_bytes=align_bytes, traces=traces)
+    return TracedLibrary(name, f"kernels traced in {path}", align_bytes=align_bytes, traces=traces)
 
 
 def _traces(rows: list[dict[str, Any]]) -> dict[str, TracedOp]:
     """Rows by signature; where an operation was traced twice, the smaller overlap and the larger scratch count."""
-    overlaps: dict[str, dict[Pair, int]] = {}
+    overlaps: dict[str, dict[Overlapping, int]] = {}
     scratch: dict[str, int] = {}
     for row in rows:
         if row.get("signature") is None or row["traced"] is None:

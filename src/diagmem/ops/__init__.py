@@ -1,44 +1,81 @@
-"""One file per op kind. A newcomer adds an operation by adding its file: kinds are discovered, not listed."""
+"""One file per op kind, in the package of its family. A newcomer adds an operation by adding its files: kinds are
+discovered, not listed."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterator
 from functools import cache
 
-from diagmem.ops._base import OpKind
-from diagmem.ops._c_call import CArgument, CCall, CPointers, CRow, CRows, CStruct, CTable, CTurn, Unsupported, values_of
+from diagmem.ops.c_call import (
+    CArgument,
+    CCall,
+    CName,
+    CPointers,
+    CRow,
+    CRows,
+    CScratch,
+    CStruct,
+    CTable,
+    CTurn,
+    Unsupported,
+    values_of,
+)
+from diagmem.ops.kind import OpKind
+from diagmem.ops.options import Activation, BuiltinOptions
+from diagmem.ops.orders import Order
+from diagmem.ops.variants import InstructionSet, Variant
 
 __all__ = [
+    "Activation",
+    "BuiltinOptions",
     "CArgument",
     "CCall",
+    "CName",
     "CPointers",
     "CRow",
     "CRows",
+    "CScratch",
     "CStruct",
     "CTable",
     "CTurn",
+    "InstructionSet",
     "OpKind",
+    "Order",
     "Unsupported",
+    "Variant",
     "kind_of",
     "kinds",
     "values_of",
 ]
+
+SHARED = ("loops", "numerics")
+"""Packages that hold what families share; every other package is a family."""
 
 
 @cache
 def kinds() -> dict[str, OpKind]:
     """TFLite's name of an operation -> the kind that knows it."""
     found: dict[str, OpKind] = {}
-    for module in sorted(m.name for m in pkgutil.iter_modules(__path__)):
-        if module.startswith("_"):
-            continue
-        kind: OpKind = importlib.import_module(f"{__name__}.{module}").KIND
+    for module in _modules():
+        kind: OpKind = importlib.import_module(module).KIND
         for name in kind.names:
             if name in found:
                 raise RuntimeError(f"{name} is claimed by two files in ops/")
             found[name] = kind
     return found
+
+
+def _modules() -> Iterator[str]:
+    """The modules of all families. One whose name begins with an underscore belongs to the kinds beside it."""
+    for family in pkgutil.iter_modules(__path__):
+        if not family.ispkg or family.name in SHARED:
+            continue
+        package = importlib.import_module(f"{__name__}.{family.name}")
+        for module in pkgutil.iter_modules(package.__path__):
+            if not module.name.startswith("_"):
+                yield f"{package.__name__}.{module.name}"
 
 
 def kind_of(name: str) -> OpKind | None:

@@ -2,8 +2,8 @@
 #ifndef DIAGMEM_ROWS_H
 #define DIAGMEM_ROWS_H
 
-#include "_reach.h"
-#include "_window.h"
+#include "loops/_reach.h"
+#include "loops/_window.h"
 
 #ifndef DIAGMEM_OFFSET
 #define DIAGMEM_OFFSET uint32_t

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+from typing import TYPE_CHECKING
 
-from diagmem.plans import Plan
+if TYPE_CHECKING:
+    from diagmem.planning.plan import Plan
+    from diagmem.planning.planner import Planned
 
 
 def arena_svg(plan: Plan, theme: str = "auto") -> str:
@@ -14,12 +17,13 @@ def arena_svg(plan: Plan, theme: str = "auto") -> str:
     return arena_drawing(plan).svg(theme)
 
 
-def plan_html(plan: Plan) -> str:
+def plan_html(made: Planned) -> str:
     """A plan for a notebook: its figures, and the arena map as an image, so that its style stays its own."""
     from diagmem.reports.axes import kb
     from diagmem.reports.svg import plain, tag
 
+    plan = made.plan
     proof = "proven the least" if plan.optimal else f"lower bound {kb(plan.lower_bound_bytes)}"
-    words = f"{plan.graph.name}: {kb(plan.baseline_bytes)} before, {kb(plan.arena_bytes)} after, {proof}"
+    words = f"{plan.graph.name}: {kb(made.baseline_bytes)} before, {kb(plan.arena_bytes)} after, {proof}"
     image = base64.b64encode(arena_svg(plan).encode()).decode("ascii")
     return tag("p", plain(words)) + tag("img", src=f"data:image/svg+xml;base64,{image}", alt=words)

@@ -6,10 +6,11 @@ the plan makes an operation's input and output share addresses, the windows meet
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from diagmem.plans import Plan
+from diagmem.planning.plan import Plan
 from diagmem.reports.axes import byte_ticks, kb, short_kb
 from diagmem.reports.blocks import MARGIN_ROWS, Block, Picture, Shared
 from diagmem.reports.drawing import Drawing
@@ -170,7 +171,9 @@ def _label(block: Block, sheet: Sheet) -> Iterator[str]:
     words = words if size in words else size if text_width(size, 11) < right - left - 6 else ""
     if words:
         class_ = "on-made" if block.role == "made" else "on-block"
-        yield text((left + right) / 2, (top + bottom) / 2 + 4, words, f"{class_} mid")
+        # In the middle of a row, where no edge of a hatched piece runs: those lie between rows.
+        row = math.floor((block.first + min(block.end, sheet.rows)) / 2)
+        yield text((left + right) / 2, sheet.down(max(0, row) + 0.5) + 4, words, f"{class_} mid")
 
 
 def _shared(shared: Shared, sheet: Sheet) -> str:
@@ -187,7 +190,7 @@ def _axis(sheet: Sheet) -> Iterator[str]:
     for tick in byte_ticks(sheet.bytes_shown, int(sheet.width // 56)):
         x = sheet.across(tick)
         yield line(x, sheet.y, x, sheet.bottom, "grid")
-        yield text(x, sheet.y - 8, short_kb(tick), "small soft mid")
+        yield text(x, sheet.y - 8, short_kb(tick), "small soft mid tick")
 
 
 def _row_labels(picture: Picture, sheet: Sheet, x: float) -> Iterator[str]:
@@ -235,24 +238,28 @@ LEGEND = (
     ("used", "used up at the peak"),
     ("held", "kept over the peak"),
     ("t0", "other tensors"),
+    ("scratch", "kernel scratch"),
     ("t0 alloc", "place taken, bytes not needed"),
     ("shared", "addresses shared in a step"),
 )
 
 
-def legend_drawing(pictures: Iterable[Picture], width: float = 1100) -> Drawing:
-    """The legend alone, for a page."""
-    return Drawing(width, 24, "".join(_legend(pictures, 0, width, 16)), "What the colours of the arena maps mean")
+def legend_entries(pictures: Iterable[Picture]) -> Iterator[tuple[str, str]]:
+    """Class and meaning of the colours that are there."""
+    seen: set[str] = set()
+    for picture in pictures:
+        seen |= {block.role or "t0" for block in picture.blocks if block.buffer.scratch_of is None}
+        seen |= {"t0 alloc"} if any(not block.is_full for block in picture.blocks) else set()
+        seen |= {"scratch"} if any(block.buffer.scratch_of is not None for block in picture.blocks) else set()
+        seen |= {"shared"} if picture.shared else set()
+    return ((class_, words) for class_, words in LEGEND if class_ in seen)
 
 
 def _legend(pictures: Iterable[Picture], left: float, right: float, y: float) -> Iterator[str]:
     """What the colours mean, those that are there; wrapped to the width."""
-    roles = {block.role for picture in pictures for block in picture.blocks}
     x = left
-    for class_, words in LEGEND:
+    for class_, words in legend_entries(pictures):
         width = 24 + text_width(words, 11) + 14
-        if class_ == "held" and class_ not in roles:
-            continue
         if x + width > right + 14:
             x, y = left, y + 18
         yield rect(x, y - 10, 18, 12, class_)

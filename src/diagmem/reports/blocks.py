@@ -6,12 +6,12 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from diagmem.graph import Node
-from diagmem.plans import Plan
-from diagmem.problem import Buffer
+from diagmem.model.graph import Node
+from diagmem.model.schedule import PUSH
+from diagmem.planning.plan import Plan
+from diagmem.planning.problem import Buffer
 from diagmem.reports.fronts import Front, Fronts, fronts, sort_of
 from diagmem.reports.row_windows import RowWindow, row_windows
-from diagmem.schedule import PUSH
 
 MARGIN_ROWS = 0.5
 """What the caller holds before and after the run is drawn half a row beyond the steps."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
-from diagmem.errors import DiagmemError
+from diagmem.model.errors import DiagmemError
 from diagmem.reports.style import style
 from diagmem.reports.svg import line, plain, rect, tag
 
@@ -51,6 +52,13 @@ class Drawing:
         except ImportError:
             raise DiagmemError("PNG needs resvg_py: pip install 'diagmem[plot]' (SVG needs nothing)") from None
         return bytes(resvg_py.svg_to_bytes(svg_string=self.svg("light" if theme == "auto" else theme), zoom=scale))
+
+    def files(self, name: str, with_png: bool = True) -> dict[str, bytes]:
+        """NAME.svg, and NAME.png and NAME-dark.png where the extra that makes pixels is installed."""
+        found = {f"{name}.svg": self.svg().encode()}
+        if with_png and find_spec("resvg_py"):
+            found |= {f"{name}.png": self.png("light"), f"{name}-dark.png": self.png("dark")}
+        return found
 
     def _element(self, before: str, **attributes: object) -> str:
         return tag(

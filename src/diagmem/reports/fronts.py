@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagmem.accesses import Accesses, Runs
-from diagmem.graph import DType, IntArray, Node
 from diagmem.kernels import Library
+from diagmem.model.graph import DType, IntArray, Node
 from diagmem.ops import kind_of
+from diagmem.ops.accesses import Accesses, Runs
 
 SAMPLES = 64
 

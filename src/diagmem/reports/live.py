@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diagmem.plans import Plan
+from diagmem.planning.plan import Plan
 from diagmem.reports.axes import KB, Axes, kb, short_kb
 from diagmem.reports.blocks import Picture
 from diagmem.reports.drawing import Drawing

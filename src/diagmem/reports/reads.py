@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from diagmem.accesses import Accesses, last_reads
-from diagmem.graph import Node
 from diagmem.kernels import Library
+from diagmem.model.graph import Node
 from diagmem.ops import kind_of
+from diagmem.ops.accesses import Accesses, last_reads
 from diagmem.reports.axes import Axes
 from diagmem.reports.drawing import Drawing
 from diagmem.reports.svg import line, number, path, tag, text, text_width
@@ -119,23 +119,23 @@ def cases_drawing(title: str, cases: Iterable[tuple[str, Pattern, Bound]]) -> Dr
 def threads_drawing(title: str, found: Pattern, threads: int) -> Drawing:
     """Reads and writes of an operation whose steps are dealt out to threads in equal stretches; one step of each at a
     time."""
-    turns = -(-found.steps // threads)
-    axes = Axes(76, 70, 640, 340, turns, found.steps + found.in_elems)
+    rounds = -(-found.steps // threads)
+    axes = Axes(76, 70, 640, 340, rounds, found.steps + found.in_elems)
     split = axes.y(found.steps)
-    body = [text(axes.left, 22, title, "title"), *axes.frame("turn", "offset (elements)")]
+    body = [text(axes.left, 22, title, "title"), *axes.frame("round", "offset (elements)")]
     for thread in range(threads):
         spans: dict[int, list[int]] = {}
         for step, at in found.reads:
-            if step // turns == thread:
-                spans.setdefault(step % turns, []).append(at)
+            if step // rounds == thread:
+                spans.setdefault(step % rounds, []).append(at)
         bars = "".join(
-            f"M{number(axes.x(turn + 0.5))} {number(axes.y(found.steps + min(read)))}"
+            f"M{number(axes.x(nth + 0.5))} {number(axes.y(found.steps + min(read)))}"
             f"V{number(axes.y(found.steps + max(read) + 1))}"
-            for turn, read in spans.items()
+            for nth, read in spans.items()
         )
-        body.append(tag("path", d=bars, class_=f"thread thread{thread % 4}", stroke_width=axes.width / turns))
+        body.append(tag("path", d=bars, class_=f"thread thread{thread % 4}", stroke_width=axes.width / rounds))
     body += [
-        _dots(axes, ((step % turns, step) for step in range(found.steps)), "dots2"),
+        _dots(axes, ((step % rounds, step) for step in range(found.steps)), "dots2"),
         line(axes.left, split, axes.right, split, "axis"),
         text(axes.right + 6, split - 8, "input", "small"),
         text(axes.right + 6, split + 18, "output", "small"),
@@ -145,15 +145,15 @@ def threads_drawing(title: str, found: Pattern, threads: int) -> Drawing:
 
 
 def threaded_overlap(found: Pattern, threads: int) -> int:
-    """O_s in elements if the steps are dealt out so; a turn's reads come before its writes."""
-    turns = -(-found.steps // threads)
-    needed = [found.in_elems] * (turns + 1)
+    """O_s in elements if the steps are dealt out so; a round's reads come before its writes."""
+    rounds = -(-found.steps // threads)
+    needed = [found.in_elems] * (rounds + 1)
     for step, at in found.reads:
-        needed[step % turns] = min(needed[step % turns], at)
+        needed[step % rounds] = min(needed[step % rounds], at)
     needed = list(itertools.accumulate(reversed(needed), min))[::-1]
-    # After any turn the last thread has written furthest.
-    begin = turns * (threads - 1)
-    apart = max(min(found.steps, begin + turn + 1) - needed[turn + 1] for turn in range(turns - 1))
+    # After any round the last thread has written furthest.
+    begin = rounds * (threads - 1)
+    apart = max(min(found.steps, begin + nth + 1) - needed[nth + 1] for nth in range(rounds - 1))
     return max(0, found.steps - apart)
 
 
@@ -168,8 +168,8 @@ def _distance(axes: Axes, step: Fraction, bound: Bound) -> Iterator[str]:
 
 
 def _line(bound: Bound, end: Fraction) -> list[Point]:
-    turn = min(bound.crossing, end)
-    return [(0, float(bound(0))), (float(turn), float(bound(turn))), (float(end), float(bound(end)))]
+    bend = min(bound.crossing, end)
+    return [(0, float(bound(0))), (float(bend), float(bound(bend))), (float(end), float(bound(end)))]
 
 
 def _stairs(values: Iterable[int], limit: float) -> list[Point]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from diagmem import __version__
-from diagmem.inspection import inspect
-from diagmem.plans import Plan, Rung
-from diagmem.reports.arena import legend_drawing, page_map
+from diagmem.model.schedule import PUSH
+from diagmem.planning.inspection import inspect
+from diagmem.planning.plan import Plan
+from diagmem.planning.plan_json import to_json
+from diagmem.planning.planner import Planned
+from diagmem.reports.arena import legend_entries, page_map
 from diagmem.reports.blocks import Picture
 from diagmem.reports.live import live_drawing
 from diagmem.reports.pages import render
 from diagmem.reports.steps import steps_data
-from diagmem.schedule import PUSH
-from diagmem.targets import RESERVE_BYTES, Target
+from diagmem.reports.targets import RESERVE_BYTES, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,10 @@ class Fit:
         return self.flash_bytes is None or self.flash_bytes >= 0
 
 
-def report_page(before: Plan, after: Plan, targets: Sequence[Target], rungs: Sequence[Rung] = ()) -> str:
-    """`before`: the model's own graph in file order, nothing shared. `after`: the plan that the page is about. `rungs`:
-    what each step between them is worth."""
+def report_page(made: Planned, targets: Sequence[Target], instructions: Mapping[int, int] | None = None) -> str:
+    """The page about a plan, beside the best one without overlap in the file's order. `instructions`: those of each op,
+    by its index in the file, where they were counted."""
+    before, after = made.baseline, made.plan
     found, pictures = inspect(after.graph), (Picture(before), Picture(after))
     largest = max(1, before.arena_bytes, after.arena_bytes)
     return render(
@@ -58,37 +61,47 @@ def report_page(before: Plan, after: Plan, targets: Sequence[Target], rungs: Seq
         before=before,
         after=after,
         graph=after.graph,
-        rungs=rungs,
+        rungs=made.ladder,
+        removals=made.removals,
         found=found,
         largest=largest,
-        maps=[page_map(picture, largest).inline() for picture in pictures],
-        legend=legend_drawing(pictures).inline(),
+        # Row by row so little is left that it would hardly be seen beside the whole: each map has a scale of its own.
+        maps=[page_map(p, p.plan.arena_bytes if after.runs_by_rows else largest).inline() for p in pictures],
+        legend=list(legend_entries(pictures)),
         live=live_drawing(before, after).inline(),
         fits=[Fit.of(target, before, after, found.weights_bytes) for target in targets],
-        ops=list(_op_rows(pictures[1])),
+        ops=list(_op_rows(pictures[1], instructions or {})),
+        has_instructions=instructions is not None,
         parts=list(_parts(after)),
         data=steps_data(pictures),
-        plan=after.to_json(),
+        plan=to_json(made),
         reserve=RESERVE_BYTES,
     )
 
 
-def _op_rows(picture: Picture) -> Iterator[dict[str, Any]]:
-    """A row of the page's table for each step."""
+def _op_rows(picture: Picture, instructions: Mapping[int, int]) -> Iterator[dict[str, Any]]:
+    """A row of the page's table for each op, in the order of their first steps; the caller's rows of input are one."""
     plan, shared = picture.plan, dict.fromkeys(range(picture.rows), 0)
     for piece in picture.shared:
         shared[piece.step] += piece.end - piece.start
+    steps: dict[int, list[int]] = {}
     for step, op in enumerate(plan.schedule.ops):
+        steps.setdefault(op, []).append(step)
+    for op, taken in steps.items():
         node = None if op == PUSH else plan.graph.nodes[op]
+        kind = "rows of the input" if node is None else node.op.kind.lower().replace("_", " ")
         yield {
-            "step": step,
+            "step": taken[0],
+            "steps": len(taken),
+            "index": op,
             "op": "" if node is None else node.op.number,
-            "kind": picture.step_words(step),
+            "kind": kind if len(taken) == 1 else f"{kind}, {len(taken)} steps",
             "name": node.outputs[0].label if node and node.outputs else "",
             "in_bytes": sum(t.size_bytes for _, t in node.activations()) if node else 0,
             "out_bytes": sum(t.size_bytes for t in node.outputs) if node else 0,
-            "needed": plan.pressure[step],
-            "shared": shared[step],
+            "needed": max(plan.pressure[step] for step in taken),
+            "shared": max(shared[step] for step in taken),
+            "instructions": instructions.get(node.op.number, 0) if node else 0,
         }
 
 

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from diagmem.graph import Node
 from diagmem.kernels import Library
-from diagmem.overlap import overlaps
+from diagmem.model.graph import Node
+from diagmem.planning.overlaps import overlaps
 from diagmem.reports.drawing import Drawing
 from diagmem.reports.fronts import Front, fronts
 from diagmem.reports.svg import line, path, rect, tag, text

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 from typing import Any
 
-from diagmem.graph import Node
 from diagmem.kernels import Library
+from diagmem.model.graph import Node
+from diagmem.model.schedule import PUSH
 from diagmem.ops import kind_of
-from diagmem.overlap import METHODS, overlaps
+from diagmem.planning.overlaps import METHODS, overlaps
 from diagmem.reports.blocks import Picture
 from diagmem.reports.fronts import Fronts, sort_of
-from diagmem.schedule import PUSH
 
 MOST_TOUCHES = 1_000_000
 """Loops that touch more are not replayed for the page, which is to be there in seconds."""
@@ -29,10 +30,11 @@ def steps_data(pictures: tuple[Picture, Picture]) -> dict[str, Any]:
         if sort_of(node) not in sorts:
             sorts[sort_of(node)] = len(figures)
             figures.append(_figures(node, after.options.library, pictures[1].fronts[node.op.index]))
+    turns = Counter(step.op for step in after.schedule.steps if step.turn is not None)
     return {
         "schedule": list(after.schedule.ops),
         "needed": list(after.pressure),
-        "words": [pictures[1].step_words(step) for step in range(pictures[1].rows)],
+        "words": [[picture.step_words(step) for step in range(picture.rows)] for picture in pictures],
         "whole": [pictures[0].live[step] for step in steps],
         "before": steps,
         "tensors": {
@@ -47,6 +49,7 @@ def steps_data(pictures: tuple[Picture, Picture]) -> dict[str, Any]:
                 list(node.op.outputs),
                 sorts[sort_of(node)],
                 node.op.number,
+                turns.get(node.op.index, 0),
             ]
             for node in after.graph.nodes
         ],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import string
 
-from diagmem.plans import Plan
-from diagmem.schedule import PUSH
+from diagmem.model.schedule import PUSH
+from diagmem.planning.plan import Plan
 
 MOST_STEPS = 60
 """Beyond this, the steps around the peak are shown."""

@@ -10,12 +10,12 @@ from diagmem.reports.axes import KB, byte_ticks, short_kb, ticks
 from diagmem.reports.drawing import Drawing
 from diagmem.reports.pixels import Colour, indexed_png
 from diagmem.reports.svg import line, rect, tag, text, text_width
-from diagmem.tracing.calls import Call, Role
-from diagmem.tracing.model import TracedModel
-from diagmem.tracing.model_trace import PlanRun
-from diagmem.tracing.raster import Cell, Raster
-from diagmem.tracing.rows import TracedRow
-from diagmem.tracing.run import SEEDS, CallTrace, Program, observe
+from diagmem.tracing.analysis.model import TracedModel
+from diagmem.tracing.analysis.model_trace import PlanRun
+from diagmem.tracing.analysis.raster import Cell, Raster
+from diagmem.tracing.analysis.traced_pairs import TracedRow
+from diagmem.tracing.capture.calls import Call, Role
+from diagmem.tracing.capture.run import SEEDS, CallTrace, Executable, observe
 
 WIDTH, HEIGHT = 860, 300
 LEFT, RIGHT = 78, 84
@@ -74,9 +74,9 @@ def plan_panel(run: PlanRun, words: str) -> Panel:
 
 def op_panel(model: TracedModel, row: TracedRow) -> Panel:
     """The panel of one operation that was laid out alone. Runs it once more."""
-    raster = Raster(model.layout.arena_bytes, row.counts.start, row.counts.end)
-    recorder = observe(model.program, model.contents(SEEDS[0]), raster.add)
-    graph = model.layout.graph
+    raster = Raster(model.program.arena_bytes, row.counts.start, row.counts.end)
+    recorder = observe(model.executable, model.contents(SEEDS[0]), raster.add)
+    graph = model.program.graph
     raster.finish(recorder.values, [model.place(tensor) for tensor in graph.outputs])
     bands = [
         Band(role if len(tensors) == 1 else f"{role} {number}", model.place(tensor))
@@ -87,7 +87,7 @@ def op_panel(model: TracedModel, row: TracedRow) -> Panel:
     return Panel(f"{words}: {_safe(row.overlap.monotone, row.output_bytes)}", raster, tuple(bands))
 
 
-def call_panel(program: Program, trace: CallTrace) -> Panel:
+def call_panel(program: Executable, trace: CallTrace) -> Panel:
     """The panel of one call, its buffers one above the other, outputs lowest. Runs the call once more."""
     call = trace.call
     sizes = call.places(Role.OUTPUT)

@@ -6,11 +6,11 @@ of a tensor: those of the C backend.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from diagmem.graph import Graph, Op
+from diagmem.model.graph import Graph, Op
 from diagmem.ops import kind_of
 from diagmem.transforms._editing import Choice
 from diagmem.transforms.drop_dead import drop_dead
@@ -20,10 +20,11 @@ from diagmem.transforms.fuse_activation import fuse_activation
 from diagmem.transforms.merge_duplicates import merge_duplicates
 from diagmem.transforms.remove_concat import remove_concat
 from diagmem.transforms.remove_slices import remove_slices
-from diagmem.transforms.stand_upright import stand_upright
+from diagmem.transforms.time_as_rows import time_as_rows
 
 __all__ = [
     "FOR_ROWS",
+    "ONCE_CALLED",
     "ONLY_FOR_ROWS",
     "SOMETIMES_WORSE",
     "TRANSFORMS",
@@ -31,6 +32,7 @@ __all__ = [
     "Removal",
     "Transform",
     "transformed",
+    "transformed_again",
 ]
 
 Transform = Callable[[Graph, Choice], Graph]
@@ -39,7 +41,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     "drop-dead": drop_dead,
     "fuse-activation": fuse_activation,
     "fold-pad": fold_pad,
-    "stand-upright": stand_upright,
+    "time-as-rows": time_as_rows,
     "drop-no-ops": drop_no_ops,
     "merge-duplicates": merge_duplicates,
     "remove-slices": remove_slices,
@@ -47,10 +49,13 @@ TRANSFORMS: Mapping[str, Transform] = {
 }
 """In the order in which they are applied."""
 
-FOR_ROWS = ("drop-dead", "fuse-activation", "fold-pad", "stand-upright")
+ONCE_CALLED = {"stand-upright": "time-as-rows"}
+"""Names that plans and commands may still use."""
+
+FOR_ROWS = ("drop-dead", "fuse-activation", "fold-pad", "time-as-rows")
 """Those that make no tensor part of another one, which has rows of its own."""
 
-ONLY_FOR_ROWS = ("stand-upright",)
+ONLY_FOR_ROWS = ("time-as-rows",)
 """Those that bring nothing to ops that run whole."""
 
 SOMETIMES_WORSE = ("merge-duplicates", "remove-slices", "remove-concat")
@@ -79,6 +84,12 @@ def transformed(
             if graph is not before:
                 removals.append(_removal(name, before, graph))
     return graph, tuple(removals)
+
+
+def transformed_again(graph: Graph, removed: Iterable[tuple[str, Collection[int]]]) -> Graph:
+    """The graph from which the same ops are removed as once before: transforms, and the numbers of the ops."""
+    gone = {name: set(ops) for name, ops in removed}
+    return transformed(graph, gone, lambda name, op: name not in SOMETIMES_WORSE or op.number in gone[name])[0]
 
 
 def _removal(name: str, before: Graph, after: Graph) -> Removal:

@@ -8,9 +8,9 @@ from math import prod
 
 import numpy as np
 
-from diagmem.graph import Graph, Node, Op, Shape, Tensor, View
+from diagmem.model.graph import Graph, Node, Op, Shape, Tensor, View
+from diagmem.model.views import IntArray, Strides, places, row_major_strides, strides_of
 from diagmem.ops import kind_of
-from diagmem.views import IntArray, Strides, places, row_major_strides, strides_of
 
 Choice = Callable[[Op], bool]
 """Which ops a transform may remove."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diagmem.graph import Graph, Node
+from diagmem.model.graph import Graph, Node
 from diagmem.transforms._editing import Choice, edited
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from diagmem.graph import Graph, Node, Tensor
+from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.ops import kind_of
-from diagmem.ops._rearrange import Chunks, RearrangeKind
-from diagmem.ops.reshape import Reshape
+from diagmem.ops.loops.chunks import Chunks, RearrangeKind
+from diagmem.ops.moving.reshape import Reshape
 from diagmem.transforms._editing import (
     RESHAPES,
     Choice,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from diagmem.graph import ExplicitPadding, Graph, Node, Op, Window1D
-from diagmem.ops import conv_2d, depthwise_conv_2d, pool_2d
-from diagmem.ops._base import Activation
-from diagmem.ops.pad import zero_paddings_of
+from diagmem.model.graph import ExplicitPadding, Graph, Node, Op, Window1D
+from diagmem.ops import Activation
+from diagmem.ops.convolution import conv_2d, depthwise_conv_2d
+from diagmem.ops.moving.pad import zero_paddings_of
+from diagmem.ops.pooling import pool_2d
 from diagmem.transforms._editing import Choice, edited, is_seen_by_caller
 
 WINDOWS = {

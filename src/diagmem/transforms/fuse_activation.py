@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from diagmem.graph import Graph, Node
-from diagmem.ops._base import Activation
+from diagmem.model.graph import Graph, Node
+from diagmem.ops import Activation
 from diagmem.transforms._editing import Choice, edited, is_seen_by_caller
 
 ACTIVATIONS = {"RELU": Activation.RELU, "RELU6": Activation.RELU6, "RELU_N1_TO_1": Activation.RELU_N1_TO_1}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from diagmem.graph import Graph, Node, Tensor
+from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.ops import kind_of
 from diagmem.transforms._editing import Choice, edited, is_seen_by_caller
 from diagmem.transforms.drop_dead import has_effect

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
 
-from diagmem.graph import Graph, Node, Tensor, View, row_major_strides
-from diagmem.ops._base import Activation, axis_of
+from diagmem.model.graph import Graph, Node, Tensor, View, row_major_strides
+from diagmem.ops import Activation
+from diagmem.ops.kind import axis_of
 from diagmem.transforms._editing import (
     Choice,
     Draft,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from diagmem.graph import Graph, Node, Tensor
+from diagmem.model.graph import Graph, Node, Tensor
+from diagmem.model.views import IntArray
 from diagmem.ops import kind_of
-from diagmem.ops._rearrange import Chunks, RearrangeKind
+from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.transforms._editing import (
     Choice,
     Draft,
@@ -16,7 +17,6 @@ from diagmem.transforms._editing import (
     moved_into,
     part_at,
 )
-from diagmem.views import IntArray
 
 KINDS = ("SPLIT", "SPLIT_V", "SLICE", "STRIDED_SLICE", "UNPACK")
 

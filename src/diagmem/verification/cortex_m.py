@@ -15,25 +15,39 @@ from diagmem.verification.runs import Run
 from diagmem.verification.stream import Inputs, encoded, first_difference, write_model
 
 COMPILER_PACKAGE = "gcc-arm-none-eabi libnewlib-arm-none-eabi"
+TRACE = "trace.h"
 BOARD_BYTES = 4 * 2**20
 """Flash, and RAM, of the emulated boards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """`board`: a machine of QEMU's that has this core."""
+    """`board`: a machine of QEMU's that has this core, or one that runs all of its instructions. `flash_at`, `ram_at`:
+    where its memories begin."""
 
     name: str
     board: str
     flags: tuple[str, ...]
+    flash_at: int = 0
+    ram_at: int = 0x2000_0000
 
 
 CORES = {
     core.name: core
     for core in (
+        # No emulated board with this core has more than 16 KB of RAM. What it can do, a Cortex-M3 does alike; that a
+        # word must not be misaligned is asked of it at the start.
+        Core("cortex-m0", "mps2-an385", ("-mcpu=cortex-m0", "-DTRAPS_MISALIGNED")),
         Core("cortex-m3", "mps2-an385", ("-mcpu=cortex-m3",)),
         Core("cortex-m4", "mps2-an386", ("-mcpu=cortex-m4", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")),
         Core("cortex-m7", "mps2-an500", ("-mcpu=cortex-m7", "-mfloat-abi=hard", "-mfpu=fpv5-d16")),
+        Core(
+            "cortex-m33",
+            "mps2-an505",
+            ("-mcpu=cortex-m33", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"),
+            flash_at=0x1000_0000,
+            ram_at=0x3800_0000,
+        ),
     )
 }
 
@@ -76,30 +90,62 @@ def _traced_failure(program: Program, inputs: Inputs, core: Core) -> str | None:
     """The first operation whose output is wrong."""
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         directory = Path(place)
-        build(program, len(inputs), core, Memory(), directory, is_traced=True)
+        build(program, len(inputs), core, Memory(), directory, hook=TRACE)
         _emulate(core, directory, inputs)
         return first_difference(program, inputs, (directory / "outputs.bin").read_bytes(), is_traced=True)
 
 
-def build(program: Program, runs: int, core: Core, memory: Memory, directory: Path, is_traced: bool = False) -> None:
-    """Makes firmware.elf."""
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a run has done when one of its steps ends: instructions, and bytes of the arena read and written."""
+
+    instructions: int
+    read_bytes: int
+    written_bytes: int
+
+
+def count_marks(program: Program, inputs: Inputs, core: Core) -> tuple[list[Mark], int]:
+    """What was done at the end of each step of a run with one input, and the instructions of all of it."""
+    with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
+        directory = Path(place)
+        build(program, 1, core, Memory(), directory, hook="profile.h")
+        copy = tools.find("arm-none-eabi-objcopy", COMPILER_PACKAGE)
+        tools.build([copy, "-O", "binary", "-j", ".marks", "firmware.elf", "marks.bin"], directory)
+        said, status = _emulate(core, directory, inputs, program.arena_bytes)
+        failure = first_difference(program, inputs, (directory / "outputs.bin").read_bytes(), is_traced=False)
+    marks = [Mark(*map(int, found)) for found in re.findall(r"^mark (\d+) (\d+) (\d+)$", said, re.MULTILINE)]
+    total = re.search(r"^instructions (\d+)$", said, re.MULTILINE)
+    if failure is not None or status or total is None:
+        raise tools.ToolError(failure or f"nothing was counted (status {status}): does this QEMU load plugins?")
+    return marks, int(total[1])
+
+
+def build(program: Program, runs: int, core: Core, memory: Memory, directory: Path, hook: str | None = None) -> None:
+    """Makes firmware.elf. `hook`: a header that is included before the model's own code."""
     compiler = tools.find("arm-none-eabi-gcc", COMPILER_PACKAGE)
     weights = write_model(program, runs, directory)
-    tools.write_firmware(directory, "cortex_m.c", "cortex_m.ld", "trace.h")
+    tools.write_firmware(directory, "cortex_m.c", "cortex_m.ld", *([hook] if hook else []))
     common = [compiler, "-mthumb", *core.flags, "-O2", "-I.", "-ffunction-sections", "-fdata-sections"]
     strict = [*tools.STANDARD, *tools.WARNINGS, "-DMODEL_NO_STATIC_ARENA"]
-    traced = ["-DHARNESS_TRACE", "-include", "trace.h"] if is_traced else []
-    tools.build([*common, *strict, *traced, "-c", "model.c", "-o", "model.o"], directory)
+    hooked = ["-include", hook] if hook else []
+    traced = ["-DHARNESS_TRACE"] if hook == TRACE else []
+    tools.build([*common, *strict, *hooked, "-c", "model.c", "-o", "model.o"], directory)
     tools.build([*common, "-c", weights, "-o", "model_weights.o"], directory)
     for name in ("harness", "cortex_m"):
-        tools.build([*common, *traced[:1], "-c", f"{name}.c", "-o", f"{name}.o"], directory)
-    sizes = [f"-Wl,--defsym=FLASH_BYTES={memory.flash_bytes}", f"-Wl,--defsym=RAM_BYTES={memory.ram_bytes}"]
+        tools.build([*common, *traced, "-c", f"{name}.c", "-o", f"{name}.o"], directory)
+    numbers = {
+        "FLASH_AT": core.flash_at,
+        "FLASH_BYTES": memory.flash_bytes,
+        "RAM_AT": core.ram_at,
+        "RAM_BYTES": memory.ram_bytes,
+    }
+    sizes = [f"-Wl,--defsym={name}={number}" for name, number in numbers.items()]
     objects = ["model.o", "model_weights.o", "harness.o", "cortex_m.o"]
     link = ["-nostartfiles", "--specs=nosys.specs", "-T", "cortex_m.ld", "-Wl,--gc-sections", *sizes]
     tools.build([*common, *link, *objects, "-lm", "-o", "firmware.elf"], directory)
 
 
-def _emulate(core: Core, directory: Path, inputs: Inputs) -> tuple[str, int]:
+def _emulate(core: Core, directory: Path, inputs: Inputs, arena_bytes: int | None = None) -> tuple[str, int]:
     """What the emulator says on standard error, and how the firmware ends."""
     emulator = tools.find("qemu-system-arm", "qemu-system-arm")
     (directory / "inputs.bin").write_bytes(encoded(inputs))
@@ -107,7 +153,7 @@ def _emulate(core: Core, directory: Path, inputs: Inputs) -> tuple[str, int]:
         (directory / name).write_bytes(b"")
     command = [emulator, "-M", core.board, "-nographic", "-monitor", "none", "-serial", "none"]
     command += ["-semihosting-config", "enable=on,target=native", "-kernel", "firmware.elf"]
-    done = tools.call([*command, *_counter(emulator, directory)], directory)
+    done = tools.call([*command, *_counter(emulator, directory, arena_bytes)], directory)
     said = done.stderr.decode(errors="replace")
     if done.returncode and "plugin" in said:
         # An emulator that is built without plugins runs the firmware all the same, it only does not count.
@@ -115,8 +161,8 @@ def _emulate(core: Core, directory: Path, inputs: Inputs) -> tuple[str, int]:
     return said, done.returncode
 
 
-def _counter(emulator: str, directory: Path) -> list[str]:
-    """The option that makes the emulator count instructions between the harness's marks."""
+def _counter(emulator: str, directory: Path, arena_bytes: int | None) -> list[str]:
+    """The option that makes the emulator count instructions of each run; with `arena_bytes` also step by step."""
     tools.write_firmware(directory, "count_instructions.c")
     version = tools.call([emulator, "--version"], directory).stdout.decode(errors="replace")
     major = re.search(r"version (\d+)", version)
@@ -125,7 +171,10 @@ def _counter(emulator: str, directory: Path) -> list[str]:
     flags = ["-shared", "-fPIC", "-O2", f"-DPLUGIN_VERSION={number}"]
     tools.build([tools.find("gcc", "gcc"), *flags, "count_instructions.c", "-o", "count.so"], directory)
     marks = _symbols(directory)
-    return ["-plugin", f"./count.so,begin={marks['harness_begin']},end={marks['harness_end']}"]
+    places = f"begin={marks['harness_begin']},end={marks['harness_end']}"
+    if arena_bytes is not None:
+        places += f",marks=marks.bin,arena={marks['arena_memory']},bytes={arena_bytes}"
+    return ["-plugin", f"./count.so,{places}"]
 
 
 def _symbols(directory: Path) -> Mapping[str, str]:

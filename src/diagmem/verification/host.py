@@ -8,7 +8,7 @@ from pathlib import Path
 
 from diagmem.backends.c import weights_bytes
 from diagmem.backends.c.program import Program
-from diagmem.errors import one_line
+from diagmem.model.errors import one_line
 from diagmem.verification import tools
 from diagmem.verification.runs import Run
 from diagmem.verification.stream import Inputs, encoded, first_difference, write_model
@@ -42,7 +42,8 @@ def _build(program: Program, runs: int, flags: Sequence[str], directory: Path) -
     weights = write_model(program, runs, directory)
     tools.write_firmware(directory, "host.c", "trace.h")
     common = [compiler, "-I.", *flags]
-    strict = [*tools.STANDARD, *tools.WARNINGS, "-DMODEL_NO_STATIC_ARENA", "-include", "trace.h"]
+    checked = ["-DMODEL_NO_STATIC_ARENA", "-DMODEL_DEBUG", "-include", "trace.h"]
+    strict = [*tools.STANDARD, *tools.WARNINGS, *checked]
     tools.build([*common, *strict, "-c", "model.c", "-o", "model.o"], directory)
     sources = ["harness.c", "host.c", "model.o", weights]
     tools.build([*common, "-DHARNESS_TRACE", *sources, "-lm", "-o", "harness"], directory)

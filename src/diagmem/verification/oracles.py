@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.backends.tflm import runtime
-from diagmem.graph import DType, Graph
+from diagmem.model.graph import DType, Graph
 from diagmem.verification import reference
 from diagmem.verification.stream import Inputs
+from diagmem.verification.tflm import runtime
 
 RELATIVE_TOLERANCE = 1e-4
 """Of the largest output, for real numbers: runtimes add up in different orders. Integers must be equal."""

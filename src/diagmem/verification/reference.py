@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from diagmem.errors import ModelError
-from diagmem.graph import ABSENT, Graph
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import ABSENT, Graph
 from diagmem.ops import Unsupported, kind_of, values_of
 
 Array = npt.NDArray[Any]
@@ -28,5 +28,6 @@ def run(graph: Graph, inputs: Sequence[Array]) -> dict[int, Array]:
             outputs = kind.reference(node, [None if i == ABSENT else values[i] for i in node.op.inputs])
         except Unsupported as reason:
             raise ModelError(f"{node.label}: {reason}; it cannot be verified") from reason
-        values.update(zip(node.op.outputs, outputs, strict=True))
+        written = (*node.op.outputs, *(node.op.inputs[p] for p in kind.states(node)))
+        values.update(zip(written, outputs, strict=True))
     return values

@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
-from diagmem.errors import one_line
-from diagmem.graph import Shape, Tensor
+from diagmem.model.errors import one_line
+from diagmem.model.graph import Shape, Tensor
+from diagmem.model.views import places
 from diagmem.verification import reference
 from diagmem.verification.tools import write_firmware
-from diagmem.views import places
 
 MOST_TEXT_BYTES = 2**16
 """Above so many bytes of weights, compiling them as text would take most of the time."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from diagmem.errors import DiagmemError, one_line
+from diagmem.model.errors import DiagmemError, one_line
 
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic")
 STANDARD = ("-std=c99", "-ffp-contract=off")

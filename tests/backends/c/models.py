@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.frontends import tflite
-from diagmem.graph import DType, Graph
-from diagmem.ops._base import Activation
-from diagmem.zoo.builder import Builder
-from diagmem.zoo.writer import to_tflite
+from diagmem.frontends.tflite.writer import to_tflite
+from diagmem.frontends.zoo.builder import Builder
+from diagmem.model.graph import DType, Graph
+from diagmem.ops import Activation
 
 COMPILERS = ("gcc", "clang", "arm-none-eabi-gcc")
 
@@ -31,8 +32,8 @@ def with_weights(graph: Graph, seed: int = 0) -> Graph:
     return tflite.parse(to_tflite(graph, seed), graph.name)
 
 
-def program(graph: Graph) -> Program:
-    return Program.of(pipeline.plan(graph))
+def program(graph: Graph, **options: Any) -> Program:
+    return Program.of(pipeline.plan(graph, **options))
 
 
 def compiler(name: str) -> str:

@@ -8,10 +8,10 @@ import flatbuffers
 import numpy as np
 import tflite
 
-from diagmem.graph import DType, Op, Tensor
-from diagmem.ops.elementwise_binary import Binary
-from diagmem.zoo.builder import Builder
-from diagmem.zoo.writer import to_tflite
+from diagmem.frontends.tflite.writer import to_tflite
+from diagmem.frontends.zoo.builder import Builder
+from diagmem.model.graph import DType, Op, Tensor
+from diagmem.ops.elementwise.binary import Binary
 
 
 def scratch() -> bytes:

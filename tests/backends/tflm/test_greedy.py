@@ -8,8 +8,8 @@ import pytest
 
 from diagmem.backends.tflm.greedy import ONLINE, layout
 from diagmem.frontends import tflite
-from diagmem.graph import DType, Graph, Op, Tensor
 from diagmem.kernels import Library, library
+from diagmem.model.graph import DType, Graph, Op, Tensor
 
 REFERENCE = library("tflm-reference")
 STOCK_HEADS = {"ad01_int8": 768, "kws_ref_model": 16000, "pretrainedResnet_quant": 49152, "vww_96_int8": 73728}
@@ -52,7 +52,7 @@ def test_tensor_that_nobody_uses_still_takes_room() -> None:
 def test_scratch_lies_clear_of_what_lives() -> None:
     """It is placed like a tensor that lives during its operation; elsewhere its room is free."""
     hungry = Library(
-        "hungry", "wants scratch in its second operation", {}, {"CUSTOM:x": lambda node: 40 * node.op.index}
+        "hungry", "wants scratch in its second operation", scratch={"CUSTOM:x": lambda node: 40 * node.op.index}
     )
     found = layout(chain(32, 32, 32), [0, 32, 0], hungry)
     assert found.scratch == {1: 64}

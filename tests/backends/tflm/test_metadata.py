@@ -10,12 +10,13 @@ import pytest
 import tflite as schema
 
 from diagmem import __version__
-from diagmem.backends.tflm import flatbuffer, metadata
+from diagmem.backends.tflm import metadata
 from diagmem.backends.tflm.greedy import ONLINE, layout
-from diagmem.errors import ModelError
 from diagmem.frontends import tflite
-from diagmem.graph import Graph
+from diagmem.frontends.tflite import rewriter as flatbuffer
 from diagmem.kernels import library
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import Graph
 from tests.backends.tflm import small_models
 
 SMALL = small_models.reshapes()
@@ -42,7 +43,7 @@ def test_plan_is_read_back(make: Callable[[], bytes]) -> None:
     data = make()
     graph = tflite.parse(data, "model")
     offsets = stock_plan(graph)
-    planned = metadata.with_plan(data, offsets, "tflm-reference")
+    planned = metadata.with_plan(data, graph, offsets, "tflm-reference")
     assert planned.endswith(data)
     assert metadata.offsets_in(planned, graph) == tuple(offsets)
 
@@ -55,7 +56,7 @@ def test_file_without_plan_has_none() -> None:
 
 def test_origin_names_tool_version_library_and_model() -> None:
     """The second entry is JSON that other tools can read."""
-    planned = metadata.with_plan(SMALL, stock_plan(GRAPH), "cmsis-nn")
+    planned = metadata.with_plan(SMALL, GRAPH, stock_plan(GRAPH), "cmsis-nn")
     assert json.loads(flatbuffer.block(planned, "diagmem") or b"") == {
         "tool": "diagmem",
         "version": __version__,
@@ -67,10 +68,10 @@ def test_origin_names_tool_version_library_and_model() -> None:
 
 def test_plan_is_replaced_and_can_be_taken_out() -> None:
     """A second plan stands in the first one's place; cut off, the file is the old one; so nothing ever piles up."""
-    first = metadata.with_plan(SMALL, stock_plan(GRAPH), "cmsis-nn")
+    first = metadata.with_plan(SMALL, GRAPH, stock_plan(GRAPH), "cmsis-nn")
     assert metadata.without_plan(first) == SMALL
     assert metadata.without_plan(SMALL) == SMALL
-    second = metadata.with_plan(first, [-1] * len(GRAPH.tensors), "tflm-reference")
+    second = metadata.with_plan(first, GRAPH, [-1] * len(GRAPH.tensors), "tflm-reference")
     assert set(metadata.offsets_in(second, GRAPH) or ()) == {-1}
     assert schema.Model.GetRootAs(second, 0).MetadataLength() == 2
     assert metadata.without_plan(second) == first
@@ -91,7 +92,7 @@ def test_hash_is_of_the_model_not_of_the_file() -> None:
 
 def test_plan_for_another_model_is_refused() -> None:
     """Even if the number of tensors is the same."""
-    planned = metadata.with_plan(SMALL, stock_plan(GRAPH), "tflm-reference")
+    planned = metadata.with_plan(SMALL, GRAPH, stock_plan(GRAPH), "tflm-reference")
     filters = next(t for t in GRAPH.tensors if t.data is not None and len(t.shape) == 4)
     assert filters.data is not None
     raw = filters.data.tobytes()
@@ -139,4 +140,4 @@ def test_bad_offsets_are_not_written() -> None:
     """A plan that TFLM could not run is refused before a file is made of it."""
     for bad in ([-1] * (COUNT - 1), [-7] * COUNT):
         with pytest.raises(ModelError, match="offset"):
-            metadata.with_plan(SMALL, bad, "tflm-reference")
+            metadata.with_plan(SMALL, GRAPH, bad, "tflm-reference")

@@ -8,23 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from diagmem import pipeline, zoo
-from diagmem.allocators import optimal
-from diagmem.backends.inputs import sample_inputs
-from diagmem.backends.tflm import flatbuffer, metadata, planned_file, runtime
-from diagmem.backends.tflm.compare import compare
+from diagmem import pipeline
+from diagmem.backends.tflm import metadata, planned_file
 from diagmem.backends.tflm.greedy import ONLINE
-from diagmem.errors import ModelError, PlanError
-from diagmem.footprint import SeparationRule, exact_separations, footprint
-from diagmem.frontends import tflite
-from diagmem.graph import Graph, Node
+from diagmem.frontends import tflite, zoo
+from diagmem.frontends.tflite import rewriter as flatbuffer
+from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.kernels import library
+from diagmem.model.errors import ModelError, PlanError
+from diagmem.model.graph import Graph, Node
 from diagmem.ops import kind_of
-from diagmem.problem import problem
-from diagmem.validate import Fault
-from diagmem.zoo.writer import to_tflite
+from diagmem.planning.allocators import optimal
+from diagmem.planning.footprint import SeparationRule, exact_separations, footprint
+from diagmem.planning.posing import problem
+from diagmem.validation import Fault
+from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.tflm import runtime
+from diagmem.verification.tflm.compare import compare
 from tests.backends.tflm import small_models
-from tests.frontends.test_hostile import corrupted
+from tests.frontends.tflite.test_hostile import corrupted
 
 REFERENCE = "tflm-reference"
 REAL = {
@@ -43,8 +45,8 @@ needs_tflm = pytest.mark.skipif(not runtime.is_installed(), reason="needs the pa
 def test_real_files_run_in_less(shared: Path, name: str, head: int, arena: int) -> None:
     """TFLM gives the same bytes on 200 inputs, in the arena that is proven the smallest."""
     data = (shared / "models" / "mlperf_tiny" / f"{name}.tflite").read_bytes()
-    plan = pipeline.plan(data, kernels=REFERENCE)
-    planned = planned_file.emit(data, plan)
+    plan = pipeline.plan(data, kernels=REFERENCE).plan
+    planned = planned_file.emit(data, plan).data
     found = compare(data, planned, plan.graph, sample_inputs(plan.graph, 200))
     assert planned.endswith(data)
     assert found.failure == ""
@@ -66,8 +68,8 @@ def test_built_files_run(make: Callable[[], bytes], kernels: str) -> None:
     """Variables, scratch, reshapes, unused tensors, several outputs, another order: the same bytes, the head foretold,
     and never more than TFLM takes alone."""
     data = make()
-    plan = pipeline.plan(data, kernels=kernels)
-    planned = planned_file.emit(data, plan)
+    plan = pipeline.plan(data, kernels=kernels).plan
+    planned = planned_file.emit(data, plan).data
     graph = tflite.parse(planned, "model")
     found = compare(data, planned, graph, sample_inputs(graph, 12))
     read = planned_file.embedded_plan(planned, graph, REFERENCE)
@@ -80,15 +82,17 @@ def test_built_files_run(make: Callable[[], bytes], kernels: str) -> None:
 def test_new_order_is_written() -> None:
     """Where another order needs less, the file's operators stand in it."""
     data = small_models.branches()
-    plan = pipeline.plan(data, kernels="tflm")
+    plan = pipeline.plan(data, kernels="tflm").plan
     assert list(plan.schedule.ops) != sorted(plan.schedule.ops)
-    written = tflite.parse(planned_file.emit(data, plan), "model")
+    emitted = planned_file.emit(data, plan)
+    written = tflite.parse(emitted.data, plan.graph.name)
     assert [op.outputs for op in written.ops] == [plan.graph.ops[i].outputs for i in plan.schedule.ops]
+    assert emitted.graph == written
 
 
 def test_variables_are_left_to_tflm() -> None:
     """TFLM keeps them in its persistent part, so the plan has no room for them."""
-    plan = pipeline.plan(small_models.variable(), kernels=REFERENCE)
+    plan = pipeline.plan(small_models.variable(), kernels=REFERENCE).plan
     [state] = [t for t in plan.graph.tensors if t.is_variable]
     assert planned_file.offsets_for_tflm(plan)[state.index] == ONLINE
     assert plan.arena_bytes < state.size_bytes + max(t.size_bytes for t in plan.graph.tensors if not t.is_constant)
@@ -96,7 +100,7 @@ def test_variables_are_left_to_tflm() -> None:
 
 def test_other_kernels_are_refused() -> None:
     """A plan for kernels that TFLM does not have is not put into a file for it."""
-    plan = pipeline.plan(small_models.reshapes(), kernels="diagmem")
+    plan = pipeline.plan(small_models.reshapes(), kernels="diagmem").plan
     with pytest.raises(PlanError, match="TFLM is not built with kernels 'diagmem'"):
         planned_file.emit(small_models.reshapes(), plan)
 
@@ -105,16 +109,16 @@ def test_misaligned_scratch_is_refused() -> None:
     """TFLM puts scratch behind tensors, so their alignment becomes its own."""
     data = small_models.reshapes()
     with pytest.raises(PlanError, match="use --align 16"):
-        planned_file.emit(data, pipeline.plan(data, kernels="cmsis-nn", align=1))
-    assert planned_file.emit(data, pipeline.plan(data, kernels=REFERENCE, align=1)).endswith(data)
+        planned_file.emit(data, pipeline.plan(data, kernels="cmsis-nn", align=1).plan)
+    assert planned_file.emit(data, pipeline.plan(data, kernels=REFERENCE, align=1).plan).data.endswith(data)
 
 
 @pytest.mark.parametrize("kernels", planned_file.LIBRARIES)
 def test_plan_is_found_again(kernels: str) -> None:
     """A file's plan is read as it was made: peak, overlaps, origin, and safe for its kernels."""
     data = to_tflite(zoo.build("resnet8_int8"))
-    plan = pipeline.plan(data, kernels=kernels)
-    planned = planned_file.emit(data, plan)
+    plan = pipeline.plan(data, kernels=kernels).plan
+    planned = planned_file.emit(data, plan).data
     found = planned_file.embedded_plan(planned, tflite.parse(planned, "model"), kernels)
     assert found is not None
     assert found.plan.arena_bytes == plan.arena_bytes
@@ -127,7 +131,7 @@ def test_plan_is_found_again(kernels: str) -> None:
 def test_reference_plan_is_not_safe_for_cmsis_nn() -> None:
     """The same file is judged for other kernels: there an overlap destroys what is still to be read."""
     data = to_tflite(zoo.build("vww_96_int8"))
-    planned = planned_file.emit(data, pipeline.plan(data, kernels=REFERENCE))
+    planned = planned_file.emit(data, pipeline.plan(data, kernels=REFERENCE).plan).data
     found = planned_file.embedded_plan(planned, tflite.parse(planned, "model"), "cmsis-nn")
     assert found is not None
     assert {finding.fault for finding in found.findings} == {Fault.OVERWRITTEN}
@@ -145,7 +149,7 @@ def test_partial_plan_is_completed() -> None:
     graph = tflite.parse(data, "model")
     offsets = [ONLINE] * len(graph.tensors)
     offsets[graph.inputs[0]] = 64
-    planned = metadata.with_plan(data, offsets, REFERENCE)
+    planned = metadata.with_plan(data, graph, offsets, REFERENCE)
     found = planned_file.embedded_plan(planned, graph, REFERENCE)
     assert found is not None
     assert len(found.online) == len(found.plan.places) - 1
@@ -166,12 +170,13 @@ def inflated(rule: SeparationRule, by: int) -> SeparationRule:
 def test_inflated_overlaps_are_caught() -> None:
     """A plan with every overlap 16 bytes too large fails, both replayed and, where it is installed, run."""
     data = to_tflite(zoo.build("kws_dscnn_int8"))
-    plan = pipeline.plan(data, kernels=REFERENCE)
+    plan = pipeline.plan(data, kernels=REFERENCE).plan
     unsafe = footprint(plan.graph, plan.options, inflated(exact_separations(plan.options.library), 16))
     posed = problem(unsafe, plan.schedule)
     placed = optimal(replace(posed, lower_bound_bytes=0))
     offsets = {t: at for b, at in zip(posed.buffers, placed.offsets, strict=True) for t in b.tensors}
-    planned = metadata.with_plan(data, [offsets.get(t.index, ONLINE) for t in plan.graph.tensors], REFERENCE)
+    held = [offsets.get(t.index, ONLINE) for t in plan.graph.tensors]
+    planned = metadata.with_plan(data, plan.graph, held, REFERENCE)
     found = planned_file.embedded_plan(planned, plan.graph, REFERENCE)
     assert found is not None
     assert found.plan.arena_bytes < plan.arena_bytes
@@ -190,7 +195,7 @@ def with_one_overlap(data: bytes, graph: Graph, node: Node, apart: int) -> bytes
             end += -(-tensor.size_bytes // 16) * 16
     offsets[node.output.index] = end + 64
     offsets[node.input(0).index] = end + 64 + apart
-    return metadata.with_plan(data, offsets, REFERENCE)
+    return metadata.with_plan(data, graph, offsets, REFERENCE)
 
 
 @needs_tflm
@@ -230,14 +235,14 @@ def test_plan_by_vela_is_doubted() -> None:
 def test_files_are_reproducible() -> None:
     """The same model, options and version give the same file, byte for byte."""
     data = small_models.scratch()
-    made = [planned_file.emit(data, pipeline.plan(data, kernels="tflm")) for _ in range(2)]
+    made = [planned_file.emit(data, pipeline.plan(data, kernels="tflm").plan).data for _ in range(2)]
     assert made[0] == made[1]
 
 
 def test_damaged_files_are_refused_or_judged() -> None:
     """Whatever was done to the new block: one line, or a plan that is judged."""
     data = small_models.branches()
-    planned = planned_file.emit(data, pipeline.plan(data, kernels="tflm"))
+    planned = planned_file.emit(data, pipeline.plan(data, kernels="tflm").plan).data
     block = planned[: -len(data)]
     refused = []
     for way, damaged in corrupted(block, 150, seed=11):
@@ -259,5 +264,5 @@ def test_damaged_origin_does_not_stop_a_new_plan() -> None:
     """Who made the old plan does not matter then."""
     data = small_models.branches()
     damaged = flatbuffer.rewritten(data, {metadata.PLAN_ENTRY: b"x", metadata.ORIGIN_ENTRY: b"x"})
-    planned = planned_file.emit(metadata.without_plan(damaged), pipeline.plan(data, kernels="tflm"))
+    planned = planned_file.emit(metadata.without_plan(damaged), pipeline.plan(data, kernels="tflm").plan).data
     assert planned_file.embedded_plan(planned, tflite.parse(planned, "model"), "tflm") is not None

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from diagmem.backends.c import project
 from diagmem.backends.c.header import header
-from diagmem.backends.c.kernel_sources import joined
+from diagmem.backends.c.kernel_sources import joined, with_attribute
+from diagmem.backends.c.layouts import BINARY_LAYOUTS, LAYOUTS, FileLayout, Library, laid_out
 from diagmem.backends.c.model_source import model_source
 from diagmem.backends.c.names import identifier
 from diagmem.backends.c.program import Program
-from diagmem.backends.c.row_program import RowProgram
-from diagmem.backends.c.row_source import offset_type, row_source
+from diagmem.backends.c.sequence import offset_type
 from diagmem.backends.c.tables import Tables
+from diagmem.backends.c.values import values_source
 
-Layout = Literal["plain", "arduino", "platformio"]
-LAYOUTS: tuple[Layout, ...] = ("plain", "arduino", "platformio")
+__all__ = ["LAYOUTS", "MOST_TEXT_BYTES", "FileLayout", "emit", "weights_bytes"]
 
 MOST_TEXT_BYTES = 2**21
 """Above so many bytes of weights a compiler takes too long over them as text, and the assembler includes a binary."""
@@ -24,22 +22,23 @@ MOST_TEXT_BYTES = 2**21
 def emit(
     program: Program,
     name: str | None = None,
-    layout: Layout = "plain",
+    layout: FileLayout = "plain",
     model_sha256: str | None = None,
     most_text_bytes: int = MOST_TEXT_BYTES,
 ) -> dict[str, bytes]:
     """The files of the library, by path. The same program gives the same bytes.
 
-    `most_text_bytes`: larger weights become a binary file, in layout "plain" only, for other tools would not find it.
+    `most_text_bytes`: larger weights become a binary file, in layouts whose tools would find it.
     """
     name = identifier(name or program.graph.name)
     tables = Tables(program, name)
     top = project.origin(program, name, model_sha256)
-    is_binary = layout == "plain" and tables.size_bytes > most_text_bytes
+    is_binary = layout in BINARY_LAYOUTS and tables.size_bytes > most_text_bytes
     code = {
         f"{name}.h": top + header(program, name),
-        f"{name}.c": top + _source(program, tables, name),
-        f"{name}_kernels.h": top + _kernels(program),
+        f"{name}.c": top + model_source(program, tables, name),
+        f"{name}_values.c": top + values_source(program, name),
+        f"{name}_kernels.h": top + _kernels(program, f"{name.upper()}_CODE_ATTR"),
         f"{name}_weights.h": top + tables.header(),
         **(tables.assembly() if is_binary else {f"{name}_weights.c": top + tables.text()}),
     }
@@ -47,23 +46,7 @@ def emit(
     if is_binary:
         files[f"{name}_weights.bin"] = tables.binary()
     readme = project.readme(program, name, tables.size_bytes).encode()
-    if layout == "plain":
-        sources = [path for path in code if path.endswith((".c", ".S"))]
-        cmake = project.cmake(name, sources, "<math.h>" in code[f"{name}_kernels.h"])
-        return {**files, "CMakeLists.txt": cmake.encode(), "README.md": readme}
-    about = {"arduino": ("library.properties", project.arduino), "platformio": ("library.json", project.platformio)}
-    path, text = about[layout]
-    return {
-        **{f"src/{path}": content for path, content in files.items()},
-        path: text(name).encode(),
-        "README.md": readme,
-    }
-
-
-def _source(program: Program, tables: Tables, name: str) -> str:
-    if isinstance(program, RowProgram):
-        return row_source(program, tables, name)
-    return model_source(program, tables, name)
+    return {**laid_out(Library(program, name, files), layout), "README.md": readme}
 
 
 def weights_bytes(program: Program) -> int:
@@ -71,7 +54,7 @@ def weights_bytes(program: Program) -> int:
     return Tables(program, "model").size_bytes
 
 
-def _kernels(program: Program) -> str:
+def _kernels(program: Program, attribute: str) -> str:
     """The kernels that the program calls, and the limits that it sets them."""
     calls = [call for call in program.calls.values() if call is not None]
     limits: dict[str, int] = {}
@@ -79,8 +62,8 @@ def _kernels(program: Program) -> str:
         for macro, value in call.limits.items():
             limits[macro] = max(value, limits.get(macro, 0))
     defines = "".join(f"#define {macro} {limits[macro]}\n" for macro in sorted(limits))
-    sources = sorted({call.source for call in calls})
-    if isinstance(program, RowProgram):
+    sources = ["_compiler.h", *sorted({call.source for call in calls})]
+    if program.visits:
         defines += f"#define DIAGMEM_OFFSET {offset_type(program)}\n"
-        sources.insert(0, "_rows.h")
-    return "\n".join(part for part in (defines, *joined(sources)) if part)
+        sources.insert(1, "_rows.h")
+    return with_attribute("\n".join(part for part in (defines, *joined(sources)) if part), attribute)

@@ -9,18 +9,19 @@ from diagmem.backends.c.program import Program
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """`argument`: type and name of its only parameter, if it has one."""
+    """`argument`: type and name of its only parameter, if it has one. `arena`: the type of its twin's first one."""
 
     result: str
     name: str
     argument: tuple[str, str] | None = None
+    arena: str = "void *"
 
     def declaration(self, model: str) -> str:
         return f"{self._typed(f'{model}_{self.name}')}({self._parameter or 'void'})"
 
     def declaration_in(self, model: str) -> str:
         parameter = f", {self._parameter}" if self.argument else ""
-        return f"{self._typed(f'{model}_{self.name}_in')}(void *arena{parameter})"
+        return f"{self._typed(f'{model}_{self.name}_in')}({_declared(self.arena, 'arena')}{parameter})"
 
     def definition(self, model: str) -> str:
         """It calls its twin with the model's own arena."""
@@ -41,12 +42,10 @@ def _declared(type_name: str, name: str) -> str:
 
 
 _INDEX = ("int", "index")
-_WHOLE = (Function("void *", "input", _INDEX), Function("void *", "output", _INDEX), Function("void", "invoke"))
-_BY_ROWS = (
-    Function("void", "start"),
-    Function("int", "push_row", ("const void *", "row")),
-    Function("void *", "output", _INDEX),
-)
+OUTPUT = Function("const void *", "output", _INDEX, "const void *")
+INPUT = Function("void *", "input", _INDEX)
+_WHOLE = (INPUT, OUTPUT, Function("void", "invoke"))
+_BY_ROWS = (Function("void", "start"), Function("int", "push_row", ("const void *", "row")), OUTPUT)
 
 
 def functions(program: Program) -> tuple[Function, ...]:

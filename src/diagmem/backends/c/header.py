@@ -5,22 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from diagmem.backends.c.api import functions
+from diagmem.backends.c.calls import shape_of
 from diagmem.backends.c.literals import number
-from diagmem.backends.c.model_source import shape_of
 from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
-from diagmem.graph import DType, Graph, Tensor
-
-C_TYPES = {
-    DType.FLOAT32: "float",
-    DType.INT8: "int8_t",
-    DType.UINT8: "uint8_t",
-    DType.INT16: "int16_t",
-    DType.INT32: "int32_t",
-    DType.INT64: "int64_t",
-    DType.BOOL: "uint8_t",
-}
-
+from diagmem.backends.c.values import C_TYPES, tensor_type, value_functions
+from diagmem.model.graph import Graph, Tensor
 
 _WHOLE = """\
 An index that does not exist gives NULL. Write the inputs before each run, for it may
@@ -30,8 +20,15 @@ _BY_ROWS = """\
 Hand over the rows of the input, from first to last:
  * NAME_push_row takes one, computes all that can be computed, and returns 1 after the
  * last row, when the outputs are there; else 0. The next row then begins a new run.
- * NAME_start gives up a run; an arena of your own needs it before its first run.
- * An output that does not exist is NULL."""
+ * NAME_start gives up a run. An output that does not exist is NULL."""
+
+_START_IN = "\n * NAME_start_in is mandatory before the first row that an arena is given."
+
+_PLACES = (
+    ("WEIGHTS", "each table of weights"),
+    ("ARENA", "the model's own arena"),
+    ("CODE", "each function that computes"),
+)
 
 
 def header(program: Program, name: str) -> str:
@@ -45,13 +42,16 @@ def header(program: Program, name: str) -> str:
 #ifndef {macro}_H
 #define {macro}_H
 
+#include <stddef.h>
 #include <stdint.h>
 
+{_places(macro)}
 #define {macro}_ARENA_BYTES {max(1, program.arena_bytes)}
-#define {macro}_ARENA_ALIGN {program.align_bytes} /* the arena starts on a multiple of so many bytes */
+#define {macro}_ARENA_ALIGN {program.align_bytes} /* an arena starts on a multiple of so many bytes */
 
 {_tensors(f"{macro}_INPUT", model, model.inputs)}{_rows(macro, program)}
 {_tensors(f"{macro}_OUTPUT", model, model.outputs)}
+{tensor_type(program, name)}
 #ifdef __cplusplus
 extern "C" {{
 #endif
@@ -61,9 +61,14 @@ extern "C" {{
 {own}
 #endif
 
-/* The same with arenas of your own, each of {macro}_ARENA_BYTES: any number at once, from any thread. */
+/* The same with arenas of your own, each of {macro}_ARENA_BYTES that start on a multiple of {macro}_ARENA_ALIGN: any
+ * number at once, from any thread.{_START_IN.replace("NAME", name) if program.input_rows else ""} */
 {given}
 
+/* The first place in memory of yours where an arena may start; NULL if the memory is too small for it. */
+void *{name}_arena(void *memory, size_t memory_bytes);
+
+{value_functions(program, name)}
 #ifdef __cplusplus
 }}
 #endif
@@ -72,12 +77,29 @@ extern "C" {{
 """
 
 
+def _places(macro: str) -> str:
+    """Macros by which a firmware says where things lie."""
+    hooks = "".join(
+        f"#ifndef {macro}_{what}_ATTR\n#define {macro}_{what}_ATTR /* {of} */\n#endif\n" for what, of in _PLACES
+    )
+    return f"""\
+/* Where things lie: define these as your compiler's attributes, such as __attribute__((section(".ccm"))), in a header
+ * whose name is given as {macro}_CONFIG, with its quotes. */
+#ifdef {macro}_CONFIG
+#include {macro}_CONFIG
+#endif
+{hooks}"""
+
+
 def _rows(macro: str, program: Program) -> str:
     """What a caller needs to know who hands over the input row by row."""
     if not program.input_rows:
         return ""
     tensor = program.graph.tensors[program.graph.inputs[0]]
-    return f"#define {macro}_INPUT_0_ROWS {tensor.rows}\n#define {macro}_INPUT_0_ROW_BYTES {tensor.row_bytes}\n"
+    return (
+        f"#define {macro}_INPUT_0_ROWS {tensor.rows}\n#define {macro}_INPUT_0_ROW_BYTES {tensor.row_bytes}\n"
+        f"#define {macro}_INPUT_0_ROW_ELEMS {tensor.row_bytes // tensor.dtype.size_bytes}\n"
+    )
 
 
 def _tensors(macro: str, graph: Graph, tensors: Sequence[int]) -> str:
@@ -88,6 +110,8 @@ def _tensors(macro: str, graph: Graph, tensors: Sequence[int]) -> str:
 def _tensor(macro: str, tensor: Tensor) -> Iterator[str]:
     yield f"/* '{comment(tensor.label)}': {shape_of(tensor)} */"
     yield f"#define {macro}_TYPE {C_TYPES[tensor.dtype]}"
+    yield f"#define {macro}_RANK {max(1, len(tensor.shape))}"
+    yield f"#define {macro}_SHAPE {{{', '.join(map(str, tensor.shape)) or '1'}}}"
     yield f"#define {macro}_ELEMS {tensor.elems}"
     yield f"#define {macro}_BYTES {tensor.size_bytes}"
     found = tensor.quantisation

@@ -7,20 +7,24 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 
-_INCLUDE = re.compile(r'^#include "([^"]+)"\n', re.MULTILINE)
+_FUNCTION = re.compile(r"\bstatic ((?:inline|DIAGMEM_\w+) )")
+_INCLUDE = re.compile(r'^#include "(?:[^"]*/)?([^"/]+)"\n', re.MULTILINE)
 
 
 @cache
-def source(name: str) -> str:
-    """The text of a file that stands beside the op kinds."""
-    return (files("diagmem.ops") / name).read_text(encoding="utf-8")
+def sources() -> dict[str, str]:
+    """The texts of all C files that stand beside the op kinds, in whichever package, by their names."""
+    top = files("diagmem.ops")
+    folders = (top, *(entry for entry in top.iterdir() if entry.is_dir()))
+    found = (file for folder in folders for file in folder.iterdir() if file.name.endswith((".c", ".h")))
+    return {file.name: file.read_text(encoding="utf-8") for file in found}
 
 
 def needed(names: Iterable[str]) -> list[str]:
     """The files and all that they include, what is included first."""
     found: list[str] = []
     for name in names:
-        for file in (*needed(_INCLUDE.findall(source(name))), name):
+        for file in (*needed(_INCLUDE.findall(sources()[name])), name):
             if file not in found:
                 found.append(file)
     return found
@@ -28,4 +32,9 @@ def needed(names: Iterable[str]) -> list[str]:
 
 def joined(names: Iterable[str]) -> Iterator[str]:
     """The texts of these files and of all that they include, as parts of one file."""
-    return (_INCLUDE.sub("", source(name)).replace("\n\n\n", "\n\n") for name in needed(names))
+    return (_INCLUDE.sub("", sources()[name]).replace("\n\n\n", "\n\n") for name in needed(names))
+
+
+def with_attribute(kernels: str, attribute: str) -> str:
+    """The kernels with this word before each function's type, for a firmware to say where they lie."""
+    return _FUNCTION.sub(rf"static \1{attribute} ", kernels)

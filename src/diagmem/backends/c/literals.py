@@ -8,29 +8,39 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.ops import CStruct, CTable
+from diagmem.model.errors import ModelError
+from diagmem.ops import CName, CStruct, CTable
 
 LINE_WIDTH = 116
 
+_LEAST = {"-2147483648": "INT32_MIN", "-9223372036854775808": "INT64_MIN"}
+"""Numbers that C has no literal for."""
+
 
 def number(value: Any) -> str:
-    """A literal that reads back as exactly the same number."""
-    text = f"{_decimal(value)}f" if isinstance(value, float | np.floating) else str(int(value))
-    return "INT32_MIN" if text == "-2147483648" else text
+    """A literal that reads back as exactly the same number. Every field of a struct has 32 bits, whole or real."""
+    if isinstance(value, float | np.floating):
+        return _real(value)
+    if not -(2**31) <= int(value) < 2**31:
+        raise ModelError(f"the number {value} does not fit into 32 bits, and cannot be written as C")
+    return _LEAST.get(str(int(value)), str(int(value)))
 
 
-def _decimal(value: Any) -> str:
+def _real(value: Any) -> str:
+    """In single precision. C has no literal for what is infinite, or no number."""
+    if not np.isfinite(np.float32(value)):
+        return "(0.0f / 0.0f)" if np.isnan(value) else "(1.0f / 0.0f)" if value > 0 else "(-1.0f / 0.0f)"
     text = str(np.float32(value))
-    return text if set(text) & set(".e") else f"{text}.0"
+    return f"{text}f" if set(text) & set(".e") else f"{text}.0f"
 
 
 def numbers(data: npt.NDArray[Any]) -> Iterator[str]:
     """The elements of a table, a comma behind each, in lines of even width."""
     flat = data.reshape(-1)
     if flat.dtype.kind == "f":
-        return wrapped((f"{_decimal(value)}f," for value in flat), "    ")
-    texts = (f"{value}," for value in flat.tolist())
-    return wrapped(("INT32_MIN," if text == "-2147483648," else text for text in texts), "    ")
+        return wrapped((f"{_real(value)}," for value in flat), "    ")
+    texts = (str(int(value)) for value in flat.tolist())
+    return wrapped((f"{_LEAST.get(text, text)}," for text in texts), "    ")
 
 
 def wrapped(words: Iterable[str], indent: str) -> Iterator[str]:
@@ -66,4 +76,6 @@ def _value(value: Any, names: Mapping[CTable, str]) -> str:
         return "NULL"
     if isinstance(value, CTable):
         return names[value]
+    if isinstance(value, CName):
+        return value.name
     return f"{{{', '.join(map(number, value))}}}" if isinstance(value, tuple) else number(value)

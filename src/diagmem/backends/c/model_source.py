@@ -1,44 +1,48 @@
-"""The text of NAME.c: parameters of every call, the function that runs the model, and the arena."""
+"""The text of NAME.c: parameters of every call, the functions that run the model, and the arena."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from diagmem.backends.c.api import functions
-from diagmem.backends.c.literals import initialiser
-from diagmem.backends.c.names import comment
+from diagmem.backends.c.api import INPUT, OUTPUT, Function, functions
+from diagmem.backends.c.calls import call_text, describe, listed_rows, parameters
 from diagmem.backends.c.program import Program
+from diagmem.backends.c.sequence import repeated_turns, row_storage, run_in_sequence
 from diagmem.backends.c.tables import Tables
-from diagmem.graph import Node, Tensor
-from diagmem.ops import CArgument, CCall, CPointers
+from diagmem.model.graph import Node
 
 _ALIGNED_TYPES = {2: "int16_t", 4: "int32_t", 8: "int64_t"}
+
+_WIDE_ALIGNMENT = """\
+#if defined(__GNUC__)
+#define ALIGNED __attribute__((aligned({macro}_ARENA_ALIGN)))
+#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+#define ALIGNED _Alignas({macro}_ARENA_ALIGN)
+#else
+#error this compiler cannot align the arena: define {macro}_NO_STATIC_ARENA and give one of your own
+#endif
+"""
 
 
 def model_source(program: Program, tables: Tables, name: str) -> str:
     """NAME.c after its first comment."""
+    inputs = () if program.input_rows else (_accessor(program, INPUT, name, program.graph.inputs),)
     parts = (
-        opening(name),
+        _opening(name, ("stddef.h", "string.h") if program.input_rows else ("stddef.h",)),
+        *(row_storage(program.graph.tensors[t], storage) for t, storage in program.by_rows.items()),
         *(parameters(node, program.calls[node.op.index], tables) for node in program.nodes),
-        _invoke(program, tables, name),
-        accessor(program, f"{name}_input", program.graph.inputs),
-        accessor(program, f"{name}_output", program.graph.outputs),
-        static_arena(program, name),
+        *(listed_rows(node, program.calls[node.op.index]) for node in program.nodes),
+        *(repeated_turns(program, node) for node in program.nodes),
+        *(run_in_sequence(program, tables, name) if program.visits else (_run_straight(program, tables, name),)),
+        *inputs,
+        _accessor(program, OUTPUT, name, program.graph.outputs),
+        _arena(name),
+        _static_arena(program, name),
     )
     return "\n".join(part for part in parts if part)
 
 
-def describe(node: Node) -> str:
-    """`op 7 'block3/dw' (DEPTHWISE_CONV_2D): 1x24x24x32 -> 1x12x12x32`."""
-    inputs = ", ".join(shape_of(t) for _, t in node.activations())
-    return comment(f"{node.label}: {inputs} -> {', '.join(shape_of(t) for t in node.outputs)}")
-
-
-def shape_of(tensor: Tensor) -> str:
-    return "x".join(map(str, tensor.shape)) or "1"
-
-
-def opening(name: str, headers: Sequence[str] = ("stddef.h",)) -> str:
+def _opening(name: str, headers: Sequence[str]) -> str:
     macro = name.upper()
     included = "\n".join(f"#include <{header}>" for header in headers)
     return f"""\
@@ -54,20 +58,26 @@ def opening(name: str, headers: Sequence[str] = ("stddef.h",)) -> str:
 #define {macro}_AFTER_OP(op) ((void)0)
 #endif
 
+/* In debug builds, those with {macro}_DEBUG, what the caller has to see to is checked. */
+#ifndef {macro}_DEBUG
+#define CHECK(condition) ((void)0)
+#elif defined({macro}_ASSERT)
+#define CHECK(condition) {macro}_ASSERT(condition)
+#else
+#include <assert.h>
+#define CHECK(condition) assert(condition)
+#endif
+#define CHECK_ARENA() CHECK(arena != NULL && (uintptr_t)arena % {macro}_ARENA_ALIGN == 0)
+
 #define AT(offset) ((void *)((unsigned char *)arena + (offset)))
 """
 
 
-def parameters(node: Node, call: CCall | None, tables: Tables) -> str:
-    if call is None:
-        return ""
-    struct = initialiser(call.parameters, tables.names)
-    return f"/* {describe(node)} */\nstatic const {call.parameters.type} op{node.op.number} = {struct};\n"
-
-
-def _invoke(program: Program, tables: Tables, name: str) -> str:
+def _run_straight(program: Program, tables: Tables, name: str) -> str:
+    """One call after the other."""
     body = "".join(line for node in program.nodes for line in _step(node, program, tables, name))
-    return f"void {name}_invoke_in(void *arena) {{\n{unused_arena(body)}{body}}}\n"
+    opening = f"{name.upper()}_CODE_ATTR void {name}_invoke_in(void *arena)"
+    return f"{opening} {{\n{_unused_arena(body)}    CHECK_ARENA();\n{body}}}\n"
 
 
 def _step(node: Node, program: Program, tables: Tables, name: str) -> Iterator[str]:
@@ -75,33 +85,18 @@ def _step(node: Node, program: Program, tables: Tables, name: str) -> Iterator[s
     if call is None:
         yield f"    /* {describe(node)}: stays where it is */\n"
     else:
-        arguments = (_argument(a, program, tables) for a in call.arguments)
-        yield f"    {call.function}({', '.join([f'&op{number}', *arguments])});\n"
+        yield f"    {call_text(node, call, program, tables)}\n"
     yield f"    {name.upper()}_AFTER_OP({number});\n"
 
 
-def _argument(argument: CArgument, program: Program, tables: Tables) -> str:
-    if isinstance(argument, CPointers):
-        return pointers(argument, (_argument(t, program, tables) for t in argument.tensors))
-    if not isinstance(argument, Tensor):
-        raise TypeError("single rows are for programs that run row by row")
-    return address(argument, program, tables)
-
-
-def pointers(argument: CPointers, addresses: Iterable[str]) -> str:
-    element = "void *const" if argument.is_written else "const void *const"
-    return f"({element}[]){{{', '.join(addresses)}}}"
-
-
-def address(tensor: Tensor, program: Program, tables: Tables) -> str:
-    return tables.constants[tensor.index] if tensor.is_constant else f"AT({program.offsets[tensor.index]})"
-
-
-def accessor(program: Program, function: str, tensors: Sequence[int]) -> str:
-    cases = "".join(f"    case {n}:\n        return AT({program.offsets[t]});\n" for n, t in enumerate(tensors))
+def _accessor(program: Program, function: Function, name: str, tensors: Sequence[int]) -> str:
+    starts = (program.storage[t].offsets[0] for t in tensors)
+    at = "(const unsigned char *)arena + {}" if function.arena.startswith("const") else "AT({})"
+    cases = "".join(f"    case {n}:\n        return {at.format(start)};\n" for n, start in enumerate(starts))
     return f"""\
-void *{function}_in(void *arena, int index) {{
-{unused_arena(cases)}    switch (index) {{
+{function.declaration_in(name)} {{
+    CHECK_ARENA();
+{_unused_arena(cases)}    switch (index) {{
 {cases}    default:
         return NULL;
     }}
@@ -109,19 +104,34 @@ void *{function}_in(void *arena, int index) {{
 """
 
 
-def unused_arena(body: str) -> str:
+def _unused_arena(body: str) -> str:
     """A line that keeps compilers quiet where a function has no use for its arena."""
-    return "" if "AT(" in body else "    (void)arena;\n"
+    return "" if "AT(" in body or "arena +" in body else "    (void)arena;\n"
 
 
-def static_arena(program: Program, name: str) -> str:
+def _arena(name: str) -> str:
+    macro = name.upper()
+    return f"""\
+void *{name}_arena(void *memory, size_t memory_bytes) {{
+    const size_t skipped = (size_t)(-(uintptr_t)memory % {macro}_ARENA_ALIGN);
+    if (memory == NULL || memory_bytes < skipped || memory_bytes - skipped < {macro}_ARENA_BYTES) {{
+        return NULL;
+    }}
+    return (unsigned char *)memory + skipped;
+}}
+"""
+
+
+def _static_arena(program: Program, name: str) -> str:
     macro = name.upper()
     wrappers = "\n".join(function.definition(name) for function in functions(program))
     aligned = _ALIGNED_TYPES.get(program.align_bytes)
     alignment = f"    {aligned} alignment;\n" if aligned else ""
+    is_wide = program.align_bytes > max(_ALIGNED_TYPES)
     return f"""\
 #ifndef {macro}_NO_STATIC_ARENA
-static union {{
+{_WIDE_ALIGNMENT.format(macro=macro) if is_wide else ""}\
+static {"ALIGNED " if is_wide else ""}{macro}_ARENA_ATTR union {{
     unsigned char bytes[{macro}_ARENA_BYTES];
 {alignment}}} static_arena;
 

@@ -1,24 +1,29 @@
-"""What C code is made from: a graph, the order in which it runs, where its tensors lie, and a call for each op."""
+"""What C code is made from: a graph, the steps in which it runs, how its tensors lie, and a call for each op."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from diagmem.errors import ModelError, PlanError
-from diagmem.graph import Graph, Node, Tensor
-from diagmem.ops import CCall, Unsupported, kind_of
-from diagmem.plans import Plan
-from diagmem.removal import without_again
+from diagmem.kernels import LIBRARIES, Library, library
+from diagmem.model.errors import ModelError, PlanError
+from diagmem.model.graph import Graph, Node, Tensor
+from diagmem.model.schedule import PUSH, PushState, Schedule, Step
+from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of
+from diagmem.planning.plan import Plan, offsets_in_one_piece
+from diagmem.planning.planner import Planned
+from diagmem.planning.rows import RowGraph, row_graph
+from diagmem.planning.storage import Storage
 
-KERNELS = "diagmem"
+MOST_REASONS = 4
+"""That a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a step of a program has written: a tensor at an offset, or one row of it. Steps count from 0."""
+    """What a step of a program has written: a tensor at an offset, or one row of it. Steps count from 0, without those
+    of the caller."""
 
     step: int
     node: Node
@@ -34,67 +39,60 @@ class Written:
 
 @dataclass(frozen=True)
 class Program:
-    """`offsets`: tensor -> its place in the arena. `lower_bound_bytes`: None where nobody has proven one. `source`: the
-    model's own graph, where ops were removed from it."""
+    """`scratch`: op -> where what it needs beside its tensors lies; PUSH -> where the state of a run lies that waits
+    for the caller's next row. `lower_bound_bytes`: None where nobody has proven one. `source`: the model's own graph,
+    where ops were removed from it. `kernels`: the name of the library that runs it. `offset_align_bytes`: every offset
+    is a multiple of it, so the arena's start must be one too."""
 
     graph: Graph
-    order: tuple[int, ...]
-    offsets: Mapping[int, int]
+    schedule: Schedule
+    storage: Mapping[int, Storage]
+    scratch: Mapping[int, int]
     arena_bytes: int
-    lower_bound_bytes: int | None
+    lower_bound_bytes: int | None = None
     source: Graph | None = None
+    kernels: str = "diagmem"
+    offset_align_bytes: int = 1
 
     @classmethod
-    def of(cls, plan: Plan) -> Program:
-        if plan.options.kernels != KERNELS:
+    def of(cls, made: Planned) -> Program:
+        return cls.running(made.plan, made.model)
+
+    @classmethod
+    def running(cls, plan: Plan, model: Graph | None = None) -> Program:
+        """A plan as C. `model`: the graph as its file has it, if that is another one than the plan's."""
+        if not plan.options.library.is_own:
             raise PlanError(
-                f"the plan is made for the kernels '{plan.options.kernels}', C code needs one for '{KERNELS}': "
-                f"plan again with --kernels {KERNELS}"
+                f"the plan is made for the kernels '{plan.options.kernels}', C code needs one for our own: plan again "
+                f"with kernels {' or '.join(name for name, known in LIBRARIES.items() if known.is_own)}"
             )
         if plan.options.external_io:
-            raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without --external-io")
-        if plan.runs_by_rows:
-            from diagmem.backends.c.row_program import RowProgram
-
-            return RowProgram.of_rows(plan)
-        places = plan.offsets, plan.arena_bytes, plan.lower_bound_bytes
-        return cls(plan.graph, plan.schedule.ops, *places, plan.source)
-
-    @classmethod
-    def from_json(cls, graph: Graph, plan: Mapping[str, Any]) -> Program:
-        """From what `diagmem plan --json` writes. Sizes are checked, safety is not: that is what running it is for."""
-        try:
-            if plan["kernels"] != KERNELS:
-                raise PlanError(f"the plan is made for the kernels '{plan['kernels']}'; C code needs '{KERNELS}'")
-            removed = [(row["transform"], tuple(map(int, row["ops"]))) for row in plan.get("removed", [])]
-            program = cls._placed(without_again(graph, removed), graph, plan)
-        except (KeyError, TypeError, ValueError) as error:
-            raise PlanError("the plan is damaged; write one with `diagmem plan --json`") from error
-        program.check()
+            raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without external_io")
+        source = None if model is plan.graph else model
+        places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
+        program = cls(plan.graph, plan.schedule, *places, source, plan.options.kernels, plan.options.align_bytes)
+        program.check_places()
         return program
 
-    @classmethod
-    def _placed(cls, graph: Graph, source: Graph, plan: Mapping[str, Any]) -> Program:
-        """`graph`: that of `source` without what the plan removes."""
-        if "rows" in plan:
-            from diagmem.backends.c.row_program import RowProgram
-
-            return RowProgram.rows_from_json(graph, source, plan)
-        offsets = {int(row["index"]): int(row["offset"]) for row in plan["tensors"]}
-        index_of = {op.number: op.index for op in graph.ops}
-        order = tuple(index_of[int(op)] for op in plan["schedule"])
-        return cls(graph, order, offsets, int(plan["arena_bytes"]), plan.get("lower_bound_bytes"), source)
-
-    def check(self) -> None:
-        """Raises PlanError unless every op runs once and every tensor lies inside the arena, aligned."""
-        if sorted(self.order) != list(range(len(self.graph.ops))):
-            raise PlanError("the plan does not run each op of the model once; is it another model's?")
+    def check_places(self) -> None:
+        """Raises PlanError where something that the code addresses has no place: whether places are safe is for the
+        validator to say."""
         for tensor in self.tensors:
-            offset = self.offsets.get(tensor.index)
-            if offset is None:
+            if tensor.base not in self.storage:
                 raise PlanError(f"the plan has no place for tensor {tensor.index} '{tensor.label}'")
-            if offset < 0 or offset + tensor.span_bytes > self.arena_bytes or offset % tensor.dtype.size_bytes:
-                raise PlanError(f"tensor {tensor.index} '{tensor.label}' does not fit at offset {offset} of the arena")
+        whole = {t for step in self.steps if step.turn is None for t in self.graph.ops[step.op].outputs}
+        scattered = sorted(t for t in whole if self.graph.tensors[t].base not in self.offsets)
+        if scattered:
+            label = self.graph.tensors[scattered[0]].label
+            raise PlanError(
+                f"tensor {scattered[0]} '{label}' is made whole, but the plan does not have it in one piece"
+            )
+        sums = {op for op in self.visits if op != PUSH and self.rows.ops[op].accumulator_bytes}
+        buffered = {node.op.index for node in self.nodes if self.library.scratch_bytes(node)}
+        for op in [*sorted(sums | buffered), *([PUSH] if self.input_rows else [])]:
+            if op not in self.scratch:
+                what = "state" if op == PUSH else f"{'sums' if op in sums else 'scratch'} of op {op}"
+                raise PlanError(f"the plan has no place for the {what}")
 
     @property
     def model(self) -> Graph:
@@ -102,19 +100,62 @@ class Program:
         return self.graph if self.source is None else self.source
 
     @property
+    def library(self) -> Library:
+        return library(self.kernels)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return self.schedule.steps
+
+    @property
     def input_rows(self) -> bool:
         """Whether the caller hands the input over a row at a time."""
-        return False
+        return self.schedule.is_streamed
 
-    def written(self) -> Iterator[Written]:
-        """What the steps write, in their order."""
-        for step, node in enumerate(self.nodes):
-            yield from (Written(step, node, tensor, self.offsets[tensor.index]) for tensor in node.outputs)
+    @cached_property
+    def offsets(self) -> Mapping[int, int]:
+        """Tensor -> its place in the arena, for those in one piece."""
+        return offsets_in_one_piece(self.graph, self.storage)
+
+    @cached_property
+    def rows(self) -> RowGraph:
+        return row_graph(self.graph, self.library)
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """Each op once, in the order of their first steps."""
+        return tuple(dict.fromkeys(step.op for step in self.steps if step.op != PUSH))
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """The operations in the order in which they run."""
+        """The operations in the order in which they first run."""
         return tuple(self.graph.nodes[op] for op in self.order)
+
+    @cached_property
+    def visits(self) -> Mapping[int, tuple[int, ...]]:
+        """Op -> its turns in the order in which it has them, for those that run by turns. It may have some again, to
+        make a row again."""
+        found: dict[int, list[int]] = {}
+        for step in self.steps:
+            if step.turn is not None:
+                found.setdefault(step.op, []).append(step.turn)
+        return {op: tuple(turns) for op, turns in found.items()}
+
+    @cached_property
+    def state(self) -> PushState:
+        return PushState.of(self.graph, self.schedule.ops)
+
+    def written(self) -> Iterator[Written]:
+        """What the steps write, in their order."""
+        own_steps = (step for step in self.steps if step.op != PUSH)
+        for number, step in enumerate(own_steps):
+            node = self.graph.nodes[step.op]
+            if step.turn is None:
+                yield from (Written(number, node, t, self.offsets[t.index]) for t in node.outputs)
+                continue
+            for row in self.rows.ops[step.op].makes_at(step.turn) or ():
+                for t in node.outputs:
+                    yield Written(number, node, t, self.storage[t.index].offsets[row], row)
 
     @cached_property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -126,30 +167,56 @@ class Program:
     @property
     def align_bytes(self) -> int:
         """What the arena's start must be a multiple of."""
-        return max((t.dtype.size_bytes for t in self.tensors), default=1)
+        held = [self.state.at_bytes if op == PUSH else self.library.scratch_align_bytes for op in self.scratch]
+        return max([self.offset_align_bytes, *(t.dtype.size_bytes for t in self.tensors), *held])
+
+    @cached_property
+    def by_rows(self) -> Mapping[int, Storage]:
+        """How the tensors lie of which rows are passed on."""
+        pushed = self.graph.inputs if self.input_rows else ()
+        passed = {t for call in self.calls.values() if call is not None for t in _passed_by_rows(call)}
+        return {t: self.storage[t] for t in sorted({*pushed, *passed})}
 
     @cached_property
     def calls(self) -> Mapping[int, CCall | None]:
-        """Op -> its call, None where nothing moves. Raises ModelError that lists every op that cannot be called."""
-        found = {node.op.index: self._call_or_reason(node) for node in self.nodes}
-        refused = [*self._refused_tensors(), *(reason for reason in found.values() if isinstance(reason, str))]
-        if refused:
+        """Op -> its call, None where nothing moves. Raises ModelError that lists what cannot be called."""
+        if self.refused_ops or self.refused_tensors:
             raise ModelError(
-                f"the C backend cannot run {len(refused)} of {len(self.nodes)} ops: {'; '.join(refused)}. Change these "
-                "layers, or plan the model for TensorFlow Lite Micro: `diagmem emit tflm`"
+                f"the C backend cannot run {self.refusal}. Change these layers, or plan the model for TensorFlow Lite "
+                "Micro: `diagmem emit tflm`"
             )
-        return {op: call for op, call in found.items() if not isinstance(call, str)}
+        return {op: call for op, call in self._calls_or_reasons.items() if not isinstance(call, str)}
+
+    @property
+    def refusal(self) -> str:
+        """What cannot be run, in a line: `2 of 10 ops: …`."""
+        ops, tensors = self.refused_ops, self.refused_tensors
+        count = f"{len(ops)} of {len(self.nodes)} ops: " if ops else "the model: "
+        reasons = [*ops.values(), *tensors]
+        more = len(reasons) - MOST_REASONS
+        return count + "; ".join(reasons[:MOST_REASONS]) + (f"; and {more} more" if more > 0 else "")
+
+    @cached_property
+    def refused_ops(self) -> Mapping[int, str]:
+        """Ops that no kernel runs, each with the reason."""
+        return {op: reason for op, reason in self._calls_or_reasons.items() if isinstance(reason, str)}
+
+    @cached_property
+    def refused_tensors(self) -> Sequence[str]:
+        """Reasons that lie in tensors."""
+        variables = [f"tensor {t.index} '{t.label}' is a variable" for t in self.tensors if t.is_variable]
+        outputs = (self.graph.tensors[t] for t in self.graph.outputs)
+        return [*variables, *(f"the graph output '{t.label}' is a constant" for t in outputs if t.is_constant)]
+
+    @cached_property
+    def _calls_or_reasons(self) -> Mapping[int, CCall | str | None]:
+        return {node.op.index: self._call_or_reason(node) for node in self.nodes}
 
     def _call_or_reason(self, node: Node) -> CCall | str | None:
         try:
             return None if self._stays(node) else self._call(node)
         except Unsupported as reason:
             return f"{node.label}: {reason}"
-
-    def _refused_tensors(self) -> Sequence[str]:
-        variables = [f"tensor {t.index} '{t.label}' is a variable" for t in self.tensors if t.is_variable]
-        outputs = (self.graph.tensors[t] for t in self.graph.outputs)
-        return [*variables, *(f"the graph output '{t.label}' is a constant" for t in outputs if t.is_constant)]
 
     def _stays(self, node: Node) -> bool:
         """Whether the op's output is its input, where it lies already."""
@@ -159,7 +226,12 @@ class Program:
         return self.offsets[node.input(0).index] == self.offsets[node.output.index]
 
     def _call(self, node: Node) -> CCall:
-        kind = kind_of(node.op.kind)
-        if kind is None:
-            raise Unsupported("diagmem does not know this operation")
-        return kind.c_call(node)
+        return self.library.row_call(node) if node.op.index in self.visits else self.library.call(node)
+
+
+def _passed_by_rows(call: CCall) -> Iterator[int]:
+    """The tensors of which a call gets rows."""
+    for argument in call.arguments:
+        for one in argument.tensors if isinstance(argument, CPointers) else (argument,):
+            if isinstance(one, CRow | CRows):
+                yield one.tensor.index

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from diagmem import __version__
-from diagmem.backends.c.header import C_TYPES
-from diagmem.backends.c.model_source import shape_of
+from diagmem.backends.c.calls import shape_of
 from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
-from diagmem.backends.c.row_program import RowProgram
-from diagmem.backends.c.row_source import sequence_bytes
+from diagmem.backends.c.sequence import sequence_bytes
+from diagmem.backends.c.values import C_TYPES
 
 
 def origin(program: Program, name: str, model_sha256: str | None) -> str:
@@ -22,21 +21,21 @@ def origin(program: Program, name: str, model_sha256: str | None) -> str:
     return f"""\
 /* {name}: made by diagmem {__version__}; do not edit.
  * model: {comment(program.graph.name)}{digest}
- * kernels: diagmem; arena: {program.arena_bytes} bytes{bound} */
+ * kernels: {program.kernels}; arena: {program.arena_bytes} bytes{bound} */
 """
 
 
-def cmake(name: str, sources: Sequence[str], needs_libm: bool) -> str:
-    languages = "C ASM" if any(source.endswith(".S") for source in sources) else "C"
-    libm = f"target_link_libraries({name} PUBLIC m)\n" if needs_libm else ""
-    return f"""\
-cmake_minimum_required(VERSION 3.13)
-project({name} {languages})
+ARDUINO = (
+    *("apollo3", "esp32", "mbed", "mbed_giga", "mbed_nano", "mbed_nicla", "mbed_opta", "mbed_portenta", "mbed_rp2040"),
+    *("nrf52", "renesas_portenta", "renesas_uno", "rp2040", "sam", "samd", "silabs", "stm32", "teensy", "zephyr"),
+)
+"""Arduino's names of architectures whose int has 32 bits and whose constants stay in flash: neither AVR nor ESP8266."""
 
-add_library({name} STATIC {" ".join(sources)})
-target_include_directories({name} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})
-set_target_properties({name} PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
-{libm}"""
+PLATFORMIO = (
+    *("atmelsam", "espressif32", "freescalekinetis", "gd32v", "maxim32", "native", "nordicnrf52", "nxpimxrt", "nxplpc"),
+    *("raspberrypi", "renesas-ra", "sifive", "siliconlabsefm32", "ststm32", "teensy"),
+)
+"""PlatformIO's names of the same."""
 
 
 def arduino(name: str) -> str:
@@ -49,7 +48,7 @@ sentence=The neural network {name} as C.
 paragraph=Made by diagmem: static memory, no dependencies.
 category=Data Processing
 url=https://pypi.org/project/diagmem
-architectures=*
+architectures={",".join(ARDUINO)}
 includes={name}.h
 """
 
@@ -60,7 +59,7 @@ def platformio(name: str) -> str:
         "version": __version__,
         "description": f"The neural network {name} as C, made by diagmem",
         "frameworks": "*",
-        "platforms": "*",
+        "platforms": list(PLATFORMIO),
         "headers": f"{name}.h",
     }
     return json.dumps(about, indent=2) + "\n"
@@ -81,17 +80,21 @@ only what the compiler itself calls, such as `memcpy`.
 #include "{name}.h"
 
 {_use(program, name, macro)}
-const {macro}_OUTPUT_0_TYPE *output = {name}_output(0);
+const {macro}_OUTPUT_0_TYPE *output = {name}_output_0();
 ```
-{_by_rows(program)}
+{_by_rows(program)}{_real_numbers(program, name)}
 | tensor | shape | type | scale | zero point |
 |---|---|---|---|---|
 {"".join(_rows(program))}
 A stored value q means the number scale * (q - zero point).
 
 {_KEPT_ROWS if program.input_rows else _KEPT}
-- `{name}_{_RUN_ROWS if program.input_rows else _RUN}` runs in memory of yours: {macro}_ARENA_BYTES bytes, aligned to
-  {macro}_ARENA_ALIGN. Define {macro}_NO_STATIC_ARENA for all files to leave out the model's own arena.
+{(_OWN_ROWS if program.input_rows else _OWN).format(name=name, macro=macro)}
+- Where things lie is yours to say: {macro}_WEIGHTS_ATTR, {macro}_ARENA_ATTR and {macro}_CODE_ATTR are put before each
+  table of weights, the arena, and each function that computes: `__attribute__((section(".ccm")))`, say, in a header of
+  yours whose name is given as {macro}_CONFIG.
+- Define {macro}_DEBUG while you develop: `assert` then checks that arenas {_CHECKED[program.input_rows]}. Define
+  {macro}_ASSERT(condition) to have it done in your way.
 - Define {macro}_AFTER_OP(op) to have something done after each operation.
 - Several models may be part of one program: every global name starts with the model's own.
 - `{name}_kernels.h` and `{name}_weights.h` are for `{name}.c` alone.
@@ -100,7 +103,18 @@ A stored value q means the number scale * (q - zero point).
 """
 
 
-_RUN, _RUN_ROWS = "invoke_in(arena)", "push_row_in(arena, row)"
+_OWN = """\
+- `{name}_invoke_in(arena)` runs in memory of yours: {macro}_ARENA_BYTES bytes that start on a multiple of
+  {macro}_ARENA_ALIGN. `{name}_arena(memory, bytes)` finds the place in any memory; NULL means that it is too small.
+  Define {macro}_NO_STATIC_ARENA for all files to leave out the model's own arena."""
+
+_OWN_ROWS = """\
+- `{name}_push_row_in(arena, row)` runs in memory of yours: {macro}_ARENA_BYTES bytes that start on a multiple of
+  {macro}_ARENA_ALIGN. **Call `{name}_start_in(arena)` before its first row**: the arena remembers how far a run
+  has come. `{name}_arena(memory, bytes)` finds the place in any memory; NULL means that it is too small.
+  Define {macro}_NO_STATIC_ARENA for all files to leave out the model's own arena."""
+
+_CHECKED = ("are there, and aligned", "are there, aligned, and were started")
 
 _KEPT = """\
 - Inputs, outputs and everything between share one arena, so a run may overwrite its inputs: write all of them before
@@ -117,16 +131,24 @@ for (int y = 0; y < {macro}_INPUT_0_ROWS; ++y) {{
     {name}_push_row(…); /* {macro}_INPUT_0_ROW_BYTES bytes: a line of the camera, a frame of sound */
 }}"""
     return f"""\
-{macro}_INPUT_0_TYPE *input = {name}_input(0);
+{macro}_INPUT_0_TYPE *input = {name}_input_0();
 for (int i = 0; i < {macro}_INPUT_0_ELEMS; ++i) {{
     input[i] = …;
 }}
 {name}_invoke();"""
 
 
+def _real_numbers(program: Program, name: str) -> str:
+    put = "quantize_row(values, row)" if program.input_rows else "quantize_input(index, values)"
+    return f"""
+From and to real numbers: `{name}_{put}` and `{name}_dequantize_output(index, values)`. What the
+table below says is in the header too, as macros and as the constants `{name}_inputs[]` and `{name}_outputs[]`.
+"""
+
+
 def _by_rows(program: Program) -> str:
     """How a model runs of which only some rows exist at once."""
-    if not isinstance(program, RowProgram):
+    if not program.visits:
         return ""
     forms = Counter(storage.form for storage in program.by_rows.values())
     return f"""

@@ -11,8 +11,8 @@ import numpy as np
 
 from diagmem.backends.c.literals import numbers
 from diagmem.backends.c.program import Program
-from diagmem.errors import ModelError
-from diagmem.graph import Tensor
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import Tensor
 from diagmem.ops import CCall, CStruct, CTable, values_of
 
 _TYPES = {
@@ -85,14 +85,18 @@ class Tables:
     def header(self) -> str:
         """NAME_weights.h after its first comment."""
         guard = f"{self.prefix.upper()}_WEIGHTS_H"
-        lines = "".join(f"extern {table.declaration};\n" for table in self.stored)
-        return f"#ifndef {guard}\n#define {guard}\n\n#include <stdint.h>\n\n{lines}\n#endif\n"
+        lines = "".join(f"extern {self._attribute} {table.declaration};\n" for table in self.stored)
+        return f'#ifndef {guard}\n#define {guard}\n\n#include "{self.prefix}.h"\n\n{lines}\n#endif\n'
+
+    @property
+    def _attribute(self) -> str:
+        return f"{self.prefix.upper()}_WEIGHTS_ATTR"
 
     def text(self) -> str:
         """NAME_weights.c after its first comment."""
         lines = [f'#include "{self.prefix}_weights.h"']
         for table in self.stored:
-            lines += ["", f"{table.declaration} = {{", *numbers(table.data), "};"]
+            lines += ["", f"{self._attribute} {table.declaration} = {{", *numbers(table.data), "};"]
         return "".join(f"{line}\n" for line in lines)
 
     def binary(self) -> bytes:
@@ -106,15 +110,20 @@ class Tables:
             place = f'"{self.prefix}_weights.bin", {offset}, {table.data.nbytes}'
             lines.append(f"    .balign 8\n    .global {table.name}\n{table.name}:\n    .incbin {place}\n")
             offset += len(_padded(bytes(table.data.nbytes)))
-        return {f"{self.prefix}_weights.S": _ASSEMBLY.format(tables="".join(lines))}
+        text = _ASSEMBLY.format(tables="".join(lines), macro=self.prefix.upper())
+        return {f"{self.prefix}_weights.S": text}
 
 
 _ASSEMBLY = """\
-/* The weights, for assemblers of the GNU kind: the binary must lie in a directory given with -I. */
+/* The weights, for assemblers of the GNU kind: the binary must lie in a directory given with -I. They go to the section
+ * {macro}_WEIGHTS_SECTION, for an assembler knows no {macro}_WEIGHTS_ATTR. */
+#ifndef {macro}_WEIGHTS_SECTION
+#define {macro}_WEIGHTS_SECTION .rodata
+#endif
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error the weights are little-endian
 #endif
-    .section .rodata
+    .section {macro}_WEIGHTS_SECTION,"a",%progbits
 {tables}
 #if defined(__linux__)
     .section .note.GNU-stack,"",%progbits

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from diagmem.graph import Graph
 from diagmem.kernels import Library
+from diagmem.model.graph import Graph
 
 ALIGN_BYTES = 16
 """TFLM rounds every buffer's size up to this."""
@@ -19,7 +19,7 @@ ONLINE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class HeadLayout:
     """Where things lie in the head: tensor -> offset, and op -> offset of its kernel's scratch."""
 
     tensors: dict[int, int]
@@ -38,7 +38,7 @@ class _Buffer:
     scratch_of: int | None = None
 
 
-def layout(graph: Graph, offsets: Sequence[int], library: Library) -> Layout:
+def layout(graph: Graph, offsets: Sequence[int], library: Library) -> HeadLayout:
     """What stock TFLM makes of a plan when it runs the graph's ops in their order with these kernels.
 
     `offsets`: one for each tensor; for ONLINE, TFLM's planner chooses. Variables left to TFLM do not lie in the head.
@@ -56,7 +56,7 @@ def layout(graph: Graph, offsets: Sequence[int], library: Library) -> Layout:
     online.sort(key=lambda b: -b.size_bytes)
     for buffer in online:
         placed.append((_lowest_gap(buffer, placed), buffer))
-    return Layout(
+    return HeadLayout(
         {b.tensor: offset for offset, b in placed if b.tensor is not None},
         {b.scratch_of: offset for offset, b in placed if b.scratch_of is not None},
         max((offset + b.size_bytes for offset, b in placed), default=0),

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from diagmem import __version__
-from diagmem.backends.tflm import flatbuffer
 from diagmem.backends.tflm.greedy import ONLINE
-from diagmem.errors import ModelError
 from diagmem.frontends import tflite
-from diagmem.graph import Graph
+from diagmem.frontends.tflite import rewriter as flatbuffer
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import Graph
 
 PLAN_ENTRY = "OfflineMemoryAllocation"
 ORIGIN_ENTRY = "diagmem"
@@ -44,10 +44,12 @@ class Origin:
     source_bytes: int
 
 
-def with_plan(data: bytes, offsets: Sequence[int], kernels: str, order: Sequence[int] | None = None) -> bytes:
-    """The file with a plan inside, in the place of any that it carries. Nothing else changes, but for the operators'
-    order where one is given. `offsets`: one for each tensor, ONLINE for what is left to TFLM."""
-    graph = tflite.parse(data, "model")
+def with_plan(
+    data: bytes, graph: Graph, offsets: Sequence[int], kernels: str, order: Sequence[int] | None = None
+) -> bytes:
+    """The file, whose graph is given, with a plan inside, in the place of any that it carries. Nothing else changes,
+    but for the operators' order where one is given. `offsets`: one for each tensor, ONLINE for what is left to
+    TFLM."""
     encoded = encode(offsets)
     decode(encoded, graph)
     origin = Origin("diagmem", __version__, kernels, model_sha256(graph), len(data))

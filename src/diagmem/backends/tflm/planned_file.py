@@ -6,22 +6,24 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from diagmem.allocators import optimal
-from diagmem.allocators.effort import NORMAL
 from diagmem.backends.tflm import metadata
-from diagmem.backends.tflm.greedy import ALIGN_BYTES, ONLINE, Layout, layout
+from diagmem.backends.tflm.greedy import ALIGN_BYTES, ONLINE, HeadLayout, layout
 from diagmem.backends.tflm.metadata import Origin
-from diagmem.errors import PlanError, UnsafePlanError
-from diagmem.footprint import Options, footprint
 from diagmem.frontends import tflite
-from diagmem.graph import ABSENT, Graph, Op
 from diagmem.kernels import Library, library
-from diagmem.lifetimes import lifetimes
+from diagmem.model.errors import PlanError, UnsafePlanError
+from diagmem.model.graph import ABSENT, Graph, Op
+from diagmem.model.schedule import Schedule
 from diagmem.ops import kind_of
-from diagmem.plans import Plan
-from diagmem.problem import Buffer, problem
-from diagmem.schedule import Schedule
-from diagmem.validate import Fault, Finding, replay
+from diagmem.planning.allocators import optimal
+from diagmem.planning.allocators.effort import NORMAL
+from diagmem.planning.footprint import footprint
+from diagmem.planning.lifetimes import lifetimes
+from diagmem.planning.options import Options
+from diagmem.planning.plan import Plan, scratch_of, stored
+from diagmem.planning.posing import problem
+from diagmem.planning.problem import Buffer
+from diagmem.validation import Fault, Finding, replay
 
 LIBRARIES = ("tflm", "tflm-reference", "cmsis-nn", "cmsis-nn-mve")
 """The kernels that TFLM may be built with. The first stands for those who do not know: it is safe for all of them."""
@@ -30,7 +32,24 @@ EFFORT = NORMAL.times(0.2)
 """For the second placement, which need not be proven the best."""
 
 
-def emit(data: bytes, plan: Plan) -> bytes:
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """A file with a plan inside, as it was read back: its graph has the plan's order. `source_bytes`: the size of the
+    file without it. `heads`: kernel library -> the head as TFLM alone plans it, and with this file."""
+
+    data: bytes
+    graph: Graph
+    plan: Plan
+    source_bytes: int
+    heads: Mapping[str, tuple[int, int]]
+
+    @property
+    def new_bytes(self) -> int:
+        """What the plan adds to the file."""
+        return len(self.data) - self.source_bytes
+
+
+def emit(data: bytes, plan: Plan) -> PlannedFile:
     """The file with the plan inside, its operators in the plan's order. The plan must be that of the file's graph.
 
     What was written is read back and replayed once more, since TFLM checks nothing.
@@ -38,18 +57,21 @@ def emit(data: bytes, plan: Plan) -> bytes:
     kernels = plan.options.kernels
     if kernels not in LIBRARIES:
         raise PlanError(f"TFLM is not built with kernels '{kernels}'; choose one of {', '.join(LIBRARIES)}")
-    planned = metadata.with_plan(data, offsets_for_tflm(plan), kernels, plan.schedule.ops)
-    found = embedded_plan(planned, tflite.parse(planned, plan.graph.name), kernels)
+    planned = metadata.with_plan(data, plan.graph, offsets_for_tflm(plan), kernels, plan.schedule.ops)
+    graph = tflite.parse(planned, plan.graph.name)
+    found = embedded_plan(planned, graph, kernels)
+    if found is not None:
+        _check_scratch_alignment(found.plan, plan.options.align_bytes)
     if found is None or found.findings or found.doubts:
         reason = "it cannot be read back" if found is None else (*found.findings, *found.doubts)[0]
         raise UnsafePlanError(f"{plan.graph.name}: the file is not safe: {reason}; this is a bug, please report it")
-    _check_scratch_alignment(found.plan, plan.options.align_bytes)
-    return planned
+    heads = heads_by_kernels(plan.graph, graph, metadata.offsets_in(planned, graph) or ())
+    return PlannedFile(planned, graph, plan, len(data), heads)
 
 
 def _check_scratch_alignment(found: Plan, align_bytes: int) -> None:
     """TFLM puts scratch right behind tensors, and kernels count on its alignment. Unknown operations may have some."""
-    is_off = any(offset % ALIGN_BYTES for offset in found.scratch_offsets.values())
+    is_off = any(offset % ALIGN_BYTES for offset in found.scratch.values())
     may_be_off = any(kind_of(op.kind) is None for op in found.graph.ops) and align_bytes < ALIGN_BYTES
     if is_off or may_be_off:
         raise PlanError(
@@ -65,7 +87,7 @@ def offsets_for_tflm(plan: Plan) -> tuple[int, ...]:
     is taken: the one that is nowhere worse than no plan at all; then the smaller head with scratch, then without.
     """
     runs, own = _as_it_runs(plan), plan.options.library
-    choices = [plan.offsets, _without_scratch(plan)] if plan.scratch_offsets else [plan.offsets]
+    choices = [plan.offsets, _without_scratch(plan)] if plan.scratch else [plan.offsets]
 
     def cost(choice: tuple[int, ...]) -> tuple[int, int, int]:
         meant = (own.name,) if own.name != LIBRARIES[0] else LIBRARIES[1:]
@@ -107,12 +129,14 @@ def _without_scratch(plan: Plan) -> Mapping[int, int]:
 @dataclass(frozen=True, slots=True)
 class EmbeddedPlan:
     """A plan found in a file, completed as TFLM's planner would: `online` are the tensors that it left to TFLM.
+    `baseline_bytes`: what TFLM takes without it.
 
     `findings`: what is wrong with it for the plan's kernel library. `doubts`: overlaps at operations that diagmem does
     not know (such as Arm's Ethos-U), so that nobody but their maker can tell.
     """
 
     plan: Plan
+    baseline_bytes: int
     origin: Origin | None
     online: tuple[int, ...]
     findings: tuple[Finding, ...]
@@ -126,11 +150,11 @@ def embedded_plan(data: bytes, graph: Graph, kernels: str) -> EmbeddedPlan | Non
         return None
     made = layout(graph, offsets, library(kernels))
     plan = _plan(_without_work_space(graph), made, kernels)
-    findings = replay(
-        plan.graph, plan.schedule, plan.offsets, plan.options.library, plan.arena_bytes, scratch=plan.scratch_offsets
-    )
+    places = plan.schedule, plan.row_offsets, plan.scratch, plan.arena_bytes
+    findings = replay(plan.graph, plan.options.library, *places)
     return EmbeddedPlan(
         plan,
+        layout(graph, [ONLINE] * len(graph.tensors), plan.options.library).head_bytes,
         metadata.origin(data),
         tuple(t for t in made.tensors if offsets[t] == ONLINE),
         tuple(f for f in findings if not _is_doubt(f, graph)),
@@ -143,7 +167,7 @@ def _is_doubt(finding: Finding, graph: Graph) -> bool:
     return within_one_op and finding.op is not None and kind_of(graph.ops[finding.op].kind) is None
 
 
-def _plan(graph: Graph, made: Layout, kernels: str) -> Plan:
+def _plan(graph: Graph, made: HeadLayout, kernels: str) -> Plan:
     """The layout as a plan in the file's order. Each tensor has a buffer of its own, since the file may give a reshape
     and its source different places."""
     schedule = Schedule.whole(range(len(graph.ops)), "file")
@@ -165,18 +189,17 @@ def _plan(graph: Graph, made: Layout, kernels: str) -> Plan:
         graph,
         options,
         schedule,
-        tuple(buffers),
-        tuple(offsets),
-        arena_bytes=made.head_bytes,
-        lower_bound_bytes=known.lower_bound_bytes,
-        is_over_all_orders=False,
+        stored(graph, buffers, offsets),
+        scratch_of(buffers, offsets),
+        made.head_bytes,
+        known.lower_bound_bytes,
+        buffers=tuple(buffers),
+        buffer_offsets=tuple(offsets),
         pressure=known.pressure,
-        allocator="embedded",
-        baseline_bytes=layout(graph, [ONLINE] * len(graph.tensors), options.library).head_bytes,
     )
 
 
-def _alignment(made: Layout) -> int:
+def _alignment(made: HeadLayout) -> int:
     """The alignment that all offsets have, as far as TFLM cares."""
     return math.gcd(ALIGN_BYTES, *made.tensors.values())
 

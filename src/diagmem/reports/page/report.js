@@ -3,6 +3,13 @@
 // text, never as markup.
 
 const data = JSON.parse(document.getElementById("data").textContent);
+function element(name, text, className) {
+  const made = document.createElement(name);
+  if (text !== undefined) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
 const byId = (id) => document.getElementById(id);
 const slider = byId("step");
 const maps = [byId("map-before"), byId("map-after")].map((box, which) => ({
@@ -12,10 +19,16 @@ const maps = [byId("map-before"), byId("map-after")].map((box, which) => ({
   blocks: [...box.querySelectorAll(".block")],
   stepOf: which === 0 ? (step) => data.before[step] : (step) => step,
   spans: data.spans[which],
+  words: data.words[which],
+  scale: element("div", undefined, "scale"),
+  rows: element("div", undefined, "rows"),
   now: [],
 }));
-const rowsByStep = new Map([...document.querySelectorAll("#table tbody tr")].map((row) => [Number(row.dataset.step), row]));
+const rowsByOp = new Map([...document.querySelectorAll("#table tbody tr")].map((row) => [Number(row.dataset.op), row]));
 const FIT_FROM_STEPS = 48; // more rows than this do not fit on a screen
+const FIT_VH = 72; // height of a whole model in view, in parts of the window's
+const TICK_PX = 48; // between two labels across, and
+const LINE_PX = 15; // down
 
 // ---- the step -------------------------------------------------------------------------------------------------------
 
@@ -24,7 +37,7 @@ function show(step) {
   slider.value = step;
   maps.forEach((map) => showOnMap(map, map.stepOf(step)));
   document.querySelector("#table tr.current")?.classList.remove("current");
-  rowsByStep.get(step)?.classList.add("current");
+  rowsByOp.get(data.schedule[step])?.classList.add("current");
   byId("now").textContent = sentence(step);
   showOperation(step);
 }
@@ -38,16 +51,13 @@ function showOnMap(map, step) {
     return first <= step && step < end;
   });
   map.now.forEach((block) => block.classList.add("now"));
-  if (!map.box.classList.contains("fit")) {
-    const scale = map.svg.clientWidth / map.svg.viewBox.baseVal.width;
-    map.box.scrollTop = top * scale - map.box.clientHeight / 2;
-  }
+  map.box.scrollTop = top * map.svg.clientHeight / map.svg.viewBox.baseVal.height - map.box.clientHeight / 2;
 }
 
 function sentence(step) {
   const outputs = data.ops[data.schedule[step]]?.[2] ?? [];
   const name = outputs.length ? `, ${data.tensors[outputs[0]][0]}` : "";
-  return `Step ${step}: ${data.words[step]}${name}. ` +
+  return `Step ${step}: ${data.words[1][step]}${name}. ` +
     `Whole tensors ${bytes(data.whole[step])}; as planned ${bytes(data.needed[step])}.`;
 }
 
@@ -55,13 +65,6 @@ const bytes = (count) => (count < 1024 ? `${count} B` : `${(count / 1024).toFixe
 const figure = (value) => (value === null ? "–" : value.toLocaleString("en"));
 
 // ---- the operation at the step --------------------------------------------------------------------------------------
-
-function element(name, text, className) {
-  const made = document.createElement(name);
-  if (text !== undefined) made.textContent = text;
-  if (className) made.className = className;
-  return made;
-}
 
 function tableOf(headings, rows) {
   const table = element("table");
@@ -87,7 +90,11 @@ function showOperation(step) {
     byId("overlap").replaceChildren();
     return;
   }
-  const [kind, inputs, outputs, sort, fileIndex] = op;
+  const [kind, inputs, outputs, sort, fileIndex, turns] = op;
+  if (turns) {
+    showRows(op);
+    return;
+  }
   const figures = data.sorts[sort];
   const place = (role) => (index) => {
     const [name, shape, type, size, offset] = data.tensors[index];
@@ -111,6 +118,19 @@ function showOperation(step) {
     );
   }
   byId("overlap").replaceChildren(...overlapPicture(inputs, outputs, figures));
+}
+
+// Of an operation that runs row by row: its rows lie in many places, and O_s, which is about whole tensors, does not apply.
+function showRows([kind, inputs, outputs, , fileIndex, turns]) {
+  const told = (role) => (index) => {
+    const [name, shape, type, size] = data.tensors[index];
+    return [`${role} ${name}`, `${shape} ${type}`, figure(size)];
+  };
+  byId("details").replaceChildren(
+    element("h3", `op ${fileIndex}: ${kind}, row by row in ${turns} steps`),
+    tableOf(["tensor", "shape", "bytes if whole"], [...inputs.map(told("in:")), ...outputs.map(told("out:"))]),
+  );
+  byId("overlap").replaceChildren();
 }
 
 // The operation in slow motion: addresses across, time down; the output grows, the inputs are used up.
@@ -168,7 +188,9 @@ document.body.append(tip);
 maps.forEach((map) => {
   map.cursor.dataset.top = map.cursor.getAttribute("y");
   map.rowHeight = Number(map.cursor.getAttribute("height"));
-  map.width = map.svg.viewBox.baseVal.width;
+  map.ticks = [...map.svg.querySelectorAll("text.tick")].map((tick) => [Number(tick.getAttribute("x")), tick.textContent]);
+  map.box.prepend(map.scale);
+  map.box.append(map.rows);
   map.svg.setAttribute("preserveAspectRatio", "none");
   // The browser's own tooltips would stand beside ours.
   map.svg.querySelectorAll("g.block > title, rect > title").forEach((title) => {
@@ -194,21 +216,42 @@ maps.forEach((map) => {
   });
 });
 
+// Squeezed text cannot be read: a picture that is fitted has its axes outside of it.
 function fit(on) {
-  maps.forEach((map) => {
-    // Squeezed text cannot be read, so the row labels give up their room.
-    const hidden = on ? Number(map.cursor.dataset.labels) : 0;
-    map.svg.setAttribute("viewBox", `${hidden} 0 ${map.width - hidden} ${map.svg.viewBox.baseVal.height}`);
-    map.box.classList.toggle("fit", on);
-  });
+  const zoom = Number(byId("zoom").value);
   byId("fit").checked = on;
+  byId("zoomer").hidden = !on;
+  maps.forEach((map) => {
+    map.box.classList.toggle("fit", on);
+    map.svg.style.height = on ? `${FIT_VH * zoom}vh` : "";
+    if (on) drawAxes(map);
+  });
   show(Number(slider.value));
+}
+
+function drawAxes(map) {
+  const view = map.svg.viewBox.baseVal;
+  const apart = map.ticks.length > 1 ? (map.ticks[1][0] - map.ticks[0][0]) * map.svg.clientWidth / view.width : TICK_PX;
+  const tick = ([x, words]) => placed(words, "left", x / view.width);
+  map.scale.replaceChildren(...map.ticks.filter((_, n) => n % Math.ceil(TICK_PX / apart) === 0).map(tick));
+  const every = Math.max(1, Math.ceil(LINE_PX * view.height / map.rowHeight / map.svg.clientHeight));
+  const at = (step) => (Number(map.cursor.dataset.top) + (step + 0.5) * map.rowHeight) / view.height;
+  map.rows.style.height = `${map.svg.clientHeight}px`;
+  map.rows.replaceChildren(...map.words.flatMap((words, step) => (step % every ? [] : [placed(`${step}  ${words}`, "top", at(step))])));
+}
+
+function placed(words, side, share) {
+  const made = element("span", words);
+  made.style[side] = `${100 * share}%`;
+  return made;
 }
 
 // ---- controls -------------------------------------------------------------------------------------------------------
 
 slider.addEventListener("input", () => show(Number(slider.value)));
 byId("fit").addEventListener("change", (event) => fit(event.target.checked));
+byId("zoom").addEventListener("input", () => fit(true));
+addEventListener("resize", () => fit(byId("fit").checked));
 byId("peak").addEventListener("click", () => show(data.needed.indexOf(Math.max(...data.needed))));
 
 let timer = null;

@@ -17,10 +17,10 @@ extern uint32_t data_begin[], data_end[], data_source[], bss_begin[], bss_end[];
 int main(void);
 void reset(void);
 
-__attribute__((section(".arena.bss"))) static union {
+__attribute__((section(".arena.bss"), aligned(MODEL_ARENA_ALIGN))) static union {
     unsigned char bytes[MODEL_ARENA_BYTES];
     int64_t alignment;
-} arena;
+} arena_memory;
 
 static uintptr_t inputs, outputs, stack;
 static uint32_t *painted_to;
@@ -57,7 +57,7 @@ static void write_file(uintptr_t file, const void *from, size_t bytes) {
     }
 }
 
-void *harness_arena(void) { return &arena; }
+void *harness_arena(void) { return &arena_memory; }
 
 int harness_read(void *to, size_t bytes) {
     const uintptr_t arguments[3] = {inputs, (uintptr_t)to, bytes};
@@ -88,6 +88,9 @@ HARNESS_NOINLINE void harness_measure_stack(void) {
 
 void reset(void) {
     *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20; /* the floating-point unit, where there is one */
+#ifdef TRAPS_MISALIGNED
+    *(volatile uint32_t *)0xE000ED14 |= 1u << 3;
+#endif
     memcpy(data_begin, data_source, (size_t)((char *)data_end - (char *)data_begin));
     memset(bss_begin, 0, (size_t)((char *)bss_end - (char *)bss_begin));
     inputs = open_file("inputs.bin", MODE_RB);

@@ -1,5 +1,7 @@
 /* A plugin for QEMU: counts the instructions between a function `begin` and a function `end`, and prints the count each
- * time `end` is reached. Arguments: begin=ADDRESS,end=ADDRESS.
+ * time `end` is reached. With a file `marks` of addresses, four bytes each, also each time that one of these is reached,
+ * and with it the bytes that were read from the arena and written to it up to there.
+ * Arguments: begin=ADDRESS,end=ADDRESS[,marks=PATH,arena=ADDRESS,bytes=COUNT].
  *
  * QEMU's packages come without its header, so the few functions used are declared here. */
 #include <stddef.h>
@@ -15,15 +17,29 @@
 typedef uint64_t qemu_plugin_id_t;
 typedef struct qemu_info qemu_info_t;
 struct qemu_plugin_tb;
+struct qemu_plugin_insn;
 
 void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t, void (*)(qemu_plugin_id_t, struct qemu_plugin_tb *));
 void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *, void (*)(unsigned int, void *), int, void *);
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
 uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *);
+struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
+uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);
+void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *, void (*)(unsigned int, void *), int, void *);
+void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *, void (*)(unsigned int, uint32_t, uint64_t, void *), int,
+                                      int, void *);
+unsigned int qemu_plugin_mem_size_shift(uint32_t);
+_Bool qemu_plugin_mem_is_store(uint32_t);
+
+enum { READS_AND_WRITES = 3 };
 
 __attribute__((visibility("default"))) int qemu_plugin_version = PLUGIN_VERSION;
 
-static uint64_t begin_at, end_at, total, at_begin;
+enum { MOST_MARKS = 65536 };
+
+static uint64_t begin_at, end_at, total, at_begin, arena_at, arena_bytes, read_bytes, written_bytes;
+static uint32_t marks[MOST_MARKS];
+static size_t mark_count;
 
 static void count(unsigned int cpu, void *instructions) {
     (void)cpu;
@@ -33,11 +49,35 @@ static void count(unsigned int cpu, void *instructions) {
 static void begin(unsigned int cpu, void *instructions) {
     count(cpu, instructions);
     at_begin = total;
+    read_bytes = written_bytes = 0;
 }
 
 static void end(unsigned int cpu, void *instructions) {
     fprintf(stderr, "instructions %llu\n", (unsigned long long)(total - at_begin));
     count(cpu, instructions);
+}
+
+/* Whole blocks are counted as they begin: of this one, `left` instructions are still to come. */
+static void mark(unsigned int cpu, void *left) {
+    (void)cpu;
+    fprintf(stderr, "mark %llu %llu %llu\n", (unsigned long long)(total - at_begin - (uintptr_t)left),
+            (unsigned long long)read_bytes, (unsigned long long)written_bytes);
+}
+
+static void touched(unsigned int cpu, uint32_t info, uint64_t at, void *unused) {
+    (void)cpu, (void)unused;
+    if (at - arena_at < arena_bytes) {
+        *(qemu_plugin_mem_is_store(info) ? &written_bytes : &read_bytes) += 1u << qemu_plugin_mem_size_shift(info);
+    }
+}
+
+static int is_marked(uint64_t at) {
+    for (size_t i = 0; i < mark_count; ++i) {
+        if ((marks[i] & ~1u) == at) {
+            return 1;
+        }
+    }
+    return 0;
 }
 
 static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *block) {
@@ -46,6 +86,21 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *block) {
     (void)id;
     qemu_plugin_register_vcpu_tb_exec_cb(block, at == begin_at ? begin : at == end_at ? end : count, 0,
                                          (void *)instructions);
+    for (uintptr_t i = 0; mark_count > 0 && i < instructions; ++i) {
+        struct qemu_plugin_insn *const instruction = qemu_plugin_tb_get_insn(block, i);
+        qemu_plugin_register_vcpu_mem_cb(instruction, touched, 0, READS_AND_WRITES, NULL);
+        if (is_marked(qemu_plugin_insn_vaddr(instruction))) {
+            qemu_plugin_register_vcpu_insn_exec_cb(instruction, mark, 0, (void *)(instructions - i));
+        }
+    }
+}
+
+static void read_marks(const char *path) {
+    FILE *const file = fopen(path, "rb");
+    if (file != NULL) {
+        mark_count = fread(marks, sizeof *marks, MOST_MARKS, file);
+        fclose(file);
+    }
 }
 
 static uint64_t address(const char *text) { return strtoull(text, NULL, 0) & ~1ull; }
@@ -58,6 +113,12 @@ __attribute__((visibility("default"))) int qemu_plugin_install(qemu_plugin_id_t 
             begin_at = address(argv[i] + 6);
         } else if (strncmp(argv[i], "end=", 4) == 0) {
             end_at = address(argv[i] + 4);
+        } else if (strncmp(argv[i], "marks=", 6) == 0) {
+            read_marks(argv[i] + 6);
+        } else if (strncmp(argv[i], "arena=", 6) == 0) {
+            arena_at = address(argv[i] + 6);
+        } else if (strncmp(argv[i], "bytes=", 6) == 0) {
+            arena_bytes = strtoull(argv[i] + 6, NULL, 0);
         }
     }
     qemu_plugin_register_vcpu_tb_trans_cb(id, translated);

@@ -13,6 +13,17 @@
 #define TINY_AFTER_OP(op) ((void)0)
 #endif
 
+/* In debug builds, those with TINY_DEBUG, what the caller has to see to is checked. */
+#ifndef TINY_DEBUG
+#define CHECK(condition) ((void)0)
+#elif defined(TINY_ASSERT)
+#define CHECK(condition) TINY_ASSERT(condition)
+#else
+#include <assert.h>
+#define CHECK(condition) assert(condition)
+#endif
+#define CHECK_ARENA() CHECK(arena != NULL && (uintptr_t)arena % TINY_ARENA_ALIGN == 0)
+
 #define AT(offset) ((void *)((unsigned char *)arena + (offset)))
 
 /* op 0 'conv_2d_0' (CONV_2D): 1x8x8x3 -> 1x4x4x8 */
@@ -116,7 +127,8 @@ static const diagmem_softmax_s8_params op8 = {
     .rows = 1, .size = 5, .mantissa = 1562378240, .shift = 23, .least_difference = -248,
 };
 
-void tiny_invoke_in(void *arena) {
+TINY_CODE_ATTR void tiny_invoke_in(void *arena) {
+    CHECK_ARENA();
     diagmem_conv_2d_s8(&op0, AT(6), AT(0));
     TINY_AFTER_OP(0);
     diagmem_depthwise_conv_2d_s8(&op1, AT(0), AT(128));
@@ -136,6 +148,7 @@ void tiny_invoke_in(void *arena) {
 }
 
 void *tiny_input_in(void *arena, int index) {
+    CHECK_ARENA();
     switch (index) {
     case 0:
         return AT(6);
@@ -144,17 +157,26 @@ void *tiny_input_in(void *arena, int index) {
     }
 }
 
-void *tiny_output_in(void *arena, int index) {
+const void *tiny_output_in(const void *arena, int index) {
+    CHECK_ARENA();
     switch (index) {
     case 0:
-        return AT(0);
+        return (const unsigned char *)arena + 0;
     default:
         return NULL;
     }
 }
 
+void *tiny_arena(void *memory, size_t memory_bytes) {
+    const size_t skipped = (size_t)(-(uintptr_t)memory % TINY_ARENA_ALIGN);
+    if (memory == NULL || memory_bytes < skipped || memory_bytes - skipped < TINY_ARENA_BYTES) {
+        return NULL;
+    }
+    return (unsigned char *)memory + skipped;
+}
+
 #ifndef TINY_NO_STATIC_ARENA
-static union {
+static TINY_ARENA_ATTR union {
     unsigned char bytes[TINY_ARENA_BYTES];
 } static_arena;
 
@@ -162,7 +184,7 @@ void *tiny_input(int index) {
     return tiny_input_in(&static_arena, index);
 }
 
-void *tiny_output(int index) {
+const void *tiny_output(int index) {
     return tiny_output_in(&static_arena, index);
 }
 

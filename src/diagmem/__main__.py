@@ -1,0 +1,5 @@
+"""`python -m diagmem`: the command line."""
+
+from diagmem.cli import main
+
+main()

@@ -1,0 +1,83 @@
+"""The text of a kernel's call: its parameters, and the addresses that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from diagmem.backends.c.literals import initialiser, numbers
+from diagmem.backends.c.names import comment
+from diagmem.backends.c.program import Program
+from diagmem.backends.c.tables import Tables
+from diagmem.model.graph import Node, Tensor
+from diagmem.ops import CArgument, CCall, CPointers, CRow, CRows, CScratch, CTurn
+
+
+def describe(node: Node) -> str:
+    """`op 7 'block3/dw' (DEPTHWISE_CONV_2D): 1x24x24x32 -> 1x12x12x32`."""
+    inputs = ", ".join(shape_of(t) for _, t in node.activations())
+    return comment(f"{node.label}: {inputs} -> {', '.join(shape_of(t) for t in node.outputs)}")
+
+
+def shape_of(tensor: Tensor) -> str:
+    return "x".join(map(str, tensor.shape)) or "1"
+
+
+def parameters(node: Node, call: CCall | None, tables: Tables) -> str:
+    """A constant `opN`: what the kernel must know beside addresses."""
+    if call is None:
+        return ""
+    struct = initialiser(call.parameters, tables.names)
+    return f"/* {describe(node)} */\nstatic const {call.parameters.type} op{node.op.number} = {struct};\n"
+
+
+def listed_rows(node: Node, call: CCall | None) -> str:
+    """Which rows the turns take, where no rule tells."""
+    rows = [(n, a.rows) for n, a in enumerate(call.arguments if call else ()) if isinstance(a, CRow) and a.rows]
+    return "".join(small_numbers(f"op{node.op.number}_rows{n}", found) for n, found in rows)
+
+
+def small_numbers(name: str, values: Sequence[int]) -> str:
+    """A constant array in the narrowest type."""
+    lines, width = "\n".join(numbers(np.array(values))), 8 if max(values) < 256 else 16
+    return f"static const uint{width}_t {name}[{len(values)}] = {{\n{lines}\n}};\n"
+
+
+def call_text(node: Node, call: CCall, program: Program, tables: Tables) -> str:
+    """The call as a statement. Where it is for a single turn, `turn` says which."""
+    arguments = (_argument(a, n, node, program, tables) for n, a in enumerate(call.arguments))
+    return f"{call.function}({', '.join([f'&op{node.op.number}', *arguments])});"
+
+
+def _argument(argument: CArgument, position: int, node: Node, program: Program, tables: Tables) -> str:
+    index = node.op.index
+    if isinstance(argument, CTurn):
+        turns = program.rows.ops[index].turns
+        return {CTurn.NUMBER: "turn", CTurn.COUNT: str(turns)}.get(argument) or f"AT({program.scratch[index]})"
+    if isinstance(argument, CScratch):
+        return f"AT({program.scratch[index]})"
+    if isinstance(argument, CRows):
+        found = "diagmem_rows_reaching" if argument.is_transposed else "diagmem_rows_under"
+        return f"{found}(&op{node.op.number}.window, &rows{argument.tensor.index}, arena, turn, rows)"
+    if isinstance(argument, CRow):
+        number = _row_number(argument, f"op{node.op.number}_rows{position}")
+        return f"diagmem_row(&rows{argument.tensor.index}, arena, {number})"
+    if isinstance(argument, CPointers):
+        return _pointers(argument, (_argument(t, position, node, program, tables) for t in argument.tensors))
+    return tables.constants[argument.index] if argument.is_constant else f"AT({program.offsets[argument.index]})"
+
+
+def _row_number(row: CRow, listed: str) -> str:
+    """`listed`: the name of the list that says which row each turn takes, where there is one."""
+    if row.rows:
+        return f"{listed}[turn]"
+    if row.step == 0:
+        return str(row.first)
+    turn = "turn" if row.step == 1 else f"turn * {row.step}"
+    return turn if row.first == 0 else f"{turn} {'+' if row.first > 0 else '-'} {abs(row.first)}"
+
+
+def _pointers(argument: CPointers, addresses: Iterable[str]) -> str:
+    element = "void *const" if argument.is_written else "const void *const"
+    return f"({element}[]){{{', '.join(addresses)}}}"

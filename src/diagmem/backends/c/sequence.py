@@ -1,0 +1,180 @@
+"""How C runs a model whose operations have turns: where rows lie, one step of each operation, and their sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from diagmem.backends.c.calls import call_text, describe, shape_of, small_numbers
+from diagmem.backends.c.literals import initialiser, numbers
+from diagmem.backends.c.names import comment
+from diagmem.backends.c.program import Program
+from diagmem.backends.c.tables import Tables
+from diagmem.model.graph import Node, Tensor
+from diagmem.model.schedule import PUSH
+from diagmem.ops import CRows, CStruct, CTable
+from diagmem.planning.storage import Storage
+
+_FORMS = {"linear": "one behind the other", "ring": "in a ring", "table": "anywhere"}
+
+
+def run_in_sequence(program: Program, tables: Tables, name: str) -> Iterator[str]:
+    """The function that runs one step, the list of steps, and what the caller calls."""
+    yield _step_function(program, tables, f"{name.upper()}_CODE_ATTR")
+    yield _sequence(program)
+    yield _push(program, name) if program.input_rows else _invoke(program, name)
+
+
+def offset_type(program: Program) -> str:
+    """Of the numbers in tables of rows."""
+    return "uint16_t" if program.arena_bytes < 1 << 16 else "uint32_t"
+
+
+def sequence_bytes(program: Program) -> int:
+    """Flash that the sequence of steps and the tables of rows take."""
+    width = 2 if program.arena_bytes < 1 << 16 else 4
+    tables = sum(width * len(storage.table or ()) for storage in program.by_rows.values())
+    again = sum(len(program.visits[node.op.index]) for node in program.nodes if _is_repeated(program, node))
+    return tables + again + len(program.steps) * (1 if program.state.ops < 256 else 2)
+
+
+def row_storage(tensor: Tensor, storage: Storage) -> str:
+    """A constant `rowsN` of type diagmem_rows, and its table if it has one."""
+    about = f"/* '{comment(tensor.label)}': {shape_of(tensor)}, {_FORMS[storage.form]} */\n"
+    name, table = f"rows{tensor.index}", ""
+    names: Mapping[CTable, str] = {}
+    fields: dict[str, Any] = {
+        "height": storage.height,
+        "base": storage.base,
+        "period": storage.period,
+        "pitch": storage.pitch,
+    }
+    if storage.table is not None:
+        held = CTable("rows", np.array(storage.table))
+        lines = "\n".join(numbers(held.data))
+        table = f"static const DIAGMEM_OFFSET {name}_table[{storage.height}] = {{\n{lines}\n}};\n"
+        names, fields = {held: f"{name}_table"}, {"height": storage.height, "table": held}
+    return f"{about}{table}static const diagmem_rows {name} = {initialiser(CStruct('diagmem_rows', fields), names)};\n"
+
+
+def _step_function(program: Program, tables: Tables, attribute: str) -> str:
+    cases = "".join(_case(node, program, tables) for node in program.nodes)
+    has_windows = any(
+        isinstance(a, CRows) for call in program.calls.values() if call is not None for a in call.arguments
+    )
+    rows = "    const void *rows[DIAGMEM_MAX_ROWS];\n" if has_windows else ""
+    return f"""\
+/* One row of an operation, the next one in its turn; or all of it. */
+static {attribute} void run_step(void *arena, int32_t op, int32_t turn) {{
+{rows}    (void)turn;
+    switch (op) {{
+{cases}    default:
+        break;
+    }}
+}}
+"""
+
+
+def _case(node: Node, program: Program, tables: Tables) -> str:
+    number, call = node.op.number, program.calls[node.op.index]
+    body = "/* stays where it is */" if call is None else call_text(node, call, program, tables)
+    again = f"        turn = op{number}_turns[turn];\n" if _is_repeated(program, node) else ""
+    return f"    case {number}: /* {describe(node)} */\n{again}        {body}\n        break;\n"
+
+
+def _is_repeated(program: Program, node: Node) -> bool:
+    """Whether some rows are made again."""
+    visits = program.visits.get(node.op.index, ())
+    return len(visits) > len(set(visits))
+
+
+def repeated_turns(program: Program, node: Node) -> str:
+    """The rows in the order in which they are made, where some are made again."""
+    if not _is_repeated(program, node):
+        return ""
+    return small_numbers(f"op{node.op.number}_turns", program.visits[node.op.index])
+
+
+def _sequence(program: Program) -> str:
+    """The op of each step. A row from the caller is that after the last op."""
+    ops, numbered = program.state.ops, program.graph.ops
+    width = "uint8_t" if ops < 256 else "uint16_t"
+    order = [ops if step.op == PUSH else numbered[step.op].number for step in program.steps]
+    steps = "\n".join(numbers(np.array(order)))
+    return f"""\
+enum {{ OPS = {ops}, STEPS = {len(program.steps)} }};
+
+/* The operation of each step{"; OPS: the caller's next row" if program.input_rows else ""}. */
+static const {width} steps[STEPS] = {{
+{steps}
+}};
+"""
+
+
+def _invoke(program: Program, name: str) -> str:
+    return f"""\
+{name.upper()}_CODE_ATTR void {name}_invoke_in(void *arena) {{
+    CHECK_ARENA();
+    uint{8 * program.state.turn_bytes}_t turns[OPS] = {{0}};
+    for (int32_t i = 0; i < STEPS; ++i) {{
+        run_step(arena, steps[i], turns[steps[i]]++);
+        {name.upper()}_AFTER_OP(steps[i]);
+    }}
+}}
+"""
+
+
+def _push(program: Program, name: str) -> str:
+    tensor = program.graph.tensors[program.graph.inputs[0]]
+    state, macro = program.state, name.upper()
+    place = f"AT({program.scratch[PUSH]})"
+    return f"""\
+/* What a run remembers while it waits for the next row; it lies in the arena. */
+typedef struct {{
+    uint{8 * state.at_bytes}_t at;
+    uint{8 * state.turn_bytes}_t turns[OPS + 1];
+}} run_state;
+
+typedef char run_state_fits[sizeof(run_state) <= {state.size_bytes} ? 1 : -1];
+
+#ifdef {macro}_DEBUG
+/* Whether as many turns were had as the place in the sequence implies: not so in an arena that was never started. */
+static int is_started(const run_state *state) {{
+    uint{8 * state.turn_bytes}_t turns[OPS + 1] = {{0}};
+    for (int32_t i = 0; i < state->at && i < STEPS; ++i) {{
+        ++turns[steps[i]];
+    }}
+    return state->at < STEPS && memcmp(turns, state->turns, sizeof turns) == 0;
+}}
+#endif
+
+void {name}_start_in(void *arena) {{
+    CHECK_ARENA();
+    memset({place}, 0, sizeof(run_state));
+}}
+
+{macro}_CODE_ATTR int {name}_push_row_in(void *arena, const void *row) {{
+    CHECK_ARENA();
+    run_state *const state = {place};
+    int is_taken = 0;
+    CHECK(is_started(state)); /* if not: call {name}_start_in before the first row */
+    for (; state->at < STEPS; ++state->at) {{
+        const int32_t op = steps[state->at];
+        if (op == OPS && is_taken) {{
+            return 0;
+        }}
+        if (op == OPS) {{
+            memcpy(diagmem_row(&rows{tensor.index}, arena, state->turns[op]), row, {tensor.row_bytes});
+            is_taken = 1;
+        }} else {{
+            run_step(arena, op, state->turns[op]);
+            {macro}_AFTER_OP(op);
+        }}
+        ++state->turns[op];
+    }}
+    {name}_start_in(arena);
+    return 1;
+}}
+"""

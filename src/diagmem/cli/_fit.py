@@ -1,0 +1,126 @@
+"""What `diagmem plan` says of a chip or a budget: what is left of RAM and flash, or missing; and of C code at all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from diagmem.cli._shared import size_text
+
+if TYPE_CHECKING:
+    from diagmem.frontends.source import Source
+    from diagmem.planning.planner import Planned
+    from diagmem.reports.memory import Fit, Need
+    from diagmem.reports.targets import Target
+
+MOST_KINDS = 6
+"""That a line lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What was asked for with --budget and --target."""
+
+    budget: int | None
+    chip: Target | None
+
+    @property
+    def ram_bytes(self) -> int | None:
+        """The largest arena that is allowed."""
+        limits = (self.budget, self.chip.arena_limit_bytes if self.chip else None)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def verdict(self, source: Source, made: Planned) -> Verdict:
+        """How a plan stands to them."""
+        if self.chip is None:
+            return Verdict(self, made.arena_bytes, None)
+        from diagmem import pipeline
+        from diagmem.reports.memory import Fit
+
+        return Verdict(self, made.arena_bytes, Fit(self.chip, pipeline.needs_of(source, made, self.chip.core)))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a plan fits; `fit` where a chip was named."""
+
+    limits: Limits
+    arena_bytes: int
+    fit: Fit | None
+
+    @property
+    def fits(self) -> bool:
+        budget = self.limits.budget
+        return (budget is None or self.arena_bytes <= budget) and (self.fit is None or self.fit.fits)
+
+    def to_json(self) -> dict[str, Any]:
+        if self.limits.ram_bytes is None:
+            return {}
+        flash: dict[str, Any] = {}
+        if self.fit is not None:
+            needed, chip = self.fit.need, self.fit.target
+            flash = {"target": chip.name, "ram_bytes": needed.ram_bytes, "flash_bytes": needed.flash_bytes}
+            flash |= {"flash_limit_bytes": chip.flash_bytes or None, "not_counted": list(needed.notes)}
+        return {"limit_bytes": self.limits.ram_bytes, **flash, "fits": self.fits}
+
+    def short(self) -> str:
+        """In a word or two, for a table."""
+        if self.limits.ram_bytes is None:
+            return ""
+        missing = list(self.fit.missing()) if self.fit else []
+        if not missing and not self.fits:
+            missing = [("RAM", self.arena_bytes - (self.limits.budget or 0))]
+        return ", ".join(f"{what} short by {size} B" for what, size in missing) or "fits"
+
+    def lines(self) -> Iterator[str]:
+        if self.limits.budget is not None:
+            left = self.limits.budget - self.arena_bytes
+            yield (
+                f"fits         the budget: {size_text(left)} left"
+                if left >= 0
+                else (f"too large    for the budget: short by {size_text(-left)}")
+            )
+        if self.fit is not None:
+            yield from _chip_lines(self.fit)
+
+
+def _chip_lines(fit: Fit) -> Iterator[str]:
+    chip, need = fit.target, fit.need
+    region, size = chip.largest_region
+    yield f"{'fits         ' if fit.fits else 'too large    for '}{chip.name} ({chip.core})"
+    if fit.ram_left_bytes >= 0:
+        rest = f"{size_text(fit.ram_left_bytes + fit.ram_kept_bytes)} left for stack, data and the rest"
+    else:
+        kept = size_text(fit.ram_kept_bytes)
+        rest = f"short by {size_text(-fit.ram_left_bytes)} ({kept} must stay free for stack and data)"
+    yield f"  RAM        {size_text(need.ram_bytes)} of {size // 1024} KB {region}: {rest}"
+    left = fit.flash_left_bytes
+    of = f" of {chip.flash_bytes // 1024} KB" if chip.flash_bytes else ""
+    rest = "" if left is None else f": {size_text(left)} left" if left >= 0 else f": short by {size_text(-left)}"
+    outside = "; the board's own flash chip must hold them" if left is None else ""
+    yield f"  flash      about {size_text(need.flash_bytes)}{of}{rest} ({_parts(need)}){outside}"
+    for note in need.notes:
+        yield f"             without {note}"
+
+
+def _parts(need: Need) -> str:
+    return ", ".join(f"{name} {size} B" for name, size in need.flash.items())
+
+
+def c_lines(source: Source, made: Planned) -> Iterator[str]:
+    """Says so if the model cannot be emitted as C; one of the zoo can."""
+    if not made.plan.options.library.is_own or made.plan.options.external_io or source.is_from_zoo:
+        return
+    from diagmem.backends.c.program import Program
+
+    program = Program.of(made)
+    if program.refused_ops:
+        refused = Counter(program.graph.ops[op].kind for op in program.refused_ops)
+        names = [f"{kind} ({count})" if count > 1 else kind for kind, count in refused.most_common()]
+        more = f" and {len(names) - MOST_KINDS} kinds more" if len(names) > MOST_KINDS else ""
+        shown = ", ".join(names[:MOST_KINDS])
+        yield f"C            {len(program.refused_ops)} of {len(program.nodes)} ops have no kernel: {shown}{more}"
+    elif program.refused_tensors:
+        yield f"C            cannot be emitted: {program.refused_tensors[0]}"

@@ -1,0 +1,108 @@
+"""What is going on, on standard error, when that is a terminal, nobody asked for quiet, and it takes its time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock, Timer
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+Item = TypeVar("Item")
+
+PATIENCE_SECONDS = 1.0
+"""What is done sooner needs no bar."""
+
+QUIET = "diagmem.quiet"
+
+
+class Bar:
+    """A bar that comes up after a second. `tell` may be called at any time, from one thread."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._done, self._total = what, 0, 0
+        self._lock = Lock()
+        self._shown: tuple[Progress, TaskID] | None = None
+        self._timer = Timer(PATIENCE_SECONDS, self._show)
+        self._timer.daemon = True
+
+    def tell(self, what: str, done: int, total: int) -> None:
+        """`done`: of `total` stages or items; `what`: the one that begins now."""
+        with self._lock:
+            self._what, self._done, self._total = what, done, total
+            self._update()
+
+    def start(self) -> None:
+        self._timer.start()
+
+    def stop(self) -> None:
+        """Takes the bar away and gives the terminal its cursor back."""
+        self._timer.cancel()
+        with self._lock:
+            if self._shown:
+                self._shown[0].stop()
+
+    def _show(self) -> None:
+        # Loaded when there is time for it.
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+        with self._lock:
+            if not self._timer.finished.is_set():
+                bar = Progress(*columns, console=Console(stderr=True), transient=True)
+                self._shown = bar, bar.add_task("", total=None)
+                bar.start()
+                self._update()
+
+    def _update(self) -> None:
+        if self._shown:
+            from rich.markup import escape
+
+            bar, task = self._shown
+            bar.update(task, description=escape(self._what), completed=self._done, total=self._total or None)
+
+
+@contextmanager
+def working(what: str) -> Iterator[Bar]:
+    """Shows what is going on for as long as it does; `tell` says how far it has come."""
+    bar = Bar(what)
+    context = click.get_current_context(silent=True)
+    if not sys.stderr.isatty() or (context and context.meta.get(QUIET)):
+        yield bar
+        return
+    if context:
+        # An exception may keep a generator alive that has not come to its end.
+        context.call_on_close(bar.stop)
+    try:
+        bar.start()
+        yield bar
+    finally:
+        bar.stop()
+
+
+def progress(items: Sequence[Item], what: str) -> Iterable[Item]:
+    """Goes through the items, with a bar."""
+    with working(what) as bar:
+        for done, item in enumerate(items):
+            bar.tell(what, done, len(items))
+            yield item
+
+
+def with_quiet(command: click.Command) -> click.Command:
+    """The command with the option --quiet, which all have."""
+    if not any(parameter.name == "quiet" for parameter in command.params):
+        help_text = "Show no progress: results and errors only."
+        command.params.append(
+            click.Option(["-q", "--quiet"], is_flag=True, expose_value=False, callback=_set_quiet, help=help_text)
+        )
+    return command
+
+
+def _set_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> Any:
+    ctx.meta[QUIET] = is_quiet or ctx.meta.get(QUIET, False)

@@ -1,0 +1,53 @@
+"""`diagmem check`: whether a plan is safe, wherever it comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from diagmem.cli._shared import console, json_option, model_argument, naming_model, source_of, working, write_json
+
+ANSWER_IS_NO = 1
+
+
+@click.command(short_help="Replay a plan: safe or not, and why not.")
+@model_argument
+@click.option(
+    "--plan", "plan_path", required=True, metavar="FILE", help="The plan, as `diagmem plan --json` writes it."
+)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, /, model: str, plan_path: str, json_path: str | None) -> None:
+    """Replay a plan of MODEL on shadow memory, byte by byte, and say whether it is safe.
+
+    Whoever made the plan, and however: what each step must find in memory follows from the model and from what the
+    kernels touch. `emit c --plan` and `verify --plan` refuse what this refuses.
+
+    \b
+    Exit status: 0 the plan is safe; 1 it is not, with a line for each thing that is wrong;
+                 2 it is not a plan of this model.
+
+    \b
+    Examples:
+      diagmem plan model.tflite --json plan.json
+      diagmem check model.tflite --plan plan.json
+      diagmem emit c model.tflite -o firmware --plan plan.json
+    """
+    from diagmem import pipeline
+
+    with naming_model(model), working("replaying"):
+        source = source_of(model)
+        plan = pipeline.read_plan(source, Path(plan_path))
+        findings = [str(finding) for finding in pipeline.check(source, plan)]
+    if json_path:
+        write_json(json_path, {"model": model, "plan": plan_path, "ok": not findings, "findings": findings})
+    if json_path != "-":
+        out = console()
+        for line in findings:
+            out.print(line, markup=False, soft_wrap=True)
+        steps = f"{len(plan.schedule.steps)} steps in {plan.arena_bytes} bytes for kernels {plan.options.kernels}"
+        verdict = "safe" if not findings else f"NOT safe: {len(findings)} finding{'s' if len(findings) > 1 else ''}"
+        out.print(f"{verdict}: {steps}", markup=False, soft_wrap=True)
+    if findings:
+        ctx.exit(ANSWER_IS_NO)

@@ -1,0 +1,5 @@
+"""TensorFlow Lite files: read, written, and rewritten."""
+
+from diagmem.frontends.tflite.reader import LARGEST_FILE_BYTES, parse, read
+
+__all__ = ["LARGEST_FILE_BYTES", "parse", "read"]

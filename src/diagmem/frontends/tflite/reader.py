@@ -1,0 +1,345 @@
+"""Reads a TensorFlow Lite file.
+
+The file is not trusted. Offsets that point outside make the flatbuffers package raise, which becomes one clear
+ModelError; counts and sizes are bounded before anything is looped over or allocated; and the graph's wiring is checked
+before it is returned.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tflite
+
+from diagmem.model.errors import ModelError, one_line
+from diagmem.model.graph import ABSENT, DType, Graph, Node, Op, Quantisation, Tensor
+from diagmem.ops import kind_of
+from diagmem.ops.signature import check_signatures
+
+LARGEST_FILE_BYTES = 2**31 - 1
+TOO_LARGE = "the file is larger than 2 GiB, which a flatbuffer cannot be"
+LARGEST_TENSOR_BYTES = 2**28
+"""No micro-controller comes near 256 MiB of RAM; beyond it, sizes are a sign of a damaged file."""
+MOST_ITEMS = 100_000
+"""Tensors or operations: a hundred times those of the largest network known."""
+MOST_WIRES = 1024
+"""Inputs or outputs of one operation."""
+
+DAMAGE = (struct.error, IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError)
+"""What the flatbuffers package raises when an offset or a length points outside the file."""
+
+_DTYPES = {
+    tflite.TensorType.FLOAT32: DType.FLOAT32,
+    tflite.TensorType.FLOAT16: DType.FLOAT16,
+    tflite.TensorType.INT4: DType.INT4,
+    tflite.TensorType.INT8: DType.INT8,
+    tflite.TensorType.UINT8: DType.UINT8,
+    tflite.TensorType.INT16: DType.INT16,
+    tflite.TensorType.INT32: DType.INT32,
+    tflite.TensorType.INT64: DType.INT64,
+    tflite.TensorType.BOOL: DType.BOOL,
+}
+
+CUSTOM = "CUSTOM:"
+"""What the kind of an operation begins with that TFLite does not define."""
+
+_CONTROL_FLOW = frozenset(
+    {"IF", "WHILE", "CALL", "CALL_ONCE", "STABLEHLO_WHILE", "STABLEHLO_REDUCE", "STABLEHLO_CASE", "DELEGATE"}
+)
+
+
+def read(path: str | Path) -> Graph:
+    """The graph in a .tflite file."""
+    path = Path(path)
+    return parse(content(path), path.stem)
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a file; one that is too large is refused before it is read."""
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size > LARGEST_FILE_BYTES:
+            raise ModelError(TOO_LARGE)
+        return file.read(LARGEST_FILE_BYTES + 1)
+
+
+def parse(data: bytes, name: str) -> Graph:
+    """The graph in the bytes of a .tflite file; `name` is what the model is called from here on."""
+    if len(data) > LARGEST_FILE_BYTES:
+        raise ModelError(TOO_LARGE)
+    if len(data) < 8 or data[4:8] != b"TFL3":
+        raise ModelError("not a TensorFlow Lite file (it does not carry the mark TFL3); diagmem reads .tflite files")
+    try:
+        graph = _Reader(data).graph(name)
+    except DAMAGE as error:
+        raise ModelError(
+            f"the file is damaged or truncated: its {len(data)} bytes refer to others that are not there"
+        ) from error
+    _check_wiring(graph)
+    return check_signatures(graph)
+
+
+class _Reader:
+    """One pass over a file. `spend` bounds the work: no sound file refers to its bytes several times over."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.model = tflite.Model.GetRootAs(data, 0)
+        self.allowance = 4 * len(data) + 2**20
+
+    def spend(self, size_bytes: int) -> None:
+        self.allowance -= size_bytes
+        if self.allowance < 0:
+            raise ModelError("the file refers to the same bytes over and over; it is damaged")
+
+    def graph(self, name: str) -> Graph:
+        if self.model.Version() != 3:
+            raise ModelError(f"schema version {self.model.Version()} is not supported; supported: 3")
+        subgraphs = self.model.SubgraphsLength()
+        if subgraphs != 1:
+            raise ModelError(
+                f"the file has {subgraphs} subgraphs; exactly one is supported: convert the model without control flow"
+            )
+        subgraph = self.model.Subgraphs(0)
+        count = _bounded(subgraph.TensorsLength(), "tensors")
+        inputs = self.indices(subgraph.InputsLength(), subgraph.InputsAsNumpy, count, "the graph's inputs")
+        outputs = self.indices(subgraph.OutputsLength(), subgraph.OutputsAsNumpy, count, "the graph's outputs")
+        codes = self.op_names()
+        operators = [subgraph.Operators(i) for i in range(_bounded(subgraph.OperatorsLength(), "operations"))]
+        wiring = [self.wiring(i, operator, count) for i, operator in enumerate(operators)]
+        fed = {*inputs, *(t for _, written in wiring for t in written)}
+        tensors = tuple(self.tensor(i, subgraph.Tensors(i), i in fed) for i in range(count))
+        ops = tuple(
+            self.op(i, _checked_name(i, codes, operator), operator, *wires, tensors)
+            for i, (operator, wires) in enumerate(zip(operators, wiring, strict=True))
+        )
+        return Graph(name, tensors, ops, inputs, outputs)
+
+    def op_names(self) -> list[str]:
+        """The name of each operator code; `CUSTOM:name` for those that TFLite does not define."""
+        names = []
+        for i in range(_bounded(self.model.OperatorCodesLength(), "operator codes")):
+            code = self.model.OperatorCodes(i)
+            number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+            known = _builtin_names().get(number, f"BUILTIN_{number}")
+            names.append(CUSTOM + self.text(code.CustomCode()) if known == "CUSTOM" else known)
+        return names
+
+    def text(self, raw: bytes | None) -> str:
+        self.spend(len(raw or b""))
+        return (raw or b"").decode("utf-8", errors="replace")
+
+    def vector(self, length: int, get: Callable[[], Any]) -> list[int]:
+        """A vector of numbers as a list; absent is empty."""
+        self.spend(8 * length)
+        return np.asarray(get()).tolist() if length else []
+
+    def indices(self, length: int, get: Callable[[], Any], tensors: int, where: str, least: int = 0) -> tuple[int, ...]:
+        found = self.vector(_bounded(length, where, MOST_WIRES), get)
+        for index in found:
+            if not least <= index < tensors:
+                raise ModelError(f"{where}: tensor {index} does not exist (the file has {tensors}); it is damaged")
+        return tuple(found)
+
+    def wiring(self, index: int, operator: Any, tensors: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        where = f"op {index}"
+        return (
+            self.indices(operator.InputsLength(), operator.InputsAsNumpy, tensors, f"{where}'s inputs", ABSENT),
+            self.indices(operator.OutputsLength(), operator.OutputsAsNumpy, tensors, f"{where}'s outputs"),
+        )
+
+    def tensor(self, index: int, table: Any, is_fed: bool) -> Tensor:
+        """`is_fed`: an operation or the caller writes it, so that it is not a constant."""
+        name = self.text(table.Name())
+        where = f"tensor {index} '{one_line(name)}'"
+        dtype = _DTYPES.get(table.Type())
+        if dtype is None:
+            raise ModelError(f"{where}: element type {_type_name(table.Type())} is not supported")
+        shape = tuple(self.vector(_bounded(table.ShapeLength(), f"{where}: axes", 16), table.ShapeAsNumpy))
+        signature = self.vector(table.ShapeSignatureLength(), table.ShapeSignatureAsNumpy)
+        _check_shape(where, shape, signature)
+        raw = self.buffer(table.Buffer(), where)
+        bare = Tensor(index, name, shape, dtype, self.quantisation(table, where, shape, dtype))
+        is_constant = not is_fed and not table.IsVariable() and (raw is not None or bare.elems == 0)
+        if is_fed and raw is not None:
+            raise ModelError(
+                f"{where}: it is a constant, yet an operation or the caller writes it; the file is damaged"
+            )
+        if not is_constant:
+            _check_activation(where, bare)
+        return Tensor(
+            index,
+            name,
+            shape,
+            dtype,
+            bare.quantisation,
+            is_constant,
+            bool(table.IsVariable()),
+            _values(raw, bare) if is_constant and raw is not None else None,
+        )
+
+    def buffer(self, index: int, where: str) -> npt.NDArray[np.uint8] | None:
+        """A buffer's bytes, inside the flatbuffer or (newer schemas, large models) behind it; None if it is empty."""
+        if index >= self.model.BuffersLength():
+            raise ModelError(f"{where}: buffer {index} does not exist; the file is damaged")
+        table = self.model.Buffers(index)
+        offset, size = table.Offset(), table.Size()
+        if offset > 1:
+            if offset + size > len(self.data):
+                raise ModelError(f"{where}: its data lie outside the file; the file is truncated")
+            return np.frombuffer(self.data, np.uint8, size, offset) if size else None
+        data: npt.NDArray[np.uint8] = np.asarray(table.DataAsNumpy()) if table.DataLength() else np.empty(0, np.uint8)
+        return data if data.size else None
+
+    def quantisation(self, table: Any, where: str, shape: tuple[int, ...], dtype: DType) -> Quantisation | None:
+        """Real numbers have none, whatever the file says."""
+        found = table.Quantization()
+        if found is None or not found.ScaleLength() or dtype in (DType.FLOAT32, DType.FLOAT16):
+            return None
+        self.spend(16 * found.ScaleLength())
+        scales = tuple(float(s) for s in found.ScaleAsNumpy())
+        zero_points = tuple(self.vector(found.ZeroPointLength(), found.ZeroPointAsNumpy)) or (0,) * len(scales)
+        axis = found.QuantizedDimension()
+        if len(zero_points) != len(scales):
+            raise ModelError(f"{where}: {len(scales)} scales but {len(zero_points)} zero points; the file is damaged")
+        if len(scales) > 1 and not (0 <= axis < len(shape) and shape[axis] == len(scales)):
+            raise ModelError(f"{where}: {len(scales)} scales do not match axis {axis} of shape {list(shape)}")
+        return Quantisation(scales, zero_points, axis)
+
+    def op(
+        self,
+        index: int,
+        kind: str,
+        operator: Any,
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+        tensors: Sequence[Tensor],
+    ) -> Op:
+        known = kind_of(kind)
+        bare = Op(index, kind, inputs, outputs)
+        if known is None:
+            return bare
+        sources = tuple(None if i == ABSENT else tensors[i] for i in inputs)
+        results = tuple(tensors[i] for i in outputs)
+        label = Node(bare, sources, results).label
+        try:
+            attributes = known.decode(kind, _options(operator))
+        except ModelError as error:
+            raise ModelError(f"{label}: {error}") from error
+        except DAMAGE as error:
+            raise ModelError(f"{label}: its options are damaged") from error
+        return Op(index, kind, inputs, outputs, attributes)
+
+
+@cache
+def _builtin_names() -> dict[int, str]:
+    return {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
+
+
+@cache
+def _option_classes() -> dict[int, type[Any]]:
+    return {
+        v: getattr(tflite, k)
+        for k, v in vars(tflite.BuiltinOptions).items()
+        if isinstance(v, int) and hasattr(tflite, k)
+    }
+
+
+def _options(operator: Any) -> Any:
+    """The table of options, in the schema's class for it; None where there is none."""
+    cls = _option_classes().get(operator.BuiltinOptionsType())
+    union = operator.BuiltinOptions()
+    if cls is None or union is None:
+        return None
+    options = cls()
+    options.Init(union.Bytes, union.Pos)
+    return options
+
+
+def _checked_name(index: int, names: Sequence[str], operator: Any) -> str:
+    code = int(operator.OpcodeIndex())
+    if code >= len(names):
+        raise ModelError(f"op {index}: operator code {code} does not exist; the file is damaged")
+    if names[code] in _CONTROL_FLOW:
+        raise ModelError(
+            f"op {index}: {names[code]} is control flow, which is not supported; convert the model without it"
+        )
+    return names[code]
+
+
+def _bounded(count: int, what: str, most: int = MOST_ITEMS) -> int:
+    if count > most:
+        raise ModelError(f"{what}: {count} is beyond the limit of {most}; the file is damaged")
+    return count
+
+
+def _type_name(code: int) -> str:
+    return next((str(k) for k, v in vars(tflite.TensorType).items() if v == code), f"number {code}")
+
+
+def _check_shape(where: str, shape: Sequence[int], signature: Sequence[int]) -> None:
+    if any(size < 0 for size in shape):
+        raise ModelError(f"{where}: shape {list(shape)} has a negative size; the file is damaged or its shape dynamic")
+    for axis, size in enumerate(signature):
+        # Converters leave -1 for the batch and write 1 into the shape; that is what runs on a micro-controller.
+        is_batch = axis == 0 and len(shape) > 0 and shape[0] == 1
+        if size < 0 and not is_batch:
+            raise ModelError(
+                f"{where}: axis {axis} of shape {list(signature)} is dynamic, which is not supported; "
+                "convert the model with fixed shapes"
+            )
+
+
+def _check_activation(where: str, tensor: Tensor) -> None:
+    if tensor.dtype is DType.INT4:
+        raise ModelError(f"{where}: 4-bit elements are supported in constants only")
+    if tensor.elems == 0:
+        raise ModelError(f"{where}: shape {list(tensor.shape)} holds no elements; such tensors are not supported")
+    if tensor.size_bytes > LARGEST_TENSOR_BYTES:
+        raise ModelError(f"{where}: shape {list(tensor.shape)} takes {tensor.size_bytes} bytes; the limit is 256 MiB")
+
+
+def _values(raw: npt.NDArray[np.uint8], tensor: Tensor) -> npt.NDArray[Any] | None:
+    """A constant's values; None where the buffer does not hold them all (a graph published without its weights)."""
+    if tensor.dtype is DType.INT4 or raw.size != tensor.size_bytes:
+        return None
+    values: npt.NDArray[Any] = raw.view(tensor.dtype.numpy.newbyteorder("<")).reshape(tensor.shape)
+    return values
+
+
+def _check_wiring(graph: Graph) -> None:
+    """Every tensor has one source, and every read comes after it in the file's order (so there are no cycles)."""
+    known = {t.index for t in graph.tensors if t.is_constant or t.is_variable} | set(graph.inputs)
+    for tensor in (graph.tensors[i] for i in graph.inputs):
+        if tensor.is_variable:
+            raise ModelError(f"tensor {tensor.index} '{tensor.label}': a graph input cannot be a variable")
+    for node in graph.nodes:
+        # A custom operation may take room to work in as an input that nobody fills, as Arm's Ethos-U does.
+        is_custom = node.op.kind.startswith(CUSTOM)
+        for missing in _unknown(node.inputs, known):
+            if is_custom and missing.index not in graph.producer:
+                continue
+            reason = "only a later operation" if missing.index in graph.producer else "nothing"
+            raise ModelError(
+                f"{node.label}: it reads tensor {missing.index} '{missing.label}', which {reason} produces; "
+                "the file is damaged"
+            )
+        for tensor in node.outputs:
+            if tensor.index in known and not tensor.is_variable:
+                raise ModelError(
+                    f"{node.label}: it writes tensor {tensor.index} '{tensor.label}', which has its value from "
+                    "elsewhere already; the file is damaged"
+                )
+            known.add(tensor.index)
+    for missing in _unknown([graph.tensors[i] for i in graph.outputs], known):
+        raise ModelError(f"tensor {missing.index} '{missing.label}': nothing produces this graph output")
+
+
+def _unknown(tensors: Sequence[Tensor | None], known: set[int]) -> Iterator[Tensor]:
+    return (t for t in tensors if t is not None and t.index not in known)

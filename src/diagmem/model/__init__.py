@@ -1,0 +1,1 @@
+"""What a network is, and in what order it runs."""

@@ -1,0 +1,27 @@
+"""The exceptions that a user may meet. Each message says where, what, and what to do next, in one line."""
+
+
+class DiagmemError(Exception):
+    """Bad input or usage: the command line shows the message and exits with status 2."""
+
+
+class ModelError(DiagmemError):
+    """A model file that is damaged, or holds something that diagmem does not support."""
+
+
+class PlanError(DiagmemError):
+    """Options that contradict each other or the model."""
+
+
+class TraceError(DiagmemError):
+    """A kernel that cannot be traced as asked, or a tool that tracing needs and that is not there."""
+
+
+class UnsafePlanError(DiagmemError):
+    """A plan that destroys a value before its last read: the answer is no, and the command line exits with status 1."""
+
+
+def one_line(text: str, limit: int = 80) -> str:
+    """A name from a model file made fit to print: control characters escaped, length bounded."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"

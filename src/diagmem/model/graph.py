@@ -1,0 +1,308 @@
+"""The model as a value: tensors, operations, the graph.
+
+Nothing here changes once made. Intervals are half-open; sizes carry their unit in the name.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from diagmem.model.errors import ModelError, one_line
+from diagmem.model.sliding_window import ExplicitPadding, Nhwc, Padding, Window1D, Window2D
+from diagmem.model.views import IntArray, Strides, View, in_one_piece, pieces, row_major_strides, share, span
+
+__all__ = [
+    "ABSENT",
+    "DType",
+    "ExplicitPadding",
+    "Graph",
+    "IntArray",
+    "Nhwc",
+    "Node",
+    "Op",
+    "Padding",
+    "Quantisation",
+    "Shape",
+    "Tensor",
+    "View",
+    "Window1D",
+    "Window2D",
+    "row_major_strides",
+]
+
+Shape = tuple[int, ...]
+
+ABSENT = -1
+"""Index of an optional input that is not given."""
+
+
+class DType(enum.Enum):
+    """Element types. The value is the name that numpy knows, where it knows one."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    INT4 = "int4"
+    INT8 = "int8"
+    UINT8 = "uint8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    BOOL = "bool"
+
+    @property
+    def bits(self) -> int:
+        return _BITS[self]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of one element as it lies in the arena (int4 exists only in constants)."""
+        return max(1, self.bits // 8)
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        return np.dtype(self.value)
+
+
+_BITS = {
+    DType.FLOAT32: 32,
+    DType.FLOAT16: 16,
+    DType.INT4: 4,
+    DType.INT8: 8,
+    DType.UINT8: 8,
+    DType.INT16: 16,
+    DType.INT32: 32,
+    DType.INT64: 64,
+    DType.BOOL: 8,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Quantisation:
+    """real = scale * (stored - zero_point); one pair, or one for each index along `axis`."""
+
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+    axis: int = 0
+
+    @property
+    def per_channel(self) -> bool:
+        return len(self.scales) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of the graph. A constant's `data` is None where only its shape is known (a zoo graph, a stub).
+
+    `view`: where it lies, if inside another tensor; such a tensor is never a graph input or output.
+    """
+
+    index: int
+    name: str
+    shape: Shape
+    dtype: DType
+    quantisation: Quantisation | None = None
+    is_constant: bool = False
+    is_variable: bool = False
+    data: npt.NDArray[Any] | None = field(default=None, compare=False, repr=False)
+    view: View | None = None
+
+    @property
+    def elems(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def base(self) -> int:
+        """The tensor whose bytes it uses: itself, or the one that it is a view of."""
+        return self.index if self.view is None else self.view.base
+
+    @property
+    def strides(self) -> Strides:
+        """Elements between neighbours along each axis."""
+        return row_major_strides(self.shape) if self.view is None else self.view.strides
+
+    @property
+    def offset_bytes(self) -> int:
+        """From the start of its base to its first element."""
+        return 0 if self.view is None else self.view.offset_elems * self.dtype.size_bytes
+
+    @property
+    def span_bytes(self) -> int:
+        """From the start of its first element to the end of its last one."""
+        return self.size_bytes if self.view is None else span(self.shape, self.strides) * self.dtype.size_bytes
+
+    @property
+    def is_in_one_piece(self) -> bool:
+        """Whether its elements are neighbours, so that its address is all that a kernel must know."""
+        return self.view is None or in_one_piece(self.shape, self.strides)
+
+    def shares_elements_with(self, other: Tensor) -> bool:
+        """Whether both lie in the same tensor, and any element of it is in both."""
+        low, high = max(self.offset_bytes, other.offset_bytes), min(self._end_bytes, other._end_bytes)
+        if self.base != other.base or low >= high:
+            return False
+        parts = [pieces(t.shape, t.strides) for t in (self, other)]
+        offsets = [0 if t.view is None else t.view.offset_elems for t in (self, other)]
+        return share(parts[0], offsets[0], parts[1], offsets[1])
+
+    @property
+    def _end_bytes(self) -> int:
+        """Of its last element, from the start of its base."""
+        return self.offset_bytes + self.span_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return (self.elems * self.dtype.bits + 7) // 8
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has. A *row* is one index of an image's height axis (batch 1, height, width, depth); any
+        other tensor is one row."""
+        return self.shape[1] if len(self.shape) == 4 and self.shape[0] == 1 else 1
+
+    @property
+    def row_bytes(self) -> int:
+        return self.size_bytes // self.rows
+
+    @property
+    def label(self) -> str:
+        """The name as it may be printed on one line."""
+        return one_line(self.name) or f"tensor {self.index}"
+
+    @property
+    def ints(self) -> tuple[int, ...]:
+        """The values of a small integer constant (axes, paddings, a new shape), flattened."""
+        if self.data is None:
+            raise ModelError(
+                f"tensor {self.index} '{self.label}': its values are needed and must be constant in the file"
+            )
+        return tuple(int(v) for v in self.data.reshape(-1))
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """An operation. `attributes` is the frozen dataclass that the kind's file in `ops/` defines.
+
+    `index` is its place in the graph; `origin` that in the model's file, where another one stands there by now.
+    """
+
+    index: int
+    kind: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    attributes: Any = None
+    origin: int | None = None
+
+    @property
+    def number(self) -> int:
+        """Its index in the model's file."""
+        return self.index if self.origin is None else self.origin
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operation with its tensors at hand: everything that an op kind may look at."""
+
+    op: Op
+    inputs: tuple[Tensor | None, ...]
+    outputs: tuple[Tensor, ...]
+
+    @property
+    def attributes(self) -> Any:
+        return self.op.attributes
+
+    @property
+    def label(self) -> str:
+        """`op 7 'block3/dw' (DEPTHWISE_CONV_2D)`, the way every message names an operation."""
+        name = f" '{self.outputs[0].label}'" if self.outputs else ""
+        return f"op {self.op.number}{name} ({one_line(self.op.kind)})"
+
+    def input(self, position: int) -> Tensor:
+        """The input at `position`, which must be there."""
+        tensor = self.inputs[position] if position < len(self.inputs) else None
+        if tensor is None:
+            raise ModelError(f"{self.label}: input {position} is missing; the file is damaged")
+        return tensor
+
+    @property
+    def output(self) -> Tensor:
+        """The first output, which must be there."""
+        if not self.outputs:
+            raise ModelError(f"{self.label}: it has no output; the file is damaged")
+        return self.outputs[0]
+
+    def activations(self) -> Iterator[tuple[int, Tensor]]:
+        """Positions and tensors of the inputs that lie in RAM (not constant, not absent)."""
+        for position, tensor in enumerate(self.inputs):
+            if tensor is not None and not tensor.is_constant:
+                yield position, tensor
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A model: tensors by index, ops in file order, and which tensors enter and leave."""
+
+    name: str
+    tensors: tuple[Tensor, ...]
+    ops: tuple[Op, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        def at(index: int) -> Tensor | None:
+            return None if index == ABSENT else self.tensors[index]
+
+        return tuple(
+            Node(op, tuple(at(i) for i in op.inputs), tuple(self.tensors[i] for i in op.outputs)) for op in self.ops
+        )
+
+    @cached_property
+    def producer(self) -> dict[int, int]:
+        """Tensor index -> index of the op that writes it."""
+        return {t: op.index for op in self.ops for t in op.outputs}
+
+    @cached_property
+    def consumers(self) -> dict[int, tuple[int, ...]]:
+        """Tensor index -> indices of the ops that read it, in file order, each op once."""
+        found: dict[int, list[int]] = {}
+        for op in self.ops:
+            for t in dict.fromkeys(op.inputs):
+                if t != ABSENT:
+                    found.setdefault(t, []).append(op.index)
+        return {t: tuple(ops) for t, ops in found.items()}
+
+    @cached_property
+    def families(self) -> dict[int, tuple[int, ...]]:
+        """Base -> itself and its views, for the tensors that have any."""
+        found: dict[int, list[int]] = {}
+        for tensor in self.tensors:
+            if tensor.view is not None:
+                found.setdefault(tensor.base, [tensor.base]).append(tensor.index)
+        return {base: tuple(members) for base, members in found.items()}
+
+    @cached_property
+    def sharing(self) -> dict[int, tuple[int, ...]]:
+        """For each tensor with views, and each view: the tensors that hold any of its elements, itself included."""
+        return {
+            member: tuple(m for m in members if self.tensors[member].shares_elements_with(self.tensors[m]))
+            for members in self.families.values()
+            for member in members
+        }
+
+    def writers(self, tensor: int) -> tuple[int, ...]:
+        """The ops that write any element of a tensor."""
+        members = self.sharing.get(tensor, (tensor,))
+        return tuple(sorted(self.producer[m] for m in members if m in self.producer))
+
+    def readers(self, tensor: int) -> tuple[int, ...]:
+        """The ops that read any element of a tensor."""
+        members = self.sharing.get(tensor, (tensor,))
+        return tuple(sorted({op for m in members for op in self.consumers.get(m, ())}))

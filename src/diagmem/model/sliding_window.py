@@ -1,0 +1,154 @@
+"""Images and the windows that slide over them. Padding is resolved here and nowhere else."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from diagmem.model.errors import ModelError
+from diagmem.model.views import IntArray
+
+
+class Shaped(Protocol):
+    """What a tensor tells of its shape."""
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def label(self) -> str: ...
+
+
+class Nhwc(NamedTuple):
+    """A 4-D shape by name."""
+
+    batch: int
+    height: int
+    width: int
+    depth: int
+
+    @classmethod
+    def of(cls, tensor: Shaped) -> Nhwc:
+        if len(tensor.shape) != 4:
+            raise ModelError(
+                f"tensor {tensor.index} '{tensor.label}': shape {list(tensor.shape)} has "
+                f"{len(tensor.shape)} axes; batch, height, width and depth are needed"
+            )
+        return cls(*tensor.shape)
+
+
+class Padding(enum.Enum):
+    SAME = "same"
+    VALID = "valid"
+
+
+@dataclass(frozen=True, slots=True)
+class ExplicitPadding:
+    """Padding in elements, as after folding a PAD into the operation behind it."""
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window1D:
+    """A sliding window along one axis, its padding resolved: output o reads inputs o*stride - pad + k*dilation."""
+
+    size_in: int
+    size_out: int
+    kernel: int
+    stride: int
+    dilation: int
+    pad_before: int
+    pad_after: int
+
+    @classmethod
+    def resolve(
+        cls, size_in: int, kernel: int, stride: int, dilation: int = 1, padding: Padding = Padding.VALID
+    ) -> Window1D:
+        """Applies TensorFlow's rules. Padding is never negative (the paper's equations 5 and 6 forget that)."""
+        if min(size_in, kernel, stride, dilation) < 1:
+            raise ModelError(
+                f"window of {kernel}, stride {stride}, dilation {dilation} over {size_in}: "
+                "each must be at least 1; the file is damaged"
+            )
+        extent = (kernel - 1) * dilation + 1
+        if padding is Padding.SAME:
+            size_out = -(-size_in // stride)
+            total = max(0, (size_out - 1) * stride + extent - size_in)
+            return cls(size_in, size_out, kernel, stride, dilation, total // 2, total - total // 2)
+        return cls.explicit(size_in, kernel, stride, dilation, 0, 0)
+
+    @classmethod
+    def explicit(
+        cls, size_in: int, kernel: int, stride: int, dilation: int, pad_before: int, pad_after: int
+    ) -> Window1D:
+        """Padding given in elements."""
+        extent = (kernel - 1) * dilation + 1
+        size_out = (size_in + pad_before + pad_after - extent) // stride + 1
+        if size_out < 1:
+            raise ModelError(
+                f"window of {kernel} with dilation {dilation} does not fit into {size_in} elements; the file is damaged"
+            )
+        return cls(size_in, size_out, kernel, stride, dilation, pad_before, pad_after)
+
+    def first_taps(self) -> IntArray:
+        """For each output, the first k whose input is in bounds (may be past the last tap: then there is none)."""
+        start = np.arange(self.size_out, dtype=np.int64) * self.stride - self.pad_before
+        return np.maximum(0, -(start // self.dilation))
+
+    def end_taps(self) -> IntArray:
+        """For each output, one past the last k whose input is in bounds."""
+        start = np.arange(self.size_out, dtype=np.int64) * self.stride - self.pad_before
+        return np.clip((self.size_in - 1 - start) // self.dilation + 1, 0, self.kernel)
+
+    def first_reads(self) -> tuple[IntArray, IntArray]:
+        """Outputs that read anything, and the first input index that each of them reads."""
+        first, end = self.first_taps(), self.end_taps()
+        outputs = np.flatnonzero(first < end)
+        return outputs, outputs * self.stride - self.pad_before + first[outputs] * self.dilation
+
+    def taps(self) -> tuple[IntArray, IntArray]:
+        """Every in-bounds pair (output, input), outputs ascending, then inputs ascending."""
+        first, end = self.first_taps(), self.end_taps()
+        count = np.maximum(0, end - first)
+        outputs = np.repeat(np.arange(self.size_out, dtype=np.int64), count)
+        nth = np.arange(len(outputs), dtype=np.int64) - np.repeat(np.cumsum(count) - count, count)
+        return outputs, outputs * self.stride - self.pad_before + (first[outputs] + nth) * self.dilation
+
+
+@dataclass(frozen=True, slots=True)
+class Window2D:
+    """A sliding window over height (`rows`) and width (`cols`). The only place where padding is resolved."""
+
+    rows: Window1D
+    cols: Window1D
+
+    @classmethod
+    def resolve(
+        cls,
+        image: Nhwc,
+        kernel: tuple[int, int],
+        stride: tuple[int, int],
+        dilation: tuple[int, int] = (1, 1),
+        padding: Padding | ExplicitPadding = Padding.VALID,
+    ) -> Window2D:
+        """Pairs are (height, width)."""
+        if isinstance(padding, ExplicitPadding):
+            axes = list(zip(image[1:3], kernel, stride, dilation, strict=True))
+            return cls(
+                Window1D.explicit(*axes[0], padding.top, padding.bottom),
+                Window1D.explicit(*axes[1], padding.left, padding.right),
+            )
+        return cls(
+            Window1D.resolve(image.height, kernel[0], stride[0], dilation[0], padding),
+            Window1D.resolve(image.width, kernel[1], stride[1], dilation[1], padding),
+        )

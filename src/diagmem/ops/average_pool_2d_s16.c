@@ -1,5 +1,0 @@
-/* AVERAGE_POOL_2D on 16-bit integers. */
-#include "_average.h"
-#include "_fixed_point.h"
-
-DIAGMEM_AVERAGE_POOL_2D(diagmem_average_pool_2d_s16, int16_t, int32_t, diagmem_rounded_mean, diagmem_clamp)

@@ -1,0 +1,1 @@
+"""Filters that slide over an image."""

@@ -1,0 +1,274 @@
+"""CONV_2D: every output channel looks at the whole window."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
+from diagmem.ops.accesses import Accesses
+from diagmem.ops.c_call import TYPES, CCall, by_type, kernel_call, values_of
+from diagmem.ops.c_rows import window_row_call
+from diagmem.ops.convolution._conv_2d_dsp import DspConv2D
+from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
+from diagmem.ops.loops.held_pixels import HeldPixels
+from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
+from diagmem.ops.loops.taps import tap_images
+from diagmem.ops.loops.windowed import WindowedLoop
+from diagmem.ops.numerics.packed import is_8_bit
+from diagmem.ops.numerics.quantised import zero_point_of
+from diagmem.ops.numerics.weighted_sums import (
+    block_start,
+    filter_window,
+    finished,
+    interleaved,
+    weighted_fitting,
+    window_call,
+)
+from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
+from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature, Weights
+from diagmem.ops.upright import Standing, Upright, upright_convolution
+from diagmem.ops.variants import InstructionSet, Variant
+
+
+@dataclass(frozen=True, slots=True)
+class Conv2D:
+    """Inputs: image, filter (output channels, height, width, input channels of one group), bias (optional)."""
+
+    padding: Padding | ExplicitPadding = Padding.SAME
+    stride_h: int = 1
+    stride_w: int = 1
+    dilation_h: int = 1
+    dilation_w: int = 1
+    activation: Activation = Activation.NONE
+
+
+class Conv2DKind(OpKind):
+    names = ("CONV_2D",)
+    orders = (
+        *(Order.REFERENCE, Order.BLOCKS, Order.PAIRS, Order.ROW_PAIRS),
+        *(Order.IM2COL, Order.QUADS, Order.ROWS),
+    )
+    int8_version = 3
+
+    def decode(self, name: str, options: Any) -> Conv2D:
+        if options is None:
+            return Conv2D()
+        return Conv2D(
+            padding_of(options.Padding()),
+            options.StrideH(),
+            options.StrideW(),
+            options.DilationHFactor(),
+            options.DilationWFactor(),
+            activation_of(options.FusedActivationFunction()),
+        )
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        a = node.attributes
+        dilation = {"DilationHFactor": a.dilation_h, "DilationWFactor": a.dilation_w}
+        return BuiltinOptions("Conv2DOptions", {**window_fields(a), **dilation})
+
+    def default_order(self, node: Node) -> Order:
+        """Grouped convolutions go channel by channel."""
+        is_grouped = node.input(0).shape[-1] != node.input(1).shape[-1]
+        return Order.REFERENCE if is_grouped else Order.BLOCKS
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 3), weights=Weights(axis=0))
+
+    def output_shapes(self, name: str, attributes: Conv2D, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        image, filters = _image_and_filter(inputs)
+        window = filter_window(attributes, image, filters)
+        return ((image.batch, window.rows.size_out, window.cols.size_out, filters.batch),)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        return swept(node, {0: _ordered(_loop(node), order).reads()})
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
+
+    def upright(self, node: Node, standing: Standing) -> Upright | None:
+        return upright_convolution(node, standing)
+
+    def can_address(self, node: Node) -> bool:
+        return all_have_pitches(node)
+
+    def analytical(self, node: Node, position: int) -> int | None:
+        return _loop(node).analytical_overlap() if position == 0 else None
+
+    def paper(self, node: Node, position: int) -> Fraction | None:
+        """Equations (12) and (13)."""
+        loop = _loop(node)
+        if position or loop.groups > 1:
+            return None
+        image, out, rows, cols = loop.image, loop.out, loop.rows, loop.cols
+        p_h, p_w = loop.printed_padding()
+        a = Fraction(rows.stride * image.width * image.depth, out.width * out.depth)
+        pixels = out.width * cols.stride - p_h * image.width - rows.stride * image.width - cols.stride - p_w
+        return loop.printed_overlap(a, pixels * image.depth + 1)
+
+    def macs(self, node: Node) -> int:
+        _, filters = _image_and_filter(node.inputs)
+        return node.output.elems * filters.height * filters.width * filters.depth
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        loop, (image, filters, *rest) = _loop(node), inputs
+        bias = rest[0] if rest else None
+        if node.input(0).dtype is DType.FLOAT32:
+            sums = _sums_f32(loop, image, filters)
+        else:
+            sums = _sums_s8(loop, image, filters, zero_point_of(node.input(0)))
+        return (finished(node, 0, sums, bias),)
+
+    def has_row_kernel(self, node: Node) -> bool:
+        return True
+
+    def c_row_call(self, node: Node) -> CCall:
+        return window_row_call(self.c_call(node), node, window_of(node).rows)
+
+    def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
+        loop = _loop(node)
+        if instructions is not InstructionSet.DSP or loop.groups > 1:
+            return ()
+        if node.input(0).dtype is DType.FLOAT32:
+            return (Variant(Order.BLOCKS, Order.BLOCKS, _vfp_call, _vfp_row_call),)
+        if not is_8_bit(node):
+            return ()
+        return DspConv2D(node, loop, _paired(loop), self.c_call).variants()
+
+    def c_call(self, node: Node) -> CCall:
+        return by_type(node, dict.fromkeys(TYPES, _call))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any padding, stride, dilation and grouping; without groups now and then more channels than a block has."""
+        window = draw.window()
+        groups, depth_in, depth_out = draw.small(), draw.small(), draw.small()
+        channels = groups * depth_out if groups > 1 else draw.choice((depth_out, 8 + depth_out))
+        inputs = [
+            activation((draw.small(), *window.image, groups * depth_in), draw.dtype()),
+            draw.operand((channels, *window.kernel, depth_in)),
+            draw.choice((None, draw.operand((channels,)))),
+        ]
+        attributes = Conv2D(window.padding, *window.stride, *window.dilation, draw.fused())
+        return node_of(self, name, attributes, inputs, (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        return weighted_fitting(self, node, axis=0)
+
+
+def window_of(node: Node) -> Window2D:
+    """The node's window, its padding resolved."""
+    return filter_window(node.attributes, *_image_and_filter(node.inputs))
+
+
+def _image_and_filter(inputs: Sequence[Tensor | None]) -> tuple[Nhwc, Nhwc]:
+    image, filters = Nhwc.of(input_at(inputs, 0)), Nhwc.of(input_at(inputs, 1))
+    if filters.depth < 1 or image.depth % filters.depth or filters.batch % (image.depth // filters.depth):
+        raise ModelError(
+            f"filter {list(filters)} does not divide the {image.depth} input channels into groups; the file is damaged"
+        )
+    return image, filters
+
+
+def _loop(node: Node) -> WindowedLoop:
+    image, filters = _image_and_filter(node.inputs)
+    window = window_of(node)
+    sizes = node.input(0).dtype.size_bytes, node.output.dtype.size_bytes
+    pitches = pitches_of(node.input(0), node.output)
+    groups = image.depth // filters.depth
+    return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, groups, *sizes, *pitches)
+
+
+def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels:
+    all_but_one = loop.out.depth - 1
+    if order is Order.BLOCKS:
+        return HeldPixels(loop, ahead=0, writes=block_start(loop.out.depth))
+    if order is Order.IM2COL:
+        return HeldPixels(loop, ahead=0, writes=0)
+    if order in (Order.PAIRS, Order.ROW_PAIRS):
+        return HeldPixels(_paired(loop) if order is Order.PAIRS else loop, ahead=0, writes=0, together=2)
+    if order is Order.QUADS:
+        return HeldPixels(_in_one_row(loop) if _is_pointwise(loop) else loop, ahead=3, writes=all_but_one)
+    if order is Order.ROWS:
+        return HeldPixels(loop, ahead=loop.out.width - 1, writes=all_but_one)
+    return loop
+
+
+def _is_pointwise(loop: WindowedLoop) -> bool:
+    """Each output pixel reads the input pixel at its own place, and no other."""
+    return loop.image[:3] == loop.out[:3] and all(
+        axis.kernel == axis.stride == 1 and axis.pad_before == 0 for axis in (loop.rows, loop.cols)
+    )
+
+
+def _paired(loop: WindowedLoop) -> WindowedLoop:
+    """The loop as kernels in order PAIRS go through it."""
+    dense = all(pitches is None for pitches in (loop.in_pitches, loop.out_pitches))
+    return _in_one_row(loop) if dense and _is_pointwise(loop) else loop
+
+
+def _in_one_row(loop: WindowedLoop) -> WindowedLoop:
+    pixels = loop.out.batch * loop.out.height * loop.out.width
+    image, out = Nhwc(1, 1, pixels, loop.image.depth), Nhwc(1, 1, pixels, loop.out.depth)
+    return replace(loop, image=image, out=out, rows=Window1D.resolve(1, 1, 1), cols=Window1D.resolve(pixels, 1, 1))
+
+
+def _sums_s8(loop: WindowedLoop, image: Array, filters: Array, zero_point: int) -> Array:
+    """Sums of integer products. 64-bit floats hold them exactly, and numpy multiplies matrices of those fast."""
+    sums = np.zeros(loop.out)
+    for k_y, k_x, pixels in tap_images(image, loop.rows, loop.cols, zero_point):
+        centred = pixels - np.float64(zero_point)
+        for group in range(loop.groups):
+            of_in, of_out = _channels(loop, group)
+            sums[..., of_out] += centred[..., of_in] @ filters[of_out, k_y, k_x].T.astype(np.float64)
+    return sums
+
+
+def _sums_f32(loop: WindowedLoop, image: Array, filters: Array) -> Array:
+    """Sums of products in single precision, one product after the other."""
+    sums = np.zeros(loop.out, np.float32)
+    for k_y, k_x, pixels in tap_images(image, loop.rows, loop.cols, 0):
+        for group, channel in itertools.product(range(loop.groups), range(loop.group_in)):
+            of_in, of_out = _channels(loop, group)
+            sums[..., of_out] += pixels[..., of_in.start + channel, None] * filters[of_out, k_y, k_x, channel]
+    return sums
+
+
+def _channels(loop: WindowedLoop, group: int) -> tuple[slice, slice]:
+    """The input and output channels of a group."""
+    return (
+        slice(group * loop.group_in, (group + 1) * loop.group_in),
+        slice(group * loop.group_out, (group + 1) * loop.group_out),
+    )
+
+
+def _stored(loop: WindowedLoop, filters: Array) -> Array:
+    """Weights as the kernels want them: channel by channel where they go so themselves."""
+    return interleaved(filters) if loop.groups == 1 else filters
+
+
+def _call(node: Node) -> CCall:
+    loop, filters = _loop(node), values_of(node.input(1))
+    return window_call("conv_2d", node, loop, {"groups": loop.groups}, 0, filters, _stored(loop, filters))
+
+
+def _vfp_call(node: Node) -> CCall:
+    """The same weights for floating-point units that multiply and add in one instruction."""
+    call = _call(node)
+    fields = {name: value for name, value in call.parameters.fields.items() if name != "groups"}
+    return kernel_call("conv_2d_vfp_f32", fields, call.arguments, call.limits)
+
+
+def _vfp_row_call(node: Node) -> CCall:
+    return window_row_call(_vfp_call(node), node, window_of(node).rows)
+
+
+KIND = Conv2DKind()

@@ -1,0 +1,200 @@
+"""DEPTHWISE_CONV_2D: every input channel makes `multiplier` output channels of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
+from diagmem.ops.accesses import Accesses
+from diagmem.ops.c_call import TYPES, CCall, by_type, values_of
+from diagmem.ops.c_rows import window_row_call
+from diagmem.ops.convolution._depthwise_conv_2d_dsp import DspDepthwiseConv2D, by_channel
+from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
+from diagmem.ops.loops.channel_blocks import ChannelBlocks
+from diagmem.ops.loops.fours import Fours
+from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
+from diagmem.ops.loops.taps import tap_images
+from diagmem.ops.loops.windowed import WindowedLoop
+from diagmem.ops.numerics.packed import is_8_bit
+from diagmem.ops.numerics.quantised import zero_point_of
+from diagmem.ops.numerics.weighted_sums import filter_window, finished, weighted_fitting, window_call
+from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
+from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature, Weights
+from diagmem.ops.upright import Standing, Upright, upright_convolution
+from diagmem.ops.variants import InstructionSet, Variant
+
+CHANNELS_OF_A_BLOCK = 124
+"""Input channels that a kernel in order CHANNEL_BLOCKS does for the whole image; as in CMSIS-NN for cores with MVE."""
+
+
+@dataclass(frozen=True, slots=True)
+class DepthwiseConv2D:
+    """Inputs: image, filter (1, height, width, input channels * multiplier), bias (optional)."""
+
+    padding: Padding | ExplicitPadding = Padding.SAME
+    stride_h: int = 1
+    stride_w: int = 1
+    dilation_h: int = 1
+    dilation_w: int = 1
+    multiplier: int = 1
+    activation: Activation = Activation.NONE
+
+
+class DepthwiseConv2DKind(OpKind):
+    names = ("DEPTHWISE_CONV_2D",)
+    orders = (Order.REFERENCE, Order.FOURS, Order.CHANNEL_BLOCKS)
+    tflm_agrees = True
+    int8_version = 3
+
+    def decode(self, name: str, options: Any) -> DepthwiseConv2D:
+        if options is None:
+            return DepthwiseConv2D()
+        return DepthwiseConv2D(
+            padding_of(options.Padding()),
+            options.StrideH(),
+            options.StrideW(),
+            options.DilationHFactor(),
+            options.DilationWFactor(),
+            options.DepthMultiplier(),
+            activation_of(options.FusedActivationFunction()),
+        )
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        a = node.attributes
+        dilation = {"DilationHFactor": a.dilation_h, "DilationWFactor": a.dilation_w}
+        fields = {**window_fields(a), **dilation, "DepthMultiplier": a.multiplier}
+        return BuiltinOptions("DepthwiseConv2DOptions", fields)
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 3), weights=Weights(axis=3))
+
+    def output_shapes(
+        self, name: str, attributes: DepthwiseConv2D, inputs: Sequence[Tensor | None]
+    ) -> tuple[Shape, ...]:
+        image, filters = _image_and_filter(attributes, inputs)
+        window = filter_window(attributes, image, filters)
+        return ((image.batch, window.rows.size_out, window.cols.size_out, filters.depth),)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        if order is Order.FOURS and _loop(node).group_out == 1:
+            return swept(node, {0: Fours(_loop(node)).reads()})
+        if order is not Order.CHANNEL_BLOCKS:
+            return swept(node, {0: _loop(node).reads()})
+        blocks = ChannelBlocks(_loop(node), CHANNELS_OF_A_BLOCK)
+        return replace(swept(node, {0: blocks.reads()}), writes=(blocks.writes(),))
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        if position:
+            return held_separation(node)
+        loop = _loop(node)
+        if order is Order.FOURS and loop.group_out == 1:
+            return Fours(loop).separation()
+        in_blocks = order is Order.CHANNEL_BLOCKS
+        return ChannelBlocks(loop, CHANNELS_OF_A_BLOCK).separation() if in_blocks else loop.separation()
+
+    def upright(self, node: Node, standing: Standing) -> Upright | None:
+        return upright_convolution(node, standing)
+
+    def can_address(self, node: Node) -> bool:
+        return all_have_pitches(node)
+
+    def analytical(self, node: Node, position: int) -> int | None:
+        return _loop(node).analytical_overlap() if position == 0 else None
+
+    def paper(self, node: Node, position: int) -> Fraction | None:
+        """Equations (7) and (8)."""
+        if position:
+            return None
+        loop = _loop(node)
+        image, out, rows, cols = loop.image, loop.out, loop.rows, loop.cols
+        p_h, p_w = loop.printed_padding()
+        a = Fraction(rows.stride * image.width, out.width * loop.group_out)
+        pixels = out.width * cols.stride - p_h * image.width - rows.stride * image.width - cols.stride - p_w + 1
+        return loop.printed_overlap(a, pixels * image.depth)
+
+    def macs(self, node: Node) -> int:
+        filters = Nhwc.of(node.input(1))
+        return node.output.elems * filters.height * filters.width
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        loop, (image, filters, *rest) = _loop(node), inputs
+        bias = rest[0] if rest else None
+        is_real = node.input(0).dtype is DType.FLOAT32
+        zero = np.float32(0) if is_real else np.int64(zero_point_of(node.input(0)))
+        return (finished(node, 3, _sums(loop, image, filters, zero), bias),)
+
+    def has_row_kernel(self, node: Node) -> bool:
+        return True
+
+    def c_row_call(self, node: Node) -> CCall:
+        return window_row_call(self.c_call(node), node, window_of(node).rows)
+
+    def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
+        loop = _loop(node)
+        if instructions is not InstructionSet.DSP or loop.group_out > 1 or not is_8_bit(node):
+            return ()
+        return DspDepthwiseConv2D(loop).variants()
+
+    def c_call(self, node: Node) -> CCall:
+        return by_type(node, dict.fromkeys(TYPES, _call))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any padding, stride, dilation and multiplier."""
+        window = draw.window()
+        depth, multiplier = draw.small(), draw.small()
+        inputs = [
+            activation((draw.small(), *window.image, depth), draw.dtype()),
+            draw.operand((1, *window.kernel, depth * multiplier)),
+            draw.choice((None, draw.operand((depth * multiplier,)))),
+        ]
+        attributes = DepthwiseConv2D(window.padding, *window.stride, *window.dilation, multiplier, draw.fused())
+        return node_of(self, name, attributes, inputs, (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        return weighted_fitting(self, node, axis=3)
+
+
+def window_of(node: Node) -> Window2D:
+    """The node's window, its padding resolved."""
+    return filter_window(node.attributes, *_image_and_filter(node.attributes, node.inputs))
+
+
+def _image_and_filter(attributes: DepthwiseConv2D, inputs: Sequence[Tensor | None]) -> tuple[Nhwc, Nhwc]:
+    image, filters = Nhwc.of(input_at(inputs, 0)), Nhwc.of(input_at(inputs, 1))
+    if filters.batch != 1 or filters.depth != image.depth * attributes.multiplier:
+        raise ModelError(
+            f"filter {list(filters)} does not fit {image.depth} input channels with multiplier "
+            f"{attributes.multiplier}; the file is damaged"
+        )
+    return image, filters
+
+
+def _loop(node: Node) -> WindowedLoop:
+    image, window = Nhwc.of(node.input(0)), window_of(node)
+    sizes = node.input(0).dtype.size_bytes, node.output.dtype.size_bytes
+    pitches = pitches_of(node.input(0), node.output)
+    return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, image.depth, *sizes, *pitches)
+
+
+def _sums(loop: WindowedLoop, image: Array, filters: Array, zero_point: Any) -> Array:
+    """Sums of products, one after the other, in the type of `zero_point`."""
+    sums = np.zeros(loop.out, zero_point.dtype)
+    for k_y, k_x, pixels in tap_images(image, loop.rows, loop.cols, zero_point):
+        sums += np.repeat(pixels - zero_point, loop.group_out, axis=-1) * filters[0, k_y, k_x]
+    return sums
+
+
+def _call(node: Node) -> CCall:
+    loop, filters = _loop(node), by_channel(values_of(node.input(1)))
+    return window_call("depthwise_conv_2d", node, loop, {"multiplier": loop.group_out}, 3, filters)
+
+
+KIND = DepthwiseConv2DKind()

@@ -1,0 +1,257 @@
+"""TRANSPOSE_CONV: the gradient of a convolution; every output pixel gathers the image pixels that reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import DType, IntArray, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
+from diagmem.ops.accesses import Accesses, Runs
+from diagmem.ops.c_call import (
+    MAX_ROWS,
+    SUFFIXES,
+    CCall,
+    CRow,
+    CRows,
+    CStruct,
+    CTable,
+    CTurn,
+    Fields,
+    Unsupported,
+    require_types,
+    values_of,
+)
+from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, input_at, swept
+from diagmem.ops.loops.c_window import c_window
+from diagmem.ops.loops.pixels import PixelLoop, all_have_pitches, pitches_of
+from diagmem.ops.loops.windowed import WindowedLoop
+from diagmem.ops.numerics.channels_s16 import ChannelsS16
+from diagmem.ops.numerics.quantised import Requantisation, channel_scales, real_range, scale_of, zero_point_of
+from diagmem.ops.numerics.weighted_sums import finished_f32, finished_s8, weighted_fitting
+from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
+from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
+from diagmem.ops.signature import Signature, Weights
+
+FILTER, IMAGE = 1, 2
+"""Where these stand among the inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransposeConv:
+    """Inputs: the output's shape, filter (output channels, height, width, input channels), image, bias (optional)."""
+
+    padding: Padding = Padding.SAME
+    stride_h: int = 1
+    stride_w: int = 1
+    activation: Activation = Activation.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredAxis:
+    """A window seen from its other end: `window` slides over the output, one place for each image row or column."""
+
+    window: Window1D
+
+    def taps(self) -> tuple[IntArray, IntArray]:
+        image, outputs = self.window.taps()
+        order = np.argsort(outputs, kind="stable")
+        return outputs[order], image[order]
+
+    def first_reads(self) -> tuple[IntArray, IntArray]:
+        outputs, image = self.taps()
+        kept, first = np.unique(outputs, return_index=True)
+        return kept, image[first]
+
+
+class TransposeConvKind(OpKind):
+    names = ("TRANSPOSE_CONV",)
+    orders = (Order.REFERENCE, Order.BUFFERED)
+
+    def decode(self, name: str, options: Any) -> TransposeConv:
+        if options is None:
+            return TransposeConv()
+        return TransposeConv(
+            padding_of(options.Padding()),
+            options.StrideH(),
+            options.StrideW(),
+            activation_of(options.FusedActivationFunction()),
+        )
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        return BuiltinOptions("TransposeConvOptions", window_fields(node.attributes))
+
+    def signature(self, name: str) -> Signature:
+        return Signature((3, 4), data=IMAGE, numbers=(0,), weights=Weights(axis=0, filter=FILTER, bias=3))
+
+    def output_shapes(
+        self, name: str, attributes: TransposeConv, inputs: Sequence[Tensor | None]
+    ) -> tuple[Shape, ...] | None:
+        shape = constant_ints(inputs, 0)
+        if shape is None:
+            return None
+        if len(shape) != 4:
+            raise ModelError(f"the output's shape {list(shape)} needs 4 axes; the file is damaged")
+        _window(attributes, inputs, Nhwc(*shape))
+        return (shape,)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        if order is Order.BUFFERED:
+            return swept(node, {IMAGE: Runs.of(0, node.input(IMAGE).elems, 0, stride=0)})
+        return swept(node, {IMAGE: _loop(node).reads()})
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        if position != IMAGE:
+            return held_separation(node)
+        return None if order is Order.BUFFERED else _loop(node).separation()
+
+    def can_address(self, node: Node) -> bool:
+        return all_have_pitches(node)
+
+    def macs(self, node: Node) -> int:
+        filters = Nhwc.of(node.input(FILTER))
+        return node.input(IMAGE).elems * filters.height * filters.width * filters.batch
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        _, filters, image, *rest = inputs
+        bias = rest[0] if rest else None
+        if node.output.dtype is DType.FLOAT32:
+            return (finished_f32(node, _sums(node, image, filters), bias),)
+        sums = _sums(node, image.astype(np.int64) - zero_point_of(node.input(IMAGE)), filters.astype(np.int64))
+        if node.output.dtype is DType.INT16:
+            return (_channels_s16(node).apply(sums, bias),)
+        return (finished_s8(sums, bias, _requantisation(node)),)
+
+    def has_row_kernel(self, node: Node) -> bool:
+        return True
+
+    def c_row_call(self, node: Node) -> CCall:
+        call, window = self.c_call(node), _window(node.attributes, node.inputs, Nhwc.of(node.output))
+        arguments = (CRows(node.input(IMAGE), window.rows, is_transposed=True), CTurn.NUMBER, CRow(node.output))
+        return replace(call, function=f"{call.function}_row", arguments=arguments)
+
+    def c_call(self, node: Node) -> CCall:
+        calls = {DType.INT8: _call_s8, DType.INT16: _call_s16, DType.FLOAT32: _call_f32}
+        dtype = node.input(IMAGE).dtype
+        if dtype not in calls:
+            raise Unsupported(f"{dtype.value} elements; supported: {', '.join(d.value for d in calls)}")
+        return calls[dtype](node)
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any padding, stride and window; strides above the window leave output pixels that nothing reaches."""
+        window = draw.window(dilated=False)
+        sizes = zip(window.image, window.kernel, window.stride, strict=True)
+        image = [Window1D.resolve(out, kernel, stride, 1, window.padding).size_out for out, kernel, stride in sizes]
+        batch, depth_in, depth_out = draw.small(), draw.small(), draw.small()
+        inputs = [
+            ints([batch, *window.image, depth_out]),
+            draw.operand((depth_out, *window.kernel, depth_in)),
+            activation((batch, *image, depth_in), draw.dtype()),
+            draw.choice((None, draw.operand((depth_out,)))),
+        ]
+        attributes = TransposeConv(window.padding, *window.stride, draw.fused())
+        return node_of(self, name, attributes, inputs, (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        return replace(weighted_fitting(self, node, axis=0), data=IMAGE)
+
+
+def _window(attributes: TransposeConv, inputs: Sequence[Tensor | None], out: Nhwc) -> Window2D:
+    """The window of the convolution that leads from the output back to the image."""
+    filters, image = Nhwc.of(input_at(inputs, FILTER)), Nhwc.of(input_at(inputs, IMAGE))
+    window = Window2D.resolve(
+        out,
+        (filters.height, filters.width),
+        (attributes.stride_h, attributes.stride_w),
+        padding=attributes.padding,
+    )
+    if image != (out.batch, window.rows.size_out, window.cols.size_out, filters.depth) or out.depth != filters.batch:
+        raise ModelError(
+            f"image {list(image)} and filter {list(filters)} do not make the output {list(out)}; the file is damaged"
+        )
+    return window
+
+
+def _loop(node: Node) -> PixelLoop:
+    out = Nhwc.of(node.output)
+    window = _window(node.attributes, node.inputs, out)
+    sizes = node.input(IMAGE).dtype.size_bytes, node.output.dtype.size_bytes
+    rows, cols = GatheredAxis(window.rows), GatheredAxis(window.cols)
+    pitches = pitches_of(node.input(IMAGE), node.output)
+    return PixelLoop(Nhwc.of(node.input(IMAGE)), out, rows, cols, 1, *sizes, *pitches)
+
+
+def _bias(node: Node) -> Tensor | None:
+    return node.inputs[3] if len(node.inputs) > 3 else None
+
+
+def _requantisation(node: Node) -> Requantisation:
+    unit, output = scale_of(node.input(IMAGE)), scale_of(node.output)
+    reals = [unit * scale / output for scale in channel_scales(node.input(FILTER), axis=0)]
+    return Requantisation.of(reals, node.output, node.attributes.activation)
+
+
+def _channels_s16(node: Node) -> ChannelsS16:
+    return ChannelsS16.of(node, _requantisation(node), _bias(node))
+
+
+def _sums(node: Node, image: Array, filters: Array) -> Array:
+    """Sums of products, one after the other: those of the image's first row, of its second row, …"""
+    window = _window(node.attributes, node.inputs, Nhwc.of(node.output))
+    sums = np.zeros(node.output.shape, image.dtype)
+    for k_y in reversed(range(window.rows.kernel)):
+        for k_x in reversed(range(window.cols.kernel)):
+            (y, in_y), (x, in_x) = _reached(window.rows, k_y), _reached(window.cols, k_x)
+            pixels, weights = image[:, in_y][:, :, in_x], filters[:, k_y, k_x]
+            for c in range(image.shape[3]):
+                sums[:, y[:, None], x] += pixels[..., c, None] * weights[:, c]
+    return sums
+
+
+def _reached(axis: Window1D, tap: int) -> tuple[IntArray, IntArray]:
+    """Outputs that are reached with this tap, and the inputs that reach them."""
+    inputs = np.arange(axis.size_out, dtype=np.int64)
+    outputs = inputs * axis.stride - axis.pad_before + tap
+    inside = (outputs >= 0) & (outputs < axis.size_in)
+    return outputs[inside], inputs[inside]
+
+
+def _call(node: Node, fields: Fields) -> CCall:
+    """The kernel's window is that of the convolution which leads from the output back to the image."""
+    loop, window = _loop(node), _window(node.attributes, node.inputs, Nhwc.of(node.output))
+    given = loop.in_size, loop.out_size, loop.in_pitches, loop.out_pitches
+    slid = WindowedLoop(loop.image, loop.out, window.rows, window.cols, 1, *given)
+    filters = CTable("filter", values_of(node.input(FILTER)))
+    stem = f"transpose_conv_{SUFFIXES[node.output.dtype]}"
+    parameters = CStruct(f"diagmem_{stem}_params", {"window": c_window(slid), "filter": filters, **fields})
+    limits = {MAX_ROWS: -(-window.rows.kernel // window.rows.stride)}
+    return CCall("transpose_conv.c", f"diagmem_{stem}", parameters, (node.input(IMAGE), node.output), limits)
+
+
+def _call_s8(node: Node) -> CCall:
+    bias = _bias(node)
+    require_types(DType.INT8, (node.input(FILTER), node.output))
+    require_types(DType.INT32, () if bias is None else (bias,))
+    values = np.zeros(node.output.shape[3], np.int32) if bias is None else values_of(bias)
+    output = _requantisation(node).c_channels(values)
+    return _call(node, {"zero_point": zero_point_of(node.input(IMAGE)), "output": output})
+
+
+def _call_s16(node: Node) -> CCall:
+    return _call(node, {"output": _channels_s16(node).c_struct()})
+
+
+def _call_f32(node: Node) -> CCall:
+    bias = _bias(node)
+    require_types(DType.FLOAT32, (node.input(FILTER), node.output, *(() if bias is None else (bias,))))
+    values = np.zeros(node.output.shape[3], np.float32) if bias is None else values_of(bias)
+    low, high = real_range(node.attributes.activation)
+    output = CStruct("diagmem_channels_f32", {"bias": CTable("bias", values), "low": low, "high": high})
+    return _call(node, {"output": output})
+
+
+KIND = TransposeConvKind()

@@ -1,0 +1,1 @@
+"""Operations on single elements: activations, arithmetic, conversions."""

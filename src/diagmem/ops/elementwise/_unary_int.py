@@ -1,0 +1,240 @@
+"""Functions of one quantised integer. Of 8-bit ones a table holds all results; others are computed as they come."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from diagmem.model.graph import DType, Node
+from diagmem.ops.c_call import CCall, CStruct, CTable, Unsupported, kernel_call, require_types
+from diagmem.ops.elementwise._conversions import requantize_call
+from diagmem.ops.kind import Array
+from diagmem.ops.loops.broadcast import c_elementwise
+from diagmem.ops.numerics.fixed_functions import hard_swish, inverse_sqrt, scaled_argument, sigmoid, sigmoid_table, tanh
+from diagmem.ops.numerics.fixed_point import INT32_MAX, Ints, Multiplier, rescale, rounding_shift
+from diagmem.ops.numerics.quantised import Requantisation, quantisation_of, scale_of, zero_point_of
+from diagmem.ops.options import Activation
+
+Function = Callable[[Node, Ints], Ints]
+"""From stored inputs to stored outputs, of which a type holds only those in its range."""
+
+CLAMPS = {"RELU": Activation.RELU, "RELU6": Activation.RELU6, "RELU_N1_TO_1": Activation.RELU_N1_TO_1}
+
+
+def single(x: float) -> Any:
+    """In the precision in which TFLite computes some multipliers."""
+    return np.float32(x)
+
+
+@np.errstate(over="ignore")
+def _unit(node: Node) -> float:
+    """What one unit of the input is worth, in units of the output. TFLite Micro as built divides in double precision,
+    LiteRT in single; of 65,536 stored numbers a few are then off by one."""
+    return scale_of(node.input(0)) / scale_of(node.output)
+
+
+def _clamp_requantisation(node: Node) -> Requantisation:
+    """RELU as TFLite Micro does it; of the others LiteRT is the judge, which divides in single precision."""
+    coarse = float(single(scale_of(node.input(0))) / single(scale_of(node.output)))
+    unit = _unit(node) if node.op.kind == "RELU" else coarse
+    return Requantisation.of([unit], node.output, CLAMPS[node.op.kind])
+
+
+def _clamped(node: Node, x: Ints) -> Ints:
+    """Where input and output differ in scale, TFLite rescales; TFLite Micro's RELU6 does not."""
+    return _clamp_requantisation(node).apply(x - zero_point_of(node.input(0)))
+
+
+@np.errstate(over="ignore")
+def _leaky_slope(node: Node) -> float:
+    return scale_of(node.input(0)) * float(single(node.attributes.alpha)) / scale_of(node.output)
+
+
+def _leaky_relu(node: Node, x: Ints) -> Ints:
+    value, slope = x - zero_point_of(node.input(0)), _leaky_slope(node)
+    below = int(math.copysign(1, slope)) * rescale(value, *Multiplier.of(abs(slope)))
+    return np.where(value >= 0, rescale(value, *Multiplier.of(_unit(node))), below) + zero_point_of(node.output)
+
+
+def _abs(node: Node, x: Ints) -> Ints:
+    value = np.abs(x - zero_point_of(node.input(0)))
+    return rescale(value, *Multiplier.of(_unit(node))) + zero_point_of(node.output)
+
+
+@np.errstate(over="ignore")
+def _rsqrt(node: Node, x: Ints) -> Ints:
+    """Negative numbers have no root; they are taken as 0, for which the largest output stands."""
+    real = 1 / float(np.sqrt(single(scale_of(node.input(0)))) * single(scale_of(node.output)))
+    mantissa, shift = Multiplier.of(real)
+    fine = 20
+    results = []
+    for value in (x - zero_point_of(node.input(0))).tolist():
+        root = inverse_sqrt(max(0, value))
+        data = rescale(1, root.mantissa, root.shift + fine)
+        result = int(rescale(data, mantissa, shift - fine)) + zero_point_of(node.output)
+        results.append(result if value > 0 else INT32_MAX)
+    return np.array(results, np.int64)
+
+
+@np.errstate(over="ignore")
+def _hard_swish(node: Node, x: Ints) -> Ints:
+    fine = single(1 / 128) * single(scale_of(node.input(0)))
+    to_output, to_sixth = float(fine / single(scale_of(node.output))), float(fine / (single(3) / single(32768)))
+    if Multiplier.of(to_output).shift > 0:
+        raise Unsupported("an output scale far smaller than the input's; TensorFlow Lite refuses it too")
+    return hard_swish(x - zero_point_of(node.input(0)), to_output, to_sixth) + zero_point_of(node.output)
+
+
+def _require_output(node: Node, scale: float, zero_point: int) -> None:
+    found = quantisation_of(node.output)
+    if not math.isclose(found.scales[0], scale, rel_tol=1e-3) or found.zero_points[0] != zero_point:
+        raise Unsupported(f"an output scale other than 1/{round(1 / scale)} with zero point {zero_point}")
+
+
+def _logistic(node: Node, x: Ints) -> Ints:
+    _require_output(node, 1 / 256, -128)
+    argument, beyond = scaled_argument(x - zero_point_of(node.input(0)), scale_of(node.input(0)))
+    inside = rounding_shift(sigmoid(argument), 23) - 128
+    return np.where(beyond, beyond * 128, inside)
+
+
+def _tanh(node: Node, x: Ints) -> Ints:
+    _require_output(node, 1 / 128, 0)
+    argument, beyond = scaled_argument(x - zero_point_of(node.input(0)), scale_of(node.input(0)))
+    return np.where(beyond, beyond * 128, rounding_shift(tanh(argument), 24))
+
+
+def _by_real(function: Callable[[Node, Any], Any]) -> Function:
+    """To real numbers, through a function of them in single precision, and back."""
+
+    def stored(node: Node, x: Ints) -> Ints:
+        real = single(scale_of(node.input(0))) * (x - zero_point_of(node.input(0))).astype(np.float32)
+        with np.errstate(all="ignore"):
+            units = function(node, real) * (single(1) / single(scale_of(node.output)))
+        held = np.clip(np.nan_to_num(units, nan=0.0), -(2.0**30), 2.0**30)
+        rounded: Ints = (np.sign(held) * np.floor(np.abs(held) + 0.5)).astype(np.int64)
+        return rounded + zero_point_of(node.output)
+
+    return stored
+
+
+def _gelu(node: Node, x: Any) -> Any:
+    if node.attributes.approximate:
+        inner = single(math.sqrt(2 / math.pi)) * (x + single(0.044715) * x * x * x)
+        return single(0.5) * x * (single(1) + np.tanh(inner))
+    tail = np.array([math.erfc(float(v)) for v in (x * single(-math.sqrt(0.5))).tolist()], np.float32)
+    return single(0.5) * x * tail
+
+
+_S8: Mapping[str, Function] = {
+    **dict.fromkeys(CLAMPS, _clamped),
+    "LEAKY_RELU": _leaky_relu,
+    "ABS": _abs,
+    "RSQRT": _rsqrt,
+    "HARD_SWISH": _hard_swish,
+    "LOGISTIC": _logistic,
+    "TANH": _tanh,
+    "ELU": _by_real(lambda node, x: np.where(x < 0, np.exp(x) - single(1), x)),
+    "EXP": _by_real(lambda node, x: np.exp(x)),
+    "GELU": _by_real(_gelu),
+}
+
+
+def _table(node: Node) -> Array:
+    """The outputs of -128, -127, … 127."""
+    require_types(DType.INT8, (node.output,))
+    return np.clip(_S8[node.op.kind](node, np.arange(-128, 128)), -128, 127).astype(np.int8)
+
+
+def lookup(node: Node, data: Array) -> Array:
+    found: Array = _table(node)[data.astype(np.int64) + 128]
+    return found
+
+
+def lookup_call(node: Node) -> CCall:
+    fields = {"shape": c_elementwise(node), "table": CTable("table", _table(node))}
+    return kernel_call("lookup_s8", fields, (node.input(0), node.output))
+
+
+LOOKUPS = tuple(_S8)
+"""Kinds that can be looked up."""
+
+
+def clamped_s16(node: Node, data: Array) -> Array:
+    return _clamped(node, data.astype(np.int64)).astype(np.int16)
+
+
+def clamped_s16_call(node: Node) -> CCall:
+    require_types(DType.INT16, (node.output,))
+    return requantize_call(node, _clamp_requantisation(node))
+
+
+def two_sided_s16(node: Node, data: Array) -> Array:
+    """LEAKY_RELU and ABS: one factor for numbers below zero, another for the others."""
+    result = _S8[node.op.kind](node, data.astype(np.int64))
+    return np.clip(result, -(2**15), 2**15 - 1).astype(np.int16)
+
+
+def two_sided_s16_call(node: Node) -> CCall:
+    require_types(DType.INT16, (node.output,))
+    is_abs = node.op.kind == "ABS"
+    slope = _unit(node) if is_abs else _leaky_slope(node)
+    if slope < 0:
+        raise Unsupported("a negative slope")
+    fields = {
+        "shape": c_elementwise(node),
+        "zero_point": zero_point_of(node.input(0)),
+        "sign": -1 if is_abs else 1,
+        "above": Requantisation.of([_unit(node)], node.output).c_struct(),
+        "below": Requantisation.of([slope], node.output).c_struct(),
+    }
+    return kernel_call("two_sided_s16", fields, (node.input(0), node.output))
+
+
+def _sigmoid_scaling(node: Node) -> tuple[int, int]:
+    """A multiplier and a right shift: from inputs to places in the table. Scales that are the right power of two need
+    no rounding."""
+    _require_output(node, 1 / 32768, 0)
+    if zero_point_of(node.input(0)):
+        raise Unsupported("16-bit inputs with a zero point other than 0; TensorFlow Lite refuses it too")
+    scale = scale_of(node.input(0))
+    power = round(math.log2(scale))
+    exact_shift = 12 + power
+    if abs(math.log2(scale) - power) < 1e-3 and exact_shift in ((0,) if node.op.kind == "LOGISTIC" else (0, 1)):
+        return 3 << exact_shift, 0
+    multiplier, shift = scale * 4096.0 * 3.0, 0
+    while multiplier <= 32767.0 / 2.0 and shift <= 30:
+        multiplier, shift = multiplier * 2, shift + 1
+    if multiplier > 32767:
+        raise Unsupported("an input scale too large for its arithmetic; TensorFlow Lite refuses it too")
+    return int(multiplier), shift
+
+
+def sigmoid_s16(node: Node, data: Array) -> Array:
+    """LOGISTIC, TANH: straight lines between the entries of a table."""
+    bits = 9 if node.op.kind == "LOGISTIC" else 8
+    multiplier, shift = _sigmoid_scaling(node)
+    place = (data.astype(np.int64) * multiplier + ((1 << shift) >> 1)) >> shift
+    size, table = np.abs(place), sigmoid_table()
+    index = np.minimum(size >> bits, 254)
+    line = (table[index] << bits) + (size & ((1 << bits) - 1)) * (table[index + 1] - table[index])
+    value = np.where(size >> bits >= 255, 0x7FFF << 10 if bits == 9 else 0xFFFF << 8, line)
+    if bits == 9:
+        result = np.where(place >= 0, value + (1 << 9), (1 << 25) - value + (1 << 9) - 1) >> 10
+    else:
+        value = value - (1 << 23)
+        result = np.where(place >= 0, value + (1 << 7), -value + (1 << 7) - 1) >> 8
+    return result.astype(np.int16)
+
+
+def sigmoid_s16_call(node: Node) -> CCall:
+    require_types(DType.INT16, (node.output,))
+    multiplier, shift = _sigmoid_scaling(node)
+    table = CTable("sigmoid", sigmoid_table().astype(np.uint16))
+    fields = {"shape": c_elementwise(node), "multiplier": multiplier, "shift": shift, "table": table}
+    parameters = CStruct("diagmem_sigmoid_s16_params", fields)
+    function = f"diagmem_{node.op.kind.lower()}_s16"
+    return CCall("sigmoid_s16.c", function, parameters, (node.input(0), node.output))

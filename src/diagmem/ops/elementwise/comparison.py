@@ -1,0 +1,123 @@
+"""EQUAL, LESS and the like: how pairs of numbers compare, with broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from diagmem.model.graph import DType, Node, Shape, Tensor
+from diagmem.ops.c_call import CCall, CStruct, Unsupported, element_code, kernel_call, require_types
+from diagmem.ops.kind import Array, Values, input_at
+from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape, c_broadcast
+from diagmem.ops.numerics.fixed_point import Multiplier, rescale
+from diagmem.ops.numerics.quantised import scale_of, zero_point_of
+from diagmem.ops.sampling import Draw, Fitting, activation, constant, node_of
+from diagmem.ops.signature import Signature
+
+_LEFT_SHIFT = 8
+"""Bits behind the point that quantised numbers get before they are brought to one scale."""
+
+_SCALED = (DType.INT8, DType.UINT8)
+"""Types whose numbers are compared by what they stand for; TFLite compares others as they are stored."""
+
+_TYPES = (DType.INT8, DType.INT32, DType.FLOAT32, DType.INT64, DType.UINT8)
+
+
+class _Relation(NamedTuple):
+    """`cases`: which of less (1), equal (2), greater (4) and no number (8) are true, as `comparison.c` takes them."""
+
+    holds: Callable[[Array, Array], Array]
+    cases: int
+
+
+_RELATIONS: Mapping[str, _Relation] = {
+    "EQUAL": _Relation(np.equal, 2),
+    "NOT_EQUAL": _Relation(np.not_equal, 1 | 4 | 8),
+    "GREATER": _Relation(np.greater, 4),
+    "GREATER_EQUAL": _Relation(np.greater_equal, 4 | 2),
+    "LESS": _Relation(np.less, 1),
+    "LESS_EQUAL": _Relation(np.less_equal, 1 | 2),
+}
+
+
+_EQUALITIES = ("EQUAL", "NOT_EQUAL")
+
+
+class ComparisonKind(BroadcastKind):
+    names = tuple(_RELATIONS)
+    is_pointwise = True
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), alike=(1,), made=dict.fromkeys(DType, (DType.BOOL,)))
+
+    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        if node.input(0).dtype in _SCALED:
+            inputs = [
+                rescale((x.astype(np.int64) - zero_point_of(node.input(i))) << _LEFT_SHIFT, *_multiplier(node.input(i)))
+                for i, x in enumerate(inputs)
+            ]
+        return (np.reshape(_RELATIONS[node.op.kind].holds(*inputs), node.output.shape),)
+
+    def c_call(self, node: Node) -> CCall:
+        dtype = node.input(0).dtype
+        require_types(dtype, (node.input(1),))
+        require_types(DType.BOOL, (node.output,))
+        if dtype not in (*_TYPES, DType.BOOL):
+            raise Unsupported(f"{dtype.value} elements; supported: {', '.join(d.value for d in (*_TYPES, DType.BOOL))}")
+        fields = {
+            "shape": c_broadcast(node),
+            "type": element_code(dtype),
+            "cases": _RELATIONS[node.op.kind].cases,
+            "is_scaled": int(dtype in _SCALED),
+            "first": _compared(node.input(0)),
+            "second": _compared(node.input(1)),
+        }
+        return kernel_call("comparison", fields, (node.input(0), node.input(1), node.output))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Both inputs may be repeated, each along its own axes; one may be constant."""
+        shape = draw.shape()
+        places = draw.choice(((activation, activation), (activation, constant), (constant, activation)))
+        inputs = [place(draw.shrunk(shape), draw.dtype()) for place in places]
+        return node_of(self, name, None, inputs, (DType.BOOL,))
+
+    def fitting(self, node: Node) -> Fitting:
+        types = (*_TYPES, DType.BOOL) if node.op.kind in _EQUALITIES else _TYPES
+        return Fitting(types, gain=1, scaled=_SCALED, draws_output_types=True)
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        """Mostly one number, so that many are equal, and its neighbours; what is no number; where it is asked which is
+        larger, now and then any numbers."""
+        if tensor.dtype is DType.BOOL or (node.op.kind not in _EQUALITIES and rng.integers(2)):
+            return None
+        found: Array = rng.choice([0, 1, 1, 1, 1, 2], tensor.shape)
+        if tensor.dtype is DType.FLOAT32:
+            return np.where(rng.integers(0, 16, tensor.shape) == 0, np.nan, (found - 1) * 1.1)
+        if tensor.quantisation is None:
+            return found
+        limits = np.iinfo(tensor.dtype.numpy)
+        near: Array = np.clip(found - 1 + zero_point_of(tensor), limits.min, limits.max)
+        return near
+
+
+def _multiplier(tensor: Tensor) -> Multiplier:
+    found = Multiplier.of(scale_of(tensor))
+    if found.shift > 0:
+        raise Unsupported(f"tensor '{tensor.label}' has a scale of 1 or more; TensorFlow Lite refuses it too")
+    return found
+
+
+def _compared(tensor: Tensor) -> CStruct:
+    if tensor.dtype not in _SCALED:
+        return CStruct("diagmem_compared", {"zero_point": 0, "mantissa": 0, "shift": 0})
+    mantissa, shift = _multiplier(tensor)
+    fields = {"zero_point": zero_point_of(tensor), "mantissa": mantissa, "shift": shift}
+    return CStruct("diagmem_compared", fields)
+
+
+KIND = ComparisonKind()

@@ -1,0 +1,79 @@
+/* ADD, SUB, SQUARED_DIFFERENCE, MUL, MAXIMUM, MINIMUM on integers, quantised ones (s8, s16) and plain ones (s32). */
+#include "../numerics/_fixed_point.h"
+#include "_pairwise.h"
+
+/* To a scale that both inputs share. */
+typedef struct {
+    int32_t zero_point;
+    int32_t mantissa;
+    int32_t shift;
+} diagmem_addend;
+
+typedef struct {
+    diagmem_broadcast shape;
+    int32_t left_shift; /* bits behind the point in that scale */
+    diagmem_addend first;
+    diagmem_addend second;
+    diagmem_requantisation output;
+} diagmem_sum_params;
+
+static inline int32_t diagmem_scaled(const diagmem_sum_params *p, const diagmem_addend *from, int32_t x) {
+    return diagmem_rescale((x - from->zero_point) * (1 << p->left_shift), from->mantissa, from->shift);
+}
+
+static inline int32_t diagmem_sum(const diagmem_sum_params *p, int32_t x, int32_t y) {
+    return diagmem_requantise(&p->output, diagmem_scaled(p, &p->first, x) + diagmem_scaled(p, &p->second, y));
+}
+
+static inline int32_t diagmem_difference(const diagmem_sum_params *p, int32_t x, int32_t y) {
+    return diagmem_requantise(&p->output, diagmem_scaled(p, &p->first, x) - diagmem_scaled(p, &p->second, y));
+}
+
+static inline int32_t diagmem_squared_difference(const diagmem_sum_params *p, int32_t x, int32_t y) {
+    const int32_t difference = diagmem_scaled(p, &p->first, x) - diagmem_scaled(p, &p->second, y);
+    return diagmem_requantise(&p->output, difference * difference);
+}
+
+DIAGMEM_PAIRWISE(diagmem_add_s8, diagmem_sum_params, int8_t, int8_t, diagmem_sum(p, x, y))
+DIAGMEM_PAIRWISE(diagmem_add_s16, diagmem_sum_params, int16_t, int16_t, diagmem_sum(p, x, y))
+DIAGMEM_PAIRWISE(diagmem_sub_s8, diagmem_sum_params, int8_t, int8_t, diagmem_difference(p, x, y))
+DIAGMEM_PAIRWISE(diagmem_sub_s16, diagmem_sum_params, int16_t, int16_t, diagmem_difference(p, x, y))
+DIAGMEM_PAIRWISE(diagmem_squared_difference_s8, diagmem_sum_params, int8_t, int8_t, diagmem_squared_difference(p, x, y))
+DIAGMEM_PAIRWISE(diagmem_squared_difference_s16, diagmem_sum_params, int16_t, int16_t,
+                 diagmem_squared_difference(p, x, y))
+
+typedef struct {
+    diagmem_broadcast shape;
+    int32_t first_zero_point;
+    int32_t second_zero_point;
+    diagmem_requantisation output;
+} diagmem_product_params;
+
+static inline int32_t diagmem_product(const diagmem_product_params *p, int32_t x, int32_t y) {
+    return diagmem_requantise(&p->output, (x - p->first_zero_point) * (y - p->second_zero_point));
+}
+
+DIAGMEM_PAIRWISE(diagmem_mul_s8, diagmem_product_params, int8_t, int8_t, diagmem_product(p, x, y))
+DIAGMEM_PAIRWISE(diagmem_mul_s16, diagmem_product_params, int16_t, int16_t, diagmem_product(p, x, y))
+
+typedef struct {
+    diagmem_broadcast shape;
+    int32_t low; /* the range that the activation leaves */
+    int32_t high;
+} diagmem_plain_params;
+
+DIAGMEM_PAIRWISE(diagmem_maximum_s8, diagmem_plain_params, int8_t, int8_t, x > y ? x : y)
+DIAGMEM_PAIRWISE(diagmem_maximum_s16, diagmem_plain_params, int16_t, int16_t, x > y ? x : y)
+DIAGMEM_PAIRWISE(diagmem_maximum_s32, diagmem_plain_params, int32_t, int32_t, x > y ? x : y)
+DIAGMEM_PAIRWISE(diagmem_minimum_s8, diagmem_plain_params, int8_t, int8_t, x < y ? x : y)
+DIAGMEM_PAIRWISE(diagmem_minimum_s16, diagmem_plain_params, int16_t, int16_t, x < y ? x : y)
+DIAGMEM_PAIRWISE(diagmem_minimum_s32, diagmem_plain_params, int32_t, int32_t, x < y ? x : y)
+
+/* Sums and products of plain integers that do not fit wrap around. */
+#define DIAGMEM_PLAIN_S32(name, operation) \
+    DIAGMEM_PAIRWISE(name, diagmem_plain_params, int32_t, int32_t, \
+                     diagmem_clamp((int32_t)((uint32_t)x operation (uint32_t)y), p->low, p->high))
+
+DIAGMEM_PLAIN_S32(diagmem_add_s32, +)
+DIAGMEM_PLAIN_S32(diagmem_sub_s32, -)
+DIAGMEM_PLAIN_S32(diagmem_mul_s32, *)

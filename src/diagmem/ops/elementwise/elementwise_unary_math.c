@@ -1,0 +1,19 @@
+/* LOG, SIN, COS, FLOOR, CEIL, ROUND on single precision, LOGICAL_NOT on truths. What C libraries compute in their own ways
+ * is computed in double precision, so that they agree in what is left of it. */
+#include <math.h>
+
+#include "_elementwise.h"
+
+typedef struct {
+    diagmem_broadcast shape;
+} diagmem_unary_math_params;
+
+#define DIAGMEM_UNARY_MATH(name, expression) DIAGMEM_ELEMENTWISE(name, diagmem_unary_math_params, float, expression)
+
+DIAGMEM_UNARY_MATH(diagmem_math_log_f32, log((double)x))
+DIAGMEM_UNARY_MATH(diagmem_math_sin_f32, sin((double)x))
+DIAGMEM_UNARY_MATH(diagmem_math_cos_f32, cos((double)x))
+DIAGMEM_UNARY_MATH(diagmem_math_floor_f32, floorf(x))
+DIAGMEM_UNARY_MATH(diagmem_math_ceil_f32, ceilf(x))
+DIAGMEM_UNARY_MATH(diagmem_math_round_f32, rintf(x))
+DIAGMEM_ELEMENTWISE(diagmem_logical_not, diagmem_unary_math_params, uint8_t, !x)

@@ -1,0 +1,215 @@
+"""What every op kind provides, and the small vocabulary that their files share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import Node, Shape, Tensor
+from diagmem.model.views import pieces, places
+from diagmem.ops.accesses import Accesses, Runs, replayed_separation
+from diagmem.ops.c_call import CCall, Unsupported
+from diagmem.ops.c_rows import cut_to_row, row_call
+from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting
+from diagmem.ops.signature import MANY, Signature
+from diagmem.ops.upright import Standing, Upright, upright_pixels
+from diagmem.ops.variants import InstructionSet, Variant
+
+Array = npt.NDArray[Any]
+
+Values = Sequence[Any]
+"""An array for each input of an operation, None for one that is absent."""
+
+
+SUM_BYTES = 4
+"""Sums over rows are kept in 32 bits, whole or real."""
+
+
+class OpKind(ABC):
+    """Operations that share a loop nest. One instance, named `KIND`, stands in each file of a family."""
+
+    names: ClassVar[tuple[str, ...]]
+    """TFLite's names of the operations."""
+
+    orders: ClassVar[tuple[Order, ...]] = (Order.REFERENCE,)
+    """The loop orders that `accesses` can describe. The first is that of our own kernel, unless `default_order` says
+    otherwise."""
+
+    without_kernel: ClassVar[tuple[str, ...]] = ()
+    """Those of the names that can be planned for other libraries, but have no kernel of ours."""
+
+    tflm_agrees: ClassVar[bool] = False
+    """Whether somebody has read the reference kernels of TensorFlow Lite Micro and found that they go in the order of
+    ours, but for what `kernels/` lists. Else those kernels may not overlap."""
+
+    int8_version: ClassVar[int] = 2
+    """The version of TFLite's operator at which it took 8-bit integers. Real numbers came with version 1."""
+
+    is_alias: ClassVar[bool] = False
+    """True where the output is the input's bytes under another shape, so that no copy need exist."""
+
+    is_pointwise: ClassVar[bool] = False
+    """Whether it treats all pixels alike: a pixel of the output is made of the pixel at its place in each input."""
+
+    def decode(self, name: str, options: Any) -> Any:
+        """Attributes from TFLite's options table, which is None where the file has none."""
+        return None
+
+    def encode(self, node: Node) -> BuiltinOptions | None:
+        """TFLite's options table that decodes to the node's attributes; None where it needs none."""
+        return None
+
+    def signature(self, name: str) -> Signature:
+        """How many operands the operation of that name takes, of which types and sizes. Kinds override this, which asks
+        for some input and some output only."""
+        return Signature((1, MANY), (1, MANY), made=None)
+
+    @abstractmethod
+    def output_shapes(self, name: str, attributes: Any, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
+        """Shapes of the outputs; None where only the file knows them."""
+
+    def default_order(self, node: Node) -> Order | None:
+        """The loop order of our own kernel for the node; None where there is none. Kinds with several kernels override
+        this."""
+        return None if node.op.kind in self.without_kernel else self.orders[0]
+
+    @abstractmethod
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        """What the kernel touches, in one of the kind's loop orders: the truth about this operation."""
+
+    def separation(self, node: Node, position: int, order: Order, output: int = 0) -> int:
+        """separation(output below, input above) in bytes, exact: how far above the output's start the input's start
+        must lie, at the least. Clamped at minus the input's size, which also stands for "no limit". A view starts at
+        its first element. In an order that the kind does not know, the two may not overlap."""
+        if order not in self.orders:
+            return node.outputs[output].span_bytes
+        exact = self.closed_separation(node, position, order, output)
+        floor = -node.input(position).span_bytes
+        return floor if exact is None else max(floor, exact)
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        """The separation before clamping, None for "no limit". Kinds override this replay with a closed form."""
+        source, target = node.input(position), node.outputs[output]
+        sizes = source.dtype.size_bytes, target.dtype.size_bytes
+        at = (places(t.shape, t.strides) if t.view else None for t in (source, target))
+        return replayed_separation(self.accesses(node, order), position, output, *sizes, *at)
+
+    def upright(self, node: Node, standing: Standing) -> Upright | None:
+        """The operation when its line of pixels stands instead of lying; None where it has no such line, or cannot."""
+        return upright_pixels(node, standing) if self.is_pointwise else None
+
+    def can_address(self, node: Node) -> bool:
+        """Whether the kernel reaches all elements of tensors that are views. Of those in one piece it needs only the
+        address; kinds whose kernels take strides or pitches override this."""
+        return all(t.is_in_one_piece for t in (*(t for _, t in node.activations()), *node.outputs))
+
+    def analytical(self, node: Node, position: int) -> int | None:
+        """O_s in bytes by the paper's analytical method as corrected: never above the exact one."""
+        return None
+
+    def paper(self, node: Node, position: int) -> Fraction | None:
+        """O_s in bytes by the equations as printed, for comparison only: they can be unsafe."""
+        return None
+
+    def accumulator_bytes(self, node: Node) -> int | None:
+        """Bytes of the sums with which the operation can take its input one row at a time, where it reduces all rows
+        to one; None where it cannot."""
+        return None
+
+    def states(self, node: Node) -> tuple[int, ...]:
+        """Positions of the inputs that are variables: the kernel reads them, and writes what they are at the next run.
+        `accesses` takes them as read to the end."""
+        return ()
+
+    def macs(self, node: Node) -> int:
+        """Multiply-accumulates of one run."""
+        return 0
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        """The outputs, in numpy, and behind them what `states` become. On integers bit for bit what TFLite's reference
+        kernels give; on real numbers the operations of the C kernel in its order, so that it too agrees bit for bit."""
+        raise Unsupported("it has no numpy reference")
+
+    def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
+        """Our kernels for the node that use an instruction set, the fastest first: besides the one in plain C, which
+        there is as well."""
+        return ()
+
+    def c_call(self, node: Node) -> CCall:
+        """How the operation is called in C; raises Unsupported."""
+        raise Unsupported("the C backend has no kernel for it")
+
+    def has_row_kernel(self, node: Node) -> bool:
+        """Whether `c_row_call` knows how to make one row. Asked when planning, where weights need not be known."""
+        return False
+
+    def c_row_call(self, node: Node) -> CCall:
+        """How one turn is called in C: it makes one row of the output, or takes one row of the input into sums. Here,
+        the kernel for whole tensors on one row of each."""
+        return row_call(self.c_call(cut_to_row(node)), node)
+
+    @abstractmethod
+    def sample(self, name: str, draw: Draw) -> Node:
+        """A small random node of that name, with all that the operation allows. The tests of all kinds draw from it."""
+
+    def fitting(self, node: Node) -> Fitting:
+        """What a drawn node needs so that a kernel can run it."""
+        return Fitting()
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        """Values for an input of a node that is to run; None where any will do."""
+        return None
+
+
+def input_at(inputs: Sequence[Tensor | None], position: int) -> Tensor:
+    """The input at `position`, which must be there."""
+    tensor = inputs[position] if position < len(inputs) else None
+    if tensor is None:
+        raise ModelError(f"input {position} is missing; the file is damaged")
+    return tensor
+
+
+def constant_ints(inputs: Sequence[Tensor | None], position: int) -> tuple[int, ...] | None:
+    """The values of an input that holds axes, paddings, a shape; None where they are not constant in the file."""
+    tensor = input_at(inputs, position)
+    return None if tensor.data is None else tensor.ints
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """An axis counted from the front; the file may count it from the back."""
+    if not -rank <= axis < rank:
+        raise ModelError(f"axis {axis} does not exist in a tensor of {rank} axes; the file is damaged")
+    return axis % rank
+
+
+def swept(node: Node, reads: Mapping[int, Runs]) -> Accesses:
+    """Accesses of a kernel that writes its one output in order, an element at a step. `reads`: input -> its reads.
+
+    Other inputs (filter, bias) are constants as a rule; one that lies in RAM is taken as read whole at every step.
+    """
+    steps = node.output.elems
+
+    def read(position: int, tensor: Tensor | None) -> Runs | None:
+        if tensor is None or tensor.is_constant:
+            return None
+        return reads[position] if position in reads else Runs.of(0, tensor.elems, 0, stride=0, hold=steps)
+
+    return Accesses(steps, tuple(read(p, t) for p, t in enumerate(node.inputs)), (Runs.sweep(steps),))
+
+
+def held_separation(node: Node) -> int | None:
+    """The separation of an input that `swept` takes as read whole at every step: up to the end of the last element but
+    one."""
+    out = node.output
+    if out.elems < 2:
+        return None
+    before_last = pieces(out.shape, out.strides).places_of(np.array([out.elems - 2]))
+    return (int(before_last[0]) + 1) * out.dtype.size_bytes

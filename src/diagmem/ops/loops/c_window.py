@@ -1,0 +1,43 @@
+"""Windows as the C kernels take them."""
+
+from __future__ import annotations
+
+from diagmem.ops.c_call import MAX_ROWS, MAX_TAPS, CStruct
+from diagmem.ops.loops.windowed import WindowedLoop
+
+
+def c_window(loop: WindowedLoop) -> CStruct:
+    """The `diagmem_window` of a loop."""
+    image, out, rows, cols = loop.image, loop.out, loop.rows, loop.cols
+    pitches_in, pitches_out = loop.pitches_in, loop.pitches_out
+    return CStruct(
+        "diagmem_window",
+        {
+            "batches": image.batch,
+            "in_height": image.height,
+            "in_width": image.width,
+            "in_depth": image.depth,
+            "in_image": pitches_in.image,
+            "in_row": pitches_in.row,
+            "in_pitch": pitches_in.pixel,
+            "out_height": out.height,
+            "out_width": out.width,
+            "out_depth": out.depth,
+            "out_image": pitches_out.image,
+            "out_row": pitches_out.row,
+            "out_pitch": pitches_out.pixel,
+            "kernel_h": rows.kernel,
+            "kernel_w": cols.kernel,
+            "stride_h": rows.stride,
+            "stride_w": cols.stride,
+            "dilation_h": rows.dilation,
+            "dilation_w": cols.dilation,
+            "pad_top": rows.pad_before,
+            "pad_left": cols.pad_before,
+        },
+    )
+
+
+def window_limits(loop: WindowedLoop) -> dict[str, int]:
+    """What a kernel keeps on the stack: a pointer for each row and each pixel of the window."""
+    return {MAX_ROWS: loop.rows.kernel, MAX_TAPS: loop.rows.kernel * loop.cols.kernel}

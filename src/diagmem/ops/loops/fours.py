@@ -1,0 +1,44 @@
+"""Kernels that treat each channel on its own, but four of a pixel together: all that the four are made of is read, then
+they are written. Channels that remain follow one by one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from diagmem.model.graph import IntArray
+from diagmem.ops.accesses import Runs
+from diagmem.ops.loops.pixels import PixelLoop
+from diagmem.ops.loops.separable import AxisTerm
+
+TOGETHER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Fours:
+    """A pixel loop with a group for each channel, of one output channel."""
+
+    loop: PixelLoop
+
+    @property
+    def steps(self) -> int:
+        return self.loop.steps
+
+    @property
+    def _begun(self) -> IntArray:
+        """For each channel, the one that is the first to be written after it is read."""
+        channel = np.arange(self.loop.out.depth, dtype=np.int64)
+        whole = self.loop.out.depth // TOGETHER * TOGETHER
+        return np.where(channel < whole, channel - channel % TOGETHER, channel)
+
+    def reads(self) -> Runs:
+        step, start = self.loop.pixels()
+        channel = np.arange(self.loop.out.depth, dtype=np.int64)
+        return Runs.of(start[:, None] + channel, 1, step[:, None] + self._begun)
+
+    def separation(self) -> int | None:
+        """separation(output below, input above) in bytes, exact; None where no read follows a write."""
+        loop, begun = self.loop, self._begun
+        channel = np.arange(loop.out.depth, dtype=np.int64)
+        return loop.separation_with((AxisTerm.table(begun, begun * loop.out_size - channel * loop.in_size),))

@@ -1,0 +1,177 @@
+"""FULLY_CONNECTED: every output looks at the whole row of its batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import DType, Node, Shape, Tensor
+from diagmem.ops.accesses import Accesses, Runs
+from diagmem.ops.c_call import SUFFIXES, TYPES, CCall, by_type, kernel_call, values_of
+from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
+from diagmem.ops.loops.separable import AxisTerm, separation_of
+from diagmem.ops.numerics.packed import Channels, c_packed, is_8_bit
+from diagmem.ops.numerics.quantised import zero_point_of
+from diagmem.ops.numerics.weighted_sums import (
+    block_start,
+    filter_fields,
+    finished,
+    interleaved,
+    weighted_fitting,
+)
+from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
+from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature, Weights
+from diagmem.ops.variants import InstructionSet, Variant
+
+
+@dataclass(frozen=True, slots=True)
+class FullyConnected:
+    """Inputs: rows (any shape), weights (outputs, inputs), bias (optional)."""
+
+    activation: Activation = Activation.NONE
+    keep_num_dims: bool = False
+
+
+class FullyConnectedKind(OpKind):
+    names = ("FULLY_CONNECTED",)
+    orders = (Order.BLOCKS, Order.REFERENCE)
+    int8_version = 4
+
+    def decode(self, name: str, options: Any) -> FullyConnected:
+        if options is None:
+            return FullyConnected()
+        if options.WeightsFormat() != 0:
+            raise ModelError(
+                f"FULLY_CONNECTED: weights format {options.WeightsFormat()} (shuffled) is not supported; "
+                "convert the model again with the default weights format"
+            )
+        return FullyConnected(activation_of(options.FusedActivationFunction()), bool(options.KeepNumDims()))
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        a = node.attributes
+        fields = {**activation_field(a.activation), "KeepNumDims": a.keep_num_dims}
+        return BuiltinOptions("FullyConnectedOptions", fields)
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 3), weights=Weights(axis=0))
+
+    def output_shapes(
+        self, name: str, attributes: FullyConnected, inputs: Sequence[Tensor | None]
+    ) -> tuple[Shape, ...]:
+        rows, outputs, size = _sizes(inputs)
+        if not attributes.keep_num_dims:
+            return ((rows, outputs),)
+        *outer, last = input_at(inputs, 0).shape or (0,)
+        if last != size:
+            raise ModelError(f"rows of {last} elements meet weights for {size}; the file is damaged")
+        return ((*outer, outputs),)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        rows, outputs, size = _sizes(node.inputs)
+        row = np.arange(rows, dtype=np.int64)
+        hold = 1 + _written_before_the_last_read(outputs, order)
+        return swept(node, {0: Runs.of(row * size, size, row * outputs, stride=0, hold=hold)})
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        if position:
+            return held_separation(node)
+        rows, outputs, size = _sizes(node.inputs)
+        in_size, out_size = node.input(0).dtype.size_bytes, node.output.dtype.size_bytes
+        row_gain = outputs * out_size - size * in_size
+        own = _written_before_the_last_read(outputs, order) * out_size
+        return separation_of((AxisTerm.even(rows, row_gain), AxisTerm(None, own) if own else AxisTerm(0, None)))
+
+    def macs(self, node: Node) -> int:
+        return math.prod(_sizes(node.inputs))
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        data, weights, *rest = inputs
+        bias, rows = rest[0] if rest else None, data.reshape(-1, weights.shape[1])
+        if node.input(0).dtype is DType.FLOAT32:
+            sums = _sums_f32(rows, weights)
+        else:
+            centred = rows.astype(np.float64) - zero_point_of(node.input(0))
+            sums = centred @ weights.T.astype(np.float64)
+        return (finished(node, 0, sums, bias).reshape(node.output.shape),)
+
+    def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
+        """All outputs of a block together: the order is that of the kernel in plain C. Bytes must come in fours."""
+        is_packed = is_8_bit(node) and _sizes(node.inputs)[2] % 4 == 0
+        calls = {DType.FLOAT32: _vfp_call, **({DType.INT8: _packed_call} if is_packed else {})}
+        call = calls.get(node.input(0).dtype) if instructions is InstructionSet.DSP else None
+        return () if call is None else (Variant(Order.BLOCKS, Order.BLOCKS, call, self.c_row_call),)
+
+    def c_call(self, node: Node) -> CCall:
+        return by_type(node, dict.fromkeys(TYPES, _call))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """One or more rows, of more outputs than a block has now and then; the data may have any shape that the weights
+        divide."""
+        outputs, size = draw.integer(1, 12), draw.size()
+        attributes = FullyConnected(draw.fused(), keep_num_dims=draw.boolean())
+        data = activation((*draw.many(0, 4, draw.small), size), draw.dtype())
+        inputs = [data, draw.operand((outputs, size)), draw.choice((None, draw.operand((outputs,))))]
+        return node_of(self, name, attributes, inputs, (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        return weighted_fitting(self, node, axis=0)
+
+
+def _sizes(inputs: Sequence[Tensor | None]) -> tuple[int, int, int]:
+    """Rows, outputs for each row, inputs of each row."""
+    data, weights = input_at(inputs, 0), input_at(inputs, 1)
+    if len(weights.shape) != 2 or weights.shape[1] < 1 or data.elems % weights.shape[1]:
+        raise ModelError(
+            f"weights {list(weights.shape)} do not divide data {list(data.shape)} into rows; the file is damaged"
+        )
+    outputs, size = weights.shape
+    return data.elems // size, outputs, size
+
+
+def _written_before_the_last_read(outputs: int, order: Order) -> int:
+    """How many of a row's outputs are written before the row is read for the last time."""
+    return block_start(outputs) if order is Order.BLOCKS else outputs - 1
+
+
+def _sums_f32(rows: Array, weights: Array) -> Array:
+    """Sums of products in single precision, one product after the other."""
+    sums = np.zeros((len(rows), len(weights)), np.float32)
+    for i in range(weights.shape[1]):
+        sums += rows[:, i, None] * weights[:, i]
+    return sums
+
+
+def _c_sizes(node: Node) -> dict[str, int]:
+    return dict(zip(("rows", "outputs", "inputs"), _sizes(node.inputs), strict=True))
+
+
+def _call(node: Node) -> CCall:
+    weights = values_of(node.input(1))
+    fields = {**_c_sizes(node), **filter_fields(node, 0, weights, interleaved(weights))}
+    return kernel_call(f"fully_connected_{SUFFIXES[node.input(0).dtype]}", fields, (node.input(0), node.output))
+
+
+def _packed_call(node: Node) -> CCall:
+    """Weights that cannot be packed go to the kernel in plain C."""
+    output = c_packed(Channels.of(node, 0, values_of(node.input(1))))
+    if output is None:
+        return _call(node)
+    sizes = _c_sizes(node)
+    fields = {"rows": sizes["rows"], "inputs": sizes["inputs"], "output": output}
+    return kernel_call("fully_connected_packed_s8", fields, (node.input(0), node.output))
+
+
+def _vfp_call(node: Node) -> CCall:
+    """The same weights for floating-point units that multiply and add in one instruction."""
+    call = _call(node)
+    return kernel_call("fully_connected_vfp_f32", call.parameters.fields, call.arguments)
+
+
+KIND = FullyConnectedKind()

@@ -1,0 +1,119 @@
+"""CONCATENATION: inputs one behind another along an axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import Node, Shape, Tensor
+from diagmem.model.views import in_one_piece
+from diagmem.ops.c_axes import joined_axes
+from diagmem.ops.c_call import CCall, CPointers, CTable, Unsupported, kernel_call, require_types
+from diagmem.ops.c_rows import is_row_local
+from diagmem.ops.kind import axis_of, input_at
+from diagmem.ops.loops.chunks import Chunks, RearrangeKind
+from diagmem.ops.loops.pixels import all_have_pitches
+from diagmem.ops.numerics.quantised import require_same_quantisation
+from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
+from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, activation, constant, node_of
+from diagmem.ops.signature import MANY, Signature
+from diagmem.ops.upright import Standing, Upright
+
+
+@dataclass(frozen=True, slots=True)
+class Concatenation:
+    axis: int = 0
+    activation: Activation = Activation.NONE
+
+
+class ConcatenationKind(RearrangeKind):
+    names = ("CONCATENATION",)
+    orders = (Order.REFERENCE, Order.MEMCPY)
+
+    def decode(self, name: str, options: Any) -> Concatenation:
+        if options is None:
+            return Concatenation()
+        return Concatenation(options.Axis(), activation_of(options.FusedActivationFunction()))
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        a = node.attributes
+        return BuiltinOptions("ConcatenationOptions", {"Axis": a.axis, **activation_field(a.activation)})
+
+    def signature(self, name: str) -> Signature:
+        return Signature((1, MANY), all_alike=True)
+
+    def output_shapes(self, name: str, attributes: Concatenation, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        shapes = [input_at(inputs, position).shape for position in range(max(1, len(inputs)))]
+        axis = axis_of(attributes.axis, len(shapes[0]))
+        rests = {(shape[:axis], shape[axis + 1 :]) for shape in shapes}
+        if len(rests) > 1 or len({len(shape) for shape in shapes}) > 1:
+            raise ModelError(f"shapes {[list(s) for s in shapes]} differ in more than axis {axis}; the file is damaged")
+        return ((*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :]),)
+
+    def chunks(self, node: Node, order: Order) -> Chunks:
+        axis = axis_of(node.attributes.axis, len(node.output.shape))
+        lengths = np.array([math.prod(node.input(p).shape[axis:]) for p in range(len(node.inputs))])
+        outer = np.arange(math.prod(node.output.shape[:axis]))[:, None]
+        chunks = Chunks.of(outer * lengths, lengths, position=np.arange(len(lengths)))
+        return chunks.moved_at_once() if order is Order.MEMCPY else chunks
+
+    def upright(self, node: Node, standing: Standing) -> Upright | None:
+        """All of its tensors stand; none is constant."""
+        if any(t is None or t.index not in standing.shapes for t in (*node.inputs, *node.outputs)):
+            return None
+        axis = standing.axes[axis_of(node.attributes.axis, len(node.output.shape))]
+        return Upright(replace(node.attributes, axis=axis))
+
+    def can_address(self, node: Node) -> bool:
+        """What a tensor gives or takes at once must be in one piece."""
+        axis = axis_of(node.attributes.axis, len(node.output.shape))
+        tensors = (*(t for _, t in node.activations()), *node.outputs)
+        return all_have_pitches(node) and all(in_one_piece(t.shape[axis:], t.strides[axis:]) for t in tensors)
+
+    def has_row_kernel(self, node: Node) -> bool:
+        return is_row_local(node) and axis_of(node.attributes.axis, 4) > 1
+
+    def c_call(self, node: Node) -> CCall:
+        inputs = tuple(node.input(position) for position in range(len(node.inputs)))
+        if node.attributes.activation is not Activation.NONE:
+            raise Unsupported(f"a fused {node.attributes.activation.name}; TensorFlow Lite Micro refuses it too")
+        require_same_quantisation((node.output, *inputs))
+        axis = axis_of(node.attributes.axis, len(node.output.shape))
+        return concatenation_call(node, axis, [t.shape[axis:] for t in inputs], [t.strides[:axis] for t in inputs])
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """One to four inputs along any axis, counted from either end; some are constant."""
+        shape, dtype = draw.shape(least_axes=1), draw.dtype()
+        axis = draw.axis(len(shape))
+        parts = [
+            [size if a == axis % len(shape) else s for a, s in enumerate(shape)] for size in draw.many(1, 5, draw.small)
+        ]
+        inputs = [draw.choice((activation, activation, constant))(part, dtype) for part in parts]
+        return node_of(self, name, Concatenation(axis), inputs, (dtype,))
+
+
+def concatenation_call(node: Node, axis: int, rows: Sequence[Shape], strides: Sequence[Sequence[int]]) -> CCall:
+    """For every index of the output's axes before `axis`, one input after the other gives a row, of the shape `rows`.
+    `strides`: elements between the neighbours of each input along those axes."""
+    inputs = tuple(node.input(position) for position in range(len(node.inputs)))
+    require_types(node.output.dtype, inputs)
+    element = node.output.dtype.size_bytes
+    sizes, out, *ins = joined_axes(3, node.output.shape[:axis], node.output.strides[:axis], *strides)
+    fields = {
+        "element": element,
+        "size": sizes,
+        "pitch": tuple(pitch * element for pitch in out),
+        "count": len(inputs),
+        "width": CTable("width", np.array([math.prod(row) for row in rows], np.int32)),
+        "pitches": CTable("pitches", np.array(ins, np.int32) * element),
+    }
+    return kernel_call("concatenation", fields, (CPointers(inputs), node.output))
+
+
+KIND = ConcatenationKind()

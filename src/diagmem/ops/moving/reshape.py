@@ -1,0 +1,129 @@
+"""RESHAPE, SQUEEZE, EXPAND_DIMS: the same bytes under another shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import DType, Node, Shape, Tensor
+from diagmem.ops.c_call import CCall, kernel_call
+from diagmem.ops.kind import Array, Values, axis_of, constant_ints, input_at
+from diagmem.ops.loops.chunks import Chunks, RearrangeKind
+from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, activation, ints, node_of
+from diagmem.ops.signature import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """`squeeze_dims`: the axes that SQUEEZE drops, all of size 1 if empty. `new_shape` counts for RESHAPE where no
+    second input gives the shape."""
+
+    squeeze_dims: tuple[int, ...] = ()
+    new_shape: Shape | None = None
+
+
+class ReshapeKind(RearrangeKind):
+    """In order "alias" the output lies where the input lies and nothing moves; elsewhere it is copied forward."""
+
+    names = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
+    orders = (Order.ALIAS, Order.REFERENCE, Order.MEMCPY)
+    tflm_agrees = True
+    int8_version = 1
+    is_alias = True
+
+    def decode(self, name: str, options: Any) -> Reshape:
+        if options is None:
+            return Reshape()
+        if name == "SQUEEZE":
+            return Reshape(squeeze_dims=tuple(options.SqueezeDims(i) for i in range(options.SqueezeDimsLength())))
+        if name == "RESHAPE" and not options.NewShapeIsNone():
+            return Reshape(new_shape=tuple(options.NewShape(i) for i in range(options.NewShapeLength())))
+        return Reshape()
+
+    def encode(self, node: Node) -> BuiltinOptions | None:
+        if node.op.kind == "SQUEEZE":
+            return BuiltinOptions("SqueezeOptions", {"SqueezeDims": node.attributes.squeeze_dims})
+        if node.attributes.new_shape is None:
+            return None
+        return BuiltinOptions("ReshapeOptions", {"NewShape": node.attributes.new_shape})
+
+    def signature(self, name: str) -> Signature:
+        least, most = {"RESHAPE": (1, 2), "SQUEEZE": (1, 1), "EXPAND_DIMS": (2, 2)}[name]
+        return Signature((least, most), numbers=tuple(range(1, most)))
+
+    def output_shapes(
+        self, name: str, attributes: Reshape, inputs: Sequence[Tensor | None]
+    ) -> tuple[Shape, ...] | None:
+        shape = {"RESHAPE": _reshaped, "SQUEEZE": _squeezed, "EXPAND_DIMS": _expanded}[name](attributes, inputs)
+        return None if shape is None else (shape,)
+
+    def chunks(self, node: Node, order: Order) -> Chunks:
+        if node.input(0).elems != node.output.elems:
+            raise ModelError(f"{node.label}: its input and output differ in element count; the file is damaged")
+        chunks = Chunks.of(0, node.output.elems)
+        return chunks.moved_at_once() if order is Order.MEMCPY else chunks
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        return (inputs[0].reshape(node.output.shape),)
+
+    def c_call(self, node: Node) -> CCall:
+        return kernel_call("reshape", {"bytes": node.output.size_bytes}, (node.input(0), node.output))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """The new shape as an input, as an option, or known to the file alone."""
+        shape, dtype = draw.shape(), draw.dtype()
+        data = activation(shape, dtype)
+        if name == "SQUEEZE":
+            ones = [axis for axis, size in enumerate(shape) if size == 1]
+            dims = tuple(axis for axis in ones if draw.boolean())
+            return node_of(self, name, Reshape(squeeze_dims=dims), [data], (dtype,))
+        if name == "EXPAND_DIMS":
+            return node_of(self, name, Reshape(), [data, ints(draw.axis(len(shape) + 1))], (dtype,))
+        new = draw.permutation(shape)
+        if new and draw.boolean():
+            new[draw.integer(0, len(new))] = -1
+            return node_of(self, name, Reshape(), [data, ints(new)], (dtype,))
+        if draw.boolean():
+            asked = activation((len(new),), DType.INT32)
+            return node_of(self, name, Reshape(), [data, asked], (dtype,), (tuple(new),))
+        return node_of(self, name, Reshape(new_shape=tuple(new)), [data], (dtype,))
+
+
+def _reshaped(attributes: Reshape, inputs: Sequence[Tensor | None]) -> Shape | None:
+    given = len(inputs) > 1 and inputs[1] is not None
+    wanted = constant_ints(inputs, 1) if given else attributes.new_shape
+    if wanted is None:
+        return None
+    elems, known = input_at(inputs, 0).elems, math.prod(size for size in wanted if size != -1)
+    shape = tuple(elems // max(1, known) if size == -1 else size for size in wanted)
+    if wanted.count(-1) > 1 or min(shape, default=1) < 0 or math.prod(shape) != elems:
+        raise ModelError(
+            f"shape {list(input_at(inputs, 0).shape)} cannot become {list(wanted)}: the element counts differ"
+        )
+    return shape
+
+
+def _squeezed(attributes: Reshape, inputs: Sequence[Tensor | None]) -> Shape:
+    shape = input_at(inputs, 0).shape
+    dropped = {axis_of(axis, len(shape)) for axis in attributes.squeeze_dims}
+    if any(shape[axis] != 1 for axis in dropped):
+        raise ModelError(f"axes {sorted(dropped)} of {list(shape)} are not all of size 1; the file is damaged")
+    return tuple(s for a, s in enumerate(shape) if (a not in dropped if attributes.squeeze_dims else s != 1))
+
+
+def _expanded(attributes: Reshape, inputs: Sequence[Tensor | None]) -> Shape | None:
+    shape, axes = input_at(inputs, 0).shape, constant_ints(inputs, 1)
+    if axes is None:
+        return None
+    if len(axes) != 1:
+        raise ModelError(f"one axis is needed, {len(axes)} are given; the file is damaged")
+    axis = axis_of(axes[0], len(shape) + 1)
+    return (*shape[:axis], 1, *shape[axis:])
+
+
+KIND = ReshapeKind()

@@ -1,0 +1,226 @@
+"""SLICE, STRIDED_SLICE: a box cut out of the input, with steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import Node, Shape, Tensor, row_major_strides
+from diagmem.ops.c_call import CCall, CRow, Unsupported
+from diagmem.ops.kind import constant_ints, input_at
+from diagmem.ops.loops.chunks import COMPUTED, Chunks, outer_sum
+from diagmem.ops.loops.strided import StridedKind, Walk
+from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, activation, ints, node_of
+from diagmem.ops.signature import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class StridedSlice:
+    """Bit i of a mask speaks of entry i of begin, end and strides. `offset`: end counts from begin. SLICE has none."""
+
+    begin_mask: int = 0
+    end_mask: int = 0
+    ellipsis_mask: int = 0
+    new_axis_mask: int = 0
+    shrink_axis_mask: int = 0
+    offset: bool = False
+
+
+class StridedSliceKind(StridedKind):
+    """Inputs: data, begin, and for SLICE the size, for STRIDED_SLICE end and strides. In order "memcpy" the rows of the
+    last axis are copied whole, where its elements are neighbours."""
+
+    names = ("SLICE", "STRIDED_SLICE")
+    orders = (Order.REFERENCE, Order.MEMCPY)
+    tflm_agrees = True
+
+    def decode(self, name: str, options: Any) -> StridedSlice | None:
+        if name == "SLICE":
+            return None
+        if options is None:
+            return StridedSlice()
+        return StridedSlice(
+            options.BeginMask(),
+            options.EndMask(),
+            options.EllipsisMask(),
+            options.NewAxisMask(),
+            options.ShrinkAxisMask(),
+            bool(options.Offset()),
+        )
+
+    def encode(self, node: Node) -> BuiltinOptions | None:
+        if node.op.kind == "SLICE":
+            return None
+        a = node.attributes
+        return BuiltinOptions(
+            "StridedSliceOptions",
+            {
+                "BeginMask": a.begin_mask,
+                "EndMask": a.end_mask,
+                "EllipsisMask": a.ellipsis_mask,
+                "NewAxisMask": a.new_axis_mask,
+                "ShrinkAxisMask": a.shrink_axis_mask,
+                "Offset": a.offset,
+            },
+        )
+
+    def signature(self, name: str) -> Signature:
+        count = 3 if name == "SLICE" else 4
+        return Signature((count, count), numbers=tuple(range(1, count)))
+
+    def output_shapes(
+        self, name: str, attributes: StridedSlice | None, inputs: Sequence[Tensor | None]
+    ) -> tuple[Shape, ...] | None:
+        box = _box(name, attributes, inputs)
+        return None if box is None else (box.out_shape,)
+
+    def walk(self, node: Node) -> Walk | None:
+        box = _box(node.op.kind, node.attributes, node.inputs)
+        if box is None:
+            return None
+        taken = list(zip(box.ranges, row_major_strides(node.input(0).shape), strict=True))
+        offset = sum(r.start * stride for r, stride in taken)
+        return Walk(box.sizes, tuple(r.step * stride for r, stride in taken), offset)
+
+    def has_row_kernel(self, node: Node) -> bool:
+        """Rows of an image, from top to bottom, and whatever of each."""
+        box = _box(node.op.kind, node.attributes, node.inputs)
+        is_image = len(node.input(0).shape) == 4 and node.input(0).shape[0] == 1
+        return box is not None and is_image and box.sizes == node.output.shape and box.ranges[1].step > 0
+
+    def c_row_call(self, node: Node) -> CCall:
+        box, walk = _box(node.op.kind, node.attributes, node.inputs), self.walk(node)
+        if box is None or walk is None:
+            raise Unsupported(COMPUTED)
+        rows = box.ranges[1]
+        row_elems = node.input(0).elems // node.input(0).shape[1]
+        row = Walk((1, 1, *walk.shape[2:]), walk.strides, walk.offset - rows.start * row_elems)
+        taken = CRow(node.input(0), first=rows.start, step=rows.step)
+        return replace(row.c_call(node), arguments=(taken, CRow(node.output)))
+
+    def chunks(self, node: Node, order: Order) -> Chunks | None:
+        box = _box(node.op.kind, node.attributes, node.inputs)
+        if box is None or order is not Order.MEMCPY or not box.ranges or box.ranges[-1].step != 1:
+            return super().chunks(node, order)
+        *outer, last = box.ranges
+        rows = zip(outer, row_major_strides(node.input(0).shape), strict=False)
+        starts = outer_sum(*(np.array(r, dtype=np.int64) * stride for r, stride in rows))
+        return Chunks.of(starts + last.start, len(last)).moved_at_once()
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Boxes, with steps forward and backward, axes dropped and axes added."""
+        shape, dtype = draw.many(1, 5, lambda: draw.integer(1, 6)), draw.dtype()
+        data = activation(shape, dtype)
+        if name == "SLICE":
+            begin = [draw.integer(0, size) for size in shape]
+            size = [draw.choice((-1, *range(1, s - b + 1))) for s, b in zip(shape, begin, strict=True)]
+            return node_of(self, name, None, [data, ints(begin), ints(size)], (dtype,))
+        taken = [_drawn_range(size, draw) for size in shape[: draw.integer(1, len(shape) + 1)]]
+        shrink = sum(1 << i for i, (b, e, s) in enumerate(taken) if e == b + 1 and s == 1 and draw.boolean())
+        new = draw.integer(0, len(taken)) if draw.boolean() else None
+        if new is not None:
+            taken.insert(new, (0, 1, 1))
+            shrink = (shrink & ((1 << new) - 1)) | (shrink >> new << new + 1)
+        attributes = StridedSlice(new_axis_mask=0 if new is None else 1 << new, shrink_axis_mask=shrink)
+        bounds = [ints([t[i] for t in taken]) for i in range(3)]
+        return node_of(self, name, attributes, [data, *bounds], (dtype,))
+
+
+def _drawn_range(size: int, draw: Draw) -> tuple[int, int, int]:
+    """(begin, end, stride) that take at least one element."""
+    first, last = draw.integer(0, size), draw.integer(0, size)
+    stride = draw.small() * (1 if first <= last else -1)
+    end = last + (1 if stride > 0 else -1)
+    return (first, end if end >= 0 else -size - 1, stride)
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """The input indices taken along each axis of the input, and the shape of what they make."""
+
+    ranges: tuple[range, ...]
+    out_shape: Shape
+
+    @property
+    def sizes(self) -> Shape:
+        return tuple(len(r) for r in self.ranges)
+
+
+def _box(name: str, attributes: StridedSlice | None, inputs: Sequence[Tensor | None]) -> _Box | None:
+    shape = input_at(inputs, 0).shape
+    bounds = [constant_ints(inputs, position) for position in range(1, 3 if name == "SLICE" else 4)]
+    known = [b for b in bounds if b is not None]
+    if len(known) < len(bounds):
+        return None
+    if attributes is None:
+        return _plain_box(shape, known[0], known[1])
+    return _strided_box(attributes, shape, known[0], known[1], known[2])
+
+
+def _plain_box(shape: Shape, begin: tuple[int, ...], size: tuple[int, ...]) -> _Box:
+    """SLICE: size -1 means all the rest."""
+    if len(begin) == len(size) == len(shape):
+        ends = [n if s == -1 else b + s for n, b, s in zip(shape, begin, size, strict=True)]
+        if all(0 <= b <= e <= n for n, b, e in zip(shape, begin, ends, strict=True)):
+            ranges = tuple(range(b, e) for b, e in zip(begin, ends, strict=True))
+            return _Box(ranges, tuple(len(r) for r in ranges))
+    raise ModelError(f"begin {list(begin)}, size {list(size)} do not lie in shape {list(shape)}; the file is damaged")
+
+
+def _strided_box(
+    attributes: StridedSlice, shape: Shape, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
+) -> _Box:
+    if not len(begin) == len(end) == len(strides) or 0 in strides:
+        raise ModelError(
+            f"begin {list(begin)}, end {list(end)}, strides {list(strides)}: as many of each, and no stride 0, "
+            "are needed; the file is damaged"
+        )
+    ranges: list[range] = []
+    out: list[int] = []
+    for entry in _entries(attributes, len(shape), len(begin)):
+        if entry is None:
+            out.append(1)
+        elif len(ranges) >= len(shape):
+            raise ModelError(f"{len(begin)} slices for {len(shape)} axes of {list(shape)}; the file is damaged")
+        elif entry < 0:
+            ranges.append(range(shape[len(ranges)]))
+            out.append(len(ranges[-1]))
+        else:
+            taken = _range(attributes, entry, shape[len(ranges)], begin[entry], end[entry], strides[entry])
+            ranges.append(taken)
+            if not attributes.shrink_axis_mask >> entry & 1:
+                out.append(len(taken))
+    return _Box(tuple(ranges), tuple(out))
+
+
+def _entries(attributes: StridedSlice, rank: int, count: int) -> list[int | None]:
+    """What makes each axis, in order: entry i of begin, end and strides; -1 takes a whole axis; None is a new axis."""
+    masks = attributes
+    new = [bool(masks.new_axis_mask >> i & 1 and not masks.ellipsis_mask >> i & 1) for i in range(count)]
+    ellipsis = next((i for i in range(count) if masks.ellipsis_mask >> i & 1), count)
+    sliced = sum(1 for i in range(count) if not new[i] and i != ellipsis)
+    entries: list[int | None] = []
+    for i in range(count):
+        entries += [-1] * (rank - sliced) if i == ellipsis else [None if new[i] else i]
+    return entries + [-1] * (rank - sliced if ellipsis == count else 0)
+
+
+def _range(attributes: StridedSlice, entry: int, size: int, begin: int, end: int, stride: int) -> range:
+    """The indices that one entry takes from an axis; bounds are clamped as Python clamps those of its slices."""
+    start, _, _ = slice(None if attributes.begin_mask >> entry & 1 else begin, None, stride).indices(size)
+    if attributes.shrink_axis_mask >> entry & 1:
+        if not 0 <= start < size:
+            raise ModelError(f"index {begin} does not lie in an axis of {size}; the file is damaged")
+        return range(start, start + 1)
+    end += start if attributes.offset else 0
+    _, stop, _ = slice(None, None if attributes.end_mask >> entry & 1 else end, stride).indices(size)
+    return range(start, stop, stride)
+
+
+KIND = StridedSliceKind()

@@ -1,0 +1,99 @@
+"""L2_NORMALIZATION: each row along the last axis is divided by its Euclidean length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from diagmem.model.graph import DType, Node
+from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Unsupported, by_type, require_types
+from diagmem.ops.kind import Array, Values
+from diagmem.ops.loops.rowwise import RowwiseKind
+from diagmem.ops.numerics.fixed_functions import inverse_sqrt
+from diagmem.ops.numerics.fixed_point import rescale
+from diagmem.ops.numerics.quantised import quantisation_of, stored_zero, zero_point_of
+from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
+from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature
+
+_OUTPUT_BITS = 7
+"""Quantised outputs are in units of 1/128."""
+
+
+@dataclass(frozen=True, slots=True)
+class L2Normalization:
+    """Input: rows."""
+
+    activation: Activation = Activation.NONE
+
+
+class L2NormalizationKind(RowwiseKind):
+    names = ("L2_NORMALIZATION",)
+    tflm_agrees = True
+    is_pointwise = True
+
+    def decode(self, name: str, options: Any) -> L2Normalization:
+        return (
+            L2Normalization() if options is None else L2Normalization(activation_of(options.FusedActivationFunction()))
+        )
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        return BuiltinOptions("L2NormOptions", activation_field(node.attributes.activation))
+
+    def signature(self, name: str) -> Signature:
+        return Signature()
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        by_dtype = {DType.INT8: _normalised_s8, DType.FLOAT32: _normalised_f32}.get(node.output.dtype)
+        return super().reference(node, inputs) if by_dtype is None else (by_dtype(node, inputs[0]),)
+
+    def c_call(self, node: Node) -> CCall:
+        require_types(node.output.dtype, (node.input(0),))
+        if node.attributes.activation is not Activation.NONE:
+            raise Unsupported(f"a fused {node.attributes.activation.name}; TensorFlow Lite refuses it too")
+        return by_type(node, {DType.INT8: _call_s8, DType.FLOAT32: _call})
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Rows of any rank."""
+        data = activation(draw.many(1, 5, draw.size), draw.dtype())
+        return node_of(self, name, L2Normalization(), [data], (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        return Fitting((DType.INT8, DType.FLOAT32), fixed={DType.INT8: (1 / 2**_OUTPUT_BITS, 0)})
+
+
+def _normalised_s8(node: Node, data: Array) -> Array:
+    value = data.astype(np.int64) - zero_point_of(node.input(0))
+    squares = (value**2).sum(axis=-1, keepdims=True)
+    roots = np.array([inverse_sqrt(int(square)) for square in squares.reshape(-1)]).reshape(*squares.shape, 2)
+    scaled = rescale(value, roots[..., 0], roots[..., 1] + _OUTPUT_BITS)
+    return np.clip(scaled, -128, 127).astype(np.int8)
+
+
+def _normalised_f32(node: Node, data: Array) -> Array:
+    total = np.zeros((*data.shape[:-1], 1), np.float32)
+    for c in range(data.shape[-1]):
+        total += data[..., c : c + 1] * data[..., c : c + 1]
+    normalised: Array = data / np.maximum(np.sqrt(total), np.float32(1e-6))
+    return normalised
+
+
+def _call_s8(node: Node) -> CCall:
+    output = quantisation_of(node.output)
+    if output.scales[0] != 2**-_OUTPUT_BITS or output.zero_points[0]:
+        raise Unsupported("an output scale other than 1/128 with zero point 0; TensorFlow Lite refuses it too")
+    return _call(node)
+
+
+def _call(node: Node) -> CCall:
+    size = node.output.shape[-1]
+    zero_point = stored_zero(node.input(0)) if node.output.dtype is DType.INT8 else 0
+    fields = {"rows": node.output.elems // size, "size": size, "zero_point": zero_point}
+    parameters = CStruct("diagmem_l2_normalization_params", fields)
+    function = f"diagmem_l2_normalization_{SUFFIXES[node.output.dtype]}"
+    return CCall("l2_normalization.c", function, parameters, (node.input(0), node.output))
+
+
+KIND = L2NormalizationKind()

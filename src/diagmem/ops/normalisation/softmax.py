@@ -1,0 +1,152 @@
+"""SOFTMAX, LOG_SOFTMAX: along the last axis, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from diagmem.model.graph import DType, Node
+from diagmem.ops.c_call import CCall, Fields, Unsupported, by_type, kernel_call, require_types
+from diagmem.ops.kind import Array, Values
+from diagmem.ops.loops.rowwise import RowwiseKind
+from diagmem.ops.normalisation._softmax_s16 import softmax_s16, softmax_s16_fields
+from diagmem.ops.numerics import single_precision
+from diagmem.ops.numerics.fixed_point import Multiplier, exp_of_negative, high_mul, reciprocal, rounding_shift
+from diagmem.ops.numerics.quantised import quantisation_of, scale_of
+from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Softmax:
+    """Input: rows. `beta` scales the input before the exponential (LOG_SOFTMAX has none: 1)."""
+
+    beta: float = 1.0
+
+
+class SoftmaxKind(RowwiseKind):
+    names = ("SOFTMAX", "LOG_SOFTMAX")
+    tflm_agrees = True
+    is_pointwise = True
+
+    def decode(self, name: str, options: Any) -> Softmax:
+        return Softmax(float(options.Beta())) if options is not None and name == "SOFTMAX" else Softmax()
+
+    def encode(self, node: Node) -> BuiltinOptions | None:
+        return BuiltinOptions("SoftmaxOptions", {"Beta": node.attributes.beta}) if node.op.kind == "SOFTMAX" else None
+
+    def signature(self, name: str) -> Signature:
+        return Signature(made={DType.INT8: (DType.INT8, DType.INT16)} if name == "SOFTMAX" else {})
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        by_kind = _REFERENCES.get((node.op.kind, node.output.dtype))
+        return super().reference(node, inputs) if by_kind is None else (by_kind(node, inputs[0]),)
+
+    def c_call(self, node: Node) -> CCall:
+        require_types(node.output.dtype, (node.input(0),))
+        return by_type(node, _CALLS.get(node.op.kind, {}))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Rows of any rank; the output's elements may be wider or narrower than the input's."""
+        data = activation(draw.many(1, 5, draw.size), draw.dtype())
+        attributes = Softmax(draw.choice((1.0, 0.5)) if name == "SOFTMAX" else 1.0)
+        return node_of(self, name, attributes, [data], (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        if node.op.kind == "LOG_SOFTMAX":
+            return Fitting((DType.INT8, DType.FLOAT32), fixed={DType.INT8: (1 / 16, 127)})
+        return Fitting(fixed={DType.INT8: (1 / 256, -128), DType.INT16: (1 / 32768, 0)})
+
+
+_DIFFERENCE_BITS = 5
+"""Before the binary point, of a scaled difference of two inputs."""
+
+_SUM_BITS = 12
+"""Before the binary point, of a sum of exponentials; so many elements a row may have, as a power of two."""
+
+
+def _difference_scaling(node: Node) -> tuple[Multiplier, int]:
+    """From a difference of stored inputs to a number with 26 fractional bits, and the least difference whose
+    exponential is not taken as 0."""
+    output = quantisation_of(node.output)
+    if output.scales[0] != 1 / 256 or output.zero_points[0] != -128:
+        raise Unsupported("an output scale other than 1/256 with zero point -128; TensorFlow Lite refuses it too")
+    if node.output.shape[-1] >= 2**_SUM_BITS:
+        raise Unsupported(f"rows of more than {2**_SUM_BITS - 1} elements")
+    real = min(node.attributes.beta * scale_of(node.input(0)) * 2 ** (31 - _DIFFERENCE_BITS), 2.0**31 - 1)
+    multiplier = Multiplier.of(real)
+    if real <= 1:
+        raise Unsupported("an input scale too small for its arithmetic; TensorFlow Lite refuses it too")
+    radius = (2**_DIFFERENCE_BITS - 1) * 2 ** (31 - _DIFFERENCE_BITS) // 2**multiplier.shift
+    return multiplier, -radius
+
+
+def _softmax_s8(node: Node, data: Array) -> Array:
+    (mantissa, shift), least = _difference_scaling(node)
+    difference = data.astype(np.int64) - data.max(axis=-1, keepdims=True)
+    is_counted = difference >= least
+    exponentials = exp_of_negative(high_mul(np.where(is_counted, difference, 0) << shift, mantissa))
+    total = np.where(is_counted, rounding_shift(exponentials, _SUM_BITS), 0).sum(axis=-1, keepdims=True)
+    scale, bits_over_unit = reciprocal(total, _SUM_BITS)
+    scaled = rounding_shift(high_mul(scale, exponentials), bits_over_unit + 31 - 8)
+    return np.clip(np.where(is_counted, scaled - 128, -128), -128, 127).astype(np.int8)
+
+
+def _call_s8(node: Node) -> CCall:
+    (mantissa, shift), least = _difference_scaling(node)
+    scaling = {"mantissa": mantissa, "shift": shift, "least_difference": least}
+    return kernel_call("softmax_s8", {**_rows(node), **scaling}, (node.input(0), node.output))
+
+
+def _softmax_f32(node: Node, data: Array) -> Array:
+    exponentials = single_precision.exp((data - data.max(axis=-1, keepdims=True)) * np.float32(node.attributes.beta))
+    total = np.zeros((*data.shape[:-1], 1), np.float32)
+    for c in range(data.shape[-1]):
+        total += exponentials[..., c : c + 1]
+    return exponentials / total
+
+
+def _call_f32(node: Node) -> CCall:
+    return kernel_call("softmax_f32", {**_rows(node), "beta": node.attributes.beta}, (node.input(0), node.output))
+
+
+def _rows(node: Node) -> Fields:
+    size = node.output.shape[-1]
+    return {"rows": node.output.elems // size, "size": size}
+
+
+def _call_s16(node: Node) -> CCall:
+    return kernel_call("softmax_s16", {**_rows(node), **softmax_s16_fields(node)}, (node.input(0), node.output))
+
+
+def _log_softmax_f32(node: Node, data: Array) -> Array:
+    largest = data.max(axis=-1, keepdims=True)
+    exponentials = single_precision.exp(data - largest)
+    total = np.zeros_like(largest)
+    for c in range(data.shape[-1]):
+        total += exponentials[..., c : c + 1]
+    logarithms: Array = data - largest - single_precision.log(total)
+    return logarithms
+
+
+def _call_log_f32(node: Node) -> CCall:
+    return kernel_call("log_softmax_f32", _rows(node), (node.input(0), node.output))
+
+
+_REFERENCES = {
+    ("SOFTMAX", DType.INT8): _softmax_s8,
+    ("SOFTMAX", DType.INT16): softmax_s16,
+    ("SOFTMAX", DType.FLOAT32): _softmax_f32,
+    ("LOG_SOFTMAX", DType.FLOAT32): _log_softmax_f32,
+}
+
+_CALLS = {
+    "SOFTMAX": {DType.INT8: _call_s8, DType.INT16: _call_s16, DType.FLOAT32: _call_f32},
+    "LOG_SOFTMAX": {DType.FLOAT32: _call_log_f32},
+}
+
+
+KIND = SoftmaxKind()

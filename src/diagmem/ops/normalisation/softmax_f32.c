@@ -1,0 +1,24 @@
+/* SOFTMAX on single precision. For each row: its elements are read twice, then each is read and written in turn. */
+#include "../numerics/_exp_f32.h"
+
+typedef struct {
+    int32_t rows;
+    int32_t size;
+    float beta;
+} diagmem_softmax_f32_params;
+
+static inline void diagmem_softmax_f32(const diagmem_softmax_f32_params *p, const float *in, float *out) {
+    for (int32_t row = 0; row < p->rows; ++row, in += p->size, out += p->size) {
+        float largest = in[0];
+        for (int32_t c = 1; c < p->size; ++c) {
+            largest = in[c] > largest ? in[c] : largest;
+        }
+        float sum = 0.0f;
+        for (int32_t c = 0; c < p->size; ++c) {
+            sum += diagmem_exp_f32((in[c] - largest) * p->beta);
+        }
+        for (int32_t c = 0; c < p->size; ++c) {
+            out[c] = diagmem_exp_f32((in[c] - largest) * p->beta) / sum;
+        }
+    }
+}

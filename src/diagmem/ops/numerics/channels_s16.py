@@ -1,0 +1,81 @@
+"""Outputs of layers with 16-bit inputs and 8-bit weights, bit for bit as TFLite's reference kernels make them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from diagmem.model.graph import DType, Node, Tensor
+from diagmem.ops.c_call import CStruct, CTable, Unsupported, require_types, values_of
+from diagmem.ops.kind import Array
+from diagmem.ops.numerics.fixed_point import Ints
+from diagmem.ops.numerics.quantised import Requantisation, zero_point_of
+
+_LARGEST_WIDE_SHIFT = 14
+
+
+def wide_mantissas(mantissas: Ints) -> Ints:
+    """With 15 bits instead of 31, as sums of more than 32 bits are multiplied."""
+    reduced: Ints = np.where(mantissas < 0x7FFF0000, (mantissas + (1 << 15)) >> 16, 0x7FFF)
+    return reduced
+
+
+def rescale_wide(x: Any, mantissa: Any, shift: Any) -> Ints:
+    """x times mantissa * 2**(shift - 15), halves upwards."""
+    right = 15 - np.asarray(shift, dtype=np.int64)
+    scaled: Ints = (np.asarray(x, dtype=np.int64) * mantissa + (np.int64(1) << (right - 1))) >> right
+    return scaled
+
+
+def require_wide_shifts(shifts: Ints) -> None:
+    """Raises Unsupported unless `rescale_wide` can shift to the right."""
+    if shifts.max(initial=0) > _LARGEST_WIDE_SHIFT:
+        raise Unsupported(f"an output scale that is too small beside the inputs': more than 2^{_LARGEST_WIDE_SHIFT}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChannelsS16:
+    """`bias`: None stands for zeros. Sums are taken to need more than 32 bits unless the bias has 32."""
+
+    output: Requantisation
+    bias: Tensor | None
+    is_wide: bool
+
+    @classmethod
+    def of(cls, node: Node, output: Requantisation, bias: Tensor | None) -> ChannelsS16:
+        """What makes the outputs of a node. Which biases there may be depends on the kind."""
+        require_types(DType.INT8, (node.input(1),))
+        require_types(DType.INT16, (node.output,))
+        may_be_narrow = node.op.kind in ("CONV_2D", "FULLY_CONNECTED")
+        is_narrow = may_be_narrow and bias is not None and bias.dtype is DType.INT32
+        if not is_narrow:
+            require_types(DType.INT64, () if bias is None else (bias,))
+        if output.zero_point or any(zero_point_of(t) for t in node.inputs[:1] if t is not None and t.quantisation):
+            raise Unsupported("16-bit numbers with a zero point other than 0; TensorFlow Lite refuses it too")
+        if not is_narrow:
+            require_wide_shifts(output.shifts)
+        return cls(output, bias, not is_narrow)
+
+    def apply(self, sums: Array, bias: Array | None) -> Array:
+        whole = sums.astype(np.int64) + (0 if bias is None else bias.astype(np.int64))
+        if not self.is_wide:
+            return self.output.apply(whole).astype(np.int16)
+        scaled = rescale_wide(whole, wide_mantissas(self.output.mantissas), self.output.shifts)
+        return np.clip(scaled, self.output.low, self.output.high).astype(np.int16)
+
+    def c_struct(self) -> CStruct:
+        mantissas = wide_mantissas(self.output.mantissas) if self.is_wide else self.output.mantissas
+        bias = np.zeros(len(mantissas), np.int64) if self.bias is None else values_of(self.bias).astype(np.int64)
+        return CStruct(
+            "diagmem_channels_s16",
+            {
+                "bias": CTable("bias", bias),
+                "mantissa": CTable("mantissa", mantissas.astype(np.int32)),
+                "shift": CTable("shift", self.output.shifts.astype(np.int8)),
+                "low": self.output.low,
+                "high": self.output.high,
+                "is_wide": int(self.is_wide),
+            },
+        )

@@ -1,0 +1,137 @@
+"""TensorFlow Lite's integer arithmetic, exact to the bit, on numpy arrays.
+
+Numbers have 64 bits here and mean what they would in 32-bit registers. TFLite's reference kernels round twice when they
+scale an accumulator: to 31 fractional bits, halves upwards, and then to an integer, halves away from zero. The C twin
+of this module is `_fixed_point.h`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from diagmem.ops.c_call import Unsupported
+
+Ints = npt.NDArray[np.int64]
+
+INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
+
+
+class Multiplier(NamedTuple):
+    """A positive real number as mantissa * 2**(shift - 31), the mantissa in [2**30, 2**31) or 0."""
+
+    mantissa: int
+    shift: int
+
+    @classmethod
+    def of(cls, real: float) -> Multiplier:
+        """The nearest one; numbers too small for a 32-bit shift become 0, and one too large for it is refused."""
+        if real == 0:
+            return cls(0, 0)
+        if not 0 < real <= INT32_MAX:
+            raise Unsupported(f"scales that make a factor of {real:.6g}; supported: 0 to 2^31 - 1")
+        fraction, shift = math.frexp(real)
+        mantissa = round_half_away(fraction * 2**31)
+        if mantissa == 2**31:
+            mantissa, shift = mantissa // 2, shift + 1
+        return cls(mantissa, shift) if shift >= -31 else cls(0, 0)
+
+
+def round_half_away(x: float) -> int:
+    """The nearest integer, halves away from zero: C's round()."""
+    whole = math.floor(abs(x))
+    nearest = whole + (abs(x) - whole >= 0.5)
+    return nearest if x >= 0 else -nearest
+
+
+def high_mul(a: Any, b: Any) -> Ints:
+    """a * b / 2**31, halves upwards: the product of two numbers with 31 fractional bits."""
+    product = np.asarray(a, dtype=np.int64) * np.asarray(b, dtype=np.int64)
+    rounded: Ints = np.minimum((product + 2**30) >> 31, INT32_MAX)
+    return rounded
+
+
+def rounding_shift(x: Any, exponent: Any) -> Ints:
+    """x / 2**exponent, halves away from zero."""
+    x, exponent = np.asarray(x, dtype=np.int64), np.asarray(exponent, dtype=np.int64)
+    half = (np.int64(1) << exponent) >> 1
+    rounded: Ints = (x + half - ((x < 0) & (half > 0))) >> exponent
+    return rounded
+
+
+def rescale(x: Any, mantissa: Any, shift: Any) -> Ints:
+    """x times a Multiplier, rounded twice. Arrays are broadcast."""
+    shift = np.asarray(shift, dtype=np.int64)
+    shifted = wrapped(np.asarray(x, dtype=np.int64) << np.maximum(shift, 0))
+    return rounding_shift(high_mul(shifted, mantissa), np.maximum(-shift, 0))
+
+
+def wrapped(x: Ints) -> Ints:
+    """What remains of x in a 32-bit register."""
+    return x.astype(np.int32).astype(np.int64)
+
+
+def exp_of_negative(x: Any, integer_bits: int = 5) -> Ints:
+    """exp(x) with 31 fractional bits, for x <= 0 with at most 5 bits before the binary point.
+
+    x is cut into multiples of 1/4, whose exponentials are multiplied as the bits of x tell, and a rest in [-1/4, 0),
+    for which four terms of the series around -1/8 do.
+    """
+    x = np.asarray(x, dtype=np.int64)
+    quarter = 1 << (29 - integer_bits)
+    rest = (x & (quarter - 1)) - quarter
+    result = _exp_near_zero(rest << integer_bits)
+    whole = rest - x
+    for bit, factor in enumerate(_EXPONENTIALS[: integer_bits + 2], start=29 - integer_bits):
+        result = np.where(whole & (1 << bit), high_mul(result, factor), result)
+    return np.where(x == 0, INT32_MAX, result)
+
+
+_EXPONENTIALS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+"""exp(-1/4), exp(-1/2), exp(-1), exp(-2), exp(-4), exp(-8), exp(-16) with 31 fractional bits."""
+
+
+def _exp_near_zero(x: Ints) -> Ints:
+    """exp(x) with 31 fractional bits, for x in [-1/4, 0)."""
+    exp_minus_eighth, third = 1895147668, 715827883
+    x = x + (1 << 28)
+    x2 = high_mul(x, x)
+    x3, x4 = high_mul(x2, x), high_mul(x2, x2)
+    tail = rounding_shift(high_mul(rounding_shift(x4, 2) + x3, third) + x2, 1)
+    return exp_minus_eighth + high_mul(exp_minus_eighth, x + tail)
+
+
+def reciprocal(x: Any, integer_bits: int) -> tuple[Ints, Ints]:
+    """1/x for x > 0 with `integer_bits` before the binary point: (y, n) such that 1/x = y * 2**(-31 - n)."""
+    x = np.asarray(x, dtype=np.int64)
+    leading_zeros = 32 - np.frexp(x.astype(np.float64))[1].astype(np.int64)
+    return one_over_one_plus((x << leading_zeros) - 2**31), integer_bits - leading_zeros
+
+
+def one_over_one_plus(x: Any) -> Ints:
+    """1/(1 + x) for x in [0, 1), with 31 fractional bits."""
+    return saturating_shift(_two_over_one_plus(x), 1)
+
+
+def one_minus_over_one_plus(x: Any) -> Ints:
+    """(1 - x)/(1 + x) for x in [0, 1), with 31 fractional bits."""
+    return saturating_shift(_two_over_one_plus(x) - (1 << 29), 2)
+
+
+def _two_over_one_plus(x: Any) -> Ints:
+    """2/(1 + x) for x in [0, 1), 29 fractional bits: three steps of Newton's method from a straight line."""
+    half_denominator = (np.asarray(x, dtype=np.int64) + INT32_MAX + 1) // 2
+    estimate = 1515870810 + high_mul(half_denominator, -1010580540)
+    for _ in range(3):
+        error = (1 << 29) - high_mul(half_denominator, estimate)
+        estimate = estimate + saturating_shift(high_mul(estimate, error), 2)
+    return estimate
+
+
+def saturating_shift(x: Any, exponent: int) -> Ints:
+    """x * 2**exponent, clamped to 32 bits."""
+    clamped: Ints = np.clip(np.asarray(x, dtype=np.int64) << exponent, INT32_MIN, INT32_MAX)
+    return clamped

@@ -1,0 +1,230 @@
+"""Weights, biases and multipliers as the kernels for cores with the DSP extension want them: see `_packed_s8.h`.
+
+Two channels share 16-bit weights 256 * a + b, sums are kept 256-fold, and requantisation is one multiplication, one
+addition and one shift. Not all numbers allow that; where some do not, there are no packed weights.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from diagmem.model.graph import DType, Node
+from diagmem.ops.c_call import CStruct, CTable, require_types, values_of
+from diagmem.ops.kind import Array
+from diagmem.ops.numerics.fixed_point import Ints
+from diagmem.ops.numerics.quantised import Requantisation, folded_bias, zero_point_of
+from diagmem.ops.numerics.weighted_sums import bias_of, requantisation_of
+
+Words = npt.NDArray[np.uint32]
+
+MOST_RIGHT_SHIFT = 16
+"""Up to here multiplier, zero point and rounding fit into 32 bits together."""
+
+MOST_SUM = 2**23
+"""256 times a sum below that fits into 32 bits."""
+
+INT8 = (-128, 127)
+
+
+def is_8_bit(node: Node) -> bool:
+    """Whether data and weights are such as the kernels take; a bias that is none of theirs is refused later."""
+    return all(t.dtype is DType.INT8 for t in (node.input(0), node.input(1), node.output))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    """Of each channel what its sum starts from, and `constants`: multiplier, addend and shift."""
+
+    bias: Ints
+    constants: Words
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Channels:
+    """What a convolution does, channel by channel: `weights` (a row for each channel, stored inputs as columns) and
+    `bias`, which has the input's zero point in it; `output` makes outputs of the sums."""
+
+    weights: Ints
+    bias: Ints
+    output: Requantisation
+
+    @classmethod
+    def of(cls, node: Node, axis: int, weights: Array) -> Channels:
+        """`axis`: that of the output channels in the filter; `weights`: a row for each of them."""
+        bias = bias_of(node)
+        require_types(DType.INT32, () if bias is None else (bias,))
+        rows = weights.reshape(len(weights), -1)
+        folded = folded_bias(None if bias is None else values_of(bias), rows, zero_point_of(node.input(0)), 128)
+        return cls(rows.astype(np.int64), folded.astype(np.int64), requantisation_of(node, axis))
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether all negative sums give the least output."""
+        return self.output.zero_point == INT8[0]
+
+    def c_output(self) -> CStruct:
+        """For kernels that take any numbers."""
+        return self.output.c_channels(self.bias.astype(np.int32))
+
+    def packed(self) -> Packed | None:
+        """None where some channel cannot be computed so."""
+        if (self.output.low, self.output.high) != INT8:
+            return None
+        least = self.bias + np.minimum(self.weights * INT8[0], self.weights * INT8[1]).sum(axis=1)
+        most = self.bias + np.maximum(self.weights * INT8[0], self.weights * INT8[1]).sum(axis=1)
+        ranges = zip(least.tolist(), most.tolist(), strict=True)
+        found = [self._one(channel, *sums) for channel, sums in enumerate(ranges)]
+        known = [numbers for numbers in found if numbers is not None]
+        if len(known) < len(found):
+            return None
+        numbers = np.array(known, np.int64).reshape(-1, 4)
+        return Packed(self.bias - numbers[:, 0], words(numbers[:, 1:]))
+
+    def _one(self, channel: int, least: int, most: int) -> tuple[int, int, int, int] | None:
+        """What is taken off the bias of a channel, and its multiplier, addend and shift. `least`, `most`: the sums that
+        it may have."""
+        mantissa, right = int(self.output.mantissas[channel]), -int(self.output.shifts[channel])
+        if 1 <= right <= MOST_RIGHT_SHIFT and least >= -MOST_SUM and most < MOST_SUM:
+            return 0, mantissa, self._addend(right), right + 7
+        return self._fitted(channel, least, most) if right >= 1 or mantissa == 0 else None
+
+    def _addend(self, right: int) -> int:
+        """Both roundings and the zero point."""
+        return 64 + (64 << right) + (self.output.zero_point << (right + 7))
+
+    def _fitted(self, channel: int, least: int, most: int) -> tuple[int, int, int, int] | None:
+        """Sums far from 0, or a very small multiplier: numbers near those that would be right with more bits, if they
+        give the right outputs for all sums."""
+        one = _of_channel(self.output, channel)
+        middle = (least + most) // 2
+        if most - least >= 2 * MOST_SUM - 1:
+            return None
+        lowest, highest = one.apply(np.array([least, most])).tolist()
+        if lowest == highest:
+            # Halfway between two steps, so that it does not matter whether the sign counts.
+            return middle, 0, (lowest << 8) + 128, 8
+        mantissa, right = int(one.mantissas[0]), -int(one.shifts[0])
+        lost = max(0, right - MOST_RIGHT_SHIFT)
+        addend = self._addend(right - lost) + ((256 * middle * mantissa) >> (32 + lost))
+        sums = _steps(one, least, most)
+        wanted = one.apply(sums)
+        for near, nudge in itertools.product((0, 1), (0, 1, -1, 2, -2)):
+            found = (mantissa >> lost) + near, addend + nudge, right - lost + 7
+            fits = found[0] < 2**31 and abs(found[1]) < 2**30
+            if fits and np.array_equal(packed_outputs(sums - middle, *found, self.is_positive), wanted):
+                return middle, *found
+        return None
+
+
+def packed_outputs(sums: Ints, multiplier: int, addend: int, shift: int, is_positive: bool) -> Ints:
+    """What the kernels make of sums: the twin of DIAGMEM_POSITIVE and DIAGMEM_ANY_SIGN."""
+    sign = 0 if is_positive else np.where(sums < 0, -128, 0)
+    outputs: Ints = np.clip((addend + sign + ((256 * sums * multiplier) >> 32)) >> shift, *INT8)
+    return outputs
+
+
+def _of_channel(output: Requantisation, channel: int) -> Requantisation:
+    one = slice(channel, channel + 1)
+    return Requantisation(output.mantissas[one], output.shifts[one], output.zero_point, output.low, output.high)
+
+
+def _steps(one: Requantisation, low: int, high: int) -> Ints:
+    """Sums from `low` to `high`: if a function that never falls agrees with the channel's on these, it does everywhere.
+    They are those before and after each step of the channel's outputs, and the ends."""
+    below, above = np.full(256, low, np.int64), np.full(256, high, np.int64)
+    levels = np.arange(INT8[0], INT8[1] + 1)
+    while (below < above).any():
+        middle = (below + above) >> 1
+        is_reached = one.apply(middle) >= levels
+        below, above = np.where(is_reached, below, middle + 1), np.where(is_reached, middle, above)
+    return np.unique(np.clip(np.concatenate([below, below - 1, [low, high]]), low, high))
+
+
+def in_fours(weights: Ints) -> Ints:
+    """Weights of each channel in twos: of four inputs the even ones, then the odd ones."""
+    channels, size = weights.shape
+    twos: Ints = weights.reshape(channels, size // 4, 2, 2).swapaxes(-1, -2).reshape(channels, size // 2, 2)
+    return twos
+
+
+def bytes_of(twos: Ints) -> Array:
+    """The inverse, as bytes."""
+    channels, pairs, _ = twos.shape
+    in_order: Array = twos.reshape(channels, pairs // 2, 2, 2).swapaxes(-1, -2).reshape(channels, 2 * pairs)
+    return in_order.astype(np.int8)
+
+
+def shared_words(twos: Ints) -> Words | None:
+    """For each two channels, words of two 16-bit numbers 256 * a + b; None where one does not fit. `twos`: weights of
+    each channel, two for each word."""
+    shared = 256 * twos[::2] + twos[1::2]
+    fits = shared.min(initial=0) >= -(2**15) and shared.max(initial=0) < 2**15
+    return words_of(shared) if fits else None
+
+
+def words(numbers: Ints) -> Words:
+    """Numbers as words, what does not fit cut off."""
+    return (numbers & 0xFFFFFFFF).astype(np.uint32)
+
+
+def words_of(halves: Ints) -> Words:
+    """Words of two 16-bit numbers each, the first in the lower half; they are the last axis."""
+    parts = (halves & 0xFFFF).astype(np.uint32)
+    pairs: Words = parts[..., 0] | (parts[..., 1] << np.uint32(16))
+    return pairs
+
+
+def shared_sums(bias: Ints) -> Words:
+    """What the sums of two channels start from, 256 * a + b and b."""
+    starts = np.stack([256 * bias[::2] + bias[1::2], bias[1::2]], axis=1)
+    return words(starts)
+
+
+def stream(parts: list[Words]) -> CTable:
+    """The parts one behind the other, as 64-bit numbers."""
+    flat = np.concatenate([part.reshape(-1) for part in parts])
+    even = np.pad(flat, (0, len(flat) % 2)).astype(np.uint64)
+    return CTable("blocks", (even[::2] | (even[1::2] << np.uint64(32))).astype(np.int64))
+
+
+def blocks_of_four(channels: Channels, twos: Ints) -> CTable | None:
+    """For `_packed_pairs_s8.h`: blocks of four channels; None where the numbers do not allow it. `twos`: the weights of
+    each channel in twos, as they meet words of inputs."""
+    count = len(channels.bias)
+    packed, shared = channels.packed(), shared_words(np.pad(twos, ((0, -count % 4), (0, 0), (0, 0))))
+    if packed is None or shared is None:
+        return None
+    sums = shared_sums(np.pad(packed.bias, (0, -count % 4))).reshape(-1, 4)
+    filled = np.pad(packed.constants, ((0, -count % 4), (0, 0))).reshape(-1, 12)
+    interleaved = shared.reshape(-1, 2, twos.shape[1]).swapaxes(1, 2)
+    return stream([part for block in zip(sums, interleaved, filled, strict=True) for part in block])
+
+
+def blocks_of_eight(channels: Channels) -> CTable | None:
+    """For `_packed_dot_s8.h`: blocks of eight channels, the rest in twos; None where the numbers do not allow it."""
+    count = len(channels.bias)
+    packed, shared = channels.packed(), shared_words(in_fours(np.pad(channels.weights, ((0, count % 2), (0, 0)))))
+    if packed is None or shared is None:
+        return None
+    sums = shared_sums(np.pad(packed.bias, (0, count % 2)))
+    whole = count // 8 * 8
+    parts: list[Words] = []
+    for first in range(0, whole, 8):
+        twos = slice(first // 2, first // 2 + 4)
+        parts += [sums[twos], shared[twos].T, packed.constants[first : first + 8]]
+    for two in range(whole // 2, len(shared)):
+        parts += [sums[two], shared[two]]
+    return stream([*parts, packed.constants[whole:]])
+
+
+def c_packed(channels: Channels) -> CStruct | None:
+    """The `diagmem_packed_s8` of a pixel's channels."""
+    blocks = blocks_of_eight(channels)
+    if blocks is None:
+        return None
+    fields = {"channels": len(channels.bias), "is_positive": int(channels.is_positive), "blocks": blocks}
+    return CStruct("diagmem_packed_s8", fields)

@@ -1,0 +1,152 @@
+"""What quantised kernels have in common: real numbers as scaled integers, activations as ranges of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from diagmem.model.graph import DType, Quantisation, Tensor
+from diagmem.ops.c_call import CStruct, CTable, Unsupported
+from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale, round_half_away
+from diagmem.ops.options import Activation
+
+LARGEST = float(np.finfo(np.float32).max)
+"""This number stands for "no limit", as in TFLite."""
+
+_BOUNDS = {
+    Activation.NONE: (-LARGEST, LARGEST),
+    Activation.RELU: (0.0, LARGEST),
+    Activation.RELU_N1_TO_1: (-1.0, 1.0),
+    Activation.RELU6: (0.0, 6.0),
+}
+
+
+def real_range(activation: Activation) -> tuple[float, float]:
+    """The interval that a fused activation clamps real numbers to."""
+    if activation not in _BOUNDS:
+        raise Unsupported(f"a fused {activation.name}; supported: {', '.join(a.name for a in _BOUNDS)}")
+    return _BOUNDS[activation]
+
+
+def integer_range(activation: Activation, output: Tensor) -> tuple[int, int]:
+    """The interval of stored values, closed, that a fused activation clamps the output to."""
+    info = np.iinfo(output.dtype.numpy)
+    low, high = (quantised(bound, output) for bound in real_range(activation))
+    return int(max(info.min, low)), int(min(info.max, high))
+
+
+def quantised(real: float, tensor: Tensor) -> float:
+    """The stored value nearest to a real number, in the single precision in which TFLite computes it."""
+    if abs(real) == LARGEST:
+        return math.copysign(math.inf, real)
+    with np.errstate(over="ignore"):
+        units = float(np.float32(real) / np.float32(scale_of(tensor)))
+    return zero_point_of(tensor) + (round_half_away(units) if math.isfinite(units) else units)
+
+
+def quantisation_of(tensor: Tensor) -> Quantisation:
+    if tensor.quantisation is None:
+        raise Unsupported(f"tensor '{tensor.label}' has {tensor.dtype.value} elements but no scale")
+    return tensor.quantisation
+
+
+def scale_of(tensor: Tensor) -> float:
+    """The scale of a tensor that has only one."""
+    found = quantisation_of(tensor)
+    if found.per_channel or found.scales[0] <= 0:
+        raise Unsupported(f"tensor '{tensor.label}' needs one positive scale; it has {list(found.scales[:4])}")
+    return found.scales[0]
+
+
+def zero_point_of(tensor: Tensor) -> int:
+    return quantisation_of(tensor).zero_points[0]
+
+
+def stored_zero(tensor: Tensor) -> int:
+    """The stored value that stands for 0."""
+    return 0 if tensor.quantisation is None else zero_point_of(tensor)
+
+
+def require_same_quantisation(tensors: Sequence[Tensor]) -> None:
+    """Raises Unsupported unless a stored value means the same in all of these."""
+    found = {
+        (t.quantisation.scales, t.quantisation.zero_points)
+        for t in tensors
+        if t.quantisation is not None and t.dtype is not DType.FLOAT32
+    }
+    if len(found) > 1:
+        raise Unsupported("inputs and outputs of different scale; TensorFlow Lite refuses it too")
+
+
+def channel_scales(filters: Tensor, axis: int) -> tuple[float, ...]:
+    """A filter's scale for each of its channels along `axis`; its zero points must be 0."""
+    found = quantisation_of(filters)
+    if any(found.zero_points):
+        raise Unsupported(f"filter '{filters.label}' has a zero point other than 0")
+    if found.per_channel and found.axis != axis:
+        raise Unsupported(f"filter '{filters.label}' is quantised along axis {found.axis}; supported: {axis}")
+    return found.scales * filters.shape[axis] if not found.per_channel else found.scales
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Requantisation:
+    """32-bit accumulators to stored values of an output, a multiplier for each channel (the last axis)."""
+
+    mantissas: Ints
+    shifts: Ints
+    zero_point: int
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, reals: Sequence[float], output: Tensor, activation: Activation = Activation.NONE) -> Requantisation:
+        """`reals`: what one unit of the accumulator is worth, in units of the output."""
+        multipliers = [Multiplier.of(real) for real in reals]
+        mantissas, shifts = (np.array(column, dtype=np.int64) for column in zip(*multipliers, strict=True))
+        return cls(mantissas, shifts, zero_point_of(output), *integer_range(activation, output))
+
+    def apply(self, accumulators: Any) -> Ints:
+        scaled = rescale(accumulators, self.mantissas, self.shifts) + self.zero_point
+        clipped: Ints = np.clip(scaled, self.low, self.high)
+        return clipped
+
+    def c_struct(self) -> CStruct:
+        """The `diagmem_requantisation` that has one multiplier for all channels."""
+        (mantissa,), (shift,) = self.mantissas.tolist(), self.shifts.tolist()
+        return CStruct("diagmem_requantisation", {"mantissa": mantissa, "shift": shift, **self._range()})
+
+    def c_channels(self, bias: npt.NDArray[np.int32]) -> CStruct:
+        """The `diagmem_channels_s8` that has a bias and a multiplier for each channel."""
+        is_plain = bool(self.shifts.max() <= -2) and (self.low, self.high) == (-128, 127)
+        return CStruct(
+            "diagmem_channels_s8",
+            {
+                "bias": CTable("bias", bias),
+                "mantissa": CTable("mantissa", self.mantissas.astype(np.int32)),
+                "shift": CTable("shift", self.shifts.astype(np.int8)),
+                **self._range(),
+                "is_plain": int(is_plain),
+            },
+        )
+
+    def _range(self) -> dict[str, int]:
+        return {"zero_point": self.zero_point, "low": self.low, "high": self.high}
+
+
+def folded_bias(
+    bias: npt.NDArray[Any] | None, weights: npt.NDArray[Any], zero_point: int, largest: int
+) -> npt.NDArray[np.int32]:
+    """bias - zero_point * sum(weights) for each output channel (the first axis of `weights`), so that a kernel may
+    multiply stored inputs as they are. `largest`: the largest magnitude of a stored input."""
+    rows = weights.reshape(len(weights), -1).astype(np.int64)
+    folded = -zero_point * rows.sum(axis=1) + (0 if bias is None else bias.astype(np.int64))
+    worst = np.abs(folded) + largest * np.abs(rows).sum(axis=1)
+    if worst.max(initial=0) >= 2**31:
+        raise Unsupported("its accumulators may overflow 32 bits")
+    result: npt.NDArray[np.int32] = folded.astype(np.int32)
+    return result

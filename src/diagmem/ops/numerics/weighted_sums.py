@@ -1,0 +1,149 @@
+"""What convolutions and fully connected layers have in common beside their loops: scales, biases, activations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from diagmem.model.graph import DType, Nhwc, Node, Tensor, Window2D
+from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, CTable, Fields, kernel_call, require_types, values_of
+from diagmem.ops.kind import Array, OpKind
+from diagmem.ops.loops.c_window import c_window, window_limits
+from diagmem.ops.loops.taps import tap_counts
+from diagmem.ops.loops.windowed import WindowedLoop
+from diagmem.ops.numerics.channels_s16 import ChannelsS16
+from diagmem.ops.numerics.quantised import (
+    Requantisation,
+    channel_scales,
+    folded_bias,
+    real_range,
+    scale_of,
+    zero_point_of,
+)
+from diagmem.ops.sampling import WEIGHT_SIZE, Fitting
+
+CHANNELS_OF_A_BLOCK = 8
+"""Output channels that a kernel in order BLOCKS computes together, as in `_dot_s8.h` and `_dot_f32.h`."""
+
+
+def filter_window(attributes: Any, image: Nhwc, filters: Nhwc) -> Window2D:
+    """The window of a convolution with such attributes, its padding resolved."""
+    return Window2D.resolve(
+        image,
+        (filters.height, filters.width),
+        (attributes.stride_h, attributes.stride_w),
+        (attributes.dilation_h, attributes.dilation_w),
+        attributes.padding,
+    )
+
+
+def weighted_fitting(kind: OpKind, node: Node, axis: int) -> Fitting:
+    """What kernels need whose weights have their output channels along `axis`."""
+    terms = kind.macs(node) / max(1, node.output.elems)
+    return Fitting(weights_axis=axis, gain=WEIGHT_SIZE * math.sqrt(max(1, terms)))
+
+
+def bias_of(node: Node) -> Tensor | None:
+    return node.inputs[2] if len(node.inputs) > 2 else None
+
+
+def requantisation_of(node: Node, axis: int) -> Requantisation:
+    """A convolution's, with a multiplier for each channel along the filter's `axis`."""
+    unit, output = scale_of(node.input(0)), scale_of(node.output)
+    reals = [unit * scale / output for scale in channel_scales(node.input(1), axis)]
+    return Requantisation.of(reals, node.output, node.attributes.activation)
+
+
+def finished(node: Node, axis: int, sums: Array, bias: Array | None) -> Array:
+    """An output from the sums of its products. `axis`: that of the output channels in the filter."""
+    dtype = node.input(0).dtype
+    if dtype is DType.FLOAT32:
+        return finished_f32(node, sums, bias)
+    output = requantisation_of(node, axis)
+    return _finished_s16(node, sums, bias, output) if dtype is DType.INT16 else finished_s8(sums, bias, output)
+
+
+def finished_s8(sums: Array, bias: Array | None, output: Requantisation) -> Array:
+    """A quantised output from the sums of its products."""
+    whole = sums.astype(np.int64) + (0 if bias is None else bias)
+    return output.apply(whole).astype(np.int8)
+
+
+def finished_f32(node: Node, sums: Array, bias: Array | None) -> Array:
+    """A real output from the sums of its products."""
+    low, high = real_range(node.attributes.activation)
+    whole: Array = np.clip(sums if bias is None else sums + bias, np.float32(low), np.float32(high))
+    return whole
+
+
+def _finished_s16(node: Node, sums: Array, bias: Array | None, output: Requantisation) -> Array:
+    """A 16-bit output from the sums of its products."""
+    return ChannelsS16.of(node, output, bias_of(node)).apply(sums, bias)
+
+
+def filter_fields(node: Node, axis: int, weights: Array, stored: Array | None = None) -> Fields:
+    """Filter, biases and scales, as kernels for the type of the input have them. `weights`: a row for each output
+    channel; `stored`: the same in the order in which the kernel wants them, if that is another."""
+    dtype = node.input(0).dtype
+    kept = weights if stored is None else stored
+    if dtype is DType.FLOAT32:
+        return _fields_f32(node, weights, kept)
+    output = requantisation_of(node, axis)
+    return (_fields_s16 if dtype is DType.INT16 else _fields_s8)(node, weights, output, kept)
+
+
+def _fields_s8(node: Node, weights: Array, output: Requantisation, stored: Array) -> Fields:
+    bias = bias_of(node)
+    require_types(DType.INT8, (node.input(1), node.output))
+    require_types(DType.INT32, () if bias is None else (bias,))
+    folded = folded_bias(None if bias is None else values_of(bias), weights, zero_point_of(node.input(0)), 128)
+    filters = CTable("filter", stored)
+    return {"filter": filters, "output": output.c_channels(folded)}
+
+
+def _fields_s16(node: Node, weights: Array, output: Requantisation, stored: Array) -> Fields:
+    channels = ChannelsS16.of(node, output, bias_of(node))
+    return {"filter": CTable("filter", stored), "output": channels.c_struct()}
+
+
+def _fields_f32(node: Node, weights: Array, stored: Array) -> Fields:
+    bias = bias_of(node)
+    require_types(DType.FLOAT32, (node.input(1), node.output, *(() if bias is None else (bias,))))
+    values = np.zeros(len(weights), np.float32) if bias is None else values_of(bias)
+    low, high = real_range(node.attributes.activation)
+    filters = CTable("filter", stored)
+    output = CStruct("diagmem_channels_f32", {"bias": CTable("bias", values), "low": low, "high": high})
+    return {"filter": filters, "output": output}
+
+
+def window_call(
+    stem: str, node: Node, loop: WindowedLoop, own: Fields, axis: int, weights: Array, stored: Array | None = None
+) -> CCall:
+    """The call of a windowed kernel, by its name without the type. `own`: fields that it has beside the usual ones."""
+    windowed = {"window": c_window(loop), "padding": c_padding(node, loop)}
+    fields = {**own, **windowed, **filter_fields(node, axis, weights, stored)}
+    name = f"{stem}_{SUFFIXES[node.input(0).dtype]}"
+    return kernel_call(name, fields, (node.input(0), node.output), window_limits(loop))
+
+
+def c_padding(node: Node, loop: WindowedLoop) -> CTable | None:
+    """What taps outside the image read, the stored value of 0 for each channel; None where no window has any."""
+    taps, dtype = loop.rows.kernel * loop.cols.kernel, node.input(0).dtype
+    if tap_counts(loop.rows, loop.cols).min() == taps:
+        return None
+    zero = zero_point_of(node.input(0)) if dtype is DType.INT8 else 0
+    return CTable("padding", np.full(loop.image.depth, zero, dtype.numpy))
+
+
+def interleaved(weights: Array) -> Array:
+    """Weights in blocks of output channels, channels last within a block; `weights`: a row for each channel."""
+    rows = weights.reshape(len(weights), -1)
+    blocks = (rows[c : c + CHANNELS_OF_A_BLOCK].T.reshape(-1) for c in range(0, len(rows), CHANNELS_OF_A_BLOCK))
+    return np.concatenate(list(blocks))
+
+
+def block_start(channels: int) -> int:
+    """How many output channels come before the last block."""
+    return (channels - 1) // CHANNELS_OF_A_BLOCK * CHANNELS_OF_A_BLOCK

@@ -1,0 +1,61 @@
+"""The loop orders of kernels: which of their reads come before which of their writes."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Order(enum.Enum):
+    """A kind lists the orders that it can describe; a kernel library says which of them its kernel has. What an order
+    means for one operation in particular stands in the file of its kind."""
+
+    REFERENCE = "reference"
+    """The kernel goes through the output from its first element to its last, and reads for each what it is made of."""
+
+    MEMCPY = "memcpy"
+    """The kernel copies whole chunks with memcpy; of reads and writes within a chunk nothing is known."""
+
+    ALIAS = "alias"
+    """The output lies where the input lies, and nothing moves."""
+
+    TENSOR_MAJOR = "tensor_major"
+    """The kernel finishes one of several tensors before it begins the next."""
+
+    INPUT_MAJOR = "input_major"
+    """The kernel goes through the input from its first element to its last."""
+
+    BLOCKS = "blocks"
+    """The kernel computes a few output channels together: it reads all inputs, then writes those channels."""
+
+    IM2COL = "im2col"
+    """The kernel copies a pixel's window to a buffer before it writes anything of the pixel."""
+
+    QUADS = "quads"
+    """The kernel computes four pixels of a row together, channel by channel. A pointwise convolution knows no rows: all
+    its pixels stand in one."""
+
+    PAIRS = "pairs"
+    """The kernel reads all inputs of two pixels of a row, then writes both; of an odd row the last one is alone. A
+    pointwise convolution of tensors in one piece knows no rows: all its pixels stand in one."""
+
+    ROW_PAIRS = "row_pairs"
+    """The same row by row, whatever the convolution."""
+
+    FOURS = "fours"
+    """The kernel reads what four channels of a pixel are made of, then writes them; channels that remain follow one by
+    one."""
+
+    ROWS = "rows"
+    """The kernel computes a whole row together, channel by channel."""
+
+    CHANNEL_BLOCKS = "channel_blocks"
+    """The kernel does some of the input channels for the whole image, then the next ones."""
+
+    ACCUMULATE = "accumulate"
+    """The kernel copies a window's first pixel to the output and merges the others into it there."""
+
+    ZERO_FIRST = "zero_first"
+    """The kernel sets the whole output to its neutral value before it reads anything."""
+
+    BUFFERED = "buffered"
+    """The kernel sums up the whole output in a buffer, and writes it when all of the input is read."""

@@ -1,0 +1,229 @@
+"""AVERAGE_POOL_2D, MAX_POOL_2D, L2_POOL_2D: each channel is summed up over its window alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
+from diagmem.ops.accesses import Accesses
+from diagmem.ops.c_call import MAX_ROWS, SUFFIXES, CCall, Unsupported, by_type, kernel_call, require_types
+from diagmem.ops.c_rows import taking_call, window_row_call
+from diagmem.ops.kind import SUM_BYTES, Array, OpKind, Values, held_separation, input_at, swept
+from diagmem.ops.loops.c_window import c_window
+from diagmem.ops.loops.fours import Fours
+from diagmem.ops.loops.held_pixels import HeldPixels
+from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
+from diagmem.ops.loops.taps import tap_counts, tap_images
+from diagmem.ops.loops.windowed import WindowedLoop
+from diagmem.ops.numerics.quantised import integer_range, real_range, scale_of, zero_point_of
+from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
+from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, activation, node_of
+from diagmem.ops.signature import Signature
+from diagmem.ops.upright import Standing, Upright, upright_window
+from diagmem.ops.variants import InstructionSet, Variant
+
+MOST_SUMMED = 255
+"""Pixels whose bytes add up to less than 16 bits hold, as in `average_pool_2d_fours_s8.c`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool2D:
+    """Input: image."""
+
+    padding: Padding | ExplicitPadding = Padding.SAME
+    stride_h: int = 1
+    stride_w: int = 1
+    kernel_h: int = 1
+    kernel_w: int = 1
+    activation: Activation = Activation.NONE
+
+
+class Pool2DKind(OpKind):
+    names = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
+    orders = (Order.REFERENCE, Order.FOURS, Order.ACCUMULATE)
+    without_kernel = ("L2_POOL_2D",)
+    tflm_agrees = True
+
+    def decode(self, name: str, options: Any) -> Pool2D:
+        if options is None:
+            return Pool2D()
+        return Pool2D(
+            padding_of(options.Padding()),
+            options.StrideH(),
+            options.StrideW(),
+            options.FilterHeight(),
+            options.FilterWidth(),
+            activation_of(options.FusedActivationFunction()),
+        )
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        a = node.attributes
+        return BuiltinOptions(
+            "Pool2DOptions", {**window_fields(a), "FilterHeight": a.kernel_h, "FilterWidth": a.kernel_w}
+        )
+
+    def signature(self, name: str) -> Signature:
+        return Signature()
+
+    def output_shapes(self, name: str, attributes: Pool2D, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        image = Nhwc.of(input_at(inputs, 0))
+        window = _window(attributes, image)
+        return ((image.batch, window.rows.size_out, window.cols.size_out, image.depth),)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        loop = _ordered(_loop(node), order)
+        return replace(swept(node, {0: loop.reads()}), steps=loop.steps)
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
+
+    def upright(self, node: Node, standing: Standing) -> Upright | None:
+        return upright_window(node, standing)
+
+    def can_address(self, node: Node) -> bool:
+        return all_have_pitches(node)
+
+    def analytical(self, node: Node, position: int) -> int | None:
+        return _loop(node).analytical_overlap()
+
+    def paper(self, node: Node, position: int) -> Fraction | None:
+        """Equations (14) and (15)."""
+        loop = _loop(node)
+        image, out, rows, cols = loop.image, loop.out, loop.rows, loop.cols
+        p_h, p_w = loop.printed_padding()
+        a = Fraction(rows.stride * image.width, out.width)
+        pixels = out.width * cols.stride - p_h * image.width - rows.stride * image.width - cols.stride - p_w
+        return loop.printed_overlap(a, pixels * image.depth + 1)
+
+    def accumulator_bytes(self, node: Node) -> int | None:
+        rows = _loop(node).rows
+        takes_all = node.op.kind == "AVERAGE_POOL_2D" and len(rows.taps()[1]) == rows.size_in > 1
+        return node.output.elems * SUM_BYTES if takes_all and rows.size_out == 1 == node.output.shape[0] else None
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        loop, image, activation = _loop(node), inputs[0], node.attributes.activation
+        is_real, is_average = node.input(0).dtype is DType.FLOAT32, node.op.kind == "AVERAGE_POOL_2D"
+        low, high = real_range(activation) if is_real else integer_range(activation, node.output)
+        if is_average:
+            pooled = (_average_f32 if is_real else _average_s8)(loop, image)
+        else:
+            pooled = _largest(loop, image, -np.inf if is_real else np.iinfo(image.dtype).min)
+        return (np.clip(pooled, low, high).astype(image.dtype),)
+
+    def has_row_kernel(self, node: Node) -> bool:
+        return node.op.kind != "L2_POOL_2D"
+
+    def c_row_call(self, node: Node) -> CCall:
+        return self._by_rows(self.c_call(node), node)
+
+    def _by_rows(self, call: CCall, node: Node) -> CCall:
+        takes_rows = self.accumulator_bytes(node) is not None
+        return taking_call(call, node) if takes_rows else window_row_call(call, node, _loop(node).rows)
+
+    def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
+        """16 bits hold the sum of 255 pixels."""
+        loop = _loop(node)
+        is_small = node.op.kind == "MAX_POOL_2D" or loop.rows.kernel * loop.cols.kernel <= MOST_SUMMED
+        is_known = node.op.kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D") and node.input(0).dtype is DType.INT8
+        if instructions is not InstructionSet.DSP or not is_known or not is_small:
+            return ()
+        return (Variant(Order.FOURS, Order.FOURS, self._fours, self._fours_row),)
+
+    def _fours(self, node: Node) -> CCall:
+        call = self.c_call(node)
+        stem = f"{node.op.kind.lower()}_fours_s8"
+        return kernel_call(stem, call.parameters.fields, call.arguments, call.limits)
+
+    def _fours_row(self, node: Node) -> CCall:
+        return self._by_rows(self._fours(node), node)
+
+    def c_call(self, node: Node) -> CCall:
+        require_types(node.input(0).dtype, (node.output,))
+        return by_type(node, {DType.INT8: _call_int, DType.INT16: _call_int, DType.FLOAT32: _call_f32})
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any padding, stride and window."""
+        window = draw.window(dilated=False)
+        image = activation((draw.small(), *window.image, draw.small()), draw.dtype())
+        attributes = Pool2D(window.padding, *window.stride, *window.kernel, draw.fused())
+        return node_of(self, name, attributes, [image], (draw.dtype(),))
+
+
+def window_of(node: Node) -> Window2D:
+    """The node's window, its padding resolved."""
+    return _window(node.attributes, Nhwc.of(node.input(0)))
+
+
+def _window(attributes: Pool2D, image: Nhwc) -> Window2D:
+    return Window2D.resolve(
+        image,
+        (attributes.kernel_h, attributes.kernel_w),
+        (attributes.stride_h, attributes.stride_w),
+        padding=attributes.padding,
+    )
+
+
+def _loop(node: Node) -> WindowedLoop:
+    image = Nhwc.of(node.input(0))
+    window = _window(node.attributes, image)
+    sizes = node.input(0).dtype.size_bytes, node.output.dtype.size_bytes
+    pitches = pitches_of(node.input(0), node.output)
+    return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, image.depth, *sizes, *pitches)
+
+
+def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels | Fours:
+    if order is Order.FOURS:
+        return Fours(loop)
+    return HeldPixels(loop, ahead=0, writes=loop.out.depth) if order is Order.ACCUMULATE else loop
+
+
+def _average_s8(loop: WindowedLoop, image: Array) -> Array:
+    """The mean of each window, halves rounded away from zero."""
+    total = sum(pixels.astype(np.int64) for _, _, pixels in tap_images(image, loop.rows, loop.cols, 0))
+    count = tap_counts(loop.rows, loop.cols)[:, :, None]
+    mean: Array = np.sign(total) * ((np.abs(total) + count // 2) // count)
+    return mean
+
+
+def _average_f32(loop: WindowedLoop, image: Array) -> Array:
+    total = np.zeros(loop.out, np.float32)
+    for _, _, pixels in tap_images(image, loop.rows, loop.cols, 0):
+        total += pixels
+    mean: Array = total / tap_counts(loop.rows, loop.cols)[:, :, None].astype(np.float32)
+    return mean
+
+
+def _largest(loop: WindowedLoop, image: Array, least: float) -> Array:
+    largest: Array = np.maximum.reduce([pixels for _, _, pixels in tap_images(image, loop.rows, loop.cols, least)])
+    return largest
+
+
+def _call(node: Node, suffix: str, low: float, high: float) -> CCall:
+    if node.op.kind == "L2_POOL_2D":
+        raise Unsupported("the C backend has no kernel for it")
+    loop = _loop(node)
+    if not tap_counts(loop.rows, loop.cols).all():
+        raise Unsupported("a window that lies wholly outside the image")
+    fields = {"window": c_window(loop), "low": low, "high": high}
+    stem = f"{node.op.kind.lower()}_{suffix}"
+    return kernel_call(stem, fields, (node.input(0), node.output), {MAX_ROWS: loop.rows.kernel})
+
+
+def _call_int(node: Node) -> CCall:
+    source, target = node.input(0), node.output
+    if abs(scale_of(source) - scale_of(target)) > 1e-6 or zero_point_of(source) != zero_point_of(target):
+        raise Unsupported("input and output of different scale; TensorFlow Lite refuses it too")
+    return _call(node, SUFFIXES[target.dtype], *integer_range(node.attributes.activation, target))
+
+
+def _call_f32(node: Node) -> CCall:
+    return _call(node, "f32", *real_range(node.attributes.activation))
+
+
+KIND = Pool2DKind()

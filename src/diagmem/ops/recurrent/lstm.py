@@ -1,0 +1,213 @@
+"""UNIDIRECTIONAL_SEQUENCE_LSTM: a long short-term memory over the times of its input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import DType, Node, Quantisation, Shape, Tensor
+from diagmem.ops.accesses import Accesses, Runs
+from diagmem.ops.c_call import CCall, CStruct, CTable, Unsupported, by_type, require_types
+from diagmem.ops.kind import Array, OpKind, Values, input_at
+from diagmem.ops.loops.separable import AxisTerm, separation_of
+from diagmem.ops.numerics.fixed_functions import sigmoid_table
+from diagmem.ops.numerics.quantised import require_same_quantisation, zero_point_of
+from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
+from diagmem.ops.orders import Order
+from diagmem.ops.recurrent._lstm_arithmetic import CELL, GATES, HIDDEN, c_gate, scaling, step_f32, step_int, weights_of
+from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature
+
+_INPUTS = 24
+_ABSENT = (9, 10, 11, 16, 17, 20, 21, 22, 23)
+"""Peepholes, projection, layer normalisation: no runtime for micro-controllers has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lstm:
+    """Inputs: data; input weights of the gates (1 to 4), recurrent ones (5 to 8), biases (12 to 15); hidden state (18),
+    cell state (19). The activation is that of the cell gate. Data are (batch, time, features), or (time, batch,
+    features)."""
+
+    activation: Activation = Activation.NONE
+    cell_clip: float = 0.0
+    time_major: bool = False
+
+
+class _Sizes(NamedTuple):
+    """As the kernels take them."""
+
+    batches: int
+    times: int
+    features: int
+    units: int
+    time_major: int
+
+
+class LstmKind(OpKind):
+    names = ("UNIDIRECTIONAL_SEQUENCE_LSTM",)
+
+    def decode(self, name: str, options: Any) -> Lstm:
+        if options is None:
+            return Lstm()
+        fused = activation_of(options.FusedActivationFunction())
+        return Lstm(fused, float(options.CellClip()), bool(options.TimeMajor()))
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        given = node.attributes
+        fields = {**activation_field(given.activation), "CellClip": given.cell_clip, "TimeMajor": given.time_major}
+        return BuiltinOptions("UnidirectionalSequenceLSTMOptions", fields)
+
+    def states(self, node: Node) -> tuple[int, ...]:
+        return HIDDEN, CELL
+
+    def signature(self, name: str) -> Signature:
+        return Signature((9, _INPUTS))
+
+    def output_shapes(self, name: str, attributes: Lstm, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        return ((*input_at(inputs, 0).shape[:2], _sizes(attributes, inputs).units),)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        """For each unit of a row of the output, the row of the input is read whole. The states stay."""
+        sizes = _sizes(node.attributes, node.inputs)
+        row, steps = np.arange(sizes.batches * sizes.times), node.output.elems + 1
+        rows = Runs.of(row * sizes.features, sizes.features, row * sizes.units, stride=0, hold=sizes.units)
+        reads = (
+            None if t is None or t.is_constant else rows if p == 0 else Runs.of(0, t.elems, 0, stride=0, hold=steps)
+            for p, t in enumerate(node.inputs)
+        )
+        return Accesses(steps, tuple(reads), (Runs.sweep(node.output.elems),))
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        if position != 0:
+            return node.output.size_bytes
+        sizes, size = _sizes(node.attributes, node.inputs), node.output.dtype.size_bytes
+        gain = sizes.units * size - sizes.features * node.input(0).dtype.size_bytes
+        rows = AxisTerm.even(sizes.batches * sizes.times, gain)
+        return separation_of((rows, AxisTerm.even(sizes.units, size)))
+
+    def macs(self, node: Node) -> int:
+        sizes = _sizes(node.attributes, node.inputs)
+        return sizes.batches * sizes.times * 4 * sizes.units * (sizes.features + sizes.units)
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        sizes, is_real = _sizes(node.attributes, node.inputs), node.input(0).dtype is DType.FLOAT32
+        data = np.moveaxis(inputs[0], 0, 1) if sizes.time_major else inputs[0]
+        hidden = inputs[HIDDEN].copy().reshape(sizes.batches, sizes.units)
+        cell = inputs[CELL].copy().reshape(sizes.batches, sizes.units)
+        out = np.zeros((sizes.batches, sizes.times, sizes.units), node.output.dtype.numpy)
+        way = None if is_real else scaling(node)
+        for n in range(sizes.batches):
+            for time in range(sizes.times):
+                given = data[n, time], hidden[n], cell[n]
+                hidden[n], cell[n] = step_f32(node, *given) if way is None else step_int(node, way, *given)
+                out[n, time] = hidden[n]
+        found = np.moveaxis(out, 0, 1) if sizes.time_major else out
+        return found, hidden.reshape(node.input(HIDDEN).shape), cell.reshape(node.input(CELL).shape)
+
+    def c_call(self, node: Node) -> CCall:
+        if any(p < len(node.inputs) and node.inputs[p] is not None for p in _ABSENT):
+            raise Unsupported("peepholes, a projection or layer normalisation")
+        if node.attributes.activation is not Activation.TANH:
+            raise Unsupported(f"a cell gate with {node.attributes.activation.name}; supported: TANH")
+        require_types(node.input(0).dtype, (node.input(HIDDEN), node.output))
+        require_same_quantisation((node.input(HIDDEN), node.output))
+        return by_type(node, {DType.INT8: _call_int, DType.INT16: _call_int, DType.FLOAT32: _call_f32})
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Both layouts, with and without clipping; on 8 and 16 bits, and on real numbers."""
+        sizes = _Sizes(draw.small(), draw.small(), draw.size(), draw.size(), draw.integer(0, 2))
+        dtype = draw.choice((DType.INT8, DType.INT16, DType.FLOAT32))
+        rng = np.random.default_rng(draw.integer(0, 1 << 16))
+        inputs: list[Tensor | None] = [None] * _INPUTS
+        rows = (sizes.times, sizes.batches) if sizes.time_major else (sizes.batches, sizes.times)
+        inputs[0] = _scaled(activation((*rows, sizes.features), dtype), 0.02, int(rng.integers(-20, 20)))
+        for position in GATES.values():
+            inputs[position] = _weights((sizes.units, sizes.features), dtype, rng)
+            inputs[position + 4] = _weights((sizes.units, sizes.units), dtype, rng)
+            inputs[position + 11] = _bias((sizes.units,), dtype, rng)
+        shape, zero_point = (sizes.batches, sizes.units), int(rng.integers(-20, 20))
+        hidden = Tensor(0, "hidden", shape, dtype, is_variable=True)
+        inputs[HIDDEN] = _scaled(hidden, 1 / 100, zero_point)
+        cell = Tensor(0, "cell", shape, DType.FLOAT32 if dtype is DType.FLOAT32 else DType.INT16, is_variable=True)
+        scale = 2.0 ** -draw.integer(11, 14)
+        is_real = dtype is DType.FLOAT32
+        inputs[CELL] = cell if is_real else replace(cell, quantisation=Quantisation((scale,), (0,)))
+        attributes = Lstm(Activation.TANH, draw.choice((0.0, 0.5, 10.0)), bool(sizes.time_major))
+        node = node_of(self, name, attributes, inputs, (dtype,))
+        return replace(node, outputs=(replace(node.output, quantisation=node.input(HIDDEN).quantisation),))
+
+    def fitting(self, node: Node) -> Fitting:
+        return Fitting(is_drawn_whole=True)
+
+
+def _sizes(attributes: Lstm, inputs: Sequence[Tensor | None]) -> _Sizes:
+    data, weights = input_at(inputs, 0).shape, input_at(inputs, GATES["forget"]).shape
+    if len(data) != 3 or len(weights) != 2 or len(inputs) <= CELL or weights[1] != data[2]:
+        raise ModelError(f"data {list(data)} do not suit weights {list(weights)}; the file is damaged")
+    times, batches = data[:2] if attributes.time_major else (data[1], data[0])
+    return _Sizes(batches, times, data[2], weights[0], int(attributes.time_major))
+
+
+def _call_f32(node: Node) -> CCall:
+    for gate in GATES:
+        require_types(DType.FLOAT32, weights_of(node, gate))
+    gates = {gate: c_gate(node, gate, None) for gate in GATES}
+    return _call(node, "f32", {**gates, "clip": float(node.attributes.cell_clip)})
+
+
+def _call_int(node: Node) -> CCall:
+    way, is_narrow = scaling(node), node.input(0).dtype is DType.INT8
+    for gate in GATES:
+        *weights, bias = weights_of(node, gate)
+        require_types(DType.INT8, weights)
+        require_types(DType.INT32 if is_narrow else DType.INT64, (bias,))
+    fields: dict[str, Any] = {gate: c_gate(node, gate, way.gates[gate]) for gate in GATES}
+    for name, (mantissa, shift) in (("kept", way.kept), ("given", way.given), ("output_scale", way.output)):
+        fields[name] = CStruct("diagmem_lstm_multiplier", {"mantissa": mantissa, "shift": shift})
+    fields |= {
+        "zero_point": zero_point_of(node.input(0)),
+        "hidden_zero_point": zero_point_of(node.input(HIDDEN)),
+        "tanh_shift": way.tanh_shift,
+        "clip": way.clip,
+        "table": CTable("sigmoid", sigmoid_table().astype(np.uint16)),
+    }
+    return _call(node, "s8" if is_narrow else "s16", fields)
+
+
+def _call(node: Node, suffix: str, fields: dict[str, Any]) -> CCall:
+    sizes = _sizes(node.attributes, node.inputs)._asdict()
+    parameters = CStruct(f"diagmem_lstm_{suffix}_params", {**sizes, **fields})
+    arguments = node.input(0), node.input(HIDDEN), node.input(CELL), node.output
+    return CCall("lstm.c", f"diagmem_lstm_{suffix}", parameters, arguments)
+
+
+def _scaled(tensor: Tensor, scale: float, zero_point: int) -> Tensor:
+    """With about this scale for 8-bit numbers; 16-bit ones have finer steps, and no zero point."""
+    if tensor.dtype is DType.FLOAT32:
+        return tensor
+    fine, zero_point = (scale / 256, 0) if tensor.dtype is DType.INT16 else (scale, zero_point)
+    return replace(tensor, quantisation=Quantisation((float(np.float32(fine)),), (zero_point,)))
+
+
+def _weights(shape: Shape, data: DType, rng: np.random.Generator) -> Tensor:
+    if data is DType.FLOAT32:
+        real = rng.normal(0, 0.7, shape).astype(np.float32)
+        return Tensor(0, "weights", shape, data, is_constant=True, data=real)
+    values = rng.integers(-127, 127, shape, endpoint=True).astype(np.int8)
+    scale = float(np.float32(0.01 * 2 ** rng.uniform(-1, 1)))
+    tensor = Tensor(0, "weights", shape, DType.INT8, is_constant=True, data=values)
+    return replace(tensor, quantisation=Quantisation((scale,), (0,)))
+
+
+def _bias(shape: Shape, data: DType, rng: np.random.Generator) -> Tensor:
+    dtype = {DType.INT8: DType.INT32, DType.INT16: DType.INT64}.get(data, data)
+    values = (rng.normal(0, 1, shape) * (1 if dtype is DType.FLOAT32 else 2000)).astype(dtype.numpy)
+    return Tensor(0, "bias", shape, dtype, is_constant=True, data=values)
+
+
+KIND = LstmKind()

@@ -1,0 +1,244 @@
+"""SVDF: a filter over features, then one over time, which a variable holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import DType, Node, Quantisation, Shape, Tensor
+from diagmem.ops.accesses import Accesses, Runs
+from diagmem.ops.c_call import CCall, CStruct, CTable, Unsupported, by_type, require_types, values_of
+from diagmem.ops.kind import Array, OpKind, Values, input_at
+from diagmem.ops.numerics.fixed_point import Multiplier, rescale, wrapped
+from diagmem.ops.numerics.quantised import Requantisation, real_range, scale_of, zero_point_of
+from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
+from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.signature import Signature
+
+STATE = 4
+"""The position of the state among the inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Svdf:
+    """Inputs: data (batch, features); weights of features (filters, features); weights of time (filters, memory); bias
+    (units), which may be absent; state (batch, filters * memory). A unit adds up `rank` filters. On integers
+    TFLite ignores the activation."""
+
+    rank: int = 0
+    activation: Activation = Activation.NONE
+
+
+class _Sizes(NamedTuple):
+    """As the kernels take them."""
+
+    batches: int
+    features: int
+    filters: int
+    memory: int
+    rank: int
+
+    @property
+    def units(self) -> int:
+        return self.filters // self.rank
+
+
+class SvdfKind(OpKind):
+    names = ("SVDF",)
+
+    def decode(self, name: str, options: Any) -> Svdf:
+        return Svdf() if options is None else Svdf(options.Rank(), activation_of(options.FusedActivationFunction()))
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        fields = {"Rank": node.attributes.rank, **activation_field(node.attributes.activation)}
+        return BuiltinOptions("SVDFOptions", fields)
+
+    def states(self, node: Node) -> tuple[int, ...]:
+        return (STATE,)
+
+    def signature(self, name: str) -> Signature:
+        return Signature((3, 5))
+
+    def output_shapes(self, name: str, attributes: Svdf, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        sizes = _sizes(attributes, inputs)
+        return ((sizes.batches, sizes.units),)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        """A batch at a time its features are read; then units are written. The state stays."""
+        sizes = _sizes(node.attributes, node.inputs)
+        batches, outputs = sizes.batches, node.output.elems
+        steps = batches + outputs + 1
+        rows = Runs.of(np.arange(batches) * sizes.features, sizes.features, np.arange(batches), stride=0)
+        reads = (
+            None if t is None or t.is_constant else rows if p == 0 else Runs.of(0, t.elems, 0, stride=0, hold=steps)
+            for p, t in enumerate(node.inputs)
+        )
+        return Accesses(steps, tuple(reads), (Runs.of(0, outputs, batches),))
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        return None if position == 0 else node.output.size_bytes
+
+    def macs(self, node: Node) -> int:
+        sizes = _sizes(node.attributes, node.inputs)
+        return sizes.batches * sizes.filters * (sizes.features + sizes.memory)
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        sizes = _sizes(node.attributes, node.inputs)
+        way = _real if node.input(0).dtype is DType.FLOAT32 else _whole
+        state = inputs[STATE].copy().reshape(-1)
+        state[:-1] = state[1:].copy()
+        out = way(node, sizes, inputs, state.reshape(sizes.batches, sizes.filters, sizes.memory))
+        return out, state.reshape(node.input(STATE).shape)
+
+    def c_call(self, node: Node) -> CCall:
+        return by_type(node, {DType.INT8: _call_int, DType.FLOAT32: _call_f32})
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """With and without bias; state and weights of time of 8 or 16 bits, or all of real numbers."""
+        sizes = _Sizes(draw.small(), draw.size(), 0, draw.size(), draw.integer(1, 3))
+        units, rng = draw.size(), np.random.default_rng(draw.integer(0, 1 << 16))
+        sizes = sizes._replace(filters=units * sizes.rank)
+        state_type = draw.choice((DType.INT8, DType.INT16, DType.FLOAT32))
+        is_real = state_type is DType.FLOAT32
+        dtype = DType.FLOAT32 if is_real else DType.INT8
+        has_bias = draw.boolean() or not is_real
+        shapes = ((sizes.filters, sizes.features), (sizes.filters, sizes.memory), (units,))
+        types = dtype, state_type, DType.FLOAT32 if is_real else DType.INT32
+        weights = [_drawn(shape, t, rng) for shape, t in zip(shapes, types, strict=True)]
+        state = Tensor(0, "state", (sizes.batches, sizes.filters * sizes.memory), state_type, is_variable=True)
+        data = activation((sizes.batches, sizes.features), dtype)
+        fused = draw.fused() if is_real else Activation.NONE
+        inputs = [data, *weights[:2], weights[2] if has_bias else None, state]
+        node = node_of(self, name, Svdf(sizes.rank, fused), inputs, (dtype,))
+        return node if is_real else _scaled(node, rng)
+
+    def fitting(self, node: Node) -> Fitting:
+        return Fitting(is_drawn_whole=True)
+
+
+def _sizes(attributes: Svdf, inputs: Sequence[Tensor | None]) -> _Sizes:
+    data, by_feature, by_time = (input_at(inputs, position) for position in range(3))
+    input_at(inputs, STATE)
+    filters = by_feature.shape[0]
+    if attributes.rank < 1 or filters % attributes.rank or by_time.shape[0] != filters:
+        raise ModelError(
+            f"rank {attributes.rank} does not suit weights {list(by_feature.shape)} and {list(by_time.shape)}; "
+            "the file is damaged"
+        )
+    return _Sizes(data.shape[0], by_feature.shape[1], filters, by_time.shape[1], attributes.rank)
+
+
+def _real(node: Node, sizes: _Sizes, inputs: Values, state: Array) -> Array:
+    """All sums are taken in order from 0, or from the bias."""
+    data, by_feature, by_time, bias = inputs[:4]
+    found = np.zeros((sizes.batches, sizes.filters), np.float32)
+    for k in range(sizes.features):
+        found = found + by_feature[:, k] * data[:, k : k + 1]
+    state[:, :, -1] = found
+    sums = np.zeros((sizes.batches, sizes.filters), np.float32)
+    for k in range(sizes.memory):
+        sums = sums + by_time[:, k] * state[:, :, k]
+    out = np.zeros((sizes.batches, sizes.units), np.float32) + (0 if bias is None else bias)
+    for k in range(sizes.rank):
+        out = out + sums[:, k :: sizes.rank]
+    low, high = map(np.float32, real_range(node.attributes.activation))
+    return np.clip(out, low, high).astype(np.float32)
+
+
+def _whole(node: Node, sizes: _Sizes, inputs: Values, state: Array) -> Array:
+    """A state that does not fit wraps around: the zero point is added after the clamp."""
+    data, by_feature, by_time, bias = inputs[:4]
+    wide = np.iinfo(state.dtype)
+    zero_point = zero_point_of(node.input(STATE))
+    sums = (data.astype(np.int64) - zero_point_of(node.input(0))) @ by_feature.astype(np.int64).T
+    state[:, :, -1] = (np.clip(rescale(sums, *_to_state(node)), wide.min, wide.max) + zero_point).astype(state.dtype)
+    passed = (by_time.astype(np.int64) * (state.astype(np.int64) - zero_point)).sum(axis=2)
+    total = passed.reshape(sizes.batches, sizes.units, sizes.rank).sum(axis=2) + (0 if bias is None else bias)
+    return _to_output(node).apply(wrapped(total)).astype(np.int8)
+
+
+def _to_state(node: Node) -> Multiplier:
+    """TFLite Micro as built computes both multipliers in double precision, LiteRT in single."""
+    return Multiplier.of(scale_of(node.input(0)) * scale_of(node.input(1)) / scale_of(node.input(STATE)))
+
+
+def _to_output(node: Node) -> Requantisation:
+    real = scale_of(node.input(STATE)) * scale_of(node.input(2)) / scale_of(node.output)
+    return Requantisation.of([real], node.output)
+
+
+def _call_f32(node: Node) -> CCall:
+    require_types(DType.FLOAT32, (node.input(1), node.input(2), node.input(STATE), node.output))
+    low, high = real_range(node.attributes.activation)
+    return _call(node, "f32", {"low": low, "high": high})
+
+
+def _call_int(node: Node) -> CCall:
+    require_types(DType.INT8, (node.input(1), node.output))
+    state = node.input(STATE)
+    require_types(state.dtype, (node.input(2),))
+    if state.dtype not in (DType.INT8, DType.INT16):
+        raise Unsupported(f"a {state.dtype.value} state; supported: int8, int16")
+    mantissa, shift = _to_state(node)
+    wide = np.iinfo(state.dtype.numpy)
+    fields = {
+        "zero_point": zero_point_of(node.input(0)),
+        "state_zero_point": zero_point_of(state),
+        "mantissa": mantissa,
+        "shift": shift,
+        "low": int(wide.min),
+        "high": int(wide.max),
+        "output": _to_output(node).c_struct(),
+    }
+    return _call(node, "s8" if state.dtype is DType.INT8 else "s8_s16", fields)
+
+
+def _call(node: Node, suffix: str, fields: dict[str, Any]) -> CCall:
+    tables = {
+        name: CTable(name, values_of(node.input(position)))
+        for name, position in (("by_feature", 1), ("by_time", 2), ("bias", 3))
+        if node.inputs[position] is not None
+    }
+    sizes = _sizes(node.attributes, node.inputs)._asdict()
+    parameters = CStruct(f"diagmem_svdf_{suffix}_params", {**sizes, "bias": None, **tables, **fields})
+    return CCall("svdf.c", f"diagmem_svdf_{suffix}", parameters, (node.input(0), node.input(STATE), node.output))
+
+
+def _drawn(shape: Shape, dtype: DType, rng: np.random.Generator) -> Tensor:
+    """Weights with values."""
+    if dtype is DType.FLOAT32:
+        data: Array = rng.normal(0, 1, shape).astype(np.float32)
+    else:
+        largest = 127 if dtype is DType.INT8 else 1000
+        data = rng.integers(-largest, largest, shape, endpoint=True).astype(dtype.numpy)
+    return Tensor(0, "weights", tuple(shape), dtype, is_constant=True, data=data)
+
+
+def _scaled(node: Node, rng: np.random.Generator) -> Node:
+    """The node with scales that leave states and outputs in their ranges, mostly."""
+    sizes = _sizes(node.attributes, node.inputs)
+    steps = 256 if node.input(STATE).dtype is DType.INT16 else 1
+    out_gain = 2 * np.sqrt(sizes.memory * sizes.rank)
+
+    def quantised(tensor: Tensor, scale: float, zero_point: int = 0) -> Tensor:
+        near = float(np.float32(scale * 2 ** rng.uniform(-0.5, 0.5)))
+        return replace(tensor, quantisation=Quantisation((near,), (zero_point,)))
+
+    zero_points = [int(z) for z in rng.integers(-20, 20, 3)]
+    data = quantised(node.input(0), 0.02, zero_points[0])
+    by_feature = quantised(node.input(1), 0.01)
+    by_time = quantised(node.input(2), 0.01 / (8 if steps > 1 else 1))
+    state_size = 0.02 * np.sqrt(sizes.features)
+    state = quantised(node.input(STATE), state_size / steps, zero_points[1] if steps == 1 else 0)
+    unit = float(np.float32(scale_of(state) * scale_of(by_time)))
+    bias = replace(node.input(3), quantisation=Quantisation((unit,), (0,)))
+    output = quantised(node.output, state_size * out_gain, zero_points[2])
+    return replace(node, inputs=(data, by_feature, by_time, bias, state), outputs=(output,))
+
+
+KIND = SvdfKind()

@@ -1,0 +1,28 @@
+/* MEAN, SUM, REDUCE_MAX, REDUCE_MIN. */
+#include "../loops/_fibres.h"
+#include "../numerics/_fixed_point.h"
+
+typedef struct {
+    diagmem_fibres fibres;
+    int32_t offset; /* added to the sum of a fibre: minus its elements' zero points */
+    diagmem_requantisation output;
+} diagmem_sum_int_params;
+
+DIAGMEM_REDUCTION(diagmem_sum_s8, diagmem_sum_int_params, int8_t, int32_t, 0, total + x,
+                  diagmem_requantise(&p->output, total + p->offset))
+DIAGMEM_REDUCTION(diagmem_sum_s16, diagmem_sum_int_params, int16_t, int32_t, 0, total + x,
+                  diagmem_requantise(&p->output, total + p->offset))
+
+typedef struct {
+    diagmem_fibres fibres;
+    float divisor; /* of a sum */
+} diagmem_reduce_params;
+
+DIAGMEM_REDUCTION(diagmem_sum_f32, diagmem_reduce_params, float, float, 0.0f, total + x, total / p->divisor)
+
+DIAGMEM_REDUCTION(diagmem_reduce_max_s8, diagmem_reduce_params, int8_t, int8_t, *in, x > total ? x : total, total)
+DIAGMEM_REDUCTION(diagmem_reduce_max_s16, diagmem_reduce_params, int16_t, int16_t, *in, x > total ? x : total, total)
+DIAGMEM_REDUCTION(diagmem_reduce_max_f32, diagmem_reduce_params, float, float, *in, x > total ? x : total, total)
+DIAGMEM_REDUCTION(diagmem_reduce_min_s8, diagmem_reduce_params, int8_t, int8_t, *in, x < total ? x : total, total)
+DIAGMEM_REDUCTION(diagmem_reduce_min_s16, diagmem_reduce_params, int16_t, int16_t, *in, x < total ? x : total, total)
+DIAGMEM_REDUCTION(diagmem_reduce_min_f32, diagmem_reduce_params, float, float, *in, x < total ? x : total, total)

@@ -1,0 +1,200 @@
+"""MEAN, SUM, REDUCE_MAX, REDUCE_MIN: each output is made of all inputs along the reduced axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
+from diagmem.ops.accesses import Accesses, Runs
+from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, by_type, require_types, values_of
+from diagmem.ops.c_rows import taking_call
+from diagmem.ops.kind import SUM_BYTES, Array, OpKind, Values, axis_of, held_separation, input_at, swept
+from diagmem.ops.loops.fibres import c_fibres, fibre_reads, fibre_separation, kept_shape
+from diagmem.ops.loops.pixels import has_pitches
+from diagmem.ops.numerics.quantised import Requantisation, require_same_quantisation, scale_of, zero_point_of
+from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
+from diagmem.ops.signature import Signature
+from diagmem.ops.upright import Standing, Upright
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Inputs: data, axes (constant; negative ones count from the end)."""
+
+    keep_dims: bool = False
+
+
+class ReduceKind(OpKind):
+    names = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
+    orders = (Order.REFERENCE, Order.ZERO_FIRST)
+
+    def decode(self, name: str, options: Any) -> Reduce:
+        return Reduce() if options is None else Reduce(bool(options.KeepDims()))
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        return BuiltinOptions("ReducerOptions", {"KeepDims": node.attributes.keep_dims})
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), numbers=(1,))
+
+    def output_shapes(self, name: str, attributes: Reduce, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        return (kept_shape(input_at(inputs, 0).shape, _axes(inputs), attributes.keep_dims),)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        shape, axes = node.input(0).shape, _axes(node.inputs)
+        if order is not Order.ZERO_FIRST:
+            return swept(node, {0: fibre_reads(shape, axes)})
+        elems = node.output.elems
+        writes = Runs.join(Runs.of(0, elems, 0, stride=0), Runs.of(0, elems, 1))
+        return Accesses(
+            elems + 1, (fibre_reads(shape, axes, first_step=1), *(None for _ in node.inputs[1:])), (writes,)
+        )
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        if order is Order.ZERO_FIRST:
+            return node.output.size_bytes
+        return fibre_separation(node, _axes(node.inputs)) if position == 0 else held_separation(node)
+
+    def accumulator_bytes(self, node: Node) -> int | None:
+        shape = node.input(0).shape
+        adds_rows = node.op.kind in ("MEAN", "SUM") and len(shape) == 4 and 1 in _axes(node.inputs)
+        return node.output.elems * SUM_BYTES if adds_rows and shape[0] == 1 < shape[1] else None
+
+    def upright(self, node: Node, standing: Standing) -> Upright | None:
+        """All pixels become one. The axis of one pixel, and no other, is reduced as well."""
+        data, axes = node.input(0), node.input(1)
+        if axes.data is None or axes.index not in standing.own or data.index not in standing.shapes:
+            return None
+        found = {standing.axes[axis] for axis in _axes(node.inputs)} | {1, 2}
+        if found != {1, 2} or node.output.elems != data.shape[-1]:
+            return None
+        is_kept = len(standing.shapes.get(node.output.index, node.output.shape)) == 4
+        both = replace(axes, shape=(2,), data=np.array([1, 2], np.int32))
+        return Upright(replace(node.attributes, keep_dims=is_kept), {1: both})
+
+    def can_address(self, node: Node) -> bool:
+        return has_pitches(node.input(0)) and node.output.is_in_one_piece
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        way = _WAYS[node.op.kind].get(node.output.dtype)
+        if way is None:
+            return super().reference(node, inputs)
+        return (way.reference(node, _fibres(inputs[0], _axes(node.inputs))).reshape(node.output.shape),)
+
+    def c_row_call(self, node: Node) -> CCall:
+        """The fibres are those of one row, all else is that of the whole."""
+        whole, shape = self.c_call(node), node.input(0).shape
+        row = (1, 1, *shape[2:])
+        fibres = c_fibres(row, row_major_strides(row), _axes(node.inputs))
+        parameters = replace(whole.parameters, fields={**whole.parameters.fields, "fibres": fibres})
+        return taking_call(replace(whole, parameters=parameters), node)
+
+    def c_call(self, node: Node) -> CCall:
+        require_types(node.output.dtype, (node.input(0),))
+        values_of(node.input(1))
+        return by_type(node, {dtype: way.call for dtype, way in _WAYS[node.op.kind].items()})
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any axes, none, all, named twice or from the end."""
+        shape = draw.choice((draw.image(), tuple(draw.many(1, 5, draw.size))))
+        axes = draw.many(0, 5, lambda: draw.axis(len(shape)))
+        inputs = [activation(shape, draw.dtype()), ints(axes)]
+        return node_of(self, name, Reduce(draw.boolean()), inputs, (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        return Fitting(gain={"MEAN": 1.0, "SUM": math.sqrt(_count(node))}.get(node.op.kind))
+
+
+def _axes(inputs: Sequence[Tensor | None]) -> frozenset[int]:
+    data, axes = input_at(inputs, 0), input_at(inputs, 1)
+    return frozenset(axis_of(axis, len(data.shape)) for axis in axes.ints)
+
+
+def _fibres(data: Array, axes: frozenset[int]) -> Array:
+    """A row for each output, of all that it is made of, in the order in which it is read."""
+    kept = [axis for axis in range(data.ndim) if axis not in axes]
+    ordered = data.transpose(*kept, *sorted(axes))
+    fibres: Array = ordered.reshape(math.prod(data.shape[axis] for axis in kept), -1)
+    return fibres
+
+
+def _count(node: Node) -> int:
+    """How many elements a fibre has."""
+    return node.input(0).elems // node.output.elems
+
+
+def _requantisation(node: Node) -> Requantisation:
+    """For a mean, the division by the count goes into the multiplier, as TFLite does it."""
+    plain = Requantisation.of([scale_of(node.input(0)) / scale_of(node.output)], node.output)
+    if node.op.kind == "SUM":
+        return plain
+    (mantissa,), (shift,) = plain.mantissas.tolist(), plain.shifts.tolist()
+    extra = min(_count(node).bit_length() - 1, 32, 31 + shift)
+    divided = np.array([(mantissa << extra) // _count(node)])
+    return replace(plain, mantissas=divided, shifts=np.array([shift - extra]))
+
+
+def _sum_int(node: Node, fibres: Array) -> Array:
+    total = fibres.astype(np.int64).sum(axis=1) - zero_point_of(node.input(0)) * _count(node)
+    return _requantisation(node).apply(total).astype(fibres.dtype)
+
+
+def _sum_int_call(node: Node) -> CCall:
+    offset = -zero_point_of(node.input(0)) * _count(node)
+    return _call(node, "sum", "sum_int", {"offset": offset, "output": _requantisation(node).c_struct()})
+
+
+def _sum_f32(node: Node, fibres: Array) -> Array:
+    total = np.zeros(len(fibres), np.float32)
+    for column in fibres.T:
+        total += column
+    divided: Array = total / np.float32(_divisor(node))
+    return divided
+
+
+def _sum_f32_call(node: Node) -> CCall:
+    return _call(node, "sum", "reduce", {"divisor": _divisor(node)})
+
+
+def _divisor(node: Node) -> float:
+    return float(_count(node)) if node.op.kind == "MEAN" else 1.0
+
+
+def _extreme(node: Node, fibres: Array) -> Array:
+    found: Array = fibres.max(axis=1) if node.op.kind == "REDUCE_MAX" else fibres.min(axis=1)
+    return found
+
+
+def _extreme_call(node: Node) -> CCall:
+    require_same_quantisation((node.input(0), node.output))
+    return _call(node, node.op.kind.lower(), "reduce", {"divisor": 1.0})
+
+
+def _call(node: Node, name: str, parameters: str, fields: Fields) -> CCall:
+    data = node.input(0)
+    fibres = c_fibres(data.shape, data.strides, _axes(node.inputs))
+    struct = CStruct(f"diagmem_{parameters}_params", {"fibres": fibres, **fields})
+    function = f"diagmem_{name}_{SUFFIXES[node.output.dtype]}"
+    return CCall("reduce.c", function, struct, (node.input(0), node.output))
+
+
+class _Way(NamedTuple):
+    reference: Callable[[Node, Array], Array]
+    call: Callable[[Node], CCall]
+
+
+_INT = (DType.INT8, DType.INT16)
+_SUM = {**dict.fromkeys(_INT, _Way(_sum_int, _sum_int_call)), DType.FLOAT32: _Way(_sum_f32, _sum_f32_call)}
+_EXTREME = dict.fromkeys((*_INT, DType.FLOAT32), _Way(_extreme, _extreme_call))
+
+_WAYS = {"MEAN": _SUM, "SUM": _SUM, "REDUCE_MAX": _EXTREME, "REDUCE_MIN": _EXTREME}
+
+
+KIND = ReduceKind()

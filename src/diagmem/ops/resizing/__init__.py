@@ -1,0 +1,1 @@
+"""Images sampled anew at other places."""

@@ -1,0 +1,285 @@
+"""RESIZE_NEAREST_NEIGHBOR, RESIZE_BILINEAR: an output pixel reads the input rows and columns that TFLite rounds to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import DType, IntArray, Nhwc, Node, Shape, Tensor
+from diagmem.ops.accesses import Accesses
+from diagmem.ops.c_call import SUFFIXES, CCall, CRow, CStruct, CTable, CTurn, by_type, require_types
+from diagmem.ops.c_rows import cut_to_row
+from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, input_at, swept
+from diagmem.ops.loops.gathered import gathered_call
+from diagmem.ops.loops.held_pixels import HeldPixels
+from diagmem.ops.loops.pixels import Pitches, PixelLoop, all_have_pitches, pitches_of
+from diagmem.ops.numerics.quantised import require_same_quantisation
+from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, activation, ints, node_of
+from diagmem.ops.signature import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Inputs: image, the new height and width. How output places map to input places."""
+
+    align_corners: bool = False
+    half_pixel_centers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SampledAxis:
+    """Output i reads inputs `low[i]` and `high[i]`, which may be one and the same; low <= high."""
+
+    low: IntArray
+    high: IntArray
+
+    def first_reads(self) -> tuple[IntArray, IntArray]:
+        return np.arange(len(self.low), dtype=np.int64), self.low
+
+    def taps(self) -> tuple[IntArray, IntArray]:
+        inputs = np.stack((self.low, self.high), axis=1)
+        kept = np.stack((np.ones_like(self.low, dtype=bool), self.low < self.high), axis=1)
+        return np.nonzero(kept)[0], inputs[kept]
+
+
+class ResizeKind(OpKind):
+    """In order "memcpy" pixels are copied whole."""
+
+    names = ("RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR")
+    orders = (Order.REFERENCE, Order.MEMCPY)
+    tflm_agrees = True
+
+    def decode(self, name: str, options: Any) -> Resize:
+        if options is None:
+            return Resize()
+        attributes = Resize(bool(options.AlignCorners()), bool(options.HalfPixelCenters()))
+        if name == "RESIZE_BILINEAR" and attributes.align_corners and attributes.half_pixel_centers:
+            raise ModelError(f"{name}: align_corners and half_pixel_centers exclude each other; the file is damaged")
+        return attributes
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        table = "ResizeBilinearOptions" if node.op.kind == "RESIZE_BILINEAR" else "ResizeNearestNeighborOptions"
+        a = node.attributes
+        return BuiltinOptions(table, {"AlignCorners": a.align_corners, "HalfPixelCenters": a.half_pixel_centers})
+
+    def signature(self, name: str) -> Signature:
+        return Signature((2, 2), numbers=(1,))
+
+    def output_shapes(self, name: str, attributes: Resize, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
+        image, size = Nhwc.of(input_at(inputs, 0)), constant_ints(inputs, 1)
+        if size is None:
+            return None
+        if len(size) != 2 or min(size) < 1:
+            raise ModelError(f"new size {list(size)} is not a height and a width; the file is damaged")
+        return ((image.batch, *size, image.depth),)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        loop = _ordered(_loop(node), order)
+        return replace(swept(node, {0: loop.reads()}), steps=loop.steps)
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
+
+    def can_address(self, node: Node) -> bool:
+        return all_have_pitches(node)
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        if node.op.kind == "RESIZE_BILINEAR":
+            return (_blended(node, inputs[0]),)
+        rows, cols = (_nearest(node.attributes, inputs[0].shape[a], node.output.shape[a]) for a in (1, 2))
+        return (inputs[0][:, rows][:, :, cols],)
+
+    def has_row_kernel(self, node: Node) -> bool:
+        return Nhwc.of(node.output).batch == 1 and constant_ints(node.inputs, 1) is not None
+
+    def c_row_call(self, node: Node) -> CCall:
+        """Rows are sampled like columns: no rule tells which, so they are listed."""
+        if node.op.kind == "RESIZE_BILINEAR":
+            rows, call = _blend(node, 1), self.c_call(node)
+            neighbours = (CRow(node.input(0), rows=tuple(side.tolist())) for side in (rows.low, rows.high))
+            return replace(
+                call, function=f"{call.function}_row", arguments=(CTurn.NUMBER, *neighbours, CRow(node.output))
+            )
+        nearest = _nearest(node.attributes, node.input(0).shape[1], node.output.shape[1])
+        sampled = CRow(node.input(0), rows=tuple(nearest.tolist()))
+        return replace(self.c_call(cut_to_row(node)), arguments=(sampled, CRow(node.output)))
+
+    def c_call(self, node: Node) -> CCall:
+        require_types(node.output.dtype, (node.input(0),))
+        require_same_quantisation((node.input(0), node.output))
+        if node.op.kind == "RESIZE_BILINEAR":
+            return by_type(node, dict.fromkeys((DType.INT8, DType.INT16, DType.FLOAT32), _bilinear_call))
+        image, (image_in, row_in, pixel_in) = Nhwc.of(node.input(0)), Pitches.of(node.input(0))
+        out = Nhwc.of(node.output)
+        places = [
+            np.arange(image.batch, dtype=np.int64) * image_in,
+            _nearest(node.attributes, image.height, out.height) * row_in,
+            _nearest(node.attributes, image.width, out.width) * pixel_in,
+        ]
+        return gathered_call(node, places, image.depth, Pitches.of(node.output))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Larger and smaller, by every rule; integers and floats round differently. The size may come at run time."""
+        rule = draw.choice((Resize(), Resize(align_corners=True), Resize(half_pixel_centers=True)))
+        image = activation((draw.small(), draw.size(), draw.size(), draw.small()), draw.dtype())
+        height, width = draw.integer(1, 10), draw.integer(1, 10)
+        size = draw.choice((ints([height, width]), activation((2,), DType.INT32)))
+        out_shape = (image.shape[0], height, width, image.shape[3])
+        return node_of(self, name, rule, [image, size], (draw.dtype(),), (out_shape,))
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        return np.array(node.output.shape[1:3]) if position == 1 else None
+
+
+def sampled_axis(name: str, attributes: Resize, dtype: DType, size_in: int, size_out: int) -> SampledAxis:
+    """The inputs that each output along one axis reads."""
+    if name == "RESIZE_NEAREST_NEIGHBOR":
+        nearest = _nearest(attributes, size_in, size_out)
+        return SampledAxis(nearest, nearest)
+    is_float = dtype in (DType.FLOAT32, DType.FLOAT16)
+    low, high = (_neighbours if is_float else _fixed_point_neighbours)(attributes, size_in, size_out)
+    return SampledAxis(np.clip(low, 0, size_in - 1), np.clip(high, 0, size_in - 1))
+
+
+def _scale(attributes: Resize, size_in: int, size_out: int) -> tuple[int, int]:
+    """Input places for each output place, as a fraction."""
+    return (size_in - 1, size_out - 1) if attributes.align_corners and size_out > 1 else (size_in, size_out)
+
+
+def _single_precision(attributes: Resize, size_in: int, size_out: int) -> tuple[npt.NDArray[np.float32], np.float32]:
+    """Output places and the scale, in the precision that TFLite's kernels compute with."""
+    places, outputs = _scale(attributes, size_in, size_out)
+    centre = np.float32(0.5 if attributes.half_pixel_centers else 0)
+    return np.arange(size_out, dtype=np.float32) + centre, np.float32(places) / np.float32(outputs)
+
+
+def _nearest(attributes: Resize, size_in: int, size_out: int) -> IntArray:
+    output, scale = _single_precision(attributes, size_in, size_out)
+    # Halves round up; added in double precision, else the sum itself could round up.
+    half = 0.5 if attributes.align_corners else 0.0
+    return np.clip(np.floor((output * scale).astype(np.float64) + half).astype(np.int64), 0, size_in - 1)
+
+
+def _neighbours(attributes: Resize, size_in: int, size_out: int) -> tuple[IntArray, IntArray]:
+    """Compilers may fuse the product with the subtraction, which rounds once less: the reads of both ways count."""
+    output, scale = _single_precision(attributes, size_in, size_out)
+    half = np.float32(0.5 if attributes.half_pixel_centers else 0)
+    plain = _real_places(attributes, size_in, size_out)
+    fused = (output.astype(np.float64) * np.float64(scale) - np.float64(half)).astype(np.float32)
+    low, high = np.floor(np.minimum(plain, fused)), np.ceil(np.maximum(plain, fused))
+    return low.astype(np.int64), high.astype(np.int64)
+
+
+def _real_places(attributes: Resize, size_in: int, size_out: int) -> npt.NDArray[np.float32]:
+    """The places in the input, the product rounded before the subtraction."""
+    output, scale = _single_precision(attributes, size_in, size_out)
+    places: npt.NDArray[np.float32] = output * scale - np.float32(0.5 if attributes.half_pixel_centers else 0)
+    return places
+
+
+def _fixed_point_neighbours(attributes: Resize, size_in: int, size_out: int) -> tuple[IntArray, IntArray]:
+    place = _fixed_point_places(attributes, size_in, size_out)
+    return place // _ONE, -(-place // _ONE)
+
+
+_ONE = 1 << 10
+"""Quantised kernels compute in integers, with 10 bits behind the point."""
+
+
+def _fixed_point_places(attributes: Resize, size_in: int, size_out: int) -> IntArray:
+    places, outputs = _scale(attributes, size_in, size_out)
+    scale = (_ONE * places + outputs // 2) // outputs
+    place = np.arange(size_out, dtype=np.int64) * scale
+    return place + scale // 2 - _ONE // 2 if attributes.half_pixel_centers else place
+
+
+def _loop(node: Node) -> PixelLoop:
+    data = node.input(0)
+    image, out = Nhwc.of(data), Nhwc.of(node.output)
+    rows = sampled_axis(node.op.kind, node.attributes, data.dtype, image.height, out.height)
+    cols = sampled_axis(node.op.kind, node.attributes, data.dtype, image.width, out.width)
+    sizes = data.dtype.size_bytes, node.output.dtype.size_bytes
+    return PixelLoop(image, out, rows, cols, image.depth, *sizes, *pitches_of(data, node.output))
+
+
+def _ordered(loop: PixelLoop, order: Order) -> PixelLoop | HeldPixels:
+    return HeldPixels(loop, ahead=0, writes=loop.out.depth) if order is Order.MEMCPY else loop
+
+
+class _Blend(NamedTuple):
+    """For each output along an axis: its neighbours in the input, and the share of the second one, a real number or one
+    with 10 bits behind the point."""
+
+    low: IntArray
+    high: IntArray
+    share: Array
+
+
+def _blend(node: Node, axis: int) -> _Blend:
+    size_in, size_out = node.input(0).shape[axis], node.output.shape[axis]
+    is_real = node.input(0).dtype is DType.FLOAT32
+    place: Array = (_real_places if is_real else _fixed_point_places)(node.attributes, size_in, size_out)
+    one = np.float32(1) if is_real else _ONE
+    low = np.clip(np.floor(place / one).astype(np.int64), 0, size_in - 1)
+    high = np.clip(np.ceil(place / one).astype(np.int64), 0, size_in - 1)
+    return _Blend(low, high, place - low.astype(place.dtype) * one)
+
+
+def _blended(node: Node, data: Array) -> Array:
+    rows, cols = _blend(node, 1), _blend(node, 2)
+    is_real = data.dtype == np.float32
+    values, one = (data, np.float32(1)) if is_real else (data.astype(np.int64), _ONE)
+    y, x = rows.share[:, None, None], cols.share[:, None]
+    above, below = values[:, rows.low], values[:, rows.high]
+    total: Array = above[:, :, cols.low] * (one - y) * (one - x) + below[:, :, cols.low] * y * (one - x)
+    total = total + above[:, :, cols.high] * (one - y) * x + below[:, :, cols.high] * y * x
+    if is_real:
+        return total
+    nearest: Array = (np.sign(total) * ((np.abs(total) + _ONE**2 // 2) // _ONE**2)).astype(data.dtype)
+    return nearest
+
+
+def _bilinear_call(node: Node) -> CCall:
+    pitches_in, pitches_out = Pitches.of(node.input(0)), Pitches.of(node.output)
+    image, out, rows, cols = Nhwc.of(node.input(0)), Nhwc.of(node.output), _blend(node, 1), _blend(node, 2)
+    shape = CStruct(
+        "diagmem_resize",
+        {
+            "batches": image.batch,
+            "in_height": image.height,
+            "in_width": image.width,
+            "in_image": pitches_in.image,
+            "in_row": pitches_in.row,
+            "in_pitch": pitches_in.pixel,
+            "out_height": out.height,
+            "out_width": out.width,
+            "out_image": pitches_out.image,
+            "out_row": pitches_out.row,
+            "out_pitch": pitches_out.pixel,
+            "depth": out.depth,
+            "rows": CTable("rows", np.stack([rows.low, rows.high], axis=1).astype(np.int32)),
+            "cols": CTable("cols", np.stack([cols.low, cols.high], axis=1).astype(np.int32)),
+        },
+    )
+    is_real = node.output.dtype is DType.FLOAT32
+    shares = [CTable(f"{name}_shares", _stored_shares(axis)) for name, axis in (("row", rows), ("col", cols))]
+    parameters = CStruct(
+        f"diagmem_resize_bilinear_{'f32' if is_real else 'int'}_params",
+        {"shape": shape, "row_shares": shares[0], "col_shares": shares[1]},
+    )
+    function = f"diagmem_resize_bilinear_{SUFFIXES[node.output.dtype]}"
+    return CCall("resize_bilinear.c", function, parameters, (node.input(0), node.output))
+
+
+def _stored_shares(axis: _Blend) -> Array:
+    return axis.share if axis.share.dtype == np.float32 else axis.share.astype(np.int32)
+
+
+KIND = ResizeKind()

@@ -1,0 +1,343 @@
+"""The Python API: the one place where the stages are chained.
+
+Every function is one of values: a model goes in, a result comes out, nothing is printed. What a function does not need
+is not loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from diagmem.frontends.source import Source
+from diagmem.model.errors import DiagmemError, PlanError
+from diagmem.pipeline.costs import diff, needs_of, profile
+from diagmem.pipeline.given import GivenPlan, Model, check_no_options, for_cpu, read_plan, safe_plan, source_of
+from diagmem.planning import plan_json, planner
+from diagmem.planning.checked import findings_of
+from diagmem.planning.inspection import Inspection
+from diagmem.planning.inspection import inspect as inspect_graph
+from diagmem.planning.options import ROWS, Options
+from diagmem.planning.overlaps import METHODS, Overlap, all_overlaps
+from diagmem.planning.plan import Plan
+from diagmem.planning.planner import Tell, silently
+from diagmem.validation import Finding
+
+if TYPE_CHECKING:
+    from diagmem.backends.c import FileLayout
+    from diagmem.backends.tflm.planned_file import PlannedFile
+    from diagmem.reports.targets import Target
+    from diagmem.verification.places import Verdict
+
+__all__ = [
+    "MOST_RECOMPUTE",
+    "EmittedC",
+    "Failed",
+    "GivenPlan",
+    "Model",
+    "Planned",
+    "check",
+    "diff",
+    "emit_c",
+    "emit_tflm",
+    "inspect",
+    "known_targets",
+    "needs_of",
+    "overlap",
+    "pareto",
+    "pareto_telling",
+    "plan",
+    "plan_many",
+    "plan_telling",
+    "profile",
+    "read_plan",
+    "report",
+    "report_of",
+    "safe_plan",
+    "verdicts",
+    "verify",
+    "zoo_models",
+]
+
+MOST_RECOMPUTE = 4.0
+"""Times the multiply-accumulates: as far as a curve of memory and work goes."""
+
+
+class Planned(planner.Planned):
+    """A plan, and what it is worth beside other plans of the same model. It shows itself as a picture in a notebook."""
+
+    def _repr_html_(self) -> str:
+        from diagmem.reports import plan_html
+
+        return plan_html(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as `diagmem plan --json` writes it."""
+        return plan_json.to_json(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A model that could not be planned, and why."""
+
+    model: Model
+    error: DiagmemError
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedC:
+    """C code: the contents of its files by path, and the arena that it runs in."""
+
+    files: dict[str, bytes]
+    arena_bytes: int
+
+
+def inspect(model: Model) -> Inspection:
+    """What a model needs if every tensor is kept whole: live bytes at each op, and the op that sets the peak.
+
+    >>> found = diagmem.inspect("zoo:vww_96_int8")
+    >>> found.peak_bytes, found.peak_op
+    (55296, 2)
+    """
+    return inspect_graph(source_of(model).graph)
+
+
+def overlap(model: Model, *, kernels: str = "diagmem", methods: Sequence[str] = METHODS) -> list[Overlap]:
+    """How far each op's input may lie over its output, in bytes (O_s), by each method.
+
+    >>> rows = diagmem.overlap("zoo:vww_96_int8", methods=["exact"])
+    >>> rows[0].exact
+    18338
+    """
+    unknown = [method for method in methods if method not in METHODS]
+    if unknown:
+        raise PlanError(f"method '{unknown[0]}' is not known; known: {', '.join(METHODS)}")
+    return list(all_overlaps(source_of(model).graph, Options(kernels).library, tuple(methods)))
+
+
+def plan(model: Model, **options: Any) -> Planned:
+    """The plan of a model: in what order it runs, and where each tensor lies in one arena.
+
+    The keyword arguments are the fields of `diagmem.Options`. The plan has passed the validator; one that does not is a
+    bug, and raises UnsafePlanError.
+
+    >>> made = diagmem.plan("zoo:vww_96_int8")
+    >>> made.arena_bytes, made.baseline_bytes, made.optimal
+    (36864, 55296, True)
+    >>> diagmem.plan("zoo:vww_96_int8", schedule="rows", input_rows=True).arena_bytes
+    9922
+    """
+    return plan_telling(model, silently, options)
+
+
+def plan_telling(model: Model, tell: Tell, options: Mapping[str, Any]) -> Planned:
+    """As `plan`; `tell` is called as each stage begins."""
+    return _shown(planner.planned(source_of(model).graph, Options.of(options), tell))
+
+
+def pareto(model: Model, **options: Any) -> tuple[Planned, ...]:
+    """What less memory costs in work: plans for our own kernels of which each takes less RAM than the one before, and
+    no fewer multiply-accumulates, up to `recompute` times those of the first (4, if it is not given).
+
+    >>> [made.arena_bytes for made in diagmem.pareto("zoo:kws_dscnn_int8", recompute=1.1)]
+    [9760, 3866]
+    """
+    return pareto_telling(model, silently, options)
+
+
+def pareto_telling(model: Model, tell: Tell, options: Mapping[str, Any]) -> tuple[Planned, ...]:
+    """As `pareto`; `tell` is called as each stage begins."""
+    asked = Options.of({**options, "schedule": ROWS})
+    if asked.recompute == 1:
+        asked = replace(asked, recompute=MOST_RECOMPUTE)
+    return tuple(_shown(made) for made in planner.planned_front(source_of(model).graph, asked, tell))
+
+
+def plan_many(models: Iterable[Model], executor: Executor | None = None, **options: Any) -> Iterator[Planned | Failed]:
+    """Plans of many models, in their order, with the same options; on a process pool, or any executor that maps. A
+    model that cannot be planned gives its error, and the others go on.
+
+    >>> [made.arena_bytes for made in diagmem.plan_many(["zoo:vww_96_int8", "zoo:resnet8_int8"])]
+    [36864, 33304]
+    """
+    Options.of(options)
+    return (executor.map if executor else map)(partial(_planned_or_failed, options=options), models)
+
+
+def _planned_or_failed(model: Model, options: dict[str, Any]) -> Planned | Failed:
+    try:
+        return plan(model, **options)
+    except DiagmemError as error:
+        return Failed(model, error)
+    except OSError as error:
+        return Failed(model, DiagmemError(error.strerror or str(error)))
+
+
+def check(model: Model, plan: GivenPlan | Plan) -> list[Finding]:
+    """What is wrong with a plan of a model, from wherever it comes: nothing, if it is safe.
+
+    >>> made = diagmem.plan("zoo:vww_96_int8")
+    >>> diagmem.check("zoo:vww_96_int8", made.to_json())
+    []
+    """
+    return findings_of(plan if isinstance(plan, Plan) else read_plan(model, plan))
+
+
+def emit_c(
+    model: Model,
+    *,
+    name: str | None = None,
+    layout: FileLayout = "plain",
+    plan: GivenPlan | None = None,
+    cpu: str | None = None,
+    **options: Any,
+) -> EmittedC:
+    """The model as ANSI C, ready to compile into firmware. `plan`: the plan to use; else one is made with these
+    options. `cpu`: the core whose kernels it gets; by default it runs on any. A model of the zoo gets random weights.
+
+    >>> sorted(diagmem.emit_c("zoo:kws_dscnn_int8", name="kws").files)
+    ['CMakeLists.txt', 'README.md', 'kws.c', 'kws.h', 'kws_kernels.h', 'kws_values.c', 'kws_weights.c', 'kws_weights.h']
+    """
+    from diagmem.backends import c
+    from diagmem.backends.c.program import Program
+
+    source = source_of(model)
+    if plan is None:
+        program = Program.of(planner.planned(source.runnable, Options.of(for_cpu(cpu, options))))
+    else:
+        check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
+        program = Program.running(safe_plan(source.runnable, plan), source.runnable)
+    sha256 = hashlib.sha256(source.content).hexdigest() if source.has_file else None
+    return EmittedC(c.emit(program, name, layout, sha256), program.arena_bytes)
+
+
+def emit_tflm(model: Model, *, kernels: str = "tflm", align: int = 16, keep_inputs: bool = False) -> PlannedFile:
+    """The .tflite file with its arena plan inside, for stock TensorFlow Lite Micro built with these kernels: `tflm` is
+    safe for all of them. `.data` is the file.
+
+    >>> diagmem.emit_tflm("zoo:vww_96_int8", kernels="tflm-reference").plan.arena_bytes
+    36880
+    """
+    from diagmem.backends.tflm import metadata, planned_file
+    from diagmem.frontends import tflite
+
+    given = source_of(model)
+    graph, content = given.runnable, metadata.without_plan(given.content)
+    if content is not given.content:
+        graph = tflite.parse(content, given.name)
+    options = Options(kernels, align, keep_inputs)
+    return planned_file.emit(content, planner.planned(graph, options).plan)
+
+
+def verify(
+    model: Model,
+    *,
+    on: Sequence[str] = ("host",),
+    inputs: int = 50,
+    seed: int = 0,
+    plan: GivenPlan | None = None,
+    cpu: str | None = None,
+    **options: Any,
+) -> list[Verdict]:
+    """Builds and runs the model as it is handed out, in each of the places `on`, and compares bit for bit: its C code
+    on the host or an emulated core, or its planned file in TensorFlow Lite Micro's interpreter. An emulated core runs
+    the kernels that `emit_c` gives it, the host those for any core, unless `cpu` says whose to run.
+
+    >>> [verdict.ok for verdict in diagmem.verify("zoo:kws_dscnn_int8", inputs=3)]
+    [True]
+    """
+    return list(verdicts(source_of(model), on, inputs, seed, plan, options, cpu))
+
+
+def verdicts(
+    source: Source,
+    on: Sequence[str],
+    inputs: int,
+    seed: int,
+    plan: GivenPlan | Plan | None,
+    options: Mapping[str, Any],
+    cpu: str | None = None,
+) -> Iterator[Verdict]:
+    """One for each place, as they come. A plan that is a Plan already is run as it is."""
+    from diagmem.kernels import GENERIC
+    from diagmem.verification.places import PLACES, TFLM, Verification, carries_plan
+
+    unknown = [place for place in on if place not in PLACES]
+    if unknown:
+        raise PlanError(f"place '{unknown[0]}' is not known; known: {', '.join(PLACES)}")
+    if TFLM in on and (plan is not None or options or cpu):
+        raise PlanError("a plan, and options of one, are for C code; on tflm a plan is run inside its file: emit it")
+    if plan is not None:
+        check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
+    made: dict[str, planner.Planned | Plan] = {}
+    opinion = None
+    for place in on:
+        if place == TFLM:
+            carried = carries_plan(source)
+            for_tflm = None if carried else planner.planned(source.runnable, Options("tflm-reference"))
+            yield Verification(source, inputs, seed, planned=for_tflm).on(place)
+            continue
+        core = GENERIC if plan is not None else cpu or place
+        if core not in made and plan is not None:
+            made[core] = plan if isinstance(plan, Plan) else safe_plan(source.runnable, plan)
+        elif core not in made:
+            made[core] = planner.planned(source.runnable, Options.of(for_cpu(cpu, options, place)))
+        verification = Verification(source, inputs, seed, made[core], opinion=opinion)
+        yield verification.on(place)
+        opinion = verification.second_opinion
+
+
+def report(model: Model, **options: Any) -> dict[str, bytes]:
+    """A page about the model's plan, the plan, and the pictures: the files' contents by path.
+
+    >>> sorted(diagmem.report("zoo:kws_dscnn_int8"))[:3]
+    ['arena-dark.png', 'arena.png', 'arena.svg']
+    """
+    return report_of(plan(model, **options))
+
+
+def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = None) -> dict[str, bytes]:
+    """The report about a plan that is there already. `instructions`: those of each op, by its index in the file."""
+    from diagmem.reports.arena import before_after_drawing
+    from diagmem.reports.live import live_drawing
+    from diagmem.reports.report import report_page
+    from diagmem.reports.targets import TARGETS
+
+    files = {
+        "report.html": report_page(made, [t for t in TARGETS if t.refusal is None], instructions).encode(),
+        "plan.json": (json.dumps(plan_json.to_json(made), indent=2) + "\n").encode(),
+    }
+    for name, draw in (("arena", before_after_drawing), ("live", live_drawing)):
+        files.update(draw(made.baseline, made.plan).files(name))
+    return files
+
+
+def known_targets() -> tuple[Target, ...]:
+    """The micro-controllers that are known.
+
+    >>> "STM32F103xF" in [target.name for target in diagmem.known_targets()]
+    True
+    """
+    from diagmem.reports.targets import TARGETS
+
+    return tuple(TARGETS)
+
+
+def zoo_models() -> tuple[str, ...]:
+    """The names of the built-in models; `zoo:NAME` stands for one wherever a model is asked for.
+
+    >>> "vww_96_int8" in diagmem.zoo_models()
+    True
+    """
+    from diagmem.frontends import zoo
+
+    return tuple(zoo.models())
+
+
+def _shown(made: planner.Planned) -> Planned:
+    return Planned(made.plan, made.baseline, made.ladder, made.removals)

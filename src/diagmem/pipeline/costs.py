@@ -1,0 +1,111 @@
+"""What a model costs: instructions op by op, flash and RAM on a chip, and what a change does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from diagmem.frontends.source import Source
+from diagmem.model.errors import DiagmemError, PlanError, one_line
+from diagmem.pipeline.given import GivenPlan, Model, check_no_options, for_cpu, safe_plan, source_of
+from diagmem.planning import planner
+from diagmem.planning.inspection import inspect as inspect_graph
+from diagmem.planning.options import Options
+
+if TYPE_CHECKING:
+    from diagmem.reports.difference import Difference, Side
+    from diagmem.reports.memory import Need
+    from diagmem.verification.profile import Profile
+
+
+def profile(
+    model: Model,
+    *,
+    on: str = "cortex-m4",
+    plan: GivenPlan | None = None,
+    seed: int = 0,
+    cpu: str | None = None,
+    **options: Any,
+) -> Profile:
+    """What each op costs on an emulated core: its instructions, exactly, and the bytes of the arena that it touches. It
+    runs the kernels of that core, unless `cpu` says whose.
+
+    >>> found = diagmem.profile("zoo:kws_dscnn_int8")
+    >>> sum(op.macs for op in found.ops)
+    2656768
+    """
+    from diagmem.backends.c.program import Program
+    from diagmem.verification.profile import profiled
+
+    source = source_of(model)
+    if plan is not None:
+        check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
+        chosen = safe_plan(source.runnable, plan)
+    else:
+        chosen = planner.planned(source.runnable, Options.of(for_cpu(cpu, options, on))).plan
+    return profiled(Program.running(chosen, source.runnable), chosen, on, seed)
+
+
+def diff(before: Model, after: Model, *, on: str | None = None, **options: Any) -> Difference:
+    """What changed between two models, each planned with these options, or two plans that were written as JSON: paths
+    that end in .json. `on`: a core on which instructions are counted, too.
+
+    >>> found = diagmem.diff("zoo:kws_dscnn_int8", "zoo:vww_96_int8")
+    >>> found.before.arena_bytes < found.after.arena_bytes
+    True
+    """
+    from diagmem.reports.difference import difference
+
+    return difference(*(_side(model, on, options) for model in (before, after)))
+
+
+def _side(model: Model, on: str | None, options: Mapping[str, Any]) -> Side:
+    """What is compared: a model planned, and run if there is a core, or a plan."""
+    from diagmem.reports.difference import planned_side, read_side
+
+    if isinstance(model, str | Path) and Path(model).suffix == ".json":
+        if on is not None:
+            raise PlanError(
+                f"{one_line(str(model))}: a plan alone cannot be run; compare models, or leave out the core"
+            )
+        return read_side(Path(model))
+    source = source_of(model)
+    try:
+        asked = Options.of(for_cpu(None, options, on))
+        made = planner.planned(source.graph if on is None else source.runnable, asked)
+        if on is None:
+            return planned_side(source.name, made)
+        from diagmem.backends.c.program import Program
+        from diagmem.verification.profile import profiled
+
+        return planned_side(source.name, made, profiled(Program.of(made), made.plan, on))
+    except DiagmemError as error:
+        raise type(error)(f"{one_line(source.name)}: {error}") from error
+
+
+def needs_of(source: Source, made: planner.Planned, core: str) -> Need:
+    """What a plan of a model with weights takes on a core such as Cortex-M4F: as C, or in TensorFlow Lite Micro, which
+    keeps the file in flash and something of its own in RAM."""
+    from diagmem.backends.c.flash import flash_of
+    from diagmem.backends.c.program import Program
+    from diagmem.backends.tflm.planned_file import LIBRARIES
+    from diagmem.reports.memory import Need
+    from diagmem.verification.tflm import runtime
+
+    plan = made.plan
+    if plan.options.library.is_own and not plan.options.external_io:
+        program = Program.of(made)
+        if not program.refused_ops and not program.refused_tensors:
+            flash = flash_of(program, core)
+            parts = {"weights": flash.weights_bytes, "steps": flash.sequence_bytes, "code": flash.code_bytes}
+            return Need(plan.arena_bytes, {name: size for name, size in parts.items() if size})
+    if plan.options.kernels not in LIBRARIES:
+        weights = inspect_graph(made.model).weights_bytes
+        return Need(plan.arena_bytes, {"weights": weights}, ("the code of kernels, which is not known",))
+    stored, unknown = {"file": len(source.content)}, ("TFLM's code, which depends on its build",)
+    try:
+        kept = runtime.run(source.content, source.runnable, ()).persistent_bytes
+    except runtime.TflmError as error:
+        return Need(plan.arena_bytes, stored, (*unknown, f"what TFLM keeps in RAM, which was not measured: {error}"))
+    return Need(plan.arena_bytes + kept, stored, unknown)

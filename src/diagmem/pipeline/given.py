@@ -1,0 +1,62 @@
+"""What the functions of the API are given: models, and plans as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from diagmem.frontends.source import Source
+from diagmem.model.errors import PlanError, one_line
+from diagmem.model.graph import Graph
+from diagmem.planning import plan_json
+from diagmem.planning.checked import checked
+from diagmem.planning.plan import Plan
+
+Model = str | Path | bytes | Graph | Source
+"""A path to a .tflite file, its bytes, `zoo:NAME` for a built-in model, or a Graph."""
+
+GivenPlan = Path | Mapping[str, Any]
+"""A plan as JSON: the path of a file, or its values."""
+
+
+def source_of(model: Model) -> Source:
+    return model if isinstance(model, Source) else Source(model)
+
+
+def read_plan(model: Model, plan: GivenPlan) -> Plan:
+    """The plan of a model that was written as JSON. It may be unsafe: see `check`."""
+    graph = source_of(model).graph
+    if not isinstance(plan, Path):
+        return plan_json.from_json(plan, graph)
+    try:
+        with plan.open("rb") as file:
+            return plan_json.from_text(file.read(plan_json.LARGEST_TEXT_BYTES + 1), graph)
+    except PlanError as error:
+        raise PlanError(f"{one_line(str(plan))}: {error}") from error
+
+
+def safe_plan(model: Model, plan: GivenPlan) -> Plan:
+    """A plan that was written as JSON; one that is not safe raises UnsafePlanError."""
+    return checked(read_plan(model, plan))
+
+
+def check_no_options(options: Mapping[str, Any]) -> None:
+    if options:
+        raise PlanError(f"plan is a plan already; leave out {next(iter(options))}")
+
+
+def for_cpu(cpu: str | None, options: Mapping[str, Any], place: str | None = None) -> Mapping[str, Any]:
+    """The options with the kernels for a core. `place`: where it runs if no core is named, which has its kernels unless
+    others are asked for."""
+    from diagmem.kernels import CPUS, GENERIC, kernels_for
+
+    plain = kernels_for(GENERIC)
+    asked = options.get("kernels", plain)
+    if cpu is None:
+        return {**options, "kernels": CPUS[place]} if asked == plain and place in CPUS else options
+    if asked not in (plain, kernels_for(cpu)):
+        raise PlanError(
+            f"cpu '{cpu}' has kernels '{kernels_for(cpu)}', and kernels '{asked}' are asked for: leave out one"
+        )
+    return {**options, "kernels": kernels_for(cpu)}

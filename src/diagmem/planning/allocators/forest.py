@@ -1,0 +1,105 @@
+"""Exact placement where no buffers live at once in a circle: chains of operations, the common case in small networks.
+
+Take a tree of buffers, two being joined if they live at once, and an arena's size. For a buffer and the part of the
+tree below it, let low and high be the least and greatest start for which that part can be placed. Its parent may start
+at x if x is far enough above low, or far enough below high; what lies between does not matter. So two numbers for each
+buffer, from the leaves up, decide whether all fit, and a walk back down places them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from diagmem.planning.problem import Neighbour, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """The least and greatest start of a buffer."""
+
+    low: int
+    high: int
+
+
+def spanning_forest(problem: Problem, members: Iterable[int]) -> list[int]:
+    """As many members as can be kept without a circle, larger ones first. Each of its bounds holds for the whole."""
+    root: dict[int, int] = {}
+
+    def find(buffer: int) -> int:
+        while root[buffer] != buffer:
+            buffer = root[buffer]
+        return buffer
+
+    for buffer in sorted(members, key=lambda b: (-problem.buffers[b].size_bytes, b)):
+        near = [find(n.index) for n in problem.neighbours[buffer] if n.index in root]
+        if len(near) == len(set(near)):
+            root[buffer] = buffer
+            root.update(dict.fromkeys(near, buffer))
+    return sorted(root)
+
+
+def place_forest(problem: Problem, members: Collection[int], limit: int) -> dict[int, int] | None:
+    """Offsets of the members of a forest in an arena of `limit` bytes; None: there are none."""
+    offsets: dict[int, int] = {}
+    inside = set(members)
+    for start in sorted(inside):
+        if start in offsets:
+            continue
+        walk = _walk(problem, start, inside)
+        ranges: dict[int, _Range] = {}
+        for buffer, parent in reversed(walk):
+            found = _range(problem, buffer, parent, inside, ranges, limit)
+            if found is None:
+                return None
+            ranges[buffer] = found
+        for buffer, parent in walk:
+            offsets[buffer] = ranges[buffer].low
+            if parent is not None:
+                link = _link(problem, buffer, parent)
+                fits_low = offsets[parent] - ranges[buffer].low >= link.below
+                offsets[buffer] = ranges[buffer].low if fits_low else ranges[buffer].high
+    return offsets
+
+
+def _walk(problem: Problem, start: int, inside: set[int]) -> list[tuple[int, int | None]]:
+    """Buffers of a tree with their parents, parents first."""
+    walk: list[tuple[int, int | None]] = [(start, None)]
+    for buffer, parent in walk:
+        walk.extend((n.index, buffer) for n in problem.neighbours[buffer] if n.index in inside and n.index != parent)
+    return walk
+
+
+def _range(
+    problem: Problem, buffer: int, parent: int | None, inside: set[int], ranges: dict[int, _Range], limit: int
+) -> _Range | None:
+    """Where a buffer may start so that all its children find a place too."""
+    children = [n for n in problem.neighbours[buffer] if n.index in inside and n.index != parent]
+    taken = [(ranges[n.index].high - n.below, ranges[n.index].low + n.above) for n in children]
+    align = problem.buffers[buffer].align_bytes
+    top = (limit - problem.buffers[buffer].size_bytes) // align * align
+    low = 0
+    for start, end in sorted(taken):
+        if start < low < end:
+            low = -(-end // align) * align
+    high = top
+    for start, end in sorted(taken, key=lambda t: -t[1]):
+        if start < high < end:
+            high = start // align * align
+    return _Range(low, high) if low <= top and high >= 0 else None
+
+
+def _link(problem: Problem, buffer: int, neighbour: int) -> Neighbour:
+    return next(n for n in problem.neighbours[buffer] if n.index == neighbour)
+
+
+def forest_bound(problem: Problem, members: Collection[int], low: int, high: int) -> int:
+    """The least arena in [low, high] that the forest fits into, `high` if none less does; in whole units."""
+    unit = problem.unit_bytes
+    while low < high:
+        middle = (low + high) // 2 // unit * unit
+        if place_forest(problem, members, middle) is None:
+            low = middle + unit
+        else:
+            high = middle
+    return high

@@ -1,0 +1,366 @@
+"""What a graph must hold in RAM, whatever the order of its operations: stores, and how far they may share addresses.
+
+A *store* is a stretch of the arena that one tensor uses, or a tensor with its reshapes and views, or a kernel as
+scratch. Orders are compared, and bounds for all of them proven, on these values alone; `problem.py` adds the order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import or_
+
+from diagmem.kernels import Library
+from diagmem.model.graph import Graph, Node, Tensor
+from diagmem.ops import kind_of
+from diagmem.planning.options import Options
+from diagmem.planning.rows import RowGraph, row_graph
+
+SeparationRule = Callable[[Node, int, int], int | None]
+"""(node, input position, output number) -> separation(output below, input above) in bytes; None: may not overlap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """`writers`: the ops that write it, none where it is filled before the run. One of several writes some views of a
+    tensor; the whole is held from the first of them on. `readers`: the ops that need it. `is_kept`: it must survive the
+    run."""
+
+    name: str
+    tensors: tuple[int, ...]
+    size_bytes: int
+    align_bytes: int
+    writers: frozenset[int]
+    readers: frozenset[int]
+    is_kept: bool
+
+    @property
+    def is_scratch(self) -> bool:
+        return not self.tensors
+
+    @property
+    def is_needed_later(self) -> bool:
+        """Whether anything touches it after the step that makes it."""
+        return self.is_kept or bool(self.readers) or len(self.writers) > 1
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """`separations[op][out, in]`: bytes, stores by index, for the pairs that may overlap when `in` dies at `op` and
+    `op` is the first to write `out`.
+
+    `needs[op]`, `makes[op]`: the stores that an op reads, and those that it writes, scratch included.
+    `after[op]`: the ops that must run before it, in the order of its inputs.
+    """
+
+    graph: Graph
+    options: Options
+    stores: tuple[Store, ...]
+    needs: tuple[tuple[int, ...], ...]
+    makes: tuple[tuple[int, ...], ...]
+    after: tuple[tuple[int, ...], ...]
+    separations: tuple[Mapping[tuple[int, int], int], ...]
+
+    @cached_property
+    def rows(self) -> RowGraph:
+        """The graph seen row by row; worked out where something runs so."""
+        return row_graph(self.graph, self.options.library)
+
+    @cached_property
+    def unit_bytes(self) -> int:
+        """All offsets are multiples of it. No unit holds bytes of two disjoint stores, so they are counted in units."""
+        return math.gcd(*(store.align_bytes for store in self.stores)) or 1
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes of the stores in units."""
+        return tuple(-(-store.size_bytes // self.unit_bytes) for store in self.stores)
+
+    @cached_property
+    def followers(self) -> tuple[tuple[int, ...], ...]:
+        """For each op, those that must run after it."""
+        found: list[list[int]] = [[] for _ in self.after]
+        for op, before in enumerate(self.after):
+            for earlier in before:
+                found[earlier].append(op)
+        return tuple(tuple(ops) for ops in found)
+
+    @cached_property
+    def at_start(self) -> tuple[int, ...]:
+        """Stores that are filled before the run."""
+        return tuple(s for s, store in enumerate(self.stores) if not store.writers)
+
+    @cached_property
+    def live_at_start(self) -> int:
+        """Units of the stores that are filled before the run and looked at later."""
+        return sum(self.sizes[s] for s in self.at_start if self.stores[s].is_needed_later)
+
+    @cached_property
+    def _reader_bits(self) -> tuple[int, ...]:
+        return tuple(sum(1 << op for op in store.readers) for store in self.stores)
+
+    @cached_property
+    def _writer_bits(self) -> tuple[int, ...]:
+        return tuple(sum(1 << op for op in store.writers) for store in self.stores)
+
+    @cached_property
+    def _touched(self) -> tuple[tuple[int, ...], ...]:
+        """The stores that an op reads or writes."""
+        return tuple(tuple(sorted({*n, *m})) for n, m in zip(self.needs, self.makes, strict=True))
+
+    @cached_property
+    def _moves(self) -> dict[tuple[int, tuple[int, ...], tuple[int, ...]], tuple[int, int]]:
+        return {}
+
+    def move(self, op: int, done: int) -> tuple[int, int]:
+        """What running an op costs after the ops of the bit set `done`: units, relative to those live before.
+
+        First, the least that no placement can do without while it runs; second, what is live after it. Both can only
+        sink when more ops have run before.
+        """
+        waiting, writers, readers = ~done & ~(1 << op), self._writer_bits, self._reader_bits
+        fresh = tuple(s for s in self.makes[op] if not writers[s] & done)
+        dying = tuple(
+            s
+            for s in self._touched[op]
+            if not ((readers[s] | writers[s]) & waiting or self.stores[s].is_kept) and s not in fresh
+        )
+        found = self._moves.get((op, fresh, dying))
+        if found is None:
+            left = sum(self.sizes[s] for s in fresh if self.stores[s].is_needed_later)
+            found = self.grown(op, fresh, dying), left - sum(self.sizes[s] for s in dying)
+            self._moves[op, fresh, dying] = found
+        return found
+
+    def pressure(self, ops: Iterable[int]) -> list[int]:
+        """For each op in this order, the units that no placement can do without while it runs."""
+        done, live, found = 0, self.live_at_start, []
+        for op in ops:
+            grown, change = self.move(op, done)
+            found.append(live + grown)
+            live += change
+            done |= 1 << op
+        return found
+
+    @cached_property
+    def after_bits(self) -> tuple[int, ...]:
+        """`after` as bit sets."""
+        return tuple(sum(1 << op for op in before) for before in self.after)
+
+    @cached_property
+    def earlier(self) -> tuple[int, ...]:
+        """For each op, a bit set of those that run before it in every order."""
+        found: list[int] = []
+        for before in self.after:
+            found.append(reduce(or_, (found[op] | 1 << op for op in before), 0))
+        return tuple(found)
+
+    @cached_property
+    def later(self) -> tuple[int, ...]:
+        """For each op, a bit set of those that run after it in every order."""
+        found = [0] * len(self.after)
+        for op in reversed(range(len(self.after))):
+            found[op] = reduce(or_, (found[follower] | 1 << follower for follower in self.followers[op]), 0)
+        return tuple(found)
+
+    @cached_property
+    def least_pressure(self) -> int:
+        """Units that no order can do without: those of its most demanding op with all that must then be live, or what
+        is there before or after the run."""
+        live = [0] * len(self.after)
+        for size, ops in zip(self.sizes, self._always_live_at, strict=True):
+            for op in _bits(ops):
+                live[op] += size
+        given = sum(self.sizes[s] for s in self.at_start)
+        kept = sum(size for size, store in zip(self.sizes, self.stores, strict=True) if store.is_kept)
+        return max([given, kept, *(live[op] + self._least_of_its_own(op) for op in range(len(live)))])
+
+    def _least_of_its_own(self, op: int) -> int:
+        """What an op needs besides the stores that always live while it runs: inputs that may die there, outputs."""
+        dying = sum(self.sizes[s] for s in self.needs[op] if not self._always_live_at[s] >> op & 1)
+        return dying + self.move(op, ~(self.later[op] | 1 << op))[0]
+
+    @cached_property
+    def _always_live_at(self) -> tuple[int, ...]:
+        """For each store, the ops that in every order run after one that writes it and before one that touches it, as
+        bits."""
+        everything = (1 << len(self.after)) - 1
+        found = []
+        for store in self.stores:
+            written_before = reduce(or_, (self.later[op] for op in store.writers), 0) if store.writers else everything
+            touched_after = reduce(or_, (self.earlier[op] for op in store.readers | store.writers), 0)
+            found.append(written_before & (everything if store.is_kept else touched_after))
+        return tuple(found)
+
+    def grown(self, op: int, fresh: Collection[int], dying: Iterable[int]) -> int:
+        """Units beyond those live before, that no placement can do without while the op runs.
+
+        They are the stores that it is the first to write, less what the inputs that die there can at the most cover of
+        them. Inputs stay clear of each other, and input j starts at least separation_j above the output's start, so
+        what they cover is work done in [0, size) by a machine whose jobs have release times: first come, first served
+        is best.
+        """
+        gone = set(dying)
+        jobs: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for (out, store), separation in self.separations[op].items():
+            if store in gone and out in fresh:
+                jobs[out].append((-(-separation // self.unit_bytes), self.sizes[store]))
+        covered = sum(most_covered(self.sizes[out], inputs) for out, inputs in jobs.items())
+        return sum(self.sizes[s] for s in fresh) - min(covered, sum(self.sizes[s] for s in gone))
+
+
+def _bits(ops: int) -> Iterator[int]:
+    """The ops in a bit set."""
+    while ops:
+        yield (ops & -ops).bit_length() - 1
+        ops &= ops - 1
+
+
+def most_covered(size: int, inputs: Iterable[tuple[int, int]]) -> int:
+    """The most of [0, size) that disjoint stretches (earliest start, length) can cover."""
+    covered = end = 0
+    for start, length in sorted(inputs):
+        begin = max(start, end)
+        end = begin + length
+        covered += max(0, min(size, end) - begin)
+    return covered
+
+
+def exact_separations(kernels: Library) -> SeparationRule:
+    """What planning uses: the exact separation of the library's kernel."""
+    return kernels.separation
+
+
+def footprint(graph: Graph, options: Options, rule: SeparationRule | None = None) -> Footprint:
+    """The stores of a graph. `rule` stands in for the exact separations, to reproduce other methods."""
+    lines = _lines_of_reshapes(graph, options)
+    stores = [_tensor_store(graph, options, line) for line in lines]
+    stores += _scratch_stores(graph, options)
+    store_of = {tensor: index for index, line in enumerate(lines) for tensor in line}
+    makes: list[list[int]] = [[] for _ in graph.ops]
+    for index, store in enumerate(stores):
+        for op in sorted(store.writers):
+            makes[op].append(index)
+    chosen = rule or exact_separations(options.library)
+    return Footprint(
+        graph,
+        options,
+        tuple(stores),
+        tuple(tuple(sorted({store_of[t] for t in op.inputs if t in store_of})) for op in graph.ops),
+        tuple(tuple(m) for m in makes),
+        tuple(_predecessors(graph)),
+        tuple(_separations(node, store_of, stores, chosen) if options.overlap else {} for node in graph.nodes),
+    )
+
+
+def is_alias(node: Node) -> bool:
+    """Whether the output is the input's bytes under another shape. A constant's bytes must be copied, and so must a
+    variable's, which may change before the copy is read, and those of views, which are not in one piece as a rule."""
+    kind = kind_of(node.op.kind)
+    if kind is None or not kind.is_alias or len(node.outputs) != 1 or not node.inputs or node.inputs[0] is None:
+        return False
+    source, target = node.inputs[0], node.outputs[0]
+    movable = not (source.is_constant or source.is_variable or target.is_variable or source.view or target.view)
+    return movable and source.size_bytes == target.size_bytes
+
+
+def _lines_of_reshapes(graph: Graph, options: Options) -> list[tuple[int, ...]]:
+    """The tensors in the arena, those together that share their bytes: each line is a tensor with its reshapes and
+    views.
+
+    What lies with the caller takes its line along. If both ends of a reshape lie there, in different places, its
+    output begins a line of its own and the bytes are copied.
+    """
+    with_caller = {*graph.inputs, *graph.outputs} if options.external_io else set()
+    made_by = {t: node for node in graph.nodes for t in node.op.outputs}
+    lines: dict[int, list[int]] = {}
+    line_of: dict[int, int] = {}
+    # File order, so that a reshape comes after its source; inputs and variables come first.
+    for tensor in sorted(graph.tensors, key=lambda t: graph.producer.get(t.index, -1)):
+        if tensor.view is not None or not _is_in_ram(graph, options, tensor):
+            continue
+        node, own = made_by.get(tensor.index), tensor.index
+        source = line_of.get(node.op.inputs[0], own) if node is not None and is_alias(node) else own
+        if source != own and own in with_caller:
+            source = own if source in with_caller else source
+            with_caller.add(source)
+        line_of[own] = source
+        lines.setdefault(source, []).append(own)
+    for tensor in graph.tensors:
+        if tensor.view is not None and _is_in_ram(graph, options, tensor):
+            lines[line_of[tensor.base]].append(tensor.index)
+    return [tuple(line) for first, line in sorted(lines.items()) if first not in with_caller]
+
+
+def _is_in_ram(graph: Graph, options: Options, tensor: Tensor) -> bool:
+    if tensor.is_variable:
+        return not options.library.keeps_variables
+    index = tensor.index
+    used = index in graph.producer or index in graph.consumers or index in graph.inputs or index in graph.families
+    return not tensor.is_constant and used
+
+
+def _tensor_store(graph: Graph, options: Options, line: tuple[int, ...]) -> Store:
+    tensors = [graph.tensors[t] for t in line]
+    is_given = tensors[0].is_variable or tensors[0].index in graph.inputs
+    written = [t.index for t in tensors if t.index == line[0] or t.view is not None]
+    return Store(
+        tensors[0].label,
+        line,
+        tensors[0].size_bytes,
+        max(options.align_bytes, *(t.dtype.size_bytes for t in tensors)),
+        frozenset() if is_given else frozenset(graph.producer[t] for t in written if t in graph.producer),
+        frozenset(op for t in line for op in graph.consumers.get(t, ())),
+        any(t.is_variable or t.index in graph.outputs for t in tensors)
+        or (options.keep_inputs and tensors[0].index in graph.inputs),
+    )
+
+
+def _scratch_stores(graph: Graph, options: Options) -> Iterator[Store]:
+    align_bytes = max(options.align_bytes, options.library.scratch_align_bytes)
+    for node in graph.nodes:
+        size_bytes = options.library.scratch_bytes(node)
+        if size_bytes:
+            name = f"scratch of {node.label}"
+            yield Store(name, (), size_bytes, align_bytes, frozenset([node.op.index]), frozenset(), is_kept=False)
+
+
+def _predecessors(graph: Graph) -> Iterator[tuple[int, ...]]:
+    """For each op, those that must run before it: the writers of its inputs, and, where something outside the tensors
+    is read or changed (variables, ops without a result), the op before it that does so."""
+    last_effect: list[int] = []
+    for node in graph.nodes:
+        has_effect = not node.outputs or any(t is not None and t.is_variable for t in (*node.inputs, *node.outputs))
+        makers = [op for t in node.op.inputs for op in graph.writers(t)]
+        before = [*makers, *(last_effect if has_effect else ())]
+        yield tuple(dict.fromkeys(op for op in before if op < node.op.index))
+        if has_effect:
+            last_effect = [node.op.index]
+
+
+def _separations(
+    node: Node, store_of: Mapping[int, int], stores: list[Store], rule: SeparationRule
+) -> dict[tuple[int, int], int]:
+    """Separations of an op's outputs and inputs, where they let them overlap; the largest if a pair meets twice.
+
+    A reshape that is a copy stays clear of its source: runtimes use memcpy for it.
+    """
+    found: dict[tuple[int, int], int] = {}
+    kind = kind_of(node.op.kind)
+    for number, output in enumerate(node.outputs):
+        out = store_of.get(output.index)
+        if out is None or node.op.index not in stores[out].writers or (kind is not None and kind.is_alias):
+            continue
+        for position, tensor in node.activations():
+            store = store_of.get(tensor.index)
+            if store is None or store == out or stores[store].is_kept:
+                continue
+            separation = rule(node, position, number)
+            apart = output.span_bytes if separation is None else separation
+            # Between the starts of the stores, in which either tensor may begin further on.
+            apart += output.offset_bytes - tensor.offset_bytes
+            found[out, store] = max(found.get((out, store), apart), apart)
+    return {pair: apart for pair, apart in found.items() if apart < stores[pair[0]].size_bytes}

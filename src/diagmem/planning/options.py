@@ -1,0 +1,100 @@
+"""What may be asked of a plan: the one list of options, for the Python API and the command line alike."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from diagmem.model.errors import PlanError
+
+if TYPE_CHECKING:
+    from diagmem.kernels import Library
+
+BEST = "best"
+ROWS = "rows"
+
+SCHEDULES = (BEST, "file", "eager", "lazy", "bounded", "search", ROWS)
+ALLOCATORS = (BEST, "heap", "greedy", "optimal")
+
+SPEED, RAM = "speed", "ram"
+
+
+def _option(default: Any, meaning: str, unit: str = "", choices: tuple[str, ...] = ()) -> Any:
+    """`meaning`: what the option does, where it is given; `unit`: what its value is, in a letter or a word."""
+    return field(default=default, metadata={"meaning": meaning, "unit": unit, "choices": choices})
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a plan is made for, and how it is looked for. The fields are the keyword arguments of `diagmem.plan`.
+
+    `kernels` names the kernel library that will run the model. Every offset is a multiple of `align` bytes, and of the
+    element's size; None: of what the library asks for, 1 byte for `diagmem`, 16 for TensorFlow Lite Micro. `remove`
+    names the transforms that may remove ops where that does not make the plan larger; None: all that the library's
+    kernels can live with.
+    """
+
+    kernels: str = _option(
+        "diagmem",
+        "Kernel library that will run the model: overlap depends on its loops. diagmem, diagmem-dsp (Cortex-M4, M7, "
+        "M33), tflm-reference, cmsis-nn "
+        "(cores without MVE), cmsis-nn-mve, or traced:FILE.json for one that was traced with `diagmem trace`.",
+        unit="LIB",
+    )
+    align: int | None = _option(
+        None, "Least alignment of every offset, a power of two.  [default: 1; 16 for the TFLM libraries]", unit="N"
+    )
+    keep_inputs: bool = _option(False, "The graph's inputs survive the run.")
+    external_io: bool = _option(False, "The caller holds the graph's inputs and outputs.")
+    overlap: bool = _option(True, "Live tensors may share addresses.")
+    schedule: str = _option(
+        BEST,
+        "Order: as in the file, the paper's eager and lazy, memory-bounded, searched, or row by row.",
+        choices=SCHEDULES,
+    )
+    allocator: str = _option(
+        BEST, "How offsets are found: the paper's heap, greedy by size, or exact.", choices=ALLOCATORS
+    )
+    prefer: str = _option(
+        SPEED,
+        "With kernels for more than plain C: the fastest, or slower ones where the arena's peak is smaller with them.",
+        choices=(SPEED, RAM),
+    )
+    input_rows: bool = _option(False, "With schedule rows: the input comes a row at a time.")
+    recompute: float = _option(
+        1.0, "With schedule rows: rows may be made again, up to so many times the multiply-accumulates.", unit="R"
+    )
+    remove: Collection[str] | None = _option(None, "Transforms that may remove ops.")
+
+    def __post_init__(self) -> None:
+        align = self.align
+        if align is not None and (align < 1 or align & (align - 1)):
+            raise PlanError(f"alignment of {align} bytes: it must be a power of two, such as 1, 4 or 16")
+        for name, known in (("schedule", SCHEDULES), ("allocator", ALLOCATORS), ("prefer", (SPEED, RAM))):
+            if getattr(self, name) not in known:
+                raise PlanError(f"{name} '{getattr(self, name)}' is not known; known: {', '.join(known)}")
+        if self.schedule != ROWS and (self.input_rows or self.recompute != 1):
+            raise PlanError("an input that comes row by row, and rows that are made again, need the schedule 'rows'")
+        if not self.recompute >= 1:
+            raise PlanError(f"recompute is {self.recompute}: it must be 1 or more times the multiply-accumulates")
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Options:
+        """From keyword arguments; one that is not known is named."""
+        unknown = sorted(values.keys() - set(cls.__slots__))
+        if unknown:
+            raise TypeError(f"'{unknown[0]}' is no option of a plan; options: {', '.join(cls.__slots__)}")
+        return cls(**values)
+
+    @property
+    def library(self) -> Library:
+        # Loaded when it is needed: the command line shows options without it.
+        from diagmem.kernels import library
+
+        return library(self.kernels)
+
+    @property
+    def align_bytes(self) -> int:
+        """The alignment that was asked for, else the library's."""
+        return self.library.align_bytes if self.align is None else self.align

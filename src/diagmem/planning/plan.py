@@ -1,0 +1,195 @@
+"""The plan: in what order a graph runs, and where every tensor lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from diagmem.model.graph import Graph, Tensor
+from diagmem.model.schedule import Schedule
+from diagmem.planning.lifetimes import lifetimes
+from diagmem.planning.options import Options
+from diagmem.planning.problem import Buffer
+from diagmem.planning.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A tensor in the arena, or some of its rows. It holds bytes that matter during the steps [first_step, end_step).
+
+    `rows`: None for the whole tensor.
+    """
+
+    tensor: Tensor
+    offset: int
+    first_step: int
+    end_step: int
+    rows: range | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return self.tensor.size_bytes if self.rows is None else self.tensor.row_bytes * len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class UsedOverlap:
+    """An input and an output of an op that share `size_bytes` addresses."""
+
+    op: int
+    input: int
+    output: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a graph runs with one kernel library, and in which bytes.
+
+    `graph` is what runs: the model's own, or what transforms have made of it. `storage`: how each tensor lies in the
+    arena; a view lies in its base. `scratch`: op -> what it needs beside its tensors, the kernel's scratch or the sums
+    that it keeps between its turns; PUSH -> the state of a run that waits for the caller's next row. The arena's size
+    is a multiple of the alignment, as is every offset.
+
+    `lower_bound_bytes`: no plan of this graph with these options is smaller; over all orders of its ops if
+    `is_over_all_orders` (schedules `best` and `search`), else over all placements for this order. `recompute`:
+    multiply-accumulates, as a multiple of those of a run that computes everything once.
+
+    `buffers` are what was placed, at `buffer_offsets`, with their lives; `pressure` is what no placement can do without
+    at each step. Both are for people who look at a plan, and empty where nobody knows them.
+    """
+
+    graph: Graph
+    options: Options
+    schedule: Schedule
+    storage: Mapping[int, Storage]
+    scratch: Mapping[int, int]
+    arena_bytes: int
+    lower_bound_bytes: int
+    is_over_all_orders: bool = False
+    recompute: float = 1.0
+    buffers: tuple[Buffer, ...] = ()
+    buffer_offsets: tuple[int, ...] = ()
+    pressure: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        proof = "proven" if self.optimal else f"lower bound {self.lower_bound_bytes}"
+        return f"<Plan of {self.graph.name}: {self.arena_bytes} bytes in {len(self.schedule.steps)} steps, {proof}>"
+
+    @property
+    def optimal(self) -> bool:
+        """Proven: no plan of this graph (or, with a schedule that was asked for, of this order) is smaller."""
+        return self.arena_bytes <= self.lower_bound_bytes
+
+    @cached_property
+    def offsets(self) -> Mapping[int, int]:
+        """Tensor -> offset of its first element, for the tensors in the arena that lie in one piece, and their
+        views."""
+        return offsets_in_one_piece(self.graph, self.storage)
+
+    @cached_property
+    def row_offsets(self) -> Mapping[int, tuple[int, ...]]:
+        """Tensor -> offset of each of its rows, for the tensors in the arena that are no views."""
+        return {tensor: storage.offsets for tensor, storage in self.storage.items()}
+
+    @property
+    def runs_by_rows(self) -> bool:
+        """Whether ops run a row at a time."""
+        return self.schedule.has_turns
+
+    @property
+    def input_rows(self) -> bool:
+        """Whether the caller hands the input over a row at a time."""
+        return self.schedule.is_streamed
+
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        """What lies in the arena, by tensor and row."""
+        if self.runs_by_rows:
+            return self._places_by_rows()
+        steps = len(self.schedule.steps)
+        kept = self.graph.inputs if self.options.keep_inputs else ()
+        lives = lifetimes(self.graph, self.schedule.ops)
+        return tuple(
+            Place(self.graph.tensors[t], self.offsets[t], lives[t].first, steps if t in kept else lives[t].end)
+            for t in sorted(self.offsets)
+            if t in lives
+        )
+
+    def _places_by_rows(self) -> tuple[Place, ...]:
+        placed = zip(self.buffers, self.buffer_offsets, strict=True)
+        found = [
+            Place(self.graph.tensors[index], offset, max(0, buffer.first_step), buffer.end_step, buffer.rows)
+            for buffer, offset in placed
+            for index in buffer.tensors
+        ]
+        return tuple(sorted(found, key=lambda place: (place.tensor.index, place.rows.start if place.rows else 0)))
+
+    @cached_property
+    def overlaps(self) -> tuple[UsedOverlap, ...]:
+        """Every op whose input and output lie in one piece and share addresses, reshapes that stay in place
+        included."""
+        return tuple(self._overlaps())
+
+    def _overlaps(self) -> Iterator[UsedOverlap]:
+        for node in self.graph.nodes:
+            inputs = {t.index: t for _, t in node.activations() if t.index in self.offsets}
+            for output in node.outputs:
+                for tensor in inputs.values():
+                    shared = self._shared_bytes(tensor, output) if output.index in self.offsets else 0
+                    if shared > 0:
+                        yield UsedOverlap(node.op.index, tensor.index, output.index, shared)
+
+    def _shared_bytes(self, a: Tensor, b: Tensor) -> int:
+        """Of the stretches that they reach over; views of one tensor lie between each other."""
+        if a.base == b.base:
+            return 0
+        start_a, start_b = self.offsets[a.index], self.offsets[b.index]
+        return min(start_a + a.span_bytes, start_b + b.span_bytes) - max(start_a, start_b)
+
+    @property
+    def peak_step(self) -> int | None:
+        """The step that sets the peak: the first that needs most, whatever the placement."""
+        return self.pressure.index(max(self.pressure)) if self.pressure else None
+
+    @property
+    def peak_op(self) -> int | None:
+        return None if self.peak_step is None else self.schedule.ops[self.peak_step]
+
+    @property
+    def peak_buffers(self) -> tuple[Buffer, ...]:
+        """What lives at the peak, largest first."""
+        step = self.peak_step
+        live = [b for b in self.buffers if step is not None and b.first_step <= step < b.end_step]
+        return tuple(sorted(live, key=lambda b: -b.size_bytes))
+
+
+def offsets_in_one_piece(graph: Graph, storage: Mapping[int, Storage]) -> dict[int, int]:
+    """Tensor -> offset of its first element, for the tensors that lie in one piece, and those of their views that an
+    op touches."""
+    found = {t: how.base for t, how in storage.items() if how.is_in_one_piece(graph.tensors[t].row_bytes)}
+    for base, family in graph.families.items():
+        views = (graph.tensors[t] for t in family if t != base and (t in graph.producer or t in graph.consumers))
+        found.update({t.index: found[base] + t.offset_bytes for t in views if base in found})
+    return found
+
+
+def stored(graph: Graph, buffers: Sequence[Buffer], offsets: Sequence[int]) -> dict[int, Storage]:
+    """How tensors lie whose buffers are placed like this: in one piece, or row by row by a rule, or by a table."""
+    found: dict[int, Storage] = {}
+    tables: dict[int, dict[int, int]] = {}
+    for buffer, offset in zip(buffers, offsets, strict=True):
+        for index in buffer.tensors:
+            tensor = graph.tensors[index]
+            if buffer.rows is not None:
+                tables.setdefault(index, {})[buffer.rows.start] = offset
+            elif tensor.view is None:
+                found[index] = Storage.linear(offset, tensor.rows, tensor.row_bytes)
+    found.update({index: Storage.of([at for _, at in sorted(table.items())]) for index, table in tables.items()})
+    return dict(sorted(found.items()))
+
+
+def scratch_of(buffers: Sequence[Buffer], offsets: Sequence[int]) -> dict[int, int]:
+    """Op -> where what it needs beside its tensors lies."""
+    placed = zip(buffers, offsets, strict=True)
+    return {buffer.scratch_of: offset for buffer, offset in placed if buffer.scratch_of is not None}

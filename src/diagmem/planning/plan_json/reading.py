@@ -1,0 +1,253 @@
+"""Reads a plan back from JSON. Whoever wrote it is not trusted: every value is looked at before it is used, and whether
+the plan is safe is for the validator to say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from diagmem.kernels import library
+from diagmem.model.errors import PlanError, one_line
+from diagmem.model.graph import Graph, Tensor
+from diagmem.model.schedule import PUSH, Schedule, Step
+from diagmem.planning.options import Options
+from diagmem.planning.plan import Plan
+from diagmem.planning.plan_json.writing import SCHEMA_VERSION
+from diagmem.planning.storage import Storage
+from diagmem.transforms import ONCE_CALLED, TRANSFORMS, transformed_again
+
+LARGEST = 1 << 40
+"""No offset or size that anybody means is larger."""
+
+MOST_STEPS = 1 << 20
+LARGEST_TEXT_BYTES = 1 << 28
+OTHER_MODEL = "is it another model's?"
+
+
+def from_text(text: str | bytes, model: Graph) -> Plan:
+    """The plan of `model` in what `diagmem plan --json` wrote."""
+    if len(text) > LARGEST_TEXT_BYTES:
+        raise PlanError(f"a plan of {len(text)} characters is too large; {LARGEST_TEXT_BYTES} can be read")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError, UnicodeDecodeError) as error:
+        raise PlanError("not JSON; write a plan with `diagmem plan --json`") from error
+    return from_json(value, model)
+
+
+def from_json(value: Any, model: Graph) -> Plan:
+    """The plan of `model` from plain values; PlanError says what is wrong with them, or that they are not its plan."""
+    found = _Fields(value, "the plan")
+    several = found.get("plans")
+    if isinstance(several, list) and len(several) == 1:
+        found = _Fields(several[0], "the plan")
+    elif several is not None:
+        raise PlanError("the file holds plans of several models; give one: plan each model by itself")
+    version = found.integer("schema_version", 0, default=SCHEMA_VERSION)
+    if version > SCHEMA_VERSION:
+        raise PlanError(f"the plan has version {version} of the format, and {SCHEMA_VERSION} is known: update diagmem")
+    try:
+        return _plan(found, model)
+    except PlanError as error:
+        named = found.get("model")
+        if isinstance(named, str) and named != model.name:
+            message = f"the plan is one of '{one_line(named)}', and the model is '{one_line(model.name)}': {error}"
+            raise PlanError(message) from error
+        raise
+
+
+def _plan(found: _Fields, model: Graph) -> Plan:
+    graph = transformed_again(model, [_removal(row) for row in found.rows("removed", default=[])])
+    options = _options(found)
+    schedule = _schedule(found, graph)
+    return Plan(
+        graph,
+        options,
+        schedule,
+        _storage(found, graph),
+        _scratch(found, graph),
+        found.integer("arena_bytes", 0),
+        found.integer("lower_bound_bytes", 0, default=0),
+        found.get("lower_bound_over") == "all orders",
+        found.number("recompute", 1.0),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """The values of a JSON object, each looked at before it is handed out. `what`: how messages name the object."""
+
+    value: Any
+    what: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, dict):
+            raise PlanError(f"{self.what} is not an object; write a plan with `diagmem plan --json`")
+
+    def get(self, key: str) -> Any:
+        return self.value.get(key)
+
+    def _of_type(self, key: str, kind: type, name: str, default: Any) -> Any:
+        found = self.value.get(key, default)
+        if found is None or not isinstance(found, kind) or (kind is not bool and isinstance(found, bool)):
+            problem = "has none" if key not in self.value else f"has {one_line(json.dumps(found), 40)}"
+            raise PlanError(f"{self.what} {problem} for '{key}', which must be {name}")
+        return found
+
+    def integer(self, key: str, least: int = -LARGEST, default: int | None = None) -> int:
+        found: int = self._of_type(key, int, "a whole number", default)
+        if not least <= found <= LARGEST:
+            raise PlanError(f"{self.what} has a number for '{key}' that is not between {least} and {LARGEST}")
+        return found
+
+    def number(self, key: str, default: float) -> float:
+        found = self.value.get(key, default)
+        if isinstance(found, bool) or not isinstance(found, int | float) or not 1 <= found <= LARGEST:
+            raise PlanError(f"{self.what} has {one_line(json.dumps(found), 40)} for '{key}', which must be 1 or more")
+        return float(found)
+
+    def boolean(self, key: str) -> bool:
+        return bool(self._of_type(key, bool, "true or false", False))
+
+    def text(self, key: str) -> str:
+        return str(self._of_type(key, str, "a text", None))
+
+    def values(self, key: str, default: list[Any] | None = None) -> list[Any]:
+        found: list[Any] = self._of_type(key, list, "a list", default)
+        if len(found) > MOST_STEPS:
+            raise PlanError(f"{self.what} has {len(found)} values in '{key}', and {MOST_STEPS} can be read")
+        return found
+
+    def rows(self, key: str, default: list[Any] | None = None) -> list[_Fields]:
+        return [_Fields(row, f"entry {n} of '{key}'") for n, row in enumerate(self.values(key, default))]
+
+    def integers(self, key: str) -> list[int]:
+        found = self.values(key)
+        if any(isinstance(v, bool) or not isinstance(v, int) or not -LARGEST <= v <= LARGEST for v in found):
+            raise PlanError(f"{self.what} has other than whole numbers in '{key}'")
+        return found
+
+
+def _removal(row: _Fields) -> tuple[str, list[int]]:
+    name = ONCE_CALLED.get(row.text("transform"), row.text("transform"))
+    if name not in TRANSFORMS:
+        raise PlanError(f"transform '{one_line(name)}' is not known; known: {', '.join(TRANSFORMS)}")
+    return name, row.integers("ops")
+
+
+def _options(found: _Fields) -> Options:
+    options = Options(
+        kernels=found.text("kernels"),
+        align=found.integer("align_bytes", 1, default=1),
+        keep_inputs=found.boolean("keep_inputs"),
+        external_io=found.boolean("external_io"),
+    )
+    library(options.kernels)
+    return options
+
+
+def _schedule(found: _Fields, graph: Graph) -> Schedule:
+    index_of = _index_of(graph)
+    numbers = found.integers("schedule")
+    turns = found.values("rows", default=[None] * len(numbers))
+    if len(turns) != len(numbers):
+        raise PlanError(f"the plan has {len(numbers)} steps in 'schedule' and {len(turns)} in 'rows'")
+    steps = []
+    for number, turn in zip(numbers, turns, strict=True):
+        is_turn = turn is None or (isinstance(turn, int) and not isinstance(turn, bool) and 0 <= turn <= LARGEST)
+        if not is_turn or (number == PUSH and turn is None):
+            raise PlanError(f"the plan has {one_line(json.dumps(turn), 40)} in 'rows', which must be rows or null")
+        if number not in index_of:
+            raise PlanError(f"the plan runs op {number}, which the model does not have; {OTHER_MODEL}")
+        steps.append(Step(index_of[number], turn))
+    return Schedule(tuple(steps), "given")
+
+
+def _index_of(graph: Graph) -> dict[int, int]:
+    """From numbers in the model's file to indices."""
+    return {PUSH: PUSH, **{op.number: op.index for op in graph.ops}}
+
+
+def _scratch(found: _Fields, graph: Graph) -> dict[int, int]:
+    index_of, scratch = _index_of(graph), {}
+    for row in found.rows("scratch", default=[]):
+        number = row.integer("op")
+        if number not in index_of:
+            raise PlanError(f"the plan has scratch for op {number}, which the model does not have; {OTHER_MODEL}")
+        if index_of[number] in scratch:
+            raise PlanError(f"the plan has scratch for op {number} twice")
+        scratch[index_of[number]] = row.integer("offset")
+    return scratch
+
+
+def _storage(found: _Fields, graph: Graph) -> dict[int, Storage]:
+    whole: dict[int, int] = {}
+    tables: dict[int, dict[int, int]] = {}
+    for row in found.rows("tensors"):
+        tensor = _tensor(row, graph)
+        is_whole = row.get("rows") is None
+        is_placed = tensor.index in (tables if is_whole else whole)
+        taken = whole if is_whole else tables.setdefault(tensor.index, {})
+        key = tensor.index if is_whole else _row(row, tensor)
+        if is_placed or key in taken:
+            raise PlanError(f"the plan has two places for tensor {tensor.index} '{tensor.label}'")
+        taken[key] = row.integer("offset")
+    _check_views(whole, graph)
+    kept = {t: _linear(graph.tensors[t], at) for t, at in whole.items() if graph.tensors[t].view is None}
+    forms = found.get("storage")
+    for index, table in tables.items():
+        kept[index] = _table(graph.tensors[index], table, forms if isinstance(forms, dict) else {})
+    return dict(sorted(kept.items()))
+
+
+def _tensor(row: _Fields, graph: Graph) -> Tensor:
+    """The tensor that an entry is about, if it is one of the model's."""
+    index = row.integer("index", 0)
+    if index >= len(graph.tensors):
+        raise PlanError(f"the plan has tensor {index}, which the model does not have; {OTHER_MODEL}")
+    tensor = graph.tensors[index]
+    rows = 1 if row.get("rows") is not None else tensor.rows
+    size_bytes = row.integer("bytes", 0, default=tensor.row_bytes * rows)
+    is_it = row.value.get("name", tensor.name) == tensor.name and not tensor.is_constant
+    if not is_it or size_bytes != tensor.size_bytes // tensor.rows * rows:
+        name = one_line(str(row.value.get("name")), 40)
+        other = f"the plan's tensor {index} '{name}' of {size_bytes} bytes is not the model's '{tensor.label}'"
+        raise PlanError(f"{other}; {OTHER_MODEL}")
+    return tensor
+
+
+def _row(row: _Fields, tensor: Tensor) -> int:
+    found = row.integers("rows")
+    if len(found) != 2 or not 0 <= found[0] < tensor.rows or found[1] != found[0] + 1:
+        raise PlanError(f"tensor {tensor.index} '{tensor.label}' has {tensor.rows} rows; the plan has {found[:3]}")
+    return found[0]
+
+
+def _linear(tensor: Tensor, offset: int) -> Storage:
+    return Storage.linear(offset, tensor.rows, tensor.row_bytes)
+
+
+def _table(tensor: Tensor, table: Mapping[int, int], forms: Mapping[str, Any]) -> Storage:
+    """Rows one by one; in a ring, or one behind the other, where that is how they lie and what the plan says."""
+    missing = next((row for row in range(tensor.rows) if row not in table), None)
+    if missing is not None:
+        raise PlanError(f"the plan has no place for row {missing} of tensor {tensor.index} '{tensor.label}'")
+    offsets: Sequence[int] = [table[row] for row in range(tensor.rows)]
+    form = forms.get(str(tensor.index), "table")
+    found = Storage.of(offsets)
+    if form == "table":
+        return Storage(tensor.rows, 0, 1, 0, tuple(offsets))
+    if form != found.form:
+        name = one_line(json.dumps(form), 40)
+        raise PlanError(f"tensor {tensor.index} '{tensor.label}': the plan says {name}, but its rows lie otherwise")
+    return found
+
+
+def _check_views(whole: Mapping[int, int], graph: Graph) -> None:
+    """A tensor that is part of another one lies where that one has it."""
+    for index, offset in whole.items():
+        tensor = graph.tensors[index]
+        if tensor.view is not None and whole.get(tensor.base, -1) + tensor.offset_bytes != offset:
+            raise PlanError(f"tensor {index} '{tensor.label}' is part of another one, but does not lie in it")

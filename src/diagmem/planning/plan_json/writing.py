@@ -1,0 +1,106 @@
+"""Writes a plan as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diagmem.model.graph import View
+from diagmem.model.schedule import PUSH
+from diagmem.planning.plan import Place, Plan
+from diagmem.planning.planner import Planned
+
+SCHEMA_VERSION = 1
+
+
+def to_json(made: Planned) -> dict[str, Any]:
+    """All of it as plain values, the same for the same input and options. Steps are counted from 0, ops as in the
+    model's file; `last_step` is the last one at which the tensor is needed. A tensor with a `view` lies inside its
+    base. Row by row, `rows` says which turn of its op each step is (None: all of it), op -1 stands for a row that the
+    caller hands over, `storage` tells how the rows of tensors lie, and `tensors` lists rows."""
+    plan, options = made.plan, made.plan.options
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": plan.graph.name,
+        "kernels": options.kernels,
+        "align_bytes": options.align_bytes,
+        "keep_inputs": options.keep_inputs,
+        "external_io": options.external_io,
+        "overlap": options.overlap,
+        "arena_bytes": plan.arena_bytes,
+        "baseline_bytes": made.baseline_bytes,
+        "lower_bound_bytes": plan.lower_bound_bytes,
+        "lower_bound_over": "all orders" if plan.is_over_all_orders else "this order",
+        "optimal": plan.optimal,
+        "scheduler": plan.schedule.name,
+        "allocator": options.allocator,
+        "peak_op": None if plan.peak_op is None else _number(plan, plan.peak_op),
+        "peak_step": plan.peak_step,
+        "schedule": [_number(plan, op) for op in plan.schedule.ops],
+        **(_rows_json(plan) if plan.runs_by_rows else {}),
+        "pressure": list(plan.pressure),
+        "tensors": tensors_json(plan),
+        "scratch": [
+            {"op": _number(plan, buffer.scratch_of), "offset": offset, "bytes": buffer.size_bytes}
+            for buffer, offset in zip(plan.buffers, plan.buffer_offsets, strict=True)
+            if buffer.scratch_of is not None
+        ],
+        "overlaps": overlaps_json(plan),
+        "removed": [
+            {
+                "transform": removal.transform,
+                "ops": list(removal.ops),
+                "bytes_changed": removal.bytes_changed,
+                "macs_changed": removal.macs_changed,
+            }
+            for removal in made.removals
+        ],
+        "ladder": list(_ladder_json(made)),
+    }
+
+
+def tensors_json(plan: Plan) -> list[dict[str, Any]]:
+    return [_place_json(place) for place in plan.places]
+
+
+def overlaps_json(plan: Plan) -> list[dict[str, Any]]:
+    return [
+        {"op": _number(plan, o.op), "input": o.input, "output": o.output, "bytes": o.size_bytes} for o in plan.overlaps
+    ]
+
+
+def _ladder_json(made: Planned) -> Any:
+    """What each step is worth, of the first one's bytes."""
+    for rung in made.ladder:
+        saved = 100 * (1 - rung.arena_bytes / made.baseline_bytes) if made.baseline_bytes else 0.0
+        yield {"step": rung.step, "arena_bytes": rung.arena_bytes, "saved_percent": round(saved, 2)}
+
+
+def _rows_json(plan: Plan) -> dict[str, Any]:
+    return {
+        "rows": [step.turn for step in plan.schedule.steps],
+        "input_rows": plan.input_rows,
+        "recompute": plan.recompute,
+        "storage": {str(tensor): storage.form for tensor, storage in plan.storage.items()},
+    }
+
+
+def _number(plan: Plan, op: int) -> int:
+    """An op's index in the model's file."""
+    return op if op == PUSH else plan.graph.ops[op].number
+
+
+def _place_json(place: Place) -> dict[str, Any]:
+    return {
+        "name": place.tensor.name,
+        "index": place.tensor.index,
+        "offset": place.offset,
+        "bytes": place.size_bytes,
+        "first_step": place.first_step,
+        "last_step": place.end_step - 1,
+        **({} if place.rows is None else {"rows": [place.rows.start, place.rows.stop]}),
+        **({} if place.tensor.view is None else {"view": _view_json(place.tensor.view)}),
+    }
+
+
+def _view_json(view: View) -> dict[str, Any]:
+    return {"base": view.base, "offset_elems": view.offset_elems, "strides": list(view.strides)}

@@ -1,0 +1,369 @@
+"""From a graph to its plan: orders, problems, placements, and the choice among them.
+
+What several plans of one model share (footprints, the plan without overlap, the plan layer by layer) is worked out
+once, and what each step on the way is worth is written down as it is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import NamedTuple
+
+from diagmem.model.errors import PlanError
+from diagmem.model.graph import Graph
+from diagmem.model.schedule import Schedule
+from diagmem.planning.allocators import ALLOCATORS, Placement, optimal
+from diagmem.planning.allocators.effort import NORMAL
+from diagmem.planning.allocators.many_orders import many_orders
+from diagmem.planning.allocators.rings import with_rings
+from diagmem.planning.checked import checked
+from diagmem.planning.footprint import Footprint, footprint
+from diagmem.planning.options import BEST, ROWS, SPEED, Options
+from diagmem.planning.plan import Plan, scratch_of, stored
+from diagmem.planning.posing import problem
+from diagmem.planning.problem import Problem
+from diagmem.planning.removal import without_ops
+from diagmem.planning.schedulers import SCHEDULERS, every_order, file_order, gates, search
+from diagmem.planning.schedulers.recompute import recomputing_orders
+from diagmem.planning.schedulers.rows import RowSchedule
+from diagmem.transforms import FOR_ROWS, ONLY_FOR_ROWS, TRANSFORMS, Removal, transformed
+
+MOST_TURNS = 16_384
+"""Of a run row by row: beyond that the list of steps would take more flash than anyone has, and planning minutes."""
+
+MOST_ORDERS = 50
+"""Where nothing cheaper proves a plan to be the best, and there are no more orders than these, all are placed."""
+
+Allocator = Callable[[Problem], Placement]
+
+Tell = Callable[[str, int, int], None]
+"""Told what stage of planning begins, how many are done, and how many there are."""
+
+
+def silently(stage: str, done: int, total: int) -> None:
+    """Tells nobody."""
+
+
+class Rung(NamedTuple):
+    """A step from whole tensors towards a plan, and what the arena takes with it and all before it."""
+
+    step: str
+    arena_bytes: int
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and what it is worth beside other plans of the same model.
+
+    `baseline` is the best plan of the model without any overlap, in its file's order. `ladder`: what each step from
+    there to the plan is worth. `removals`: what made the plan's graph from the model's.
+    """
+
+    plan: Plan
+    baseline: Plan
+    ladder: tuple[Rung, ...] = ()
+    removals: tuple[Removal, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"{repr(self.plan)[:-1]}, {self.baseline_bytes} without overlap>"
+
+    @property
+    def model(self) -> Graph:
+        """The graph as its file has it."""
+        return self.baseline.graph
+
+    @property
+    def baseline_bytes(self) -> int:
+        return self.baseline.arena_bytes
+
+    @property
+    def arena_bytes(self) -> int:
+        return self.plan.arena_bytes
+
+    @property
+    def lower_bound_bytes(self) -> int:
+        return self.plan.lower_bound_bytes
+
+    @property
+    def optimal(self) -> bool:
+        """Proven: see Plan.optimal."""
+        return self.plan.optimal
+
+    @property
+    def saved_bytes(self) -> int:
+        return self.baseline_bytes - self.plan.arena_bytes
+
+
+def planned(model: Graph, options: Options, tell: Tell = silently) -> Planned:
+    """The plan of a model. It has passed the validator; one that does not is a bug, and raises UnsafePlanError."""
+    return planned_front(model, options, tell)[-1]
+
+
+def planned_front(model: Graph, options: Options, tell: Tell = silently) -> list[Planned]:
+    """Plans of which each takes less RAM than the one before: a single one, unless rows may be made again, or kernels
+    may be slower."""
+    found = _of_given_kernels(model, options, tell)
+    lean = found[-1] if options.prefer == SPEED else _leaner(model, options, found[-1])
+    return found if lean is found[-1] else [*found, lean]
+
+
+def _of_given_kernels(model: Graph, options: Options, tell: Tell) -> list[Planned]:
+    planner = _Planner(model, options, tell)
+    return planner.by_rows() if options.schedule == ROWS else [planner.layer_by_layer()]
+
+
+def _leaner(model: Graph, options: Options, best: Planned) -> Planned:
+    """As long as that makes the plan smaller, the op that sets its peak goes without scratch."""
+    while True:
+        plan, peak_op = best.plan, best.plan.peak_op
+        if peak_op is None or not plan.options.library.scratch_bytes(plan.graph.nodes[peak_op]):
+            return best
+        leaner = plan.options.library.leaner(plan.graph.ops[peak_op].number)
+        made = _of_given_kernels(model, replace(options, kernels=leaner.name), silently)[-1]
+        if made.arena_bytes >= best.arena_bytes:
+            return best
+        best = made
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """An order, the problem that it poses, and where everything goes. `bound_bytes`: that of the placement, or one that
+    holds for all orders."""
+
+    schedule: Schedule
+    problem: Problem
+    placement: Placement
+    bound_bytes: int
+    is_over_all_orders: bool = False
+
+    @classmethod
+    def of(cls, needs: Footprint, schedule: Schedule, place: Allocator) -> _Choice:
+        posed = problem(needs, schedule)
+        placement = place(posed)
+        return cls(schedule, posed, placement, placement.lower_bound_bytes)
+
+    @property
+    def arena_bytes(self) -> int:
+        return self.placement.arena_bytes
+
+    @property
+    def gap(self) -> int:
+        """Bytes above what is proven to be needed."""
+        return self.placement.arena_bytes - self.placement.lower_bound_bytes
+
+    def plan(self, needs: Footprint, recompute: float = 1.0) -> Plan:
+        offsets = with_rings(self.problem, self.placement.offsets)
+        return Plan(
+            needs.graph,
+            needs.options,
+            self.schedule,
+            stored(needs.graph, self.problem.buffers, offsets),
+            scratch_of(self.problem.buffers, offsets),
+            self.arena_bytes,
+            self.bound_bytes,
+            self.is_over_all_orders,
+            recompute,
+            self.problem.buffers,
+            offsets,
+            self.problem.pressure,
+        )
+
+
+@dataclass(frozen=True)
+class _Planner:
+    """Plans one model."""
+
+    model: Graph
+    options: Options
+    tell: Tell
+
+    @cached_property
+    def needs(self) -> Footprint:
+        return footprint(self.model, self.options)
+
+    @cached_property
+    def apart(self) -> Footprint:
+        """What the model needs if no two live buffers share a byte."""
+        return footprint(self.model, replace(self.options, overlap=False)) if self.options.overlap else self.needs
+
+    @cached_property
+    def baseline(self) -> _Choice:
+        """The best without overlap, in file order."""
+        self.tell("placing whole tensors", 0, self.stages)
+        return _in_file_order(self.apart)
+
+    @cached_property
+    def whole(self) -> _Choice:
+        """The best layer by layer, with every op of the model."""
+        baseline = self.baseline
+        self.tell("ordering ops, and overlapping their tensors", 1, self.stages)
+        return _layer_by_layer(self.needs, self.order, self.options.allocator, baseline)
+
+    @property
+    def stages(self) -> int:
+        """Whole tensors, order and overlap, removal; and rows."""
+        return 4 if self.options.schedule == ROWS else 3
+
+    @property
+    def order(self) -> str:
+        return BEST if self.options.schedule == ROWS else self.options.schedule
+
+    @cached_property
+    def transforms(self) -> Collection[str]:
+        """The transforms to try."""
+        remove = self.options.remove
+        unknown = sorted(set(remove or ()) - TRANSFORMS.keys())
+        if unknown:
+            raise PlanError(f"transform '{unknown[0]}' is not known; known: {', '.join(TRANSFORMS)}")
+        return (TRANSFORMS if remove is None else remove) if self.options.library.addresses_views else ()
+
+    @cached_property
+    def ladder(self) -> tuple[Rung, ...]:
+        """What is gained with every op run whole."""
+        rungs = [Rung("whole tensors", self.baseline.arena_bytes)]
+        order = BEST if self.whole.is_over_all_orders else self.order
+        if self.options.overlap:
+            ordered = _layer_by_layer(self.apart, order, BEST, self.baseline).arena_bytes
+            rungs += [Rung(f"{order} order", ordered), Rung("overlap", self.whole.arena_bytes)]
+        else:
+            rungs.append(Rung(f"{order} order", self.whole.arena_bytes))
+        return tuple(rungs)
+
+    def layer_by_layer(self) -> Planned:
+        """With as few ops as do not make the plan larger."""
+        options, whole = self.options, self.whole
+        self.tell("leaving out ops", 2, self.stages)
+        names = [name for name in self.transforms if name not in ONLY_FOR_ROWS]
+        for removed in without_ops(self.model, options, names, whole.arena_bytes) if names else ():
+            needs = footprint(removed.graph, options)
+            chosen = _layer_by_layer(needs, self.order, options.allocator)
+            if chosen.arena_bytes <= whole.arena_bytes:
+                rungs = (*self.ladder, Rung("removal", chosen.arena_bytes))
+                return self._told(chosen.plan(needs), rungs, removed.removals)
+        return self._told(whole.plan(self.needs), self.ladder)
+
+    def by_rows(self) -> list[Planned]:
+        """Plans that take ever less memory for ever more work: layer by layer (unless the input is streamed), row by
+        row, and with rows that are made again."""
+        self._check_rows()
+        needs, removals = self._needs_of_rows()
+        input_rows = self.options.input_rows
+        allocator = self.options.allocator
+        place = many_orders if allocator == BEST else ALLOCATORS[allocator]
+        found = [] if input_rows else [self.layer_by_layer()]
+        orders = recomputing_orders(needs.rows, input_rows, self.options.recompute)
+        rungs = self.ladder
+        for number, order in enumerate(orders):
+            self.tell("running row by row", self.stages - 1 + number, self.stages - 1 + len(orders))
+            chosen = _row_by_row(needs, order, place)
+            again = order.macs / orders[0].macs if orders[0].macs else 1.0
+            if not found or chosen.arena_bytes < found[-1].arena_bytes:
+                step = "recomputation" if again > 1 else "streamed input" if input_rows else "rows"
+                last = Rung(step, chosen.arena_bytes)
+                found.append(self._told(chosen.plan(needs, again), (*rungs, last), removals))
+            if again == 1:
+                once = min(chosen.arena_bytes, found[-1].arena_bytes)
+                rungs = (*self.ladder, Rung("streamed input" if input_rows else "rows", once))
+        return found
+
+    def _told(self, plan: Plan, ladder: tuple[Rung, ...], removals: tuple[Removal, ...] = ()) -> Planned:
+        checked(plan, "; this is a bug, please report it")
+        return Planned(plan, self.baseline.plan(self.apart), ladder, removals)
+
+    def _check_rows(self) -> None:
+        options = self.options
+        if not options.library.is_own or options.external_io:
+            raise PlanError("rows are run by our own kernels, in one arena: kernels 'diagmem' and no external_io")
+        if any(tensor.view is not None for tensor in self.model.tensors):
+            raise PlanError("rows are planned for the model as its file has it: ops must not have been removed before")
+        if options.input_rows and (len(self.model.inputs) != 1 or options.keep_inputs):
+            raise PlanError("to hand over the input row by row the model must have one input, which is not kept")
+
+    def _needs_of_rows(self) -> tuple[Footprint, tuple[Removal, ...]]:
+        """What the graph needs as it runs row by row, without some ops, and what was done to it. Very long lines are
+        not cut up."""
+        turns = 0
+        for chosen in (FOR_ROWS, [name for name in FOR_ROWS if name not in ONLY_FOR_ROWS]):
+            lean, removals = transformed(self.model, [name for name in self.transforms if name in chosen])
+            needs = footprint(lean, self.options)
+            turns = sum(op.turns for op in needs.rows.ops)
+            if turns <= MOST_TURNS:
+                return needs, removals
+        raise PlanError(
+            f"{turns} rows are too many to run one by one, {MOST_TURNS} can be: plan it without the schedule 'rows'"
+        )
+
+
+def _in_file_order(apart: Footprint) -> _Choice:
+    return _Choice.of(apart, file_order(apart), optimal)
+
+
+def _layer_by_layer(needs: Footprint, order: str, allocator: str, plain: _Choice | None = None) -> _Choice:
+    """The best choice for ops that run whole. `plain`: the best without overlap in file order, if that is known."""
+    place = ALLOCATORS["optimal" if allocator == BEST else allocator]
+    if order in (BEST, "search"):
+        chosen = _over_all_orders(needs, place, others=order == BEST)
+    else:
+        chosen = _Choice.of(needs, SCHEDULERS[order](needs), place)
+    if allocator != BEST or order not in (BEST, "file"):
+        return chosen
+    if plain is None:
+        plain = _in_file_order(footprint(needs.graph, replace(needs.options, overlap=False)))
+    if chosen.arena_bytes <= plain.arena_bytes:
+        return chosen
+    # What keeps buffers apart also serves where they might overlap.
+    offsets = plain.placement.offsets
+    apart = _Choice.of(needs, plain.schedule, lambda posed: Placement.of(posed, offsets))
+    return replace(apart, bound_bytes=chosen.bound_bytes, is_over_all_orders=chosen.is_over_all_orders)
+
+
+def _row_by_row(needs: Footprint, order: RowSchedule, place: Allocator) -> _Choice:
+    best = _Choice.of(needs, order.schedule, place)
+    if order.plain is not None:
+        # It seldom wins, so it gets a quarter of the time.
+        briefly = partial(many_orders, effort=NORMAL.times(0.25)) if place is many_orders else place
+        posed = problem(needs, order.plain)
+        if posed.lower_bound_bytes <= best.arena_bytes:
+            placement = briefly(posed)
+            plain = _Choice(order.plain, posed, placement, placement.lower_bound_bytes)
+            best = min(best, plain, key=lambda choice: (choice.arena_bytes, choice.gap))
+    return best
+
+
+def _over_all_orders(needs: Footprint, place: Allocator, others: bool) -> _Choice:
+    """The best choice found, with a bound that holds for all orders. `others`: where the order that needs least cannot
+    be placed at its bound, try other ones."""
+    searched = search(needs)
+    best = _Choice.of(needs, searched.schedule, place)
+    bound = searched.bound_bytes
+    if best.arena_bytes > bound:
+        bound = max(bound, _bound_of_fixed_part(needs, best.problem, bound))
+    for name in SCHEDULERS if others else ():
+        if best.arena_bytes <= bound:
+            break
+        best = _better(needs, best, SCHEDULERS[name](needs), place)
+    every = every_order(needs, best.arena_bytes, MOST_ORDERS) if others and best.arena_bytes > bound else None
+    if every is not None:
+        choices = [_Choice.of(needs, order, place) for order in every]
+        least = min((c.placement.lower_bound_bytes for c in choices), default=best.arena_bytes)
+        best = min(best, *choices, key=lambda choice: choice.arena_bytes) if choices else best
+        bound = max(bound, min(least, best.arena_bytes))
+    return replace(best, bound_bytes=bound, is_over_all_orders=True)
+
+
+def _better(needs: Footprint, best: _Choice, order: Schedule, place: Allocator) -> _Choice:
+    """The best choice so far, or that of another order if it is smaller."""
+    if order.ops == best.schedule.ops or max(needs.pressure(order.ops)) * needs.unit_bytes >= best.arena_bytes:
+        return best
+    return min(best, _Choice.of(needs, order, place), key=lambda choice: choice.arena_bytes)
+
+
+def _bound_of_fixed_part(needs: Footprint, posed: Problem, bound: int) -> int:
+    """A bound from the buffers whose writers and readers run in the same sequence in every order: what they are to each
+    other does not depend on the order either."""
+    fixed = gates(needs)
+    users = [store.writers | store.readers for store in needs.stores]
+    members = [index for index, ops in enumerate(users) if all(fixed >> op & 1 for op in ops)]
+    return optimal(replace(posed.part(members), lower_bound_bytes=bound)).lower_bound_bytes

@@ -1,0 +1,358 @@
+"""From a graph's footprint and a schedule to the placement problem.
+
+A store that only whole steps touch is one buffer, there from the step that first writes it to the last that reads it. A
+store that single rows are made in, or read from, and that must lie in one piece is one buffer whose window moves: it
+grows as rows are made and shrinks from the front as rows die, so others may use the space before and behind. Any other
+tensor is a table of rows, each a buffer of its own, placed anywhere. What is made may lie over what dies meanwhile, as
+far as the kernel allows. All of it becomes separations, and the allocators need not know.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from diagmem.model.errors import PlanError
+from diagmem.model.graph import IntArray
+from diagmem.model.schedule import PUSH, PushState, Schedule, Step
+from diagmem.ops.kind import SUM_BYTES
+from diagmem.planning.footprint import Footprint, Store, most_covered
+from diagmem.planning.problem import BEFORE_RUN, Buffer, Problem
+from diagmem.planning.schedulers.lives import Life, Row, row_lives, sum_lives
+
+NEVER = 1 << 40
+"""Stands for the start of nothing: no window reaches so far."""
+
+Pair = tuple[int, int]
+"""Two buffers by index: the one below, the one above."""
+
+
+def problem(needs: Footprint, schedule: Schedule) -> Problem:
+    """The buffers and separations of a graph that runs in this order."""
+    _check_order(needs, schedule)
+    return _Posed.of(needs, schedule).problem()
+
+
+@dataclass(frozen=True, slots=True)
+class _LiveWindow:
+    """A buffer's window [low, high) in bytes at each of its steps, from its first one on. `is_still`: it is all of the
+    buffer, all the time."""
+
+    buffer: Buffer
+    low: IntArray
+    high: IntArray
+    is_still: bool
+
+    def low_at(self, steps: slice) -> IntArray:
+        return self.low[steps.start - self.buffer.first_step : steps.stop - self.buffer.first_step]
+
+    def high_at(self, steps: slice) -> IntArray:
+        return self.high[steps.start - self.buffer.first_step : steps.stop - self.buffer.first_step]
+
+    @classmethod
+    def still(cls, buffer: Buffer) -> _LiveWindow:
+        steps = buffer.end_step - buffer.first_step
+        return cls(buffer, np.zeros(steps, dtype=np.int64), np.full(steps, buffer.size_bytes, dtype=np.int64), True)
+
+    @classmethod
+    def of_lives(cls, buffer: Buffer, lives: Sequence[Life]) -> _LiveWindow:
+        """All of it, but nothing between one life and the next."""
+        still = cls.still(buffer)
+        has_gap = False
+        for life, following in pairwise(lives):
+            gap = slice(life.end - buffer.first_step, following.first - buffer.first_step)
+            has_gap = has_gap or gap.start < gap.stop
+            still.low[gap], still.high[gap] = NEVER, -NEVER
+        return cls(buffer, still.low, still.high, not has_gap)
+
+    @property
+    def size(self) -> IntArray:
+        """Bytes at each step."""
+        held: IntArray = np.maximum(0, self.high - self.low)
+        return held
+
+
+class _Met(NamedTuple):
+    """A row, or a tensor, that is made of another one that dies: buffers, where in these the two lie, their sizes, and
+    the separation of the two."""
+
+    out: int
+    out_at: int
+    out_bytes: int
+    source: int
+    source_at: int
+    in_bytes: int
+    apart: int
+
+
+@dataclass(frozen=True)
+class _Posed:
+    """`windows`: one for each buffer. `whole`: store -> buffer, of those in one piece. `home`: (tensor, row) -> its
+    buffer, and the offset in it, for the tensors whose rows come and go one by one."""
+
+    needs: Footprint
+    steps: tuple[Step, ...]
+    windows: tuple[_LiveWindow, ...]
+    whole: Mapping[int, int]
+    home: Mapping[Row, tuple[int, int]]
+
+    @classmethod
+    def of(cls, needs: Footprint, schedule: Schedule) -> _Posed:
+        found = _LiveWindows(needs, schedule)
+        for index, store in enumerate(needs.stores):
+            found.add(index, store)
+        found.windows += map(_LiveWindow.still, found.held_by_ops())
+        return cls(needs, schedule.steps, tuple(found.windows), found.whole, found.home)
+
+    def problem(self) -> Problem:
+        buffers = tuple(window.buffer for window in self.windows)
+        near = {pair: apart for pair, met in self.meetings.items() for _, apart in met}
+        overlaps = {**near, **dict(self._moving_pairs())}
+        during, outside = self._pressure()
+        return Problem(buffers, overlaps, self.needs.unit_bytes, during, max(outside, *during) if during else outside)
+
+    @cached_property
+    def meetings(self) -> Mapping[Pair, list[tuple[int, int]]]:
+        """(output below, input above) -> the steps at which something of the one is made of something of the other that
+        dies, and the separation that each asks for."""
+        found: dict[Pair, list[tuple[int, int]]] = defaultdict(list)
+        for at in range(len(self.steps)):
+            asked: dict[Pair, int] = {}
+            for met in self._met_at(at):
+                apart = met.out_at + met.apart - met.source_at
+                asked[met.out, met.source] = max(apart, asked.get((met.out, met.source), apart))
+            for pair, apart in asked.items():
+                found[pair].append((at, max(apart, *self._beside(pair, at))))
+        return found
+
+    def _met_at(self, at: int) -> Iterator[_Met]:
+        """What dies while something is made of it."""
+        step = self.steps[at]
+        if step.op == PUSH or not self.needs.options.overlap:
+            return
+        if step.turn is None:
+            yield from self._met_whole(at, step.op)
+            return
+        op, turn = self.needs.rows.ops[step.op], step.turn
+        for made in op.makes_at(turn) or ():
+            out = self.home.get((op.makes[0], made))
+            for need in op.needs if out is not None else ():
+                size = self.needs.rows.row_bytes[need.tensor]
+                for row, apart in enumerate(need.apart[turn], need.first[turn]):
+                    source = self.home.get((need.tensor, row))
+                    if out is not None and source is not None and self._dies(source[0], source[1] + size, at):
+                        yield _Met(*out, self.needs.rows.row_bytes[op.makes[0]], *source, size, apart)
+
+    def _met_whole(self, at: int, op: int) -> Iterator[_Met]:
+        """Whole tensors that die while others are made of them."""
+        for (made, read), apart in self.needs.separations[op].items():
+            out, source = (self.windows[self.whole[store]].buffer for store in (made, read))
+            if out.first_step == at == source.end_step - 1:
+                yield _Met(self.whole[made], 0, out.size_bytes, self.whole[read], 0, source.size_bytes, apart)
+
+    def _dies(self, buffer: int, end: int, at: int) -> bool:
+        """Whether the window leaves behind all bytes below `end` after this step."""
+        window = self.windows[buffer]
+        next_step = at + 1 - window.buffer.first_step
+        return next_step >= len(window.low) or int(window.low[next_step]) >= end
+
+    def _beside(self, pair: Pair, at: int) -> Iterator[int]:
+        """What other rows of the two ask for at the step: rows made before against rows that die now, and the row made
+        now against rows that live on."""
+        below, above = (self.windows[index] for index in pair)
+        here, there = at - below.buffer.first_step, at - above.buffer.first_step
+        yield -above.buffer.size_bytes
+        if here > 0:
+            yield int(below.high[here - 1] - above.low[there])
+        if there + 1 < len(above.low):
+            yield int(below.high[here] - above.low[there + 1])
+
+    def _moving_pairs(self) -> Iterator[tuple[Pair, int]]:
+        """separation(below, above) for each pair in which a window moves, or is not always there."""
+        moving = {n for n, window in enumerate(self.windows) if not window.is_still}
+        for index in sorted(moving):
+            for other in range(len(self.windows)):
+                if other != index and (other not in moving or other > index):
+                    yield from self._both_ways(index, other)
+
+    def _both_ways(self, a: int, b: int) -> Iterator[tuple[Pair, int]]:
+        first, second = self.windows[a].buffer, self.windows[b].buffer
+        steps = slice(max(first.first_step, second.first_step), min(first.end_step, second.end_step))
+        if steps.start < steps.stop:
+            for pair in ((a, b), (b, a)):
+                apart = self.windows[pair[0]].high_at(steps) - self.windows[pair[1]].low_at(steps)
+                for at, asked in self.meetings.get(pair, ()):
+                    apart[at - steps.start] = asked
+                yield pair, int(apart.max())
+
+    def _pressure(self) -> tuple[tuple[int, ...], int]:
+        """Bytes that no placement can do without: at each step, and before or after the run. Buffers are counted in
+        whole units, windows that move by their bytes, less what is made can share with what dies."""
+        unit, steps = self.needs.unit_bytes, len(self.steps)
+        live = np.zeros(steps + 2, dtype=np.int64)
+        for window in self.windows:
+            buffer = window.buffer
+            if window.is_still:
+                live[buffer.first_step + 1 : buffer.end_step + 1] += -(-buffer.size_bytes // unit) * unit
+            else:
+                # A unit at the edge of a window that moves may also hold bytes of another buffer.
+                live[buffer.first_step + 1 : buffer.end_step + 1] += window.size // unit * unit
+        during = live[1:-1].copy()
+        for at in range(steps):
+            during[at] -= self._shared(at) * unit
+        return tuple(during.tolist()), int(max(live[0], live[-1]))
+
+    def _shared(self, at: int) -> int:
+        """The most units that what is made at a step can share with what dies."""
+        unit = self.needs.unit_bytes
+        dying: dict[int, list[_Met]] = defaultdict(list)
+        for met in self._met_at(at):
+            dying[met.out].append(met)
+        covered, gone = 0, {}
+        for made in dying.values():
+            jobs = [(-(-met.apart // unit), -(-met.in_bytes // unit)) for met in made]
+            covered += most_covered(-(-made[0].out_bytes // unit), jobs)
+            gone.update({(met.source, met.source_at): -(-met.in_bytes // unit) for met in made})
+        return min(covered, sum(gone.values()))
+
+
+class _LiveWindows:
+    """Collects the windows of a schedule, store by store."""
+
+    def __init__(self, needs: Footprint, schedule: Schedule) -> None:
+        self.needs, self.schedule = needs, schedule
+        self.end = len(schedule.steps)
+        self.steps_of: dict[int, list[int]] = defaultdict(list)
+        for at, step in enumerate(schedule.steps):
+            self.steps_of[step.op].append(at)
+        self.by_turns = {step.op for step in schedule.steps if step.turn is not None}
+        self.windows: list[_LiveWindow] = []
+        self.whole: dict[int, int] = {}
+        self.home: dict[Row, tuple[int, int]] = {}
+
+    def add(self, index: int, store: Store) -> None:
+        touched_by = store.writers | store.readers | self._pushed(store)
+        if not touched_by & self.by_turns:
+            self.whole[index] = len(self.windows)
+            self.windows.append(self._still(store))
+        elif store.is_scratch:
+            (op,) = store.writers
+            if not self.needs.rows.ops[op].accumulator_bytes:
+                self.windows.append(self._scratch(store, op))
+        elif store.tensors[0] in self.in_one_piece or len(store.tensors) > 1:
+            if len(store.tensors) == 1:
+                size, rows = self.needs.rows.row_bytes[store.tensors[0]], self.needs.rows.rows[store.tensors[0]]
+                self.home.update({(store.tensors[0], row): (len(self.windows), row * size) for row in range(rows)})
+            self.whole[index] = len(self.windows)
+            self.windows.append(self._moving(store))
+        else:
+            for window in self._table(store):
+                assert window.buffer.rows is not None
+                self.home[store.tensors[0], window.buffer.rows.start] = len(self.windows), 0
+                self.windows.append(window)
+
+    def _pushed(self, store: Store) -> frozenset[int]:
+        is_streamed = self.schedule.is_streamed and self.needs.graph.inputs[0] in store.tensors
+        return frozenset([PUSH]) if is_streamed else frozenset()
+
+    @cached_property
+    def in_one_piece(self) -> frozenset[int]:
+        """Tensors that must lie in one piece: what the caller sees whole, and what a whole step reads or writes."""
+        graph = self.needs.graph
+        whole = (graph.ops[step.op] for step in self.schedule.steps if step.turn is None)
+        touched = {t for op in whole for t in (*op.inputs, *op.outputs)}
+        given = () if self.schedule.is_streamed else graph.inputs
+        return frozenset({*given, *graph.outputs, *touched})
+
+    @cached_property
+    def lives(self) -> Mapping[int, list[Life]]:
+        """Tensor -> the lives of its rows, by row."""
+        found: dict[int, list[Life]] = defaultdict(list)
+        steps = [(step.op, step.turn or 0) for step in self.schedule.steps]
+        for life in row_lives(self.needs.rows, steps):
+            found[life.tensor].append(life)
+        return found
+
+    def _still(self, store: Store) -> _LiveWindow:
+        first = min((self.steps_of[op][0] for op in store.writers), default=BEFORE_RUN)
+        ops = store.writers | store.readers
+        last = self.end if store.is_kept else max((self.steps_of[op][-1] for op in ops), default=first)
+        scratch_of = min(store.writers) if store.is_scratch else None
+        return _LiveWindow.still(
+            Buffer(store.name, store.size_bytes, first, last + 1, store.align_bytes, store.tensors, scratch_of)
+        )
+
+    def _scratch(self, store: Store, op: int) -> _LiveWindow:
+        """Needed at each turn of an op, and not between them."""
+        lives = [Life(-1, 0, at, at + 1) for at in self.steps_of[op]]
+        span = lives[0].first, lives[-1].end
+        buffer = Buffer(store.name, store.size_bytes, *span, store.align_bytes, scratch_of=op)
+        return _LiveWindow.of_lives(buffer, lives)
+
+    def _table(self, store: Store) -> Iterator[_LiveWindow]:
+        """A buffer for each row; one that is made again is always at the same place."""
+        size = self.needs.rows.row_bytes[store.tensors[0]]
+        for row, group in groupby(self.lives[store.tensors[0]], key=lambda life: life.row):
+            own, name, rows_held = list(group), f"{store.name}[{row}]", range(row, row + 1)
+            span = own[0].first, own[-1].end
+            buffer = Buffer(name, size, *span, store.align_bytes, store.tensors, rows=rows_held)
+            yield _LiveWindow.of_lives(buffer, own)
+
+    def _moving(self, store: Store) -> _LiveWindow:
+        """A store in one piece. Its window moves only if it holds a single tensor; else it is whole from its start."""
+        lives = [life for t in store.tensors for life in self.lives[t]]
+        first = BEFORE_RUN if not store.writers else min(life.first for life in lives)
+        end = self.end + 1 if store.is_kept else max((life.end for life in lives), default=first + 1)
+        buffer = Buffer(store.name, store.size_bytes, first, end, store.align_bytes, store.tensors)
+        window = _LiveWindow.still(buffer)
+        if len(store.tensors) > 1:
+            return window
+        low, high = window.low, window.high
+        size, rows = self.needs.rows.row_bytes[store.tensors[0]], self.needs.rows.rows[store.tensors[0]]
+        if not store.is_kept:
+            died = np.full(rows, first + 1, dtype=np.int64)
+            for life in lives:
+                died[life.row] = life.end
+            # What lies before a row that still lives is not given up.
+            for row, at in enumerate(np.maximum.accumulate(died)):
+                low[at - first :] = (row + 1) * size
+        if store.writers:
+            high[:] = 0
+            for life in lives:
+                high[life.first - first :] = np.maximum(high[life.first - first :], (life.row + 1) * size)
+        return _LiveWindow(buffer, low, high, is_still=False)
+
+    def held_by_ops(self) -> Iterator[Buffer]:
+        """Sums of accumulators, and what a run remembers while it waits for the caller's next row."""
+        unit, graph = self.needs.unit_bytes, self.needs.graph
+        steps = [(step.op, step.turn) for step in self.schedule.steps]
+        for op, first, end in sum_lives(self.needs.rows, steps) if self.by_turns else ():
+            name, size = f"sums of op {graph.ops[op].number}", self.needs.rows.ops[op].accumulator_bytes
+            yield Buffer(name, size, first, end, max(SUM_BYTES, unit), scratch_of=op)
+        if self.schedule.is_streamed:
+            state = PushState.of(graph, self.schedule.ops)
+            align = max(state.at_bytes, unit)
+            yield Buffer("state", state.size_bytes, BEFORE_RUN, self.end + 1, align, scratch_of=PUSH)
+
+
+def _check_order(needs: Footprint, schedule: Schedule) -> None:
+    """Raises PlanError unless each op runs, and none that runs whole before another one that does and that it depends
+    on. A turn may come before ops that it needs nothing of: the first row of a PAD."""
+    whole = {step.op: at for at, step in enumerate(schedule.steps) if step.turn is None}
+    by_turns = {step.op for step in schedule.steps if step.turn is not None and step.op != PUSH}
+    runs_once = len(whole) == sum(step.turn is None for step in schedule.steps) and not whole.keys() & by_turns
+    if whole.keys() | by_turns != set(range(len(needs.graph.ops))) or not runs_once:
+        raise PlanError(
+            f"schedule '{schedule.name}' of {len(schedule.steps)} steps: it must run each of the graph's "
+            f"{len(needs.graph.ops)} ops once"
+        )
+    for op, before in enumerate(needs.after):
+        for earlier in before:
+            if earlier in whole and op in whole and whole[earlier] > whole[op]:
+                raise PlanError(f"schedule '{schedule.name}': op {op} runs before op {earlier}, which it depends on")

@@ -1,0 +1,115 @@
+"""Which operations to remove: as many as can go without making the plan larger.
+
+A removal is not always a gain: a concatenated tensor is held whole from its first part on, and stays where it is; a
+slice keeps its source alive; a result that is computed once must be held until its last use. So removals are tried,
+each by the order that needs least and a quick placement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass
+
+from diagmem.model.graph import Graph, Node, Op
+from diagmem.planning.allocators import greedy, optimal
+from diagmem.planning.allocators.effort import QUICK
+from diagmem.planning.footprint import footprint
+from diagmem.planning.options import Options
+from diagmem.planning.posing import problem
+from diagmem.planning.problem import Problem
+from diagmem.planning.schedulers import search
+from diagmem.transforms import SOMETIMES_WORSE, Removal, transformed
+
+LEAST_TRIALS, MOST_TRIALS = 4, 60
+
+MOST_OPS_TRIED = 30_000
+"""Of all trials together."""
+
+EFFORT = QUICK.times(0.4)
+"""Of the exact placement, for each trial."""
+
+Candidate = tuple[str, int]
+"""A transform, and the number of an op that it can remove."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A graph from which ops were removed, and by what."""
+
+    graph: Graph
+    removals: tuple[Removal, ...]
+
+
+def without_ops(graph: Graph, options: Options, names: Collection[str], limit_bytes: int) -> tuple[Removed, ...]:
+    """Graphs from which transforms have removed ops, the one with fewest first: after all that let a plan stay within
+    the limit, after those that never cost anything."""
+    always = [name for name in names if name not in SOMETIMES_WORSE]
+    lean, removals = transformed(graph, always)
+    found = [Removed(lean, removals)] if removals else []
+    chosen, more = _Trials(lean, options, limit_bytes).best([name for name in SOMETIMES_WORSE if name in names])
+    found += [Removed(chosen, removals + more)] if more else []
+    return tuple(reversed(found))
+
+
+class _Trials:
+    """Sets of candidates, and what they cost. Separations are computed once for each op and layout."""
+
+    def __init__(self, graph: Graph, options: Options, limit_bytes: int) -> None:
+        self.graph, self.options, self.limit_bytes = graph, options, limit_bytes
+        self.left = max(LEAST_TRIALS, min(MOST_TRIALS, MOST_OPS_TRIED // max(1, len(graph.ops))))
+        self.separations: dict[Hashable, int | None] = {}
+
+    def best(self, names: Sequence[str]) -> tuple[Graph, tuple[Removal, ...]]:
+        """One transform after the other: all its candidates if the plan does not grow; else those halves, quarters and
+        single ones with which it does not."""
+        accepted: frozenset[Candidate] = frozenset()
+        for number, name in enumerate(names):
+            candidates = self._candidates(names[: number + 1], accepted, name)
+            groups = [candidates] if candidates else []
+            while groups and self.left:
+                group = groups.pop()
+                if self._is_no_worse(self._without(names, accepted.union(group))[0]):
+                    accepted = accepted.union(group)
+                elif len(group) > 1:
+                    groups += [group[len(group) // 2 :], group[: len(group) // 2]]
+        return self._without(names, accepted)
+
+    def _candidates(self, names: Sequence[str], accepted: Collection[Candidate], new: str) -> tuple[Candidate, ...]:
+        may_go = _only(accepted)
+        removals = transformed(self.graph, names, lambda name, op: name == new or may_go(name, op))[1]
+        return tuple((new, op) for removal in removals if removal.transform == new for op in removal.ops)
+
+    def _without(self, names: Collection[str], candidates: Collection[Candidate]) -> tuple[Graph, tuple[Removal, ...]]:
+        return transformed(self.graph, names, _only(candidates))
+
+    def _is_no_worse(self, graph: Graph) -> bool:
+        """Whether a plan is no larger than the smallest so far, and every view as well aligned as a tensor."""
+        self.left -= 1
+        if any(tensor.offset_bytes % self.options.align_bytes for tensor in graph.tensors):
+            return False
+        needs = footprint(graph, self.options, self._separation)
+        if needs.least_pressure * needs.unit_bytes > self.limit_bytes:
+            return False
+        searched = search(needs)
+        if searched.bound_bytes > self.limit_bytes:
+            return False
+        arena_bytes = _placed_bytes(problem(needs, searched.schedule), self.limit_bytes)
+        self.limit_bytes = min(self.limit_bytes, arena_bytes)
+        return arena_bytes <= self.limit_bytes
+
+    def _separation(self, node: Node, position: int, output: int) -> int | None:
+        views = tuple(t.view for t in (node.input(position), node.outputs[output]))
+        key = node.op.number, position, output, views
+        if key not in self.separations:
+            self.separations[key] = self.options.library.separation(node, position, output)
+        return self.separations[key]
+
+
+def _only(candidates: Collection[Candidate]) -> Callable[[str, Op], bool]:
+    return lambda name, op: (name, op.number) in candidates
+
+
+def _placed_bytes(posed: Problem, limit_bytes: int) -> int:
+    """What a placement takes; the exact one only where a simple one is above the limit."""
+    simple = posed.arena_bytes(greedy(posed))
+    return simple if simple <= limit_bytes else optimal(posed, EFFORT).arena_bytes

@@ -1,0 +1,103 @@
+"""A graph seen row by row: the turns of each operation, what they need, and how many bytes a row takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from diagmem.kernels import Library
+from diagmem.model.graph import Graph, Node
+from diagmem.model.schedule import PUSH
+from diagmem.ops import kind_of
+from diagmem.planning.row_needs import Need, Turns
+
+
+@dataclass(frozen=True, slots=True)
+class RowOp:
+    """An operation as turns. As a rule turn y makes row y of the output.
+
+    An accumulator takes one input row a turn into `accumulator_bytes` of sums, and makes its output at the last turn.
+    An operation that `is_whole` has a single turn: it reads and writes whole tensors, which must lie in one piece.
+    `macs`: multiply-accumulates of one turn.
+    """
+
+    index: int
+    turns: int
+    needs: tuple[Need, ...]
+    makes: tuple[int, ...]
+    macs: int
+    accumulator_bytes: int = 0
+    is_whole: bool = False
+
+    @property
+    def makes_rows(self) -> bool:
+        """Whether each turn makes a row, from nothing but its inputs."""
+        return not self.is_whole and not self.accumulator_bytes
+
+    def makes_at(self, turn: int) -> range | None:
+        """The output rows that are made at this turn; None: all rows of all outputs."""
+        if self.is_whole:
+            return None
+        if self.accumulator_bytes:
+            return range(1) if turn == self.turns - 1 else range(0)
+        return range(turn, turn + 1)
+
+
+@dataclass(frozen=True)
+class RowGraph:
+    """`ops` in file order, by index."""
+
+    graph: Graph
+    ops: tuple[RowOp, ...]
+
+    @cached_property
+    def rows(self) -> tuple[int, ...]:
+        return tuple(t.rows for t in self.graph.tensors)
+
+    @cached_property
+    def row_bytes(self) -> tuple[int, ...]:
+        return tuple(t.row_bytes for t in self.graph.tensors)
+
+    def macs(self, ops: Iterable[int]) -> int:
+        """Multiply-accumulates of turns of these ops; the caller's rows cost nothing."""
+        return sum(self.ops[op].macs for op in ops if op != PUSH)
+
+    def in_one_piece(self, input_rows: bool) -> frozenset[int]:
+        """Tensors that must lie in one piece: what the caller sees whole, and what a whole operation reads or writes.
+        `input_rows`: the caller hands the input over row by row."""
+        touched = {t for op in self.ops if op.is_whole for t in (*op.makes, *(need.tensor for need in op.needs))}
+        given = () if input_rows else self.graph.inputs
+        return frozenset({*given, *self.graph.outputs, *touched})
+
+
+def row_graph(graph: Graph, library: Library) -> RowGraph:
+    return RowGraph(graph, tuple(_row_op(node, library) for node in graph.nodes))
+
+
+def _row_op(node: Node, library: Library) -> RowOp:
+    kind, accesses = kind_of(node.op.kind), library.row_accesses(node)
+    if kind is None or accesses is None or kind.is_alias or len(node.outputs) != 1:
+        return _whole(node)
+    sums = kind.accumulator_bytes(node)
+    if sums is not None:
+        turns = node.input(0).rows
+        need = Need(node.input(0).index, tuple(range(turns)), tuple(range(1, turns + 1)), ((),) * turns)
+        return RowOp(node.op.index, turns, (need,), (node.output.index,), kind.macs(node) // turns, sums)
+    turns_of = Turns(node, accesses)
+    if node.output.rows == 1 or not kind.has_row_kernel(node) or not turns_of.are_apart:
+        return _whole(node)
+    inputs = {tensor.index: tensor for _, tensor in node.activations()}
+    needs = tuple(turns_of.need(tensor) for tensor in inputs.values())
+    if any(need.end[0] >= inputs[need.tensor].rows > 1 for need in needs):
+        # Already the first row needs everything (transpose, a flip): nothing is gained by rows.
+        return _whole(node)
+    turns = node.output.rows
+    return RowOp(node.op.index, turns, needs, (node.output.index,), kind.macs(node) // turns)
+
+
+def _whole(node: Node) -> RowOp:
+    needs = {t.index: Need(t.index, (0,), (t.rows,), ((),)) for _, t in node.activations()}
+    kind = kind_of(node.op.kind)
+    macs = 0 if kind is None else kind.macs(node)
+    return RowOp(node.op.index, 1, tuple(needs.values()), tuple(t.index for t in node.outputs), macs, is_whole=True)

@@ -1,0 +1,55 @@
+"""Whether a plan fits a micro-controller: RAM and flash, each with what is left or missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from diagmem.reports.targets import RESERVE_BYTES, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """`ram_bytes`: the arena, with what a runtime keeps beside it as far as that is known. `flash`: what lies there, by
+    name. `notes`: what is not counted."""
+
+    ram_bytes: int
+    flash: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def flash_bytes(self) -> int:
+        return sum(self.flash.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A need beside what a micro-controller has. Of its RAM a part must stay free for stack and data."""
+
+    target: Target
+    need: Need
+
+    @property
+    def ram_left_bytes(self) -> int:
+        """Negative: so many are missing."""
+        return self.target.arena_limit_bytes - self.need.ram_bytes
+
+    @property
+    def flash_left_bytes(self) -> int | None:
+        """None where flash is external, so that its size is the board's."""
+        return self.target.flash_bytes - self.need.flash_bytes if self.target.flash_bytes else None
+
+    @property
+    def fits(self) -> bool:
+        return self.ram_left_bytes >= 0 and (self.flash_left_bytes is None or self.flash_left_bytes >= 0)
+
+    def missing(self) -> Iterator[tuple[str, int]]:
+        """What there is too little of, and by how many bytes."""
+        for name, left in (("RAM", self.ram_left_bytes), ("flash", self.flash_left_bytes)):
+            if left is not None and left < 0:
+                yield name, -left
+
+    @property
+    def ram_kept_bytes(self) -> int:
+        """What the region has beside the largest arena that is allowed."""
+        return min(RESERVE_BYTES, self.target.largest_region_bytes)

@@ -1,0 +1,1 @@
+"""What recorded loads and stores say."""

@@ -1,0 +1,215 @@
+"""Our own generated C, traced: a whole model, run op by op or row by row, or one operation of it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from diagmem.backends import c as c_backend
+from diagmem.backends.c.program import Program
+from diagmem.kernels import library
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import ABSENT, Graph, Node, Op, Tensor
+from diagmem.model.schedule import PUSH, Schedule, Step
+from diagmem.ops import Unsupported, kind_of
+from diagmem.planning.plan import Plan, scratch_of, stored
+from diagmem.planning.storage import Storage
+from diagmem.tracing.capture import cortex_m, native
+from diagmem.tracing.capture.calls import Call, MemoryArgument, Role
+from diagmem.tracing.capture.elf import Elf
+from diagmem.tracing.capture.harness import AFTER_OP, harness
+from diagmem.tracing.capture.run import Executable
+from diagmem.verification.inputs import sample_inputs
+
+NAME = "net"
+APART_BYTES = 16
+"""Alignment of tensors that are laid out to be traced."""
+
+FLAGS = (
+    *("-std=c99", "-O2", "-ffp-contract=off", "-w"),
+    *("-fno-inline", "-fno-tree-vectorize", "-fno-tree-loop-distribute-patterns"),
+)
+"""Optimised, but every touch as the source says. Where a compiler sees from the addresses that input and output do not
+overlap, it may load earlier and store later, in vectors or by calling memcpy. It sees that here, where they lie apart
+to be traced, but not in the plan that the trace is for."""
+
+
+@dataclass(frozen=True)
+class TracedModel:
+    """A program with the executable that runs it; the traced space is its arena."""
+
+    program: Program
+    executable: Executable
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """What is traced, one operation or row after the other. Rows that the caller hands over belong to the step
+        behind them, or to a last one of their own."""
+        return _traced_steps(self.program)
+
+    def label(self, number: int) -> str:
+        """What to call a step."""
+        step = self.steps[number]
+        if step.op == PUSH:
+            return "the rows handed over last"
+        row = "" if step.turn is None else f", row {step.turn}"
+        return f"{self.program.graph.nodes[step.op].label}{row}"
+
+    def contents(self, seed: int) -> Sequence[bytes]:
+        """An arena with random bytes in it, and inputs at their places, or the input that is handed over."""
+        arena = np.frombuffer(np.random.default_rng(seed).bytes(self.program.arena_bytes), dtype=np.uint8).copy()
+        graph = self.program.graph
+        # The first samples are edge cases: not random enough to tell data apart.
+        values = [np.ascontiguousarray(values).tobytes() for values in sample_inputs(graph, 5 + seed, seed)[-1]]
+        if self.program.input_rows:
+            return (arena.tobytes(), *values)
+        for index, data in zip(graph.inputs, values, strict=True):
+            begin = self.program.offsets[index]
+            arena[begin : begin + len(data)] = np.frombuffer(data, dtype=np.uint8)
+        return (arena.tobytes(),)
+
+    def place(self, tensor: int) -> range:
+        """Where a tensor lies in the traced space, from its first element to its last."""
+        begin = self.program.offsets[tensor]
+        return range(begin, begin + self.program.graph.tensors[tensor].span_bytes)
+
+
+def offsets_apart(plan: Plan) -> tuple[int, ...]:
+    """A place of its own for every buffer of the plan, and the end of the last one."""
+    return tuple(itertools.accumulate((_whole(buffer.size_bytes) for buffer in plan.buffers), initial=0))
+
+
+def apart(plan: Plan) -> Program:
+    """The plan's order with every buffer in a place of its own, so that each touch tells whose it is."""
+    *offsets, end = offsets_apart(plan)
+    places = stored(plan.graph, plan.buffers, offsets), scratch_of(plan.buffers, offsets), end
+    return Program(plan.graph, plan.schedule, *places, kernels=plan.options.kernels)
+
+
+def alone(node: Node) -> Program:
+    """One operation as a model of its own: outputs lowest, then inputs, each in a place of its own."""
+    return side_by_side((node,))
+
+
+def side_by_side(nodes: Sequence[Node], kernels: str = "diagmem") -> Program:
+    """Operations that have nothing to do with each other, as one model: op i is nodes[i]. All tensors lie apart."""
+    scratch: dict[int, int] = {}
+    tensors: list[Tensor] = []
+    ops: list[Op] = []
+    offsets: dict[int, int] = {}
+    end = 0
+    for number, node in enumerate(nodes):
+        own = {t.index: t for t in (*node.inputs, *node.outputs) if t is not None}
+        index = {old: len(tensors) + place for place, old in enumerate(own)}
+        tensors += [replace(t, index=index[old]) for old, t in own.items()]
+        inputs = tuple(ABSENT if t is None else index[t.index] for t in node.inputs)
+        ops.append(replace(node.op, index=number, inputs=inputs, outputs=tuple(index[t.index] for t in node.outputs)))
+        for tensor in dict.fromkeys((*node.outputs, *(t for _, t in node.activations()))):
+            offsets[index[tensor.index]] = end
+            end += _whole(tensor.size_bytes)
+        scratch_bytes = library(kernels).scratch_bytes(replace(node, op=ops[-1]))
+        if scratch_bytes:
+            scratch[number] = end
+            end += _whole(scratch_bytes)
+    made = {t for op in ops for t in op.outputs}
+    given = tuple(t for t in offsets if t not in made)
+    graph = Graph("side by side", tuple(tensors), tuple(ops), given, tuple(t for t in offsets if t in made))
+    storage = {t: Storage.linear(at, tensors[t].rows, tensors[t].row_bytes) for t, at in offsets.items()}
+    return Program(graph, Schedule.whole(range(len(ops))), storage, scratch, end, kernels=kernels)
+
+
+def _whole(size_bytes: int) -> int:
+    return math.ceil(size_bytes / APART_BYTES) * APART_BYTES
+
+
+def has_kernel(node: Node) -> bool:
+    """Whether C code can run the operation. A reshape is not run: its output stays where the input is. Nor is one with
+    a variable, which emitted C does not keep."""
+    kind = kind_of(node.op.kind)
+    if kind is None or kind.is_alias or any(t is not None and t.is_variable for t in node.inputs):
+        return False
+    try:
+        return kind.c_call(node) is not None
+    except (Unsupported, ModelError):
+        return False
+
+
+def build_model(program: Program, on: str, place: Path) -> TracedModel:
+    """Emits the program as C into the directory `place` and compiles it for `on`: x86 or a core."""
+    files = c_backend.emit(program, NAME)
+    for path, content in files.items():
+        (place / path).write_bytes(content)
+    sources = [place / path for path in files if path.endswith((".c", ".S"))]
+    if program.input_rows:
+        sources.append(place / "caller.c")
+        sources[-1].write_text(_caller(program))
+    marks = place / "marks.h"
+    marks.write_text(f"void {AFTER_OP}(int op);\n#define {NAME.upper()}_AFTER_OP(op) {AFTER_OP}(op)\n")
+    flags = (*FLAGS, f"-D{NAME.upper()}_NO_STATIC_ARENA", f"-I{place}", "-include", str(marks))
+    for_place = _for_core if on in cortex_m.CORES else _for_this_machine
+    return TracedModel(program, for_place(_call(program), program, on, (*flags, *map(str, sources)), place))
+
+
+def _traced_steps(program: Program) -> tuple[Step, ...]:
+    run = tuple(step for step in program.steps if step.op != PUSH)
+    return (*run, Step(PUSH)) if program.input_rows else run
+
+
+_CALLER = f"{NAME}_push_all"
+
+_CALLER_SOURCE = """\
+#include "{name}.h"
+
+void {function}(void *arena, const unsigned char *input) {{
+    int row;
+    {name}_start_in(arena);
+    for (row = 0; row < {rows}; ++row) {name}_push_row_in(arena, input + row * {row_bytes}L);
+    {after}(-1);
+}}
+"""
+
+
+def _caller(program: Program) -> str:
+    """A program's part: it hands the input over, row by row."""
+    tensor = program.graph.tensors[program.graph.inputs[0]]
+    sizes = {"rows": tensor.rows, "row_bytes": tensor.row_bytes}
+    return _CALLER_SOURCE.format(name=NAME, function=_CALLER, after=AFTER_OP, **sizes)
+
+
+def _call(program: Program) -> Call:
+    arena = MemoryArgument(Role.SCRATCH, "uint8", (max(1, program.arena_bytes),))
+    if not program.input_rows:
+        return Call(f"{NAME}_invoke_in", (arena,))
+    given = program.graph.tensors[program.graph.inputs[0]]
+    return Call(_CALLER, (arena, MemoryArgument(Role.CONSTANT, "uint8", (given.size_bytes,))))
+
+
+def _for_this_machine(call: Call, program: Program, _: str, parts: Sequence[str], place: Path) -> Executable:
+    (place / "harness.c").write_text(harness(call, len(_traced_steps(program))))
+    native.compile_program((*parts, place / "harness.c"), place / NAME, "the model's C")
+    return native.NativeProgram(place / NAME, call.space_bytes)
+
+
+_CORE_MARKS = """\
+void {name}(int op) {{
+    static int done;
+    volatile unsigned *const marks = (volatile unsigned *){address:#x};
+    marks[1] = (unsigned)op;
+    if (++done < {ops}) marks[0] = 0;
+}}
+"""
+
+
+def _for_core(call: Call, program: Program, on: str, parts: Sequence[str], place: Path) -> Executable:
+    core = cortex_m.CORES[on]
+    marks, executable = place / "core_marks.c", place / f"{NAME}.elf"
+    steps = len(_traced_steps(program))
+    marks.write_text(_CORE_MARKS.format(name=AFTER_OP, address=cortex_m.MARKS_AT, ops=steps))
+    cortex_m.link((*parts, marks), call.function, core, core.float_flags, executable)
+    return cortex_m.CortexMProgram(Elf.read(executable), call, core, marks_ops=True)

@@ -1,0 +1,1 @@
+"""Runs compiled kernels and records what they load and store."""

@@ -1,0 +1,158 @@
+"""1-D layers turned to run downwards, so that each step in time is a row.
+
+A converter writes a 1-D convolution as a 2-D one over an image of one row, with reshapes around it. The same bytes are
+an image of one column: every pixel a row of its own. Then such networks can run row by row, and a caller can hand over
+one sample at a time. Nothing moves, only shapes change; reshapes between tensors that have become alike are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import ABSENT, Graph, Node, Op, Shape, Tensor
+from diagmem.ops import kind_of
+from diagmem.ops.moving.reshape import Reshape
+from diagmem.ops.upright import Standing
+from diagmem.transforms._editing import Choice, edited, is_movable, is_seen_by_caller
+
+AXES: Mapping[int, tuple[int, ...]] = {3: (0, 1, 3), 4: (0, 2, 1, 3)}
+"""Rank -> where each axis goes."""
+
+
+def time_as_rows(graph: Graph, choice: Choice) -> Graph:
+    """Turns all tensors that can be turned together with those beside them."""
+    turned = _Turned(graph)
+    if turned.shapes:
+        graph = turned.graph()
+    return _without_reshapes(graph, choice)
+
+
+def upright(tensor: Tensor) -> Shape | None:
+    """The shape of a tensor when it stands; None if it has no line of pixels that lies."""
+    shape = tensor.shape
+    if len(shape) == 3 and shape[0] == 1:
+        return (1, shape[1], 1, shape[2])
+    if len(shape) == 4 and shape[:2] == (1, 1) and shape[2] > 1:
+        return (1, shape[2], 1, shape[3])
+    return None
+
+
+def _without_reshapes(graph: Graph, choice: Choice) -> Graph:
+    """Of two tensors that are the same bytes under the same shape one is left: the source, or what the caller sees."""
+    other: dict[int, int] = {}
+
+    def left(tensor: int) -> int:
+        while tensor in other:
+            tensor = other[tensor]
+        return tensor
+
+    dropped: list[int] = []
+    for node in graph.nodes:
+        if not _is_reshape(node) or not choice(node.op) or not _changes_nothing(graph, node):
+            continue
+        source, target = left(node.op.inputs[0]), node.output.index
+        if target not in graph.outputs:
+            other[target] = source
+        elif is_seen_by_caller(graph, source):
+            continue
+        else:
+            other[source] = target
+        dropped.append(node.op.index)
+    if not dropped:
+        return graph
+    made = {op.index: replace(op, outputs=tuple(map(left, op.outputs))) for op in graph.ops if op.index not in dropped}
+    return edited(graph, without=dropped, ops=made, instead={tensor: left(tensor) for tensor in other})
+
+
+def _is_reshape(node: Node) -> bool:
+    kind = kind_of(node.op.kind)
+    return kind is not None and kind.is_alias
+
+
+def _changes_nothing(graph: Graph, node: Node) -> bool:
+    source, target = node.input(0), node.output
+    is_same = (source.shape, source.dtype, source.quantisation) == (target.shape, target.dtype, target.quantisation)
+    return is_same and all(is_movable(t) and t.view is None and t.index not in graph.families for t in (source, target))
+
+
+class _Turned:
+    """`shapes`: tensors that are turned -> their new shapes. `ops`: what becomes of the ops that touch them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.source = graph
+        found = {t.index: upright(t) for t in graph.tensors if is_movable(t) and t.view is None}
+        self.shapes = {index: shape for index, shape in found.items() if shape and index not in graph.families}
+        self.ops: dict[int, Op] = {}
+        self.constants: dict[int, Tensor] = {}
+        left = {op.index for op in graph.ops if self._touched(op)}
+        while left:
+            # An op that cannot be turned keeps its tensors, and those the ops beside it.
+            node = graph.nodes[left.pop()]
+            op = self._turned(node) if self._touched(node.op) else node.op
+            if op is not None:
+                self.ops[node.op.index] = op
+                continue
+            kept = self._touched(node.op)
+            for tensor in kept:
+                del self.shapes[tensor]
+            for tensor in kept:
+                left.update(self._ops_at(tensor))
+
+    def graph(self) -> Graph:
+        tensors = [replace(self.source.tensors[index], shape=shape) for index, shape in self.shapes.items()]
+        kept = {index: op for index, op in self.ops.items() if self._touched(self.source.ops[index])}
+        used = {t for op in kept.values() for t in op.inputs}
+        return edited(self.source, ops=kept, tensors=[*tensors, *(t for i, t in self.constants.items() if i in used)])
+
+    def _touched(self, op: Op) -> list[int]:
+        return [t for t in dict.fromkeys((*op.inputs, *op.outputs)) if t in self.shapes]
+
+    def _ops_at(self, tensor: int) -> Iterator[int]:
+        yield from self.source.consumers.get(tensor, ())
+        if tensor in self.source.producer:
+            yield self.source.producer[tensor]
+
+    def _turned(self, node: Node) -> Op | None:
+        """The op on tensors that stand, None if there is no such op."""
+        kind = kind_of(node.op.kind)
+        if kind is None:
+            return None
+        if kind.is_alias:
+            return self._reshape(node)
+        ranks = {len(t.shape) for t in (*(t for _, t in node.activations()), *node.outputs) if t.index in self.shapes}
+        if len(ranks) != 1:
+            return None
+        found = kind.upright(node, Standing(self.shapes, AXES[ranks.pop()], self._own_constants(node)))
+        if found is None:
+            return None
+        self.constants.update({tensor.index: tensor for tensor in found.constants.values()})
+        turned = replace(node.op, attributes=found.attributes)
+        return turned if self._gives_the_right_shapes(node, turned) else None
+
+    def _own_constants(self, node: Node) -> set[int]:
+        """Those that serve no other operation."""
+        constants = (t.index for t in node.inputs if t is not None and t.is_constant)
+        return {index for index in constants if set(self.source.consumers[index]) == {node.op.index}}
+
+    def _gives_the_right_shapes(self, node: Node, op: Op) -> bool:
+        """Elements and their order stay the same; shapes are those that the turned op makes of the turned inputs."""
+        kind = kind_of(op.kind)
+        inputs = [None if t == ABSENT else self._now(t) for t in op.inputs]
+        try:
+            shapes = kind.output_shapes(op.kind, op.attributes, inputs) if kind else None
+        except ModelError:
+            return False
+        return shapes == tuple(self._now(t.index).shape for t in node.outputs)
+
+    def _now(self, index: int) -> Tensor:
+        tensor = self.constants.get(index, self.source.tensors[index])
+        return replace(tensor, shape=self.shapes[index]) if index in self.shapes else tensor
+
+    def _reshape(self, node: Node) -> Op | None:
+        """Any shape will do, but the new one must not be read from a tensor that says another."""
+        if node.input(0).is_constant:
+            return None
+        shape = self.shapes.get(node.output.index, node.output.shape)
+        return replace(node.op, kind="RESHAPE", inputs=node.op.inputs[:1], attributes=Reshape(new_shape=shape))

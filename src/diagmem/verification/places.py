@@ -1,0 +1,173 @@
+"""Where a model can be run to see that it computes the same bytes, and what each place has to say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from diagmem.backends.c.program import Program
+from diagmem.backends.tflm import metadata, planned_file
+from diagmem.frontends.source import Source
+from diagmem.model.errors import PlanError, UnsafePlanError
+from diagmem.model.graph import Graph
+from diagmem.planning.plan import Plan
+from diagmem.planning.planner import Planned
+from diagmem.verification.cortex_m import CORES, run_on_core
+from diagmem.verification.host import run_on_host
+from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.oracles import second_opinion
+from diagmem.verification.runs import Run
+from diagmem.verification.tflm.compare import Comparison, compare
+from diagmem.verification.tflm.runtime import TflmError
+
+HOST, TFLM = "host", "tflm"
+PLACES = (HOST, *CORES, TFLM)
+
+INTERPRETER_KERNELS = ("tflm-reference", "tflm")
+"""A plan for these is right in TFLM's Python interpreter, which has reference kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class CVerdict:
+    """What running the C code has shown. `compared_with`: who computed what the outputs should be."""
+
+    run: Run
+    compared_with: tuple[str, ...]
+
+    @property
+    def on(self) -> str:
+        return self.run.on
+
+    @property
+    def ok(self) -> bool:
+        return self.run.ok
+
+    @property
+    def failure(self) -> str | None:
+        return self.run.failure
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.run.to_json(), "compared_with": list(self.compared_with)}
+
+
+@dataclass(frozen=True, slots=True)
+class TflmVerdict:
+    """What running the planned file in TensorFlow Lite Micro has shown, beside the file without a plan."""
+
+    found: Comparison
+    weights_bytes: int
+
+    @property
+    def on(self) -> str:
+        return TFLM
+
+    @property
+    def ok(self) -> bool:
+        return self.found.ok
+
+    @property
+    def failure(self) -> str | None:
+        return self.found.failure or None
+
+    def to_json(self) -> dict[str, Any]:
+        before, after = self.found.before, self.found.after
+        return {
+            "on": self.on,
+            "ok": self.ok,
+            "inputs": self.found.inputs,
+            "arena_bytes": after.arena_bytes if after else None,
+            "arena_bytes_before": before.arena_bytes,
+            "head_bytes": after.head_bytes if after else None,
+            "head_bytes_before": before.head_bytes,
+            "persistent_bytes": after.persistent_bytes if after else None,
+            "stack_bytes": None,
+            "static_bytes": None,
+            "code_bytes": None,
+            "weights_bytes": self.weights_bytes,
+            "instructions": None,
+            "failure": self.failure,
+        }
+
+
+Verdict = CVerdict | TflmVerdict
+
+
+@dataclass(frozen=True)
+class Verification:
+    """A model to be run. `made`: the plan to run it with, in C. `planned`: for TFLM's reference kernels, where its file
+    carries no plan. `opinion`: another runtime's, if it has been asked already. What several places share is worked out
+    once."""
+
+    source: Source
+    inputs: int
+    seed: int
+    made: Planned | Plan | None = None
+    planned: Planned | None = None
+    opinion: tuple[str | None, str | None] | None = None
+
+    def on(self, place: str) -> Verdict:
+        if place not in PLACES:
+            raise PlanError(f"place '{place}' is not known; known: {', '.join(PLACES)}")
+        return self._in_tflm() if place == TFLM else self._as_c(place)
+
+    @cached_property
+    def program(self) -> Program:
+        if self.made is None:
+            raise PlanError("C code needs a plan")
+        if isinstance(self.made, Plan):
+            return Program.running(self.made, self.source.runnable)
+        return Program.of(self.made)
+
+    @cached_property
+    def second_opinion(self) -> tuple[str | None, str | None]:
+        """Another runtime's name and view of what the model computes, where there is one."""
+        if self.opinion is not None:
+            return self.opinion
+        if not self.source.has_file:
+            return None, None
+        model = self.program.model
+        try:
+            return second_opinion(self.source.content, model, sample_inputs(model, self.inputs, self.seed))
+        except TflmError:
+            # Not every model runs there, which says nothing against the C code.
+            return None, None
+
+    def _as_c(self, place: str) -> CVerdict:
+        samples = sample_inputs(self.program.graph, self.inputs, self.seed)
+        oracle, disagreement = self.second_opinion
+        is_host = place == HOST
+        run = run_on_host(self.program, samples) if is_host else run_on_core(self.program, samples, CORES[place])
+        if disagreement is not None:
+            run = run.failed(f"{oracle} disagrees: {disagreement}")
+        return CVerdict(run, ("numpy", *([oracle] if oracle else [])))
+
+    def _in_tflm(self) -> TflmVerdict:
+        data, graph = self.source.content, self.source.runnable
+        if not carries_plan(self.source):
+            if self.planned is None:
+                raise PlanError("the file carries no plan; write one into it with `emit tflm`")
+            emitted = planned_file.emit(data, self.planned.plan)
+            data, graph = emitted.data, emitted.graph
+        note = metadata.origin(data)
+        if note is not None and note.kernels not in INTERPRETER_KERNELS:
+            raise PlanError(
+                f"the plan is for kernels {note.kernels}, but TFLM's Python interpreter has reference kernels, with "
+                f"which it may fail; check it with `diagmem plan --kernels {note.kernels}` and on the device"
+            )
+        self._judge(data, graph, note.kernels if note is not None else INTERPRETER_KERNELS[0])
+        found = compare(metadata.left_to_tflm(data), data, graph, sample_inputs(graph, self.inputs, self.seed))
+        return TflmVerdict(found, sum(t.size_bytes for t in graph.tensors if t.is_constant))
+
+    def _judge(self, data: bytes, graph: Graph, kernels: str) -> None:
+        """Raises UnsafePlanError where the plan inside a file is not safe: that it runs well on some inputs would show
+        nothing. What cannot be judged, at operations that nobody knows, is run."""
+        found = planned_file.embedded_plan(data, graph, kernels)
+        if found is not None and found.findings:
+            more = f" (and {len(found.findings) - 1} more)" if len(found.findings) > 1 else ""
+            raise UnsafePlanError(f"{graph.name}: the plan in the file is not safe: {found.findings[0]}{more}")
+
+
+def carries_plan(source: Source) -> bool:
+    """Whether the model's file has a plan for TFLM inside."""
+    return metadata.offsets_in(source.content, source.runnable) is not None

@@ -1,0 +1,116 @@
+"""Where a model's time goes: the instructions of each operation, counted in an emulated core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from diagmem.backends.c.program import Program
+from diagmem.model.errors import PlanError
+from diagmem.model.graph import Node
+from diagmem.model.schedule import PUSH
+from diagmem.ops import kind_of
+from diagmem.planning.plan import Plan
+from diagmem.verification.cortex_m import CORES, count_marks
+from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.tools import ToolError
+
+SAMPLE = 5
+"""The first input that is not an edge case."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpProfile:
+    """`read_bytes`, `written_bytes`: of the arena, each load and each store counted. `needed_bytes`: the most that must
+    be held while it runs."""
+
+    node: Node
+    instructions: int
+    macs: int
+    read_bytes: int
+    written_bytes: int
+    needed_bytes: int
+
+    @property
+    def instructions_per_mac(self) -> float | None:
+        return self.instructions / self.macs if self.macs else None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """`instructions`: of one whole run, from the call to the return. Those that belong to no operation are the
+    difference. `peak_op`: which sets the arena's size."""
+
+    model: str
+    on: str
+    arena_bytes: int
+    instructions: int
+    ops: tuple[OpProfile, ...]
+    peak_op: int | None
+
+    def share(self, op: OpProfile) -> float:
+        return op.instructions / max(1, self.instructions)
+
+    def milliseconds(self, instructions: int, mhz: float) -> float:
+        """At one instruction for each cycle, which cores reach at best."""
+        return instructions / (1000 * mhz)
+
+    def to_json(self, mhz: float | None = None) -> dict[str, Any]:
+        clock = {} if mhz is None else {"mhz": mhz, "milliseconds": self.milliseconds(self.instructions, mhz)}
+        return {
+            "model": self.model,
+            "on": self.on,
+            "arena_bytes": self.arena_bytes,
+            "instructions": self.instructions,
+            **clock,
+            "peak_op": self.peak_op,
+            "ops": [
+                {
+                    "index": op.node.op.number,
+                    "kind": op.node.op.kind,
+                    "name": op.node.outputs[0].name if op.node.outputs else "",
+                    "instructions": op.instructions,
+                    "share": round(self.share(op), 6),
+                    "macs": op.macs,
+                    "instructions_per_mac": op.instructions_per_mac,
+                    "read_bytes": op.read_bytes,
+                    "written_bytes": op.written_bytes,
+                    "needed_bytes": op.needed_bytes,
+                }
+                for op in self.ops
+            ],
+        }
+
+
+def profiled(program: Program, plan: Plan, core: str, seed: int = 0) -> Profile:
+    """Runs the plan's C once on an emulated core, and counts."""
+    if core not in CORES:
+        raise PlanError(f"core '{core}' is not known; known: {', '.join(CORES)}")
+    inputs = sample_inputs(program.graph, SAMPLE + 1, seed)[SAMPLE:]
+    marks, total = count_marks(program, inputs, CORES[core])
+    own_steps = [(number, step) for number, step in enumerate(program.steps) if step.op != PUSH]
+    if len(marks) != len(own_steps):
+        raise ToolError(f"{len(own_steps)} steps were to be counted, and {len(marks)} were seen")
+    done = {op: np.zeros(3, dtype=np.int64) for op in program.order}
+    needed = dict.fromkeys(program.order, 0)
+    before = np.zeros(3, dtype=np.int64)
+    for (number, step), mark in zip(own_steps, marks, strict=True):
+        now = np.array([mark.instructions, mark.read_bytes, mark.written_bytes])
+        done[step.op] += now - before
+        needed[step.op] = max(needed[step.op], plan.pressure[number])
+        before = now
+    ops = []
+    for node in program.nodes:
+        instructions, read, written = done[node.op.index].tolist()
+        ops.append(OpProfile(node, instructions, _macs(program, node), read, written, needed[node.op.index]))
+    peak = None if plan.peak_op is None else plan.graph.ops[plan.peak_op].number
+    return Profile(program.model.name, core, program.arena_bytes, total, tuple(ops), peak)
+
+
+def _macs(program: Program, node: Node) -> int:
+    """Rows that are made again are computed again."""
+    kind, visits = kind_of(node.op.kind), program.visits.get(node.op.index)
+    macs = kind.macs(node) if kind is not None else 0
+    return macs * len(visits) // program.rows.ops[node.op.index].turns if visits else macs

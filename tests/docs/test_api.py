@@ -1,0 +1,55 @@
+"""The Python API can be found, and its examples are true."""
+
+from __future__ import annotations
+
+import doctest
+import io
+import pydoc
+from pathlib import Path
+
+import pytest
+
+import diagmem
+from diagmem import pipeline
+
+DOCS = Path(__file__).parents[2] / "docs"
+FUNCTIONS = sorted(name for name in diagmem.__all__ if name.islower() and not name.startswith("_"))
+
+
+def test_help_and_dir_show_it() -> None:
+    """Every public name is listed, and help(diagmem) shows its first line."""
+    assert dir(diagmem) == sorted(diagmem.__all__)
+    said = pydoc.plain(pydoc.render_doc(diagmem))
+    assert not [name for name in FUNCTIONS if f"\n    {name}(" not in said]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_examples_are_true(name: str) -> None:
+    """Each function has an example in its docstring, and it gives what it says."""
+    finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    (found,) = finder.find(getattr(pipeline, name), name, globs={"diagmem": diagmem})
+    assert found.examples
+    said = io.StringIO()
+    runner.run(found, out=said.write)
+    assert not runner.failures, said.getvalue()
+
+
+def test_the_page_lists_every_name() -> None:
+    text = (DOCS / "api.md").read_text()
+    assert not [name for name in diagmem.__all__ if f"`{name}" not in text and not name.startswith("_")]
+
+
+def test_a_plan_is_shown_in_a_line() -> None:
+    """However large the model: no dump of graphs."""
+    made = diagmem.plan("zoo:vww_96_int8")
+    assert max(len(repr(made)), len(repr(made.plan))) < 200
+
+
+def test_errors_name_arguments() -> None:
+    """The API speaks of its arguments, never of flags of the command line."""
+    for options in ({"input_rows": True}, {"recompute": 2.0}, {"schedule": "fast"}, {"align": 3}):
+        with pytest.raises(diagmem.DiagmemError) as found:
+            diagmem.plan("zoo:kws_dscnn_int8", **options)
+        assert "--" not in str(found.value)
+    with pytest.raises(TypeError, match="'colour' is no option of a plan"):
+        diagmem.plan("zoo:kws_dscnn_int8", colour="red")

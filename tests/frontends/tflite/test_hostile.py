@@ -1,0 +1,70 @@
+"""Damaged files end in one clear error: never another exception, never a long wait."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from diagmem.frontends import tflite
+from diagmem.model.errors import ModelError
+from diagmem.planning.inspection import inspect
+
+SLOWEST_SECONDS = 5.0
+EXTREMES = (0, 1, 0x7F, 0xFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x01000000)
+
+
+def corrupted(data: bytes, count: int, seed: int) -> Iterator[tuple[str, bytes]]:
+    """Truncations, flipped bytes, words set to extreme values, and blocks copied over others; seeded."""
+    rng = random.Random(seed)
+    # Structure lies in the first and the last part of the file, weights in between: aim there more often.
+    edges = [(0, len(data)), (0, min(len(data), 4096)), (max(0, len(data) - 32768), len(data))]
+    for _ in range(count):
+        low, high = rng.choice(edges)
+        way = rng.choice(("truncate", "flip", "extreme", "copy"))
+        changed = bytearray(data)
+        if way == "truncate":
+            changed = changed[: rng.randrange(low, high)]
+        elif way == "flip":
+            for _ in range(rng.choice((1, 1, 2, 8, 64))):
+                changed[rng.randrange(low, high)] ^= 1 << rng.randrange(8)
+        elif way == "extreme":
+            for _ in range(rng.choice((1, 1, 3))):
+                at = rng.randrange(low, high - 4) & ~3
+                changed[at : at + 4] = rng.choice(EXTREMES).to_bytes(4, "little")
+        else:
+            size = rng.choice((4, 16, 64))
+            source, target = (rng.randrange(low, high - size) for _ in range(2))
+            changed[target : target + size] = changed[source : source + size]
+        yield way, bytes(changed)
+
+
+def check(data: bytes) -> bool:
+    """Whether the file is accepted. Anything but acceptance or a one-line ModelError fails the test."""
+    start, refusal = time.perf_counter(), ""
+    try:
+        inspect(tflite.parse(data, "model")).to_json()
+    except ModelError as error:
+        refusal = str(error)
+    assert "\n" not in refusal
+    assert time.perf_counter() - start < SLOWEST_SECONDS
+    return not refusal
+
+
+@pytest.mark.parametrize("name", ["ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8"])
+def test_real_files_corrupted(shared: Path, name: str) -> None:
+    """1,250 variants of each MLPerf Tiny file; some are still sound, some are not."""
+    data = (shared / "models" / "mlperf_tiny" / f"{name}.tflite").read_bytes()
+    accepted = [check(variant) for _, variant in corrupted(data, 1250, seed=7)]
+    assert any(accepted)
+    assert not all(accepted)
+
+
+def test_truncated_at_every_byte_of_the_head(shared: Path) -> None:
+    """No prefix of a file is accepted or crashes."""
+    data = (shared / "models" / "mlperf_tiny" / "kws_ref_model.tflite").read_bytes()
+    for size in [*range(2048), *range(2048, len(data), 97)]:
+        assert not check(data[:size])

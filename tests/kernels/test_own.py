@@ -1,0 +1,55 @@
+"""Our own kernels: which library a core has, and how a name says which ops do without scratch."""
+
+from __future__ import annotations
+
+import pytest
+
+from diagmem import pipeline
+from diagmem.kernels import CPUS, GENERIC, LIBRARIES, kernels_for, library
+from diagmem.model.errors import PlanError
+from diagmem.verification.cortex_m import CORES
+
+
+def test_every_core_has_a_library_of_ours() -> None:
+    """Those that are emulated, and a generic one, which is what there is without a word about cores."""
+    assert {*CORES, GENERIC} == set(CPUS)
+    assert all(LIBRARIES[name].is_own for name in CPUS.values())
+    assert kernels_for(GENERIC) == "diagmem"
+    with pytest.raises(PlanError, match="cpu 'z80' is not known"):
+        kernels_for("z80")
+
+
+def test_a_name_says_which_ops_are_lean() -> None:
+    """One name for one choice: in order, and only where there is a choice."""
+    assert library("diagmem-dsp/3,7").lean == frozenset((3, 7))
+    assert library("diagmem-dsp/all").lean is None
+    assert library("diagmem-dsp").leaner(7).leaner(3) == library("diagmem-dsp/3,7")
+    for name in ("diagmem-dsp/7,3", "diagmem-dsp/3,3", "diagmem-dsp/", "diagmem-dsp/x", "diagmem/3", "cmsis-nn/1"):
+        with pytest.raises(PlanError, match="is not known"):
+            library(name)
+
+
+def test_less_ram_or_more_speed() -> None:
+    """With `ram` the ops that set the peak run without scratch, by name; the front shows both plans."""
+    model = "zoo:resnet8_int8"
+    fast = pipeline.plan(model, kernels="diagmem-dsp")
+    lean = pipeline.plan(model, kernels="diagmem-dsp", prefer="ram")
+    assert fast.plan.options.kernels == "diagmem-dsp"
+    assert lean.arena_bytes < fast.arena_bytes
+    chosen = lean.plan.options.library.lean
+    assert chosen
+    assert all(op.number not in chosen for op in (lean.plan.graph.ops[n] for n in lean.plan.scratch))
+    assert len(lean.plan.scratch) == len(fast.plan.scratch) - len(chosen)
+    assert pipeline.check(model, lean.to_json()) == []
+
+
+def test_plain_c_has_nothing_to_prefer() -> None:
+    """No kernel of it takes scratch: both plans are one."""
+    plans = [pipeline.plan("zoo:kws_dscnn_int8", prefer=prefer).to_json() for prefer in ("speed", "ram")]
+    assert plans[0]["tensors"] == plans[1]["tensors"]
+    assert plans[0]["kernels"] == plans[1]["kernels"] == "diagmem"
+
+
+def test_kernels_and_a_core_that_has_others() -> None:
+    with pytest.raises(PlanError, match="leave out one"):
+        pipeline.emit_c("zoo:kws_dscnn_int8", cpu="cortex-m4", kernels="tflm-reference")

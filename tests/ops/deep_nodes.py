@@ -1,0 +1,115 @@
+"""Random nodes of 8-bit integers with more channels than the contract test draws, for kernels that take them in fours
+and eights: some whose weights two channels can share, some whose numbers do not allow it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from diagmem.model.graph import DType, Node, Padding, Quantisation, Tensor
+from diagmem.ops import Activation
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.ops.elementwise.binary import Binary
+from diagmem.ops.fitting import fitted
+from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.pooling.pool_2d import Pool2D
+from tests.ops.cases import activation, constant, node_of
+
+Rng = np.random.Generator
+
+REAL = "/f32"
+"""Behind the name of a kind: on single precision."""
+
+KINDS = (
+    *("CONV_2D/f32", "FULLY_CONNECTED/f32"),
+    *("CONV_2D", "POINTWISE", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
+    *("AVERAGE_POOL_2D", "MAX_POOL_2D", "ADD", "MUL"),
+)
+_MOST_TURNS = 60
+
+
+def deep_nodes(kind: str, count: int) -> list[Node]:
+    """So many nodes, the same every time."""
+    drawn = [_drawn(kind.removesuffix(REAL), np.random.default_rng(seed)) for seed in range(count)]
+    return [(_real if kind.endswith(REAL) else _dressed)(node, seed) for seed, node in enumerate(drawn)]
+
+
+def _drawn(kind: str, rng: Rng) -> Node:
+    def pick(*choices: int) -> int:
+        return int(rng.choice(choices))
+
+    image = [pick(1, 1, 2), pick(1, 3, 5, 6), pick(1, 2, 4, 5, 7), pick(1, 3, 4, 8, 10, 12, 16)]
+    kernel, stride = (pick(1, 2, 3), pick(1, 2, 3, 3)), (pick(1, 2), pick(1, 2))
+    dilation = (pick(1, 1, 1, 2), pick(1, 1, 1, 2))
+    out = pick(1, 3, 4, 6, 8, 11, 16)
+    if kind == "POINTWISE":
+        kernel, stride, dilation, kind = (1, 1), (1, 1), (1, 1), "CONV_2D"
+    if kind == "CONV_2D":
+        inputs = [activation(image), constant((out, *kernel, image[3])), constant((out,))]
+        return node_of(kind, Conv2D(Padding.SAME, *stride, *dilation), inputs)
+    if kind == "DEPTHWISE_CONV_2D":
+        depth = image[3] * (2 if rng.integers(4) == 0 else 1)
+        inputs = [activation(image), constant((1, *kernel, depth)), constant((depth,))]
+        return node_of(kind, DepthwiseConv2D(Padding.SAME, *stride, *dilation, depth // image[3]), inputs)
+    if kind == "FULLY_CONNECTED":
+        size = pick(3, 4, 8, 12, 20)
+        return node_of(kind, FullyConnected(), [activation((pick(1, 2, 3), size)), constant((out, size)), None])
+    if kind in ("ADD", "MUL"):
+        second = image if rng.integers(3) else [1, 1, 1, image[3]]
+        return node_of(kind, Binary(), [activation(image), activation(second)])
+    return node_of(kind, Pool2D(Padding.SAME, *stride, *kernel), [activation(image)])
+
+
+def _real(node: Node, seed: int) -> Node:
+    """Single precision."""
+    found = (fitted(node, 60 * seed + turn) for turn in range(_MOST_TURNS))
+    return next(node for node in found if node.input(0).dtype is DType.FLOAT32)
+
+
+def _dressed(node: Node, seed: int) -> Node:
+    """8-bit integers, with weights and scales for the kernel to pack or to refuse."""
+    kind = node.op.kind
+    found = next(n for turn in range(_MOST_TURNS) if _is_this(n := fitted(node, 60 * seed + turn), kind))
+    rng = np.random.default_rng(seed)
+    is_clamped, is_tame, is_positive = seed % 8 == 7, seed % 4 != 3, seed % 2 == 0
+    found = _with_activation(found, Activation.RELU if is_clamped else Activation.NONE)
+    if kind not in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"):
+        return found
+    inputs = list(found.inputs)
+    inputs[1] = _tamed(found.input(1)) if is_tame else _wild(found.input(1), rng)
+    if len(inputs) > 2 and inputs[2] is not None and seed % 5 == 4:
+        inputs[2] = _far_off(inputs[2], rng)
+    outputs = [_after_relu(t) if is_positive else t for t in found.outputs]
+    return replace(found, inputs=tuple(inputs), outputs=tuple(outputs))
+
+
+def _is_this(node: Node, kind: str) -> bool:
+    return node.op.kind == kind and all(t.dtype is DType.INT8 for t in (node.input(0), *node.outputs))
+
+
+def _with_activation(node: Node, activation: Activation) -> Node:
+    return replace(node, op=replace(node.op, attributes=replace(node.op.attributes, activation=activation)))
+
+
+def _tamed(filters: Tensor) -> Tensor:
+    assert filters.data is not None
+    return replace(filters, data=np.maximum(filters.data, -127))
+
+
+def _wild(filters: Tensor, rng: Rng) -> Tensor:
+    """With weights that have no other one beside them in 16 bits."""
+    assert filters.data is not None
+    return replace(filters, data=np.where(rng.integers(4, size=filters.shape) == 0, -128, filters.data).astype(np.int8))
+
+
+def _far_off(bias: Tensor, rng: Rng) -> Tensor:
+    """Biases that leave 23 bits."""
+    far = rng.integers(-(2**30), 2**30, bias.shape).astype(np.int32)
+    return replace(bias, data=far)
+
+
+def _after_relu(tensor: Tensor) -> Tensor:
+    assert tensor.quantisation is not None
+    return replace(tensor, quantisation=Quantisation(tensor.quantisation.scales, (-128,)))

@@ -1,0 +1,124 @@
+"""Integer arithmetic is TFLite's to the bit: against its definition in exact fractions, and against its C twin."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diagmem.backends.c.kernel_sources import joined
+from diagmem.ops.numerics.fixed_point import (
+    INT32_MAX,
+    INT32_MIN,
+    Multiplier,
+    exp_of_negative,
+    high_mul,
+    one_over_one_plus,
+    rescale,
+    rounding_shift,
+)
+from tests.backends.c.models import compiler
+
+INT32 = st.integers(INT32_MIN, INT32_MAX)
+EDGES = [0, 1, -1, 2, -2, 3, -3, INT32_MAX, INT32_MIN, INT32_MIN + 1, 2**30, -(2**30), 12345678, -87654321]
+
+
+def half_up(x: Fraction) -> int:
+    return math.floor(x + Fraction(1, 2))
+
+
+def half_away(x: Fraction) -> int:
+    return half_up(x) if x >= 0 else -half_up(-x)
+
+
+@given(st.floats(1e-12, 1e6))
+def test_multipliers_are_the_nearest(real: float) -> None:
+    """Mantissas have 31 bits, and are off by half a unit at most; what is too small is nothing."""
+    mantissa, shift = Multiplier.of(real)
+    if mantissa == 0:
+        assert real < 2.0**-31
+    else:
+        assert 2**30 <= mantissa < 2**31
+        assert abs(Fraction(real) - Fraction(mantissa) * Fraction(2) ** (shift - 31)) <= Fraction(2) ** (shift - 32)
+
+
+@given(INT32, st.integers(0, INT32_MAX))
+def test_products_round_halves_upwards(a: int, b: int) -> None:
+    assert int(high_mul(a, b)) == half_up(Fraction(a * b, 2**31))
+
+
+@given(INT32, st.integers(0, 31))
+def test_shifts_round_halves_away_from_zero(x: int, exponent: int) -> None:
+    assert int(rounding_shift(x, exponent)) == half_away(Fraction(x, 2**exponent))
+
+
+@given(INT32, st.integers(2**29, INT32_MAX), st.integers(-31, 0))
+def test_rescaling_rounds_twice(x: int, mantissa: int, shift: int) -> None:
+    once = half_up(Fraction(x * mantissa, 2**31))
+    assert int(rescale(x, mantissa, shift)) == half_away(Fraction(once, 2**-shift))
+
+
+def test_exponentials_and_reciprocals_are_close() -> None:
+    """Not only the same as TFLite's, but right."""
+    x = np.linspace(-31 * 2**26, 0, 1001).astype(np.int64)
+    assert np.abs(exp_of_negative(x) / 2**31 - np.exp(x / 2**26)).max() < 1e-6
+    y = np.linspace(0, INT32_MAX, 1001).astype(np.int64)
+    assert np.abs(one_over_one_plus(y) / 2**31 - 1 / (1 + y / 2**31)).max() < 1e-8
+
+
+PROGRAM = """
+int main(void) {
+    int32_t in[3];
+    while (fread(in, sizeof in, 1, stdin) == 1) {
+        const int32_t out[5] = {
+            diagmem_high_mul(in[0], in[1]),
+            diagmem_rounding_shift(in[0], in[2] < 0 ? -in[2] : in[2]),
+            diagmem_rescale(in[0], in[1], in[2]),
+            diagmem_exp_of_negative(in[0] > 0 ? -in[0] : in[0] == INT32_MIN ? 0 : in[0]),
+            diagmem_one_over_one_plus(in[1]),
+        };
+        fwrite(out, sizeof out, 1, stdout);
+    }
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C header, as a program that is sent numbers."""
+    directory = tmp_path_factory.mktemp("twin")
+    source = "\n".join(["#include <stdint.h>", "#include <stdio.h>", *joined(["_fixed_exp.h"]), PROGRAM])
+    (directory / "twin.c").write_text(source)
+    flags = ["-std=c99", "-O2", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
+    subprocess.run([compiler("gcc"), *flags, "twin.c", "-o", "twin"], cwd=directory, check=True)
+    return directory / "twin"
+
+
+def test_c_twin(twin: Path) -> None:
+    """The same bits for a million combinations, edges among them, and nothing undefined on the way."""
+    rng = np.random.default_rng(0)
+    count = 200_000
+    x = np.concatenate([rng.integers(INT32_MIN, INT32_MAX, count), np.repeat(EDGES, 64 * 5)])
+    x[: count // 2] >>= rng.integers(0, 31, count // 2)
+    mantissa = rng.integers(2**29, INT32_MAX, len(x), endpoint=True)
+    mantissa[-len(EDGES) * 64 * 5 :] = np.tile([2**30, 2**30 + 1, INT32_MAX, 2**29, 0], len(EDGES) * 64)
+    shift = rng.integers(-31, 8, len(x))
+    shift[-len(EDGES) * 64 * 5 :] = np.tile(np.repeat(np.arange(-31, 1), 10), len(EDGES))
+    sent = np.stack([x, mantissa, shift], axis=1).astype(np.int32)
+    got = np.frombuffer(subprocess.run([twin], input=sent.tobytes(), capture_output=True, check=True).stdout, np.int32)
+    negative = np.where(x == INT32_MIN, 0, -np.abs(x))
+    wanted = [
+        high_mul(x, mantissa),
+        rounding_shift(x, np.abs(shift)),
+        rescale(x, mantissa, shift),
+        exp_of_negative(negative),
+        one_over_one_plus(mantissa),
+    ]
+    assert np.array_equal(got.reshape(-1, 5), np.stack(wanted, axis=1))

@@ -1,0 +1,44 @@
+"""The directory of op kinds keeps its shape: C files are found by name, and private modules stay in their package."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "diagmem"
+C_FILES = sorted((SOURCE / "ops").rglob("*.[ch]"))
+PRIVATE = re.compile(
+    r"^\s*from diagmem\.ops((?:\.\w+)*)\.(_\w+) import|^\s*from diagmem\.ops((?:\.\w+)*) import (_\w+)", re.M
+)
+
+
+def test_names_of_c_files_are_unique() -> None:
+    """A kernel is called by the name of its file alone."""
+    counts = Counter(path.name for path in C_FILES)
+    assert [name for name, count in counts.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("path", C_FILES, ids=lambda p: p.name)
+def test_includes_are_where_they_are_said_to_be(path: Path) -> None:
+    """An editor or compiler finds what a file includes, though the C backend only looks at names."""
+    included = re.findall(r'^#include "([^"]+)"', path.read_text(), re.MULTILINE)
+    assert [name for name in included if not (path.parent / name).is_file()] == []
+
+
+def test_private_modules_are_imported_beside_them_only() -> None:
+    """A module of ops/ whose name begins with an underscore is imported only within its own package."""
+    found = {
+        (path, f"diagmem.ops{match[1] or match[3] or ''}")
+        for path in sorted(SOURCE.rglob("*.py"))
+        for match in PRIVATE.finditer(path.read_text())
+    }
+    assert found
+    wrong = {
+        (str(path), package)
+        for path, package in found
+        if package != ".".join(path.parent.relative_to(SOURCE.parent).parts)
+    }
+    assert wrong == set()

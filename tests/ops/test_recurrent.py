@@ -1,0 +1,72 @@
+"""Operations that remember give what TFLite Micro gives, over many runs in a row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from diagmem.model.graph import DType, Node, Tensor
+from diagmem.ops import kinds
+from tests.ops.drawing import CASES, drawn
+from tests.ops.single_op import to_tflite
+
+Array = npt.NDArray[Any]
+
+RUNS = 12
+
+
+def _initial(state: Tensor) -> Array:
+    zero = 0 if state.quantisation is None else state.quantisation.zero_points[0]
+    return np.full(state.shape, zero, state.dtype.numpy)
+
+
+def _data(tensor: Tensor, rng: np.random.Generator) -> Array:
+    if tensor.dtype is DType.FLOAT32:
+        return rng.normal(0, 1, tensor.shape).astype(np.float32)
+    info = np.iinfo(tensor.dtype.numpy)
+    return rng.integers(info.min, info.max, tensor.shape, endpoint=True).astype(tensor.dtype.numpy)
+
+
+def _runs(node: Node, inputs: list[Array]) -> list[Array]:
+    """What the reference gives for one input after the other."""
+    kind = kinds()[node.op.kind]
+    values = [None if t is None else t.data for t in node.inputs]
+    for position in kind.states(node):
+        values[position] = _initial(node.input(position))
+    found = []
+    for data in inputs:
+        values[0] = data
+        output, *states = kind.reference(node, values)
+        found.append(output)
+        for position, state in zip(kind.states(node), states, strict=True):
+            values[position] = state
+    return found
+
+
+REMEMBERING = [case for case in CASES if any(kinds()[n].states(drawn(case, 1)[0]) for n in CASES[case].names)]
+
+
+@pytest.mark.parametrize("case", REMEMBERING)
+def test_runs_in_a_row(case: str) -> None:
+    """Integers agree bit for bit, real numbers within rounding, from the first run to the last."""
+    runtime = pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
+    compared = set()
+    for seed, node in enumerate(drawn(case, 6)):
+        if node.op.kind == "SVDF" and node.inputs[3] is None:
+            continue  # TFLite Micro looks at the bias without asking whether there is one
+        rng = np.random.default_rng(seed)
+        inputs = [_data(node.input(0), rng) for _ in range(RUNS)]
+        interpreter = runtime.Interpreter.from_bytes(to_tflite(node), arena_size=1 << 20)
+        for step, (data, wanted) in enumerate(zip(inputs, _runs(node, inputs), strict=True)):
+            interpreter.set_input(data, 0)
+            interpreter.invoke()
+            given = np.array(interpreter.get_output(0)).reshape(wanted.shape)
+            if wanted.dtype.kind == "f":
+                np.testing.assert_allclose(given, wanted, rtol=1e-4, atol=1e-4)
+            else:
+                np.testing.assert_array_equal(given, wanted, f"run {step} of {node}")
+        compared.add(node.input(0).dtype)
+    assert len(compared) > 1

@@ -1,0 +1,126 @@
+"""Orders of single rows: interleaved better than on demand, and split into pieces as the paper does it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from diagmem.frontends import zoo
+from diagmem.frontends.zoo.builder import Builder
+from diagmem.kernels import library
+from diagmem.model.graph import DType, Graph
+from diagmem.model.schedule import PUSH
+from diagmem.planning.rows import RowGraph, row_graph
+from diagmem.planning.schedulers.interleaving import interleaved
+from diagmem.planning.schedulers.lives import RowStep
+from diagmem.planning.schedulers.recompute import recomputing_orders
+from diagmem.planning.schedulers.rows import RowOrders
+from diagmem.planning.schedulers.segments import Segment
+from diagmem.reports.paper.tables import splitting
+from tests.row_networks import has_image_input, image_net
+
+SEEDS = st.integers(0, 400)
+
+
+def rows_of_graph(graph: Graph) -> RowGraph:
+    return row_graph(graph, library("diagmem"))
+
+
+def peak(rows: RowGraph, turns: tuple[RowStep, ...], input_rows: bool) -> int:
+    return Segment(rows, 0, len(rows.ops), input_rows).peak_bytes(turns)
+
+
+def check_dependencies(rows: RowGraph, turns: tuple[RowStep, ...], input_rows: bool) -> None:
+    """Every row is there when it is read."""
+    given_rows = () if input_rows else rows.graph.inputs
+    there = {(tensor, row) for tensor in given_rows for row in range(rows.rows[tensor])}
+    for index, turn in turns:
+        if index == PUSH:
+            there.add((rows.graph.inputs[0], turn))
+            continue
+        op = rows.ops[index]
+        assert {(n.tensor, row) for n in op.needs for row in range(n.first[turn], n.end[turn])} <= there
+        made = op.makes_at(turn)
+        there |= {(t, row) for t in op.makes for row in (range(rows.rows[t]) if made is None else made)}
+
+
+@settings(max_examples=60)
+@given(SEEDS, st.booleans())
+def test_interleaving_keeps_what_matters(seed: int, input_rows: bool) -> None:
+    """The same turns, each op's in the same order, everything made before it is read; and never a higher peak, which is
+    the one that is told."""
+    graph = image_net(seed)
+    input_rows = input_rows and has_image_input(graph)
+    rows = rows_of_graph(graph)
+    before = RowOrders(rows, input_rows).best()
+    told, after = interleaved(rows, before.steps, frozenset(graph.outputs))
+    assert Counter(after) == Counter(before.steps)
+    for op in {op for op, _ in after}:
+        assert [t for o, t in after if o == op] == [t for o, t in before.steps if o == op]
+    check_dependencies(rows, tuple(after), input_rows)
+    assert told == peak(rows, tuple(after), input_rows) <= peak(rows, before.steps, input_rows) <= before.peak_bytes
+
+
+@pytest.mark.parametrize(("name", "most"), [("vww_96_int8", 9504), ("mobilenet_v1_0.25_128_int8", 14208)])
+def test_turns_move_across_the_borders_of_segments(name: str, most: int) -> None:
+    """What an order on demand holds at its peak can partly wait."""
+    orders = RowOrders(rows_of_graph(zoo.build(name)), input_rows=True)
+    before = orders.best()
+    after = orders.improved(before)
+    assert after.peak_bytes <= most < before.peak_bytes
+    assert after.plain == before.schedule
+    assert after.macs == before.macs
+
+
+def inverted_bottleneck() -> Graph:
+    """A wide tensor between narrow ones, and a window over it."""
+    b = Builder("bottleneck", DType.INT8)
+    x = b.conv(b.input(1, 32, 8, 3), 4, 3)
+    x = b.conv(b.depthwise(b.conv(x, 48, 1), 3), 4, 1)
+    return b.graph(b.conv(x, 4, 3))
+
+
+@pytest.mark.parametrize("piece", [1, 2, 4, 8, 32])
+def test_pieces_make_their_margins_again(piece: int) -> None:
+    """The rows of a piece come at once; at each border between pieces two rows of the wide tensor are made again."""
+    rows = rows_of_graph(inverted_bottleneck())
+    wide = rows.graph.ops[1].outputs[0]
+    made = RowOrders(rows, input_rows=True, again=4).best(frozenset({(wide, piece)}))
+    assert len([op for op, _ in made.steps if op == 1]) == 32 + 2 * (32 // piece - 1)
+    check_dependencies(rows, made.steps, input_rows=True)
+    if made.segments == ((0, 5),):
+        narrow = [at for at, (op, _) in enumerate(made.steps) if op == 3]
+        for begin in range(0, 32, piece):
+            between = made.steps[narrow[begin] : narrow[min(begin + piece, 32) - 1]]
+            assert {op for op, _ in between} <= {PUSH, 0, 1, 2, 3}
+
+
+def test_the_papers_splitting() -> None:
+    """Its example: two operations, the second one's rows in four pieces; as much is computed twice as it comes to."""
+    graph = zoo.build("mobilenet_v1_0.25_128_int8")
+    rows = rows_of_graph(graph)
+    between = max((t for t in graph.tensors if not t.is_constant), key=lambda t: t.size_bytes)
+    (reader,) = graph.consumers[between.index]
+    piece = rows.ops[reader].turns // splitting().pieces
+    segment = (graph.producer[between.index], reader + 1)
+    made = RowOrders(rows, again=4).best(frozenset({(between.index, piece)}))
+    turns = [turn for op, turn in made.steps if op == segment[0]]
+    assert any(begin <= segment[0] and segment[1] <= end for begin, end in made.segments)
+    again = len(turns) - rows.rows[between.index]
+    assert again * between.elems // rows.rows[between.index] == splitting().repeated_elems
+
+
+def test_the_curve_has_no_point_that_another_one_beats() -> None:
+    """Ever less memory for ever more work, within the limit."""
+    b = Builder("bottlenecks", DType.INT8)
+    x = b.input(1, 32, 4, 2)
+    for channels in (2, 3, 4):
+        x = b.conv(b.depthwise(b.conv(x, 16, 1), 3), channels, 1)
+    found = recomputing_orders(rows_of_graph(b.graph(b.mean(x, keep_dims=True))), input_rows=True, most=3.0)
+    assert len(found) > 2
+    assert all(a.peak_bytes > b.peak_bytes and a.macs < b.macs for a, b in itertools.pairwise(found))
+    assert found[-1].macs <= 3 * found[0].macs

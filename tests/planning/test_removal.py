@@ -1,0 +1,154 @@
+"""Which ops are removed: as many as the plan does not grow by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+import diagmem
+from diagmem.model.errors import PlanError
+from diagmem.model.graph import Graph
+from diagmem.model.schedule import Schedule
+from diagmem.planning import removal
+from diagmem.planning.footprint import Footprint, footprint
+from diagmem.planning.options import Options
+from diagmem.planning.plan_json import to_json
+from diagmem.planning.posing import problem
+from diagmem.planning.removal import without_ops
+from diagmem.planning.schedulers.search import Search, search
+from diagmem.transforms import TRANSFORMS, transformed, transformed_again
+from tests.transforms.tangles import Tangle, tangles
+
+
+def dense_block(layers: int = 5) -> Graph:
+    """Each layer reads all that was made before, and adds to it; its wide middle needs most at the last layer."""
+    net = Tangle()
+    x = net.relu(net.input(1, 6, 6, 4))
+    for _ in range(layers):
+        x = net.joined(3, x, net.conv(net.conv(net.relu(x), 8, 1), 2))
+    return net.graph(net.mean(x))
+
+
+def test_only_what_does_not_cost_anything_goes() -> None:
+    """Held whole from the start, the last concatenated tensor would make a dense block larger: its op stays, those
+    before it go."""
+    graph = dense_block()
+    plain, made = diagmem.plan(graph, remove=()), diagmem.plan(graph)
+    forced = diagmem.plan(transformed(graph, TRANSFORMS)[0], remove=())
+    assert forced.arena_bytes > plain.arena_bytes >= made.arena_bytes
+    assert 0 < [op.kind for op in made.plan.graph.ops].count("CONCATENATION") < 5
+
+
+def test_trials_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When they are used up, what was found good so far is taken."""
+    monkeypatch.setattr(removal, "MOST_TRIALS", 4)
+    tried: list[Footprint] = []
+
+    def counted(needs: Footprint) -> Search:
+        tried.append(needs)
+        return search(needs)
+
+    monkeypatch.setattr(removal, "search", counted)
+    graph = dense_block()
+    plain = diagmem.plan(graph, remove=())
+    found = without_ops(graph, Options(), TRANSFORMS, plain.arena_bytes)
+    assert len(tried) <= 4
+    assert all(diagmem.plan(less.graph, remove=()).arena_bytes <= plain.arena_bytes for less in found)
+
+
+@settings(max_examples=15)
+@given(tangles(most_ops=6))
+def test_the_same_removals_give_the_same_graph(graph: Graph) -> None:
+    """What a plan tells of its removals is enough to repeat them."""
+    made = diagmem.plan(graph)
+    told = [(row["transform"], row["ops"]) for row in to_json(made)["removed"]]
+    assert transformed_again(graph, told) == made.plan.graph
+
+
+def test_views_are_aligned_as_tensors_are() -> None:
+    """A part that would start at an odd address is copied."""
+    net = Tangle()
+    x = net.relu(net.input(1, 4, 4, 2))
+    graph = net.graph(net.relu(net.joined(3, net.conv(x, 4), net.conv(x, 3))))
+    for align, is_removed in ((4, True), (16, True), (32, False)):
+        plan = diagmem.plan(graph, align=align).plan
+        assert (not any(op.kind == "CONCATENATION" for op in plan.graph.ops)) == is_removed
+        assert all(offset % align == 0 for offset in plan.offsets.values())
+
+
+def test_a_whole_is_held_from_its_first_part_on() -> None:
+    """And only the op that writes first may overlap it with an input that dies there."""
+    net = Tangle()
+    x = net.input(1, 4, 4, 2)
+    a, b = net.relu(x), net.input(1, 4, 4, 2)
+    whole = net.joined(3, a, net.relu(b))
+    graph, _ = transformed(net.graph(net.relu(whole)), ["remove-concat"])
+    needs = footprint(graph, Options())
+    store = next(s for s in needs.stores if whole in s.tensors)
+    assert store.writers == {0, 1}
+    posed = problem(needs, Schedule.whole(range(3)))
+    names = [buffer.name for buffer in posed.buffers]
+    buffer = posed.buffers[names.index(f"t{whole}")]
+    assert (buffer.first_step, buffer.end_step) == (0, 3)
+    over = {(names[out], names[source]) for out, source in posed.overlaps if names[out] == buffer.name}
+    assert over == {(f"t{whole}", f"t{x}")}
+
+
+def test_what_is_not_known_is_refused() -> None:
+    with pytest.raises(PlanError, match="transform 'remove-all' is not known; known: drop-dead"):
+        diagmem.plan(dense_block(), remove=["remove-all"])
+
+
+def test_kernels_of_others_keep_every_op() -> None:
+    made = diagmem.plan(dense_block(), kernels="tflm-reference")
+    assert (made.plan.graph, made.removals) == (made.model, ())
+
+
+def test_the_ladder_never_rises() -> None:
+    """Whole tensors, best order, overlap, removal: each step takes no more than the one before, and the last is the
+    plan."""
+    made = diagmem.plan(dense_block())
+    assert [rung.step for rung in made.ladder] == ["whole tensors", "best order", "overlap", "removal"]
+    sizes = [rung.arena_bytes for rung in made.ladder]
+    assert sizes == sorted(sizes, reverse=True)
+    assert (sizes[0], sizes[-1]) == (made.baseline_bytes, made.arena_bytes)
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        ({"overlap": False}, ["whole tensors", "best order", "removal"]),
+        ({"remove": ()}, ["whole tensors", "best order", "overlap"]),
+        ({"schedule": "eager", "remove": ()}, ["whole tensors", "eager order", "overlap"]),
+        ({"schedule": "rows", "remove": ()}, ["whole tensors", "best order", "overlap", "rows"]),
+    ],
+)
+def test_steps_that_were_not_taken_are_not_in_the_ladder(options: dict[str, object], steps: list[str]) -> None:
+    made = diagmem.plan("zoo:kws_dscnn_int8", **options)
+    assert [rung.step for rung in made.ladder] == steps
+
+
+@pytest.mark.parametrize(
+    ("model", "arena_bytes", "removed"),
+    [
+        ("squeezenet_1.1_int8", 790564, 9),
+        ("inception_v4", 6896480, 25),
+        ("densenet_121", 5620192, 57),
+        ("nasnet_mobile", 2530464, 99),
+    ],
+)
+def test_what_it_is_worth(model: str, arena_bytes: int, removed: int) -> None:
+    """Networks whose ops can go, proven optimal."""
+    made = diagmem.plan(f"zoo:{model}")
+    assert made.optimal
+    assert made.arena_bytes <= arena_bytes
+    assert sum(len(r.ops) for r in made.removals) >= removed
+
+
+@pytest.mark.parametrize(("model", "limit_kb"), [("densenet_121", 5489), ("inception_v4", 6735)])
+def test_converted_models(shared: Path, model: str, limit_kb: int) -> None:
+    made = diagmem.plan(shared / "models" / "paper" / "keras" / f"{model}.tflite")
+    assert made.optimal
+    assert made.arena_bytes <= limit_kb * 1024

@@ -1,0 +1,99 @@
+"""What changed between two models or plans."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from diagmem import pipeline
+from diagmem.frontends.zoo.builder import Builder
+from diagmem.model.errors import DiagmemError, PlanError
+from diagmem.model.graph import DType, Graph
+from diagmem.reports.difference import change_text, index_text, markdown
+from tests.cli.test_command_line import run
+
+
+def network(*depths: int, prefix: str = "net") -> Graph:
+    b = Builder(prefix, DType.INT8)
+    x = b.input(1, 16, 16, 4)
+    for depth in depths:
+        x = b.conv(x, depth, 3)
+    return b.graph(b.softmax(b.fully_connected(b.flatten(b.mean(x, True)), 4)))
+
+
+def test_a_model_and_itself() -> None:
+    found = pipeline.diff(network(8), network(8))
+    assert found.changed == ()
+    assert all(old == new for _, old, new in found.figures())
+    assert "No op has changed." in markdown(found)
+
+
+def test_a_wider_layer_is_found() -> None:
+    """The op that grew is paired with itself, and sums are those of the plans."""
+    before, after = network(8, 8), network(8, 16)
+    found = pipeline.diff(before, after)
+    assert (found.before.arena_bytes, found.after.arena_bytes) == tuple(
+        pipeline.plan(graph).arena_bytes for graph in (before, after)
+    )
+    assert found.after.macs is not None
+    assert found.before.macs is not None
+    assert found.after.macs > found.before.macs
+    assert next(index_text(pair) for pair in found.changed if pair.before and pair.before.macs) == "1"
+    assert all(pair.before and pair.after for pair in found.ops)
+
+
+def test_a_new_layer_is_new() -> None:
+    """It has nothing to be compared with; the ops behind it have moved on by one."""
+    found = pipeline.diff(network(8, 8), network(8, 8, 8))
+    new = [pair for pair in found.ops if pair.before is None]
+    assert [pair.after.kind for pair in new if pair.after] == ["CONV_2D"]
+    assert not [pair for pair in found.ops if pair.after is None]
+
+
+def test_two_plans(tmp_path: Path) -> None:
+    """Plans from files are compared by index, and tell nothing of weights."""
+    for name, overlap in (("a", True), ("b", False)):
+        made = pipeline.plan(network(8, 8), overlap=overlap)
+        (tmp_path / f"{name}.json").write_text(json.dumps(made.to_json()))
+    found = pipeline.diff(tmp_path / "a.json", tmp_path / "b.json")
+    assert found.after.arena_bytes > found.before.arena_bytes
+    assert [pair.before.index for pair in found.ops if pair.before] == made.to_json()["schedule"]
+    assert "weights_bytes" not in found.to_json()
+    with pytest.raises(DiagmemError, match="cannot be run"):
+        pipeline.diff(tmp_path / "a.json", tmp_path / "b.json", on="cortex-m4")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 5000, '{"arena_bytes": 1, "schedule": [0], "pressure": []}'])
+def test_files_that_are_no_plans(text: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text(text)
+    with pytest.raises(PlanError, match="not a plan"):
+        pipeline.diff(tmp_path / "bad.json", tmp_path / "bad.json")
+
+
+def test_names_stay_inside_their_cells() -> None:
+    """Whatever a model is called, Markdown takes it for text."""
+    hostile = network(8, prefix="a|b`<img src=x onerror=alert(1)>*")
+    text = markdown(pipeline.diff(hostile, network(8)))
+    assert "<img" not in text
+    assert all(line.count("|") - line.count("\\|") == 5 for line in text.splitlines() if line.startswith("| RAM"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [(100, 150, "+50 (+50.0 %)"), (4, 4, "="), (None, 4, ""), (0, 4, "+4"), (2048, 1024, "-1,024 (-50.0 %)")],
+)
+def test_changes_as_text(before: int | None, after: int, text: str) -> None:
+    assert change_text(before, after) == text
+
+
+def test_the_command_line() -> None:
+    """JSON, Markdown and a table; a model that is not there is one line and status 2."""
+    models = ("zoo:kws_dscnn_int8", "zoo:vww_96_int8")
+    told = json.loads(run("diff", *models, "--json", "-").stdout)
+    assert told["arena_bytes"] == {"before": 9760, "after": 36864}
+    assert run("diff", *models, "--markdown").stdout.startswith("**kws")
+    assert "RAM: arena" in run("diff", *models).stdout
+    done = run("diff", models[0], "missing.tflite")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)

@@ -1,0 +1,70 @@
+"""What is handed to others can be installed where there is nothing else, and works there."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory with a source distribution, and the wheel that was made from it."""
+    place = tmp_path_factory.mktemp("dist")
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--outdir", str(place), str(ROOT)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return place
+
+
+def test_a_wheel_plans_with_core_dependencies_only(built: Path, tmp_path: Path) -> None:
+    """In an environment of its own: the command is there, data files too, and nothing else is needed."""
+    venv.create(tmp_path / "env", with_pip=True)
+    binaries = tmp_path / "env" / "bin"
+    [wheel] = built.glob("*.whl")
+    subprocess.run([str(binaries / "pip"), "install", "--quiet", str(wheel)], check=True, cwd=tmp_path)
+    alone = {"PATH": str(binaries)}
+    done = subprocess.run(
+        [str(binaries / "diagmem"), "plan", "zoo:kws_dscnn_int8", "--target", "nRF52840", "--json", "-"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env=alone,
+    )
+    found = json.loads(done.stdout)
+    assert (found["arena_bytes"], found["fits"]) == (9760, True)
+    emit = [str(binaries / "diagmem"), "emit", "c", "zoo:kws_dscnn_int8", "-o", str(tmp_path / "firmware")]
+    subprocess.run(emit, check=True, cwd=tmp_path, env=alone, capture_output=True)
+    assert (tmp_path / "firmware" / "kws_dscnn_int8.h").exists()
+    report = [str(binaries / "diagmem"), "report", "zoo:kws_dscnn_int8", "-o", str(tmp_path / "report")]
+    subprocess.run(report, check=True, cwd=tmp_path, env=alone, capture_output=True)
+    missing = [str(binaries / "python"), "-c", "import pytest"]
+    assert subprocess.run(missing, cwd=tmp_path, env=alone, capture_output=True, check=False).returncode != 0
+
+
+def test_a_package_index_shows_no_broken_links(built: Path) -> None:
+    """It has no other file of the project: what it shows refers to none."""
+    [wheel] = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        text = archive.read(name).decode()
+    assert "diagmem plan" in text
+    assert not [link for link in re.findall(r"\]\(([^)]*)\)", text) if not link.startswith("https://")]
+
+
+def test_a_source_distribution_has_what_the_tests_need(built: Path) -> None:
+    [path] = built.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+    assert {"README.md", "LICENSE", "Makefile", "docs/c.md", "tests/conftest.py", "tools/replay"} <= names

@@ -1,0 +1,54 @@
+"""Instructions of each op: counted exactly, and none of them twice."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+from diagmem import pipeline
+from diagmem.model.errors import DiagmemError
+from tests.backends.c.models import tiny
+from tests.backends.c.test_sequence import tall
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm")), reason="needs an emulated core"
+)
+
+FEW = 64
+"""Instructions of a run that belong to no op: those of the call and of the return."""
+
+
+@pytest.mark.parametrize("by_rows", [False, True], ids=["whole", "rows"])
+def test_marks_change_nothing(by_rows: bool) -> None:
+    """The ops make up the run, up to the call and the return, and a run without marks takes as many instructions."""
+    options: dict[str, Any] = {"schedule": "rows", "input_rows": True} if by_rows else {}
+    found = pipeline.profile(tall(), on="cortex-m4", **options)
+    assert 0 <= found.instructions - sum(op.instructions for op in found.ops) <= FEW
+    (verdict,) = pipeline.verify(tall(), on=["cortex-m4"], inputs=6, **options)
+    unmarked = verdict.to_json()["instructions"]
+    assert abs(unmarked - found.instructions) < 0.01 * unmarked
+
+
+def test_bytes_are_those_of_the_arena() -> None:
+    """Every op writes each element of its output once; an addition reads both inputs once; the weights are not
+    counted. The kernels are those for any core: others keep scratch in the arena, too."""
+    found = {op.node.op.kind: op for op in pipeline.profile(tiny(), on="cortex-m4", cpu="generic").ops}
+    for op in found.values():
+        assert op.written_bytes == sum(t.size_bytes for t in op.node.outputs) or op.node.op.kind == "SOFTMAX"
+    assert found["ADD"].read_bytes == sum(t.size_bytes for _, t in found["ADD"].node.activations())
+
+
+def test_what_the_json_holds() -> None:
+    found = pipeline.profile(tiny(), on="cortex-m3")
+    told = found.to_json(mhz=100)
+    assert told["milliseconds"] == found.instructions / 100_000
+    assert told["peak_op"] in [op["index"] for op in told["ops"]]
+    assert all({"index", "kind", "instructions", "macs"} <= set(op) for op in told["ops"])
+    assert abs(sum(op["share"] for op in told["ops"]) - 1) < 0.02
+
+
+def test_a_core_that_is_not_known() -> None:
+    with pytest.raises(DiagmemError, match="cortex-m4"):
+        pipeline.profile(tiny(), on="pdp-11")
