@@ -78,7 +78,8 @@ def command(
         seconds = time.perf_counter() - begin
     fits = capacity is None or found.arena_bytes <= capacity
     if json_path:
-        write_json(json_path, _json(found, seconds, len(table.rows), capacity))
+        chosen = {"effort": effort, "time_limit_seconds": time_limit}
+        write_json(json_path, _json(found, seconds, len(table.rows), capacity) | chosen)
     if output and fits:
         content = table.with_offsets(offsets)
         click.echo(content, nl=False) if output == "-" else write_file(Path(output), content.encode())

@@ -25,7 +25,7 @@ from diagmem.planning.allocators.tree_loops import FAILED, SOLVED
 from diagmem.planning.problem import Buffer, Problem
 from tests.planning.problems import cut_rectangle, problems, sliding_rows, smallest_arena
 
-LITTLE = Effort(fits=3_000, nodes=300, nodes_apart=2_000, proof=0.5)
+LITTLE = Effort(fits=100, most_fits=3_000, nodes=300, nodes_apart=2_000, proof=0.5)
 
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="needs the extra 'fast'")
 
@@ -181,4 +181,4 @@ def test_small_problems_do_without_numba() -> None:
     """A small model is planned before numba would be loaded."""
     code = "import sys, diagmem; diagmem.plan('zoo:kws_dscnn_int8'); assert 'numba' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert machine(QUICK.fits) is PLAIN
+    assert machine(QUICK.most_fits) is PLAIN

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 Flat = TypeVar("Flat", bound=NamedTuple)
 
 WORTH_WHILE = 60_000
-"""Fits, or nodes times members over ten: plain Python takes about half a second for them."""
+"""Fits of a buffer with fifty neighbours, or nodes times members over ten: plain Python takes about half a second for
+so many."""
 
 
 class Machine:
@@ -23,7 +24,7 @@ class Machine:
 
     def loops(self, module: ModuleType) -> Any:
         """The functions of a module of loops."""
-        return module
+        return _plain(module)
 
     def ints(self, values: Iterable[int]) -> Any:
         """A sequence that the loops may read and change."""
@@ -80,6 +81,15 @@ def can_compile() -> bool:
 
 def _trial() -> int:
     return 0
+
+
+@cache
+def _plain(module: ModuleType) -> Any:
+    """The functions that a module names in LOOPS, as they are, but for those that Python has a better way to do."""
+    world = dict(vars(module))
+    for name in module.LOOPS:
+        world[name] = FunctionType(world[getattr(module, "IN_PYTHON", {}).get(name, name)].__code__, world, name)
+    return SimpleNamespace(**{name: world[name] for name in module.LOOPS})
 
 
 @cache

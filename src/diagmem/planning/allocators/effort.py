@@ -13,13 +13,15 @@ from diagmem.model.errors import PlanError
 class Effort:
     """What a search may spend on one problem.
 
-    `fits`: how many times first fit may place a buffer. `nodes`: of the search tree; `nodes_apart`: where no two
-    buffers may overlap, so that the tree does all the work. `proof`: CP-SAT's deterministic time for one component,
+    `fits`: how many times first fit may place a buffer, for each buffer that there is, up to `most_fits` for all of
+    them. `nodes`: of the search tree; `nodes_apart`: where no two buffers may overlap, so that the tree does all the
+    work. `proof`: CP-SAT's deterministic time for one component,
     about seconds, but the same work on any machine. `seconds`: ends the search by the clock, whatever is left; the
     answer then depends on the machine and on what else it does.
     """
 
     fits: int
+    most_fits: int
     nodes: int
     nodes_apart: int
     proof: float
@@ -27,8 +29,12 @@ class Effort:
 
     def times(self, share: float) -> Effort:
         """A share of the work; the clock is not changed."""
-        fits, nodes, apart = (int(count * share) for count in (self.fits, self.nodes, self.nodes_apart))
-        return Effort(fits, nodes, apart, self.proof * share, self.seconds)
+        fits, most, nodes, apart = (int(n * share) for n in (self.fits, self.most_fits, self.nodes, self.nodes_apart))
+        return Effort(fits, most, nodes, apart, self.proof * share, self.seconds)
+
+    def fits_for(self, buffers: int) -> int:
+        """How many times first fit may place a buffer of so many."""
+        return min(self.fits * buffers, self.most_fits)
 
     @classmethod
     def named(cls, name: str, time_limit_seconds: float | None = None) -> Effort:
@@ -45,9 +51,9 @@ class Effort:
         return self.seconds is None
 
 
-QUICK = Effort(fits=20_000, nodes=500, nodes_apart=10_000, proof=0.5)
-NORMAL = Effort(fits=200_000, nodes=5_000, nodes_apart=200_000, proof=5.0)
-THOROUGH = Effort(fits=16_000_000, nodes=600_000, nodes_apart=1_500_000, proof=20.0)
+QUICK = Effort(fits=50, most_fits=50_000, nodes=0, nodes_apart=10_000, proof=0.5)
+NORMAL = Effort(fits=1_000, most_fits=2_000_000, nodes=0, nodes_apart=200_000, proof=5.0)
+THOROUGH = Effort(fits=50_000, most_fits=16_000_000, nodes=600_000, nodes_apart=1_500_000, proof=20.0)
 
 EFFORTS: Mapping[str, Effort] = {"quick": QUICK, "normal": NORMAL, "thorough": THOROUGH}
 

@@ -50,10 +50,12 @@ class Lowering:
     @classmethod
     def of(cls, problem: Problem, offsets: Offsets, bound: int, effort: Effort, goal: int | None = None) -> Lowering:
         """`goal`: the bound, if there is none."""
-        fits, nodes = (effort.fits, effort.nodes) if problem.overlaps else (0, effort.nodes_apart)
+        count = len(problem.buffers)
+        fits, nodes = (effort.fits_for(count), effort.nodes) if problem.overlaps else (0, effort.nodes_apart)
         goal_bytes, meter = max(bound, goal or 0), Meter(nodes, effort.seconds)
         is_small = problem.arena_bytes(offsets) <= goal_bytes
-        loops = PLAIN if is_small else machine(fits + nodes * len(problem.buffers) // 10)
+        near = 10 + sum(map(len, problem.links)) // max(1, count)
+        loops = PLAIN if is_small else machine((fits * near // 6 + nodes * count) // 10)
         return cls(problem, offsets, bound, goal_bytes, fits, meter, loops, goal is not None)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from diagmem.planning.allocators.fit import lowest_clear
 from diagmem.planning.allocators.flat import Links
 
 FITTED, MISFIT = 1, 0
@@ -16,6 +17,9 @@ FITS, CHANCE = 0, 1
 
 LOOPS = ("lowest_fit", "mark_stale", "fit_in_order", "core", "repaired")
 """What is compiled, callees first."""
+
+IN_PYTHON = {"lowest_fit": "lowest_fit_of_lists"}
+"""What stands in for a loop that is not compiled."""
 
 
 class Fit(NamedTuple):
@@ -51,6 +55,15 @@ def lowest_fit(buffer: int, links: Links, fit: Fit) -> int:
         if offset < high[j]:
             offset = -(-high[j] // align) * align
     return offset
+
+
+def lowest_fit_of_lists(buffer: int, links: Links, fit: Fit) -> int:
+    """The same, as Python does it soonest: it sorts quickly, but loops slowly."""
+    begin, end = links.near_from[buffer], links.near_from[buffer + 1]
+    place, place_of, at = fit.place_of[buffer], fit.place_of, fit.at
+    pairs = zip(links.near[begin:end], links.below[begin:end], links.above[begin:end], strict=True)
+    taken = [(at[other] - below, at[other] + above) for other, below, above in pairs if place_of[other] < place]
+    return lowest_clear(taken, links.align[buffer])
 
 
 def mark_stale(buffer: int, begin: int, links: Links, fit: Fit) -> None:
