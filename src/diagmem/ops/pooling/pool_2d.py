@@ -15,7 +15,7 @@ from diagmem.ops.c_call import MAX_ROWS, SUFFIXES, CCall, Unsupported, by_type, 
 from diagmem.ops.c_rows import taking_call, window_row_call
 from diagmem.ops.kind import SUM_BYTES, Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.c_window import c_window
-from diagmem.ops.loops.fours import Fours
+from diagmem.ops.loops.channel_groups import GROUPS, ChannelGroups
 from diagmem.ops.loops.held_pixels import HeldPixels
 from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_counts, tap_images
@@ -46,7 +46,7 @@ class Pool2D:
 
 class Pool2DKind(OpKind):
     names = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
-    orders = (Order.REFERENCE, Order.FOURS, Order.ACCUMULATE)
+    orders = (Order.REFERENCE, Order.FOURS, Order.EIGHTS, Order.SIXTEENS, Order.ACCUMULATE)
     tflm_agrees = True
 
     def decode(self, name: str, options: Any) -> Pool2D:
@@ -136,13 +136,29 @@ class Pool2DKind(OpKind):
         is_small = node.op.kind == "MAX_POOL_2D" or loop.rows.kernel * loop.cols.kernel <= MOST_SUMMED
         is_known = node.op.kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D") and node.input(0).dtype is DType.INT8
         is_known = is_known and not (node.op.kind == "AVERAGE_POOL_2D" and rounds_to_even(node.output))
-        if instructions is not InstructionSet.DSP or not is_known or not is_small:
+        if not is_known or not is_small:
             return ()
+        if instructions is InstructionSet.MVE:
+            return (self._mve_variant(node),)
         return (Variant(Order.FOURS, Order.FOURS, self._fours, self._fours_row),)
 
+    def _mve_variant(self, node: Node) -> Variant:
+        """What takes in its rows one by one is run in plain C then."""
+        order = Order.EIGHTS if node.op.kind == "AVERAGE_POOL_2D" else Order.SIXTEENS
+        if self.accumulator_bytes(node) is not None:
+            return Variant(order, Order.REFERENCE, self._mve, self.c_row_call)
+        return Variant(order, order, self._mve, lambda n: self._by_rows(self._mve(n), n))
+
+    def _mve(self, node: Node) -> CCall:
+        return self._by_kernel(node, "mve")
+
     def _fours(self, node: Node) -> CCall:
+        return self._by_kernel(node, "fours")
+
+    def _by_kernel(self, node: Node, name: str) -> CCall:
+        """The call of a kernel that is told what the one in plain C is told."""
         call = self.c_call(node)
-        stem = f"{node.op.kind.lower()}_fours_s8"
+        stem = f"{node.op.kind.lower()}_{name}_s8"
         return kernel_call(stem, call.parameters.fields, call.arguments, call.limits)
 
     def _fours_row(self, node: Node) -> CCall:
@@ -187,9 +203,9 @@ def _loop(node: Node) -> WindowedLoop:
     return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, image.depth, *sizes, *pitches)
 
 
-def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels | Fours:
-    if order is Order.FOURS:
-        return Fours(loop)
+def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels | ChannelGroups:
+    if order in GROUPS:
+        return ChannelGroups(loop, order)
     return HeldPixels(loop, ahead=0, writes=loop.out.depth) if order is Order.ACCUMULATE else loop
 
 
