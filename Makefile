@@ -4,7 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+<<<<<<< HEAD
 EXTRAS := verify tflm trace plot fast
+=======
+EXTRAS := verify tflm onnx trace plot
+>>>>>>> main
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help setup system demo test lint format replay fuzz mutate bench clean
