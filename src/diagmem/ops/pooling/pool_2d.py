@@ -21,6 +21,7 @@ from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_counts, tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.quantised import integer_range, real_range, scale_of, zero_point_of
+from diagmem.ops.numerics.single_precision import clamped, larger
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, node_of
@@ -110,11 +111,10 @@ class Pool2DKind(OpKind):
         loop, image, activation = _loop(node), inputs[0], node.attributes.activation
         is_real, is_average = node.input(0).dtype is DType.FLOAT32, node.op.kind == "AVERAGE_POOL_2D"
         low, high = real_range(activation) if is_real else integer_range(activation, node.output)
-        if is_average:
-            pooled = (_average_f32 if is_real else _average_s8)(loop, image)
-        else:
-            pooled = _largest(loop, image, -np.inf if is_real else np.iinfo(image.dtype).min)
-        return (np.clip(pooled, low, high).astype(image.dtype),)
+        if not is_average:
+            return (np.where((largest := _largest(loop, image, low)) > high, high, largest).astype(image.dtype),)
+        averages = (_average_f32 if is_real else _average_s8)(loop, image)
+        return ((clamped if is_real else np.clip)(averages, low, high).astype(image.dtype),)
 
     def has_row_kernel(self, node: Node) -> bool:
         return node.op.kind != "L2_POOL_2D"
@@ -200,7 +200,10 @@ def _average_f32(loop: WindowedLoop, image: Array) -> Array:
 
 
 def _largest(loop: WindowedLoop, image: Array, least: float) -> Array:
-    largest: Array = np.maximum.reduce([pixels for _, _, pixels in tap_images(image, loop.rows, loop.cols, least)])
+    """As the kernel has it: at the least what the activation leaves."""
+    largest = np.full(loop.out, least, image.dtype)
+    for _, _, pixels in tap_images(image, loop.rows, loop.cols, least):
+        largest = larger(pixels, largest)
     return largest
 
 

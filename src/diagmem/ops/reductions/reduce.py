@@ -17,6 +17,7 @@ from diagmem.ops.kind import SUM_BYTES, Array, OpKind, Values, axis_of, held_sep
 from diagmem.ops.loops.fibres import c_fibres, fibre_reads, fibre_separation, kept_shape
 from diagmem.ops.loops.pixels import has_pitches
 from diagmem.ops.numerics.quantised import Requantisation, require_same_quantisation, scale_of, zero_point_of
+from diagmem.ops.numerics.single_precision import larger, smaller
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
@@ -168,7 +169,10 @@ def _divisor(node: Node) -> float:
 
 
 def _extreme(node: Node, fibres: Array) -> Array:
-    found: Array = fibres.max(axis=1) if node.op.kind == "REDUCE_MAX" else fibres.min(axis=1)
+    further = larger if node.op.kind == "REDUCE_MAX" else smaller
+    found: Array = fibres[:, 0]
+    for column in fibres.T[1:]:
+        found = further(column, found)
     return found
 
 
