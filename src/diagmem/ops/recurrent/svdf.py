@@ -18,6 +18,7 @@ from diagmem.ops.numerics.quantised import Requantisation, real_range, scale_of,
 from diagmem.ops.numerics.single_precision import clamped
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.orders import Order
+from diagmem.ops.recurrent._operands import require_elems
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
 
@@ -126,7 +127,7 @@ def _sizes(attributes: Svdf, inputs: Sequence[Tensor | None]) -> _Sizes:
     data, by_feature, by_time = (input_at(inputs, position) for position in range(3))
     input_at(inputs, STATE)
     filters = by_feature.shape[0]
-    is_suited = len(data.shape) == len(by_feature.shape) == 2 and data.shape[1] == by_feature.shape[1]
+    is_suited = filters > 0 and len(data.shape) == len(by_feature.shape) == 2 and data.shape[1] == by_feature.shape[1]
     if not is_suited:
         raise ModelError(f"data {list(data.shape)} do not suit weights {list(by_feature.shape)}; the file is damaged")
     if attributes.rank < 1 or filters % attributes.rank or by_time.shape[0] != filters:
@@ -134,7 +135,9 @@ def _sizes(attributes: Svdf, inputs: Sequence[Tensor | None]) -> _Sizes:
             f"rank {attributes.rank} does not suit weights {list(by_feature.shape)} and {list(by_time.shape)}; "
             "the file is damaged"
         )
-    return _Sizes(data.shape[0], by_feature.shape[1], filters, by_time.shape[1], attributes.rank)
+    batches, (_, features), memory = data.shape[0], by_feature.shape, by_time.elems // filters
+    require_elems(inputs, {2: filters * memory, 3: filters // attributes.rank, STATE: batches * filters * memory})
+    return _Sizes(batches, features, filters, memory, attributes.rank)
 
 
 def _real(node: Node, sizes: _Sizes, inputs: Values, state: Array) -> Array:
