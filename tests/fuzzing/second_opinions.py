@@ -12,7 +12,7 @@ import numpy.typing as npt
 from diagmem.model.graph import DType
 from diagmem.verification import reference
 from tests.fuzzing.growth import Case
-from tests.ops.single_op import Job, answers_of, is_installed
+from tests.ops.single_op import Job, answered, is_installed
 from tests.ops.test_oracles import _is_followed
 from tests.tflite_files import file_of
 
@@ -33,7 +33,7 @@ def disagreements(cases: Sequence[tuple[int, Case]], count: Counter[str]) -> Ite
     if not asked or not is_installed(ORACLE):
         return
     jobs: list[Job] = [(file_of(c.graph), list(c.inputs[0]), len(c.graph.outputs)) for _, c in asked]
-    for (seed, case), answer in zip(asked, answers_of(ORACLE, jobs), strict=True):
+    for (seed, case), answer in zip(asked, answered(ORACLE, jobs), strict=True):
         if isinstance(answer, str):
             count["which TensorFlow Lite Micro does not run"] += 1
             continue

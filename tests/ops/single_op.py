@@ -34,10 +34,10 @@ def ask(oracle: str, nodes: Sequence[Node], inputs: Sequence[Sequence[Array | No
     for node, values in zip(nodes, inputs, strict=True):
         given = [v for v, t in zip(values, node.inputs, strict=True) if t is not None and not t.is_constant]
         jobs.append((to_tflite(node), [np.asarray(v) for v in given], len(node.outputs)))
-    return answers_of(oracle, jobs)
+    return answered(oracle, jobs)
 
 
-def answers_of(oracle: str, jobs: Sequence[Job]) -> list[list[Array] | str]:
+def answered(oracle: str, jobs: Sequence[Job]) -> list[list[Array] | str]:
     """The outputs of each model, or why there are none. Each runs in a process of its own, for bad models end it."""
     answers: list[list[Array] | str] = []
     command = [sys.executable, "-W", "ignore", "-m", "tests.ops.oracle_worker", oracle]
