@@ -166,7 +166,7 @@ class UnaryKind(RearrangeKind):
 
 _REAL: Mapping[str, Callable[[Array], Array]] = {
     "ELU": lambda x: np.where(x < 0, single_precision.expm1(x), x),
-    "HARD_SWISH": lambda x: x * np.clip(x + np.float32(3), np.float32(0), np.float32(6)) / np.float32(6),
+    "HARD_SWISH": lambda x: x * single_precision.clamped(x + np.float32(3), 0, 6) / np.float32(6),
     "LOGISTIC": single_precision.logistic,
     "TANH": single_precision.tanh,
     "SQRT": np.sqrt,
@@ -180,8 +180,7 @@ _REAL: Mapping[str, Callable[[Array], Array]] = {
 
 def _real(node: Node, x: Array) -> Array:
     if node.op.kind in CLAMPS:
-        low, high = map(np.float32, real_range(CLAMPS[node.op.kind]))
-        return np.clip(x, low, high)
+        return single_precision.clamped(x, *real_range(CLAMPS[node.op.kind]))
     if node.op.kind == "LEAKY_RELU":
         return np.where(x > 0, x, x * np.float32(node.attributes.alpha))
     if node.op.kind == "GELU":
