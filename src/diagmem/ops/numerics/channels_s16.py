@@ -14,6 +14,9 @@ from diagmem.ops.numerics.fixed_point import Ints
 from diagmem.ops.numerics.quantised import Requantisation, zero_point_of
 
 _LARGEST_WIDE_SHIFT = 14
+_LARGEST_WIDE_BIAS = 2.0**46
+_LARGEST_SCALED_BIAS = 2.0**30
+"""A bit less than fits, for there is a sum beside the bias."""
 
 
 def wide_mantissas(mantissas: Ints) -> Ints:
@@ -33,6 +36,16 @@ def require_wide_shifts(shifts: Ints) -> None:
     """Raises Unsupported unless `rescale_wide` can shift to the right."""
     if shifts.max(initial=0) > _LARGEST_WIDE_SHIFT:
         raise Unsupported(f"an output scale that is too small beside the inputs': more than 2^{_LARGEST_WIDE_SHIFT}")
+
+
+def _require_moderate(bias: Tensor | None, output: Requantisation) -> None:
+    """Raises Unsupported unless sums with the bias can be multiplied in 64 bits, and are then numbers of 32."""
+    if bias is None or bias.data is None:
+        return
+    largest = np.abs(bias.data.astype(np.float64))
+    scaled = largest * wide_mantissas(output.mantissas) * 2.0 ** (output.shifts - 15)
+    if np.any(largest > _LARGEST_WIDE_BIAS) or np.any(scaled > _LARGEST_SCALED_BIAS):
+        raise Unsupported(f"'{bias.label}' holds biases that are far beyond the range of the output")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +69,7 @@ class ChannelsS16:
             raise Unsupported("16-bit numbers with a zero point other than 0; TensorFlow Lite refuses it too")
         if not is_narrow:
             require_wide_shifts(output.shifts)
+            _require_moderate(bias, output)
         return cls(output, bias, not is_narrow)
 
     def apply(self, sums: Array, bias: Array | None) -> Array:

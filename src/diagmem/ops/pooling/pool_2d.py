@@ -20,7 +20,8 @@ from diagmem.ops.loops.held_pixels import HeldPixels
 from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_counts, tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
-from diagmem.ops.numerics.quantised import integer_range, real_range, scale_of, zero_point_of
+from diagmem.ops.numerics.quantised import integer_range, real_range, rounds_to_even, scale_of, zero_point_of
+from diagmem.ops.numerics.single_precision import clamped, larger
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
@@ -103,19 +104,22 @@ class Pool2DKind(OpKind):
     def accumulator_bytes(self, node: Node) -> int | None:
         rows = _loop(node).rows
         takes_all = node.op.kind == "AVERAGE_POOL_2D" and len(rows.taps()[1]) == rows.size_in > 1
+        takes_all = takes_all and not rounds_to_even(node.output)
         return node.output.elems * SUM_BYTES if takes_all and rows.size_out == 1 == node.output.shape[0] else None
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         loop, image, activation = _loop(node), inputs[0], node.attributes.activation
-        is_real, is_average = node.input(0).dtype is DType.FLOAT32, node.op.kind == "AVERAGE_POOL_2D"
+        is_real = node.input(0).dtype is DType.FLOAT32
+        if node.op.kind == "AVERAGE_POOL_2D" and rounds_to_even(node.output):
+            return (_average_to_even(node, loop, image),)
         low, high = real_range(activation) if is_real else integer_range(activation, node.output)
+        if node.op.kind == "MAX_POOL_2D":
+            return (np.where((largest := _largest(loop, image, low)) > high, high, largest).astype(image.dtype),)
         if node.op.kind == "L2_POOL_2D":
             pooled = np.sqrt(_average_f32(loop, image * image))
-        elif is_average:
-            pooled = (_average_f32 if is_real else _average_s8)(loop, image)
         else:
-            pooled = _largest(loop, image, -np.inf if is_real else np.iinfo(image.dtype).min)
-        return (np.clip(pooled, low, high).astype(image.dtype),)
+            pooled = (_average_f32 if is_real else _average_s8)(loop, image)
+        return ((clamped if is_real else np.clip)(pooled, low, high).astype(image.dtype),)
 
     def has_row_kernel(self, node: Node) -> bool:
         return True
@@ -132,6 +136,7 @@ class Pool2DKind(OpKind):
         loop = _loop(node)
         is_small = node.op.kind == "MAX_POOL_2D" or loop.rows.kernel * loop.cols.kernel <= MOST_SUMMED
         is_known = node.op.kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D") and node.input(0).dtype is DType.INT8
+        is_known = is_known and not (node.op.kind == "AVERAGE_POOL_2D" and rounds_to_even(node.output))
         if not is_known or not is_small:
             return ()
         if instructions is InstructionSet.MVE:
@@ -221,8 +226,21 @@ def _average_f32(loop: WindowedLoop, image: Array) -> Array:
     return mean
 
 
+def _average_to_even(node: Node, loop: WindowedLoop, image: Array) -> Array:
+    """As onnxruntime: sums of real numbers, one after the other; the zero point is added before rounding."""
+    source, target = node.input(0), node.output
+    real = np.float32(scale_of(source)) * (image.astype(np.int64) - zero_point_of(source)).astype(np.float32)
+    units = _average_f32(loop, real) / np.float32(scale_of(target)) + np.float32(zero_point_of(target))
+    low, high = integer_range(node.attributes.activation, target)
+    mean: Array = np.clip(np.rint(units), low, high).astype(image.dtype)
+    return mean
+
+
 def _largest(loop: WindowedLoop, image: Array, least: float) -> Array:
-    largest: Array = np.maximum.reduce([pixels for _, _, pixels in tap_images(image, loop.rows, loop.cols, least)])
+    """As the kernel has it: at the least what the activation leaves."""
+    largest = np.full(loop.out, least, image.dtype)
+    for _, _, pixels in tap_images(image, loop.rows, loop.cols, least):
+        largest = larger(pixels, largest)
     return largest
 
 
@@ -237,6 +255,13 @@ def _call(node: Node, suffix: str, low: float, high: float) -> CCall:
 
 def _call_int(node: Node) -> CCall:
     source, target = node.input(0), node.output
+    if node.op.kind == "AVERAGE_POOL_2D" and rounds_to_even(target):
+        require_types(DType.INT8, (source, target))
+        call = _call(node, "to_even_s8", *integer_range(node.attributes.activation, target))
+        scales = {"in_scale": scale_of(source), "in_zero_point": zero_point_of(source)}
+        scales |= {"scale": scale_of(target), "zero_point": zero_point_of(target)}
+        fields = {**call.parameters.fields, **scales}
+        return kernel_call("average_pool_2d_to_even_s8", fields, call.arguments, call.limits)
     if abs(scale_of(source) - scale_of(target)) > 1e-6 or zero_point_of(source) != zero_point_of(target):
         raise Unsupported("input and output of different scale; TensorFlow Lite refuses it too")
     return _call(node, SUFFIXES[target.dtype], *integer_range(node.attributes.activation, target))
