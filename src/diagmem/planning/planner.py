@@ -98,15 +98,20 @@ class Planned:
 
 def planned(model: Graph, options: Options, tell: Tell = silently) -> Planned:
     """The plan of a model. It has passed the validator; one that does not is a bug, and raises UnsafePlanError."""
-    return planned_front(model, options, tell)[-1]
+    found = _of_given_kernels(model, options, tell)[-1]
+    return found if options.prefer == SPEED else _leaner(model, options, found)
 
 
 def planned_front(model: Graph, options: Options, tell: Tell = silently) -> list[Planned]:
     """Plans of which each takes less RAM than the one before: a single one, unless rows may be made again, or kernels
     may be slower."""
     found = _of_given_kernels(model, options, tell)
-    lean = found[-1] if options.prefer == SPEED else _leaner(model, options, found[-1])
-    return found if lean is found[-1] else [*found, lean]
+    leaner = [_leaner(model, options, found[-1])]
+    if options.schedule == ROWS and not found[0].plan.runs_by_rows:
+        whole = replace(options, schedule=BEST, input_rows=False, recompute=1)
+        leaner.append(_leaner(model, whole, found[0]))
+    by_size = {made.arena_bytes: made for made in (*leaner, *found)}
+    return [by_size[size] for size in sorted(by_size, reverse=True)]
 
 
 def _of_given_kernels(model: Graph, options: Options, tell: Tell) -> list[Planned]:

@@ -12,7 +12,7 @@ import numpy as np
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
 from diagmem.ops.accesses import Accesses
-from diagmem.ops.c_call import TYPES, CCall, by_type, values_of
+from diagmem.ops.c_call import TYPES, CCall, CTable, by_type, kernel_call, values_of
 from diagmem.ops.c_rows import window_row_call
 from diagmem.ops.convolution._depthwise_conv_2d_dsp import DspDepthwiseConv2D, by_channel
 from diagmem.ops.convolution._depthwise_conv_2d_mve import MveDepthwiseConv2D
@@ -24,7 +24,7 @@ from diagmem.ops.loops.taps import tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.packed import is_8_bit
 from diagmem.ops.numerics.quantised import zero_point_of
-from diagmem.ops.numerics.weighted_sums import filter_window, finished, weighted_fitting, window_call
+from diagmem.ops.numerics.weighted_sums import filter_window, finished, interleaved, weighted_fitting, window_call
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
@@ -140,6 +140,8 @@ class DepthwiseConv2DKind(OpKind):
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         loop = _loop(node)
+        if loop.group_out == 1 and node.input(0).dtype is DType.FLOAT32:
+            return (Variant(Order.EIGHTS, Order.EIGHTS, _vfp_call, _vfp_row_call),)
         if loop.group_out > 1 or not is_8_bit(node):
             return ()
         is_mve = instructions is InstructionSet.MVE
@@ -197,6 +199,18 @@ def _sums(loop: WindowedLoop, image: Array, filters: Array, zero_point: Any) -> 
 def _call(node: Node) -> CCall:
     loop, filters = _loop(node), by_channel(values_of(node.input(1)))
     return window_call("depthwise_conv_2d", node, loop, {"multiplier": loop.group_out}, 3, filters)
+
+
+def _vfp_call(node: Node) -> CCall:
+    """For floating-point units that multiply and add in one instruction: weights of eight channels tap by tap."""
+    call, filters = _call(node), by_channel(values_of(node.input(1)))
+    fields = {name: value for name, value in call.parameters.fields.items() if name != "multiplier"}
+    stored = {**fields, "filter": CTable("filter", interleaved(filters))}
+    return kernel_call("depthwise_conv_2d_vfp_f32", stored, call.arguments, call.limits)
+
+
+def _vfp_row_call(node: Node) -> CCall:
+    return window_row_call(_vfp_call(node), node, window_of(node).rows)
 
 
 KIND = DepthwiseConv2DKind()
