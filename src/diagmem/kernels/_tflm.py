@@ -24,7 +24,7 @@ _COPIES = (
 )
 """Operations for which it calls memcpy."""
 
-_ABSENT = ("GELU", "RELU_N1_TO_1")
+_ABSENT = ("GELU", "RELU_N1_TO_1", "RELU_0_TO_1")
 """Operations that it does not have."""
 
 

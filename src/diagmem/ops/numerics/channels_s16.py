@@ -10,7 +10,7 @@ import numpy as np
 from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.c_call import CStruct, CTable, Unsupported, require_types, values_of
 from diagmem.ops.kind import Array
-from diagmem.ops.numerics.fixed_point import Ints
+from diagmem.ops.numerics.fixed_point import Ints, wrapped
 from diagmem.ops.numerics.quantised import Requantisation, zero_point_of
 
 _LARGEST_WIDE_SHIFT = 14
@@ -23,16 +23,21 @@ def wide_mantissas(mantissas: Ints) -> Ints:
 
 
 def rescale_wide(x: Any, mantissa: Any, shift: Any) -> Ints:
-    """x times mantissa * 2**(shift - 15), halves upwards."""
+    """x times mantissa * 2**(shift - 15), halves upwards, of which 32 bits remain."""
     right = 15 - np.asarray(shift, dtype=np.int64)
-    scaled: Ints = (np.asarray(x, dtype=np.int64) * mantissa + (np.int64(1) << (right - 1))) >> right
-    return scaled
+    return wrapped((np.asarray(x, dtype=np.int64) * mantissa + (np.int64(1) << (right - 1))) >> right)
 
 
 def require_wide_shifts(shifts: Ints) -> None:
     """Raises Unsupported unless `rescale_wide` can shift to the right."""
     if shifts.max(initial=0) > _LARGEST_WIDE_SHIFT:
         raise Unsupported(f"an output scale that is too small beside the inputs': more than 2^{_LARGEST_WIDE_SHIFT}")
+
+
+def _require_room(bias: Tensor | None) -> None:
+    """Raises Unsupported where a bias and the sum that it is added to, times 15 bits, may need more than 64."""
+    if bias is not None and bias.data is not None and np.abs(bias.data.astype(np.float64)).max(initial=0) >= 2**46:
+        raise Unsupported("a bias of 2^46 or more")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,10 +57,12 @@ class ChannelsS16:
         is_narrow = may_be_narrow and bias is not None and bias.dtype is DType.INT32
         if not is_narrow:
             require_types(DType.INT64, () if bias is None else (bias,))
-        if output.zero_point or any(zero_point_of(t) for t in node.inputs[:1] if t is not None and t.quantisation):
+        data = [t for t in node.inputs if t is not None and t.dtype is DType.INT16 and t.quantisation is not None]
+        if output.zero_point or any(map(zero_point_of, data)):
             raise Unsupported("16-bit numbers with a zero point other than 0; TensorFlow Lite refuses it too")
         if not is_narrow:
             require_wide_shifts(output.shifts)
+            _require_room(bias)
         return cls(output, bias, not is_narrow)
 
     def apply(self, sums: Array, bias: Array | None) -> Array:
