@@ -87,11 +87,12 @@ COMPUTING = [case for case, kind in CASES.items() if ".moving." not in type(kind
 """Files of kinds that do more than move elements."""
 
 
+@pytest.mark.parametrize("count", [3, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", COMPUTING)
-def test_c_is_the_reference_at_any_scale(case: str, tmp_path: Path) -> None:
+def test_c_is_the_reference_at_any_scale(case: str, count: int, tmp_path: Path) -> None:
     """In plain C and with more, under the sanitizer for undefined behaviour."""
     chance = random.Random(case)
-    drawn_nodes = [n for n in drawn(case, 3) if n.output.quantisation is not None and n.output.dtype in STORED]
+    drawn_nodes = [n for n in drawn(case, count) if n.output.quantisation is not None and n.output.dtype in STORED]
     nodes = [found for node in drawn_nodes for found in [extreme(node, chance) for _ in range(3)] if accepted(found)]
     made = [(node, *call) for node in nodes for call in calls_of(node)]
     if not made:

@@ -87,11 +87,17 @@ def _has_16_bits(node: Node) -> bool:
     return node.output.dtype is DType.INT16
 
 
+def _is_divided(node: Node) -> bool:
+    return node.output.dtype is DType.INT8
+
+
 def _has_narrow_bias(node: Node) -> bool:
-    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    bias = node.inputs[-1]
     return _has_16_bits(node) and bias is not None and bias.dtype is DType.INT32
 
 
+_NARROW = "it takes 32-bit biases for 64-bit ones, and reads beyond them"
+_SHIFTED = "it shifts small quotients by more than 31 bits, of which processors make what they like"
 _PRECISION = "it computes multipliers in single precision: of 65,536 inputs a few are off by one"
 
 DEVIATIONS = (
@@ -111,6 +117,11 @@ DEVIATIONS = (
     ),
     Deviation(TFLM, ("BATCH_TO_SPACE_ND",), "it reads other pixels where there are no channels", _has_no_channels),
     Deviation(TFLM, ("STRIDED_SLICE",), "it has room for four slices", lambda node: node.input(1).elems > 4),
+    *(Deviation(runtime, ("DIV",), _SHIFTED, _is_divided) for runtime in (TFLM, LITERT)),
+    *(
+        Deviation(runtime, ("DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"), _NARROW, _has_narrow_bias)
+        for runtime in (TFLM, LITERT)
+    ),
     Deviation(LITERT, ("RELU", "LEAKY_RELU", "ABS", "MUL", "PRELU"), _PRECISION, _has_16_bits),
     Deviation(LITERT, ("SOFTMAX",), "its tables for 16 bits are made in double precision", _has_16_bits),
     Deviation(LITERT, ("FULLY_CONNECTED",), "it scales sums of 16-bit numbers in double precision", _has_16_bits),

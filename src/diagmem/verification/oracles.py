@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from diagmem.frontends.source import Source
+from diagmem.frontends.tflite import has_shapes_of_file
 from diagmem.model.graph import DType, Graph, Node
 from diagmem.verification import reference
 from diagmem.verification.deviations import LITERT, TFLM, Deviation, deviations
@@ -33,13 +35,33 @@ class Opinion:
     deviations: tuple[str, ...] = ()
 
 
-def second_opinion(content: bytes, graph: Graph, inputs: Inputs) -> Opinion | None:
-    """What a runtime that is installed has to say; None where there is none."""
-    if runtime.is_installed():
+def second_opinion(source: Source, graph: Graph, inputs: Inputs) -> Opinion | None:
+    """What a runtime that is installed has to say; None where there is none, or where it does not run the model, which
+    says nothing against ours."""
+    if source.is_onnx:
+        return _onnxruntime_opinion(source, graph, inputs)
+    content = source.content
+    if runtime.is_installed() and has_shapes_of_file(content, graph):
         return _compared(TFLM, graph, inputs, _tflm(content, graph, inputs))
     if importlib.util.find_spec("ai_edge_litert") and _is_real(graph):
-        return _compared(LITERT, graph, inputs, _litert(content, inputs))
+        try:
+            theirs = _litert(content, inputs)
+        except (ValueError, RuntimeError):
+            return None
+        return _compared(LITERT, graph, inputs, theirs)
     return None
+
+
+def _onnxruntime_opinion(source: Source, graph: Graph, inputs: Inputs) -> Opinion | None:
+    if not importlib.util.find_spec("onnxruntime"):
+        return None
+    from diagmem.verification.onnx_runtime import Refused, outputs_of
+
+    try:
+        theirs = outputs_of(source, inputs)
+    except Refused:
+        return None
+    return _compared("onnxruntime", graph, inputs, theirs)
 
 
 def _is_real(graph: Graph) -> bool:
@@ -59,6 +81,8 @@ def _litert(content: bytes, inputs: Inputs) -> Outputs:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     interpreter = Interpreter(model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
+    for detail, values in zip(interpreter.get_input_details(), inputs[0] if inputs else (), strict=False):
+        interpreter.resize_tensor_input(detail["index"], values.shape)
     interpreter.allocate_tensors()
     found = []
     for run in inputs:

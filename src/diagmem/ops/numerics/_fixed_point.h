@@ -20,9 +20,13 @@ static inline int32_t diagmem_clamp(int32_t x, int32_t low, int32_t high) {
     return x < low ? low : x > high ? high : x;
 }
 
-/* The sum in a register of 32 bits, which wraps around: scales that are far apart may ask for that. */
+/* Sum and product in a register of 32 bits, which wraps around: odd scales and zero points may ask for that. */
 static inline int32_t diagmem_wrapping_add(int32_t a, int32_t b) {
     return (int32_t)((uint32_t)a + (uint32_t)b);
+}
+
+static inline int32_t diagmem_wrapping_mul(int32_t a, int32_t b) {
+    return (int32_t)((uint32_t)a * (uint32_t)b);
 }
 
 /* a * b / 2^31, halves upwards. */
