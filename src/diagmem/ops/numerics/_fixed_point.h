@@ -24,6 +24,15 @@ static inline int32_t diagmem_clamp(int32_t x, int32_t low, int32_t high) {
     return x < low ? low : x > high ? high : x;
 }
 
+/* Sum and product in a register of 32 bits, which wraps around: odd scales and zero points may ask for that. */
+static inline int32_t diagmem_wrapping_add(int32_t a, int32_t b) {
+    return (int32_t)((uint32_t)a + (uint32_t)b);
+}
+
+static inline int32_t diagmem_wrapping_mul(int32_t a, int32_t b) {
+    return (int32_t)((uint32_t)a * (uint32_t)b);
+}
+
 /* a * b / 2^31, halves upwards. */
 static inline int32_t diagmem_high_mul(int32_t a, int32_t b) {
     return (int32_t)(((int64_t)a * b + (1 << 30)) >> 31);
@@ -68,7 +77,8 @@ static inline int32_t diagmem_requantise(const diagmem_requantisation *to, int32
         return diagmem_scaled_to_even(x, to->mantissa, to->shift, low, high) + to->zero_point;
     }
 #endif
-    return diagmem_clamp(diagmem_rescale(x, to->mantissa, to->shift) + to->zero_point, to->low, to->high);
+    const int32_t scaled = diagmem_rescale(x, to->mantissa, to->shift);
+    return diagmem_clamp(diagmem_wrapping_add(scaled, to->zero_point), to->low, to->high);
 }
 
 #endif
