@@ -113,10 +113,15 @@ def differences(expected: Sequence[Span], values: Mapping[int, npt.NDArray[Any]]
         span_elems = span.size_bytes // tensor.dtype.size_bytes
         got = np.frombuffer(received, tensor.dtype.numpy, span_elems, offset)[places(shape, tensor.strides)]
         offset += span.size_bytes
-        want = values[tensor.index].reshape(-1)[first * len(got) : (first + 1) * len(got)]
+        want = _channels(values[tensor.index], tensor).reshape(-1)[first * len(got) : (first + 1) * len(got)]
         if got.tobytes() != want.astype(tensor.dtype.numpy).tobytes():
             at = int(np.flatnonzero(got.view(np.uint8) != want.view(np.uint8))[0]) // tensor.dtype.size_bytes
             index = ", ".join(str(i) for i in np.unravel_index(first * len(got) + at, tensor.shape))
             yield (
                 f"{span.source}: element [{index}] of '{one_line(tensor.name)}' is {got[at]}, and should be {want[at]}"
             )
+
+
+def _channels(values: npt.NDArray[Any], tensor: Tensor) -> npt.NDArray[Any]:
+    """Of the values of a tensor of the model, those that a narrower one should have."""
+    return values if tensor.channels is None else values[..., list(tensor.channels)]
