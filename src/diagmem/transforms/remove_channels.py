@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from diagmem.kernels import ONE_BY_ONE, ChannelBlock
 from diagmem.model.graph import Graph
-from diagmem.transforms._editing import Choice
+from diagmem.transforms._editing import Choice, edited
 from diagmem.transforms.channels.keeping import keeping_of
 from diagmem.transforms.channels.narrowing import narrowed
 
@@ -16,4 +16,7 @@ def remove_channels(graph: Graph, choice: Choice, block: ChannelBlock = ONE_BY_O
     if any(tensor.view is not None for tensor in graph.tensors):
         return graph
     keeping = keeping_of(graph, choice, block)
-    return graph if keeping.is_complete else narrowed(keeping)
+    if keeping.is_complete:
+        return graph
+    less = narrowed(keeping)
+    return edited(less.graph, without=less.dead, ops=less.ops)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from diagmem.kernels import ONE_BY_ONE, ChannelBlock
-from diagmem.model.graph import ABSENT, DType, Graph, Node
+from diagmem.model.graph import ABSENT, DType, Graph, Node, Op
 from diagmem.ops import kind_of
-from diagmem.transforms._editing import Choice
 from diagmem.transforms.channels.analysis import ranges_of
 from diagmem.transforms.channels.links import Link, links_of
 from diagmem.transforms.channels.ranges import Range
@@ -19,6 +19,13 @@ from diagmem.transforms.drop_dead import has_effect
 
 MOST_BIAS = {DType.INT32: 2**31, DType.INT64: 2**53}
 """A bias below that fits its type, and is held exactly by a 64-bit real number."""
+
+
+Choice = Callable[[Op], bool]
+
+
+def _any(op: Op) -> bool:
+    return True
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,7 @@ class Keeping:
         return len(nodes) == len(self.graph.ops) and all(self.is_whole(t) for t in touched)
 
 
-def keeping_of(graph: Graph, choice: Choice = lambda op: True, block: ChannelBlock = ONE_BY_ONE) -> Keeping:
+def keeping_of(graph: Graph, choice: Choice = _any, block: ChannelBlock = ONE_BY_ONE) -> Keeping:
     """The smallest sets of channels that are closed: what is needed has all that it is made of, and channels that
     cannot go without each other stay together. `choice`: ops whose outputs may get narrower. `block`: convolutions get
     some channels back to fill it."""

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from diagmem.model.graph import ABSENT, Graph, Node, Op, Quantisation, Shape, Tensor
 from diagmem.ops.moving.reshape import Reshape
 from diagmem.ops.numerics.weighted_sums import bias_of
-from diagmem.transforms._editing import edited
 from diagmem.transforms.channels.keeping import Keeping
 from diagmem.transforms.channels.sums import Array, Sums
 
 
-def narrowed(keeping: Keeping) -> Graph:
+class Narrowed(NamedTuple):
+    """A graph with other tensors; `ops` are to stand in place of its own (by index), and `dead` ones are to go."""
+
+    graph: Graph
+    ops: dict[int, Op]
+    dead: list[int]
+
+
+def narrowed(keeping: Keeping) -> Narrowed:
     """Each tensor has its needed channels, in their order; weights lose the others, and biases take over what constant
-    channels add. Ops that make nothing that is needed are gone."""
+    channels add. Ops that make nothing that is needed are dead."""
     draft = _Narrowing(keeping)
     live = [node for node in keeping.graph.nodes if keeping.is_live(node)]
     ops = {node.op.index: draft.op(node) for node in live}
     dead = [op.index for op in keeping.graph.ops if op.index not in ops]
     for index in {t for op in ops.values() for t in (*op.inputs, *op.outputs) if 0 <= t < draft.own_tensors}:
         draft.narrow(index)
-    graph = replace(keeping.graph, tensors=tuple(draft.tensors))
-    return edited(graph, without=dead, ops=ops)
+    return Narrowed(replace(keeping.graph, tensors=tuple(draft.tensors)), ops, dead)
 
 
 class _Narrowing:
