@@ -22,6 +22,7 @@ from diagmem.cli._shared import (
     naming_model,
     op_text,
     planning_options,
+    shape_option,
     size_option,
     size_text,
     source_of,
@@ -46,6 +47,7 @@ BAD_INPUT = 2
 
 @click.command(short_help="The arena: before, after, lower bound, fits or not.")
 @click.argument("models", type=ModelParameter(), nargs=-1, required=True, metavar="MODEL...")
+@shape_option
 @planning_options
 @size_option("--budget", "Say whether the arena fits into so many bytes, such as 65536, 64K or 1M.")
 @click.option(

@@ -16,6 +16,7 @@ from diagmem.cli._shared import (
     naming_model,
     planning_options,
     size_text,
+    source_of,
     working,
     write_json,
 )
@@ -65,7 +66,7 @@ def command(
         options = {}
     with naming_model(model), working("planning, building and running"):
         plan = None if plan_path is None else Path(plan_path)
-        found = pipeline.profile(model, on=core, plan=plan, cpu=cpu, **options)
+        found = pipeline.profile(source_of(model), on=core, plan=plan, cpu=cpu, **options)
     if json_path:
         write_json(json_path, found.to_json(mhz))
     if json_path != "-":

@@ -228,9 +228,14 @@ def emit_tflm(model: Model, *, kernels: str = "tflm", align: int = 16, keep_inpu
     from diagmem.frontends import tflite
 
     given = source_of(model)
+    if given.is_onnx:
+        raise PlanError(
+            "TensorFlow Lite Micro runs .tflite files only; convert the ONNX model to one first, for example with "
+            "onnx2tf, or from PyTorch with litert-torch; or emit C, which needs no runtime"
+        )
     graph, content = given.runnable, metadata.without_plan(given.content)
     if content is not given.content:
-        graph = tflite.parse(content, given.name)
+        graph = given.parsed(content)
     if not tflite.has_shapes_of_file(content, graph):
         raise PlanError(
             "the file leaves shapes open, and TensorFlow Lite Micro infers none; convert it with fixed shapes"

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 
-from diagmem.frontends.tflite.shapes import with_shapes
+from diagmem.frontends.shapes import with_shapes
 from diagmem.model.errors import ModelError, one_line
 from diagmem.model.graph import ABSENT, DType, Graph, Node, Op, Quantisation, Shape, Tensor
 from diagmem.ops import kind_of

@@ -16,7 +16,7 @@ from diagmem.ops import OpKind, kind_of
 from diagmem.ops.folding import DAMAGE, folded
 
 
-def with_shapes(graph: Graph, given: Mapping[str, Shape], dynamic: Collection[int]) -> Graph:
+def with_shapes(graph: Graph, given: Mapping[str, Shape], dynamic: Collection[int] = ()) -> Graph:
     """The graph with other shapes of some inputs, by name, and with what follows from them. `dynamic`: tensors whose
     shapes in the file are not to be relied on."""
     wanted = {_input_named(graph, name): shape for name, shape in given.items()}
