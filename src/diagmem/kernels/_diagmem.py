@@ -23,3 +23,11 @@ DIAGMEM_DSP = replace(
     scratch_align_bytes=8,
     channel_block=ChannelBlock(4),
 )
+
+DIAGMEM_MVE = replace(
+    DIAGMEM,
+    name="diagmem-mve",
+    summary="the C kernels that `diagmem emit c --cpu cortex-m55` writes for cores with Helium",
+    instructions=InstructionSet.MVE,
+    scratch_align_bytes=8,
+)

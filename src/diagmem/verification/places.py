@@ -97,8 +97,8 @@ Verdict = CVerdict | TflmVerdict
 @dataclass(frozen=True)
 class Verification:
     """A model to be run. `made`: the plan to run it with, in C. `planned`: its file with a plan for TFLM's reference
-    kernels, where it carries none itself. `opinion`: another runtime's, if it has been asked already. What several places share is worked out
-    once."""
+    kernels, where it carries none itself. `opinion`: another runtime's, if it has been asked already. What several
+    places share is worked out once."""
 
     source: Source
     inputs: int

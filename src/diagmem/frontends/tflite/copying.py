@@ -45,7 +45,7 @@ class _Copy(FlatTables):
         self.by_old_buffer: dict[int, int] = {0: 0}
 
     @cached_property
-    def numbers(self) -> Mapping[int, int]:
+    def places(self) -> Mapping[int, int]:
         """Tensors that are used -> their numbers in the new file."""
         graph = self.after
         used = {t for op in graph.ops for t in (*op.inputs, *op.outputs)} | {*graph.inputs, *graph.outputs}
@@ -58,7 +58,7 @@ class _Copy(FlatTables):
         return [int(old.Intermediates(n)) for n in range(old.IntermediatesLength())]
 
     def content(self) -> bytes:
-        tensors = self.offsets([self.tensor_of(t) for t in self.numbers if t != ABSENT])
+        tensors = self.offsets([self.tensor_of(t) for t in self.places if t != ABSENT])
         codes = sorted({self.subgraph.Operators(op.number).OpcodeIndex() for op in self.after.ops})
         operators = self.offsets([self.operator_of(op, codes) for op in self.after.ops])
         graph = {"Tensors": tensors, "Operators": operators, "Name": self.text(self.subgraph.Name())}
@@ -80,7 +80,7 @@ class _Copy(FlatTables):
         return None if raw is None else int(self.flat.CreateString(raw))
 
     def mapped(self, tensors: Any) -> int:
-        return self.ints([self.numbers[int(t)] for t in tensors])
+        return self.ints([self.places[int(t)] for t in tensors])
 
     def buffer_of(self, index: int) -> int:
         """The number of a buffer of the old file, which is copied once."""
@@ -166,7 +166,7 @@ class _Copy(FlatTables):
         ]
 
     def map_of(self, entry: Any) -> int:
-        return self.copy(entry, "TensorMap", TensorIndex=self.numbers[entry.TensorIndex()])
+        return self.copy(entry, "TensorMap", TensorIndex=self.places[entry.TensorIndex()])
 
     def copy(self, old: Any, name: str, **own: Any) -> int:
         """A table of the schema with all its fields, but for those given."""
@@ -202,4 +202,5 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name_in(union: type[Any], number: int) -> str:
-    return next(name for name, value in vars(union).items() if value == number and not name.startswith("_"))
+    names: dict[int, str] = {value: name for name, value in vars(union).items() if isinstance(value, int)}
+    return names[number]
