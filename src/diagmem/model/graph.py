@@ -113,7 +113,8 @@ class Quantisation:
 class Tensor:
     """A tensor of the graph. A constant's `data` is None where only its shape is known (a zoo graph, a stub).
 
-    `view`: where it lies, if inside another tensor; such a tensor is never a graph input or output.
+    `view`: where it lies, if inside another tensor; such a tensor is never a graph input or output. `channels`: which
+    indices of the last axis of the model's tensor it has, where a transform has taken some out; None: all.
     """
 
     index: int
@@ -125,6 +126,7 @@ class Tensor:
     is_variable: bool = False
     data: npt.NDArray[Any] | None = field(default=None, compare=False, repr=False)
     view: View | None = None
+    channels: tuple[int, ...] | None = None
 
     @property
     def elems(self) -> int:
