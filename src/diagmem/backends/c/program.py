@@ -141,6 +141,11 @@ class Program:
                 found.setdefault(step.op, []).append(step.turn)
         return {op: tuple(turns) for op, turns in found.items()}
 
+    @property
+    def states(self) -> tuple[Tensor, ...]:
+        """The variables, which live from run to run."""
+        return self.graph.variables
+
     @cached_property
     def state(self) -> PushState:
         return PushState.of(self.graph, self.schedule.ops)
@@ -151,7 +156,9 @@ class Program:
         for number, step in enumerate(own_steps):
             node = self.graph.nodes[step.op]
             if step.turn is None:
-                yield from (Written(number, node, t, self.offsets[t.index]) for t in node.outputs)
+                kind = kind_of(node.op.kind)
+                states = [] if kind is None else [node.input(position) for position in kind.states(node)]
+                yield from (Written(number, node, t, self.offsets[t.index]) for t in (*node.outputs, *states))
                 continue
             for row in self.rows.ops[step.op].makes_at(step.turn) or ():
                 for t in node.outputs:
@@ -204,9 +211,8 @@ class Program:
     @cached_property
     def refused_tensors(self) -> Sequence[str]:
         """Reasons that lie in tensors."""
-        variables = [f"tensor {t.index} '{t.label}' is a variable" for t in self.tensors if t.is_variable]
         outputs = (self.graph.tensors[t] for t in self.graph.outputs)
-        return [*variables, *(f"the graph output '{t.label}' is a constant" for t in outputs if t.is_constant)]
+        return [f"the graph output '{t.label}' is a constant" for t in outputs if t.is_constant]
 
     @cached_property
     def _calls_or_reasons(self) -> Mapping[int, CCall | str | None]:
@@ -221,7 +227,7 @@ class Program:
     def _stays(self, node: Node) -> bool:
         """Whether the op's output is its input, where it lies already."""
         kind = kind_of(node.op.kind)
-        if kind is None or not kind.is_alias or node.input(0).is_constant:
+        if kind is None or not (kind.is_alias or kind.is_copy) or node.input(0).is_constant:
             return False
         return self.offsets[node.input(0).index] == self.offsets[node.output.index]
 
