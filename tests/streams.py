@@ -76,15 +76,14 @@ def _window(net: Stream, chance: random.Random, x: int) -> list[int]:
 
 def _seen(net: Stream, chance: random.Random, window: int) -> int:
     height = net.tensors[window].shape[1]
-    return chance.choice(
-        [
-            lambda: net.relu(window),
-            lambda: net.depthwise(window),
-            lambda: net.conv(window, 2),
-            lambda: net.rows(window, height - 1, 1),
-            lambda: net.relu(net.reshape(window, 1, 1, height, net.tensors[window].elems // height)),
-        ]
-    )()
+    looks: list[Callable[[int], int]] = [
+        net.relu,
+        net.depthwise,
+        lambda t: net.conv(t, 2),
+        lambda t: net.rows(t, height - 1, 1),
+        lambda t: net.relu(net.reshape(t, 1, 1, height, net.tensors[t].elems // height)),
+    ]
+    return chance.choice(looks)(window)
 
 
 def _shifted(net: Stream, chance: random.Random, x: int) -> list[int]:

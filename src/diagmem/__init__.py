@@ -7,7 +7,8 @@
 
     files = diagmem.emit_c("model.tflite", schedule="rows").files
 
-A model is a path to a .tflite file, its bytes, `zoo:NAME` for a built-in one, or a Graph. `plan`, `pareto` and
+A model is a path to a .tflite file, its bytes, `zoo:NAME` for a built-in one, or a Graph; `Source(model, shapes)` is
+one whose inputs get other shapes. `plan`, `pareto` and
 `plan_many` find where every tensor lies in one arena; `check` judges plans from anywhere; `emit_c` and `emit_tflm` hand
 them on; `verify` runs what is handed on and compares bit for bit; `inspect`, `overlap` and `report` explain.
 """
@@ -15,6 +16,7 @@ them on; `verify` runs what is handed on and compares bit for bit; `inspect`, `o
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from diagmem.frontends.source import Source
     from diagmem.model.errors import DiagmemError
     from diagmem.model.graph import Graph
     from diagmem.pipeline import (
@@ -47,6 +49,7 @@ _HOMES = {
     "Graph": "model.graph",
     "Options": "planning.options",
     "Plan": "planning.plan",
+    "Source": "frontends.source",
     "Target": "reports.targets",
 }
 
@@ -58,6 +61,7 @@ __all__ = [
     "Options",
     "Plan",
     "Planned",
+    "Source",
     "Target",
     "__version__",
     "check",

@@ -35,6 +35,11 @@ def ask(oracle: str, nodes: Sequence[Node], inputs: Sequence[Sequence[Array | No
     for node, values in zip(nodes, inputs, strict=True):
         given = [v for v, t in zip(values, node.inputs, strict=True) if t is not None and not t.is_constant]
         jobs.append((to_tflite(node), [np.asarray(v) for v in given], len(node.outputs)))
+    return answered(oracle, jobs)
+
+
+def answered(oracle: str, jobs: Sequence[Job]) -> list[list[Array] | str]:
+    """The outputs of each job, or why there are none."""
     answers: list[list[Array] | str] = []
     while len(answers) < len(jobs):
         command = [sys.executable, "-W", "ignore", "-m", "tests.ops.oracle_worker", oracle]

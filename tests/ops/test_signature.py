@@ -16,7 +16,7 @@ from diagmem.ops.fitting import fitted
 from diagmem.ops.sampling import SeededDraw
 from diagmem.ops.signature import MANY, WHOLE_NUMBERS, check_node
 
-SCALES = (0.0, -1.0, math.inf, math.nan)
+SCALES = (-1.0, math.inf, math.nan)
 SAMPLES = 12
 
 

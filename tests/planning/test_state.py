@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +11,7 @@ from diagmem.model.graph import Graph
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.verification import reference
 from tests.execution import random_inputs, run_in_a_row
-from tests.streams import Stream, stream, streams
+from tests.streams import streams
 
 RUNS = 4
 

@@ -205,3 +205,12 @@ def test_no_edge_runs_through_a_label() -> None:
     assert edges
     assert labels
     assert min(abs(edge - label) for edge in edges for label in labels) > 5
+
+
+def test_legend_of_a_part_lists_that_part() -> None:
+    """A map that ends before the peak has no colour for what is made there."""
+    plan = pipeline.plan("zoo:kws_dscnn_int8").plan
+    peak = Picture(plan).peak
+    assert peak is not None
+    assert "made at the peak" in arena_drawing(plan).svg()
+    assert "made at the peak" not in arena_drawing(plan, last_step=peak - 2).svg()

@@ -57,22 +57,40 @@ def test_drawing_carries_axes_legend_and_pixels() -> None:
     panel = Panel("relu <b>", raster(), (Band("output", range(3)), Band("input", range(3, 4))), (5, 8), limit=4)
     drawing = trace_drawing([panel], "a trace")
     svg = drawing.svg()
-    for words in ("buffer offset", "time, in instructions", "relu &lt;b&gt;", "output", "input", "4 B", "a trace"):
+    for words in ("time, in instructions", "relu &lt;b&gt;", "output", "input", "4 B"):
         assert words in svg
     assert all(f">{words}</text>" in svg for _, words in LEGEND)
     found = re.search(r"data:image/png;base64,([^\"]+)", svg)
     assert found
-    assert decoded(base64.b64decode(found[1])) == raster().cells[::-1].tolist()
+    assert decoded(base64.b64decode(found[1])) == raster().cells.T.tolist()
     assert svg == trace_drawing([panel], "a trace").svg()
 
 
+def test_legend_lists_what_is_there() -> None:
+    """A run without updates has no colour for them."""
+    svg = trace_drawing([Panel("nothing", Raster(4, 0, 8))], "a trace").svg()
+    assert not any(f">{words}</text>" in svg for _, words in LEGEND)
+
+
 def test_panels_share_a_scale_if_asked() -> None:
-    """Before and after are drawn to the same scale of bytes: the smaller arena is the lower one."""
+    """Before and after are drawn to the same scale of bytes: the smaller arena is the narrower one."""
     small, large = Panel("after", Raster(512, 0, 8), limit=512), Panel("before", Raster(1024, 0, 8), limit=1024)
-    heights = [
-        float(h) for h in re.findall(r'<image [^>]*height="([\d.]+)"', trace_drawing([large, small], "", True).svg())
-    ]
-    assert heights[0] == 2 * heights[1]
+    svg = trace_drawing([large, small], "", True).svg()
+    widths = [float(width) for width in re.findall(r'<image [^>]*width="([\d.]+)"', svg)]
+    assert widths[0] == 2 * widths[1]
+
+
+def test_time_runs_down_as_in_plans() -> None:
+    """A mark of an operation's end lies lower the later it is; an offset lies further right the higher it is."""
+    panel = Panel("relu", raster(), (Band("output", range(3)), Band("input", range(3, 4))), (2, 5, 8))
+    svg = trace_drawing([panel], "a trace").svg()
+    marks = re.findall(r'd="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)" class="axis"', svg)
+    right = max(float(x) for x, *_ in marks)
+    ends = [float(y) for x, y, *_ in marks if float(x) == right]
+    assert len(ends) == 2
+    assert ends[0] < ends[1]
+    places = {name: float(x) for x, name in re.findall(r'x="([\d.]+)"[^>]*>(output|input)<', svg)}
+    assert places["output"] < places["input"]
 
 
 def test_png_is_rendered() -> None:

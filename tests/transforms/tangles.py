@@ -12,7 +12,9 @@ from diagmem.model.graph import DType, Graph
 from diagmem.ops.moving.concatenation import Concatenation
 from diagmem.ops.moving.pack import Pack
 from diagmem.ops.moving.pad import Pad
+from diagmem.ops.moving.reshape import Reshape
 from diagmem.ops.moving.strided_slice import StridedSlice
+from diagmem.ops.moving.zeros_like import Known
 from diagmem.ops.pooling.pool_2d import Pool2D
 from tests.execution import with_values
 from tests.networks import Net
@@ -123,6 +125,15 @@ def _padded(net: Tangle, chance: random.Random, images: list[int]) -> list[int]:
     return [read(padded) for read in chance.sample(readers, chance.choice([1, 1, 2]))]
 
 
+def _known(net: Tangle, chance: random.Random, images: list[int]) -> list[int]:
+    """The sum with a constant that is computed; the image under a shape that is computed too."""
+    x = _recent(chance, images)
+    shape = net.tensors[x].shape
+    offset = net.relu(net.relu(net.tensor(shape[3:], is_constant=True)))
+    sizes = net.op("SHAPE", Known(), x, dtype=DType.INT32)
+    return [net.op("RESHAPE", Reshape(), net.add(x, offset), sizes, shapes=[shape])]
+
+
 def _twins(net: Tangle, chance: random.Random, images: list[int]) -> list[int]:
     x = _recent(chance, images)
     return [net.relu(x), net.relu(x)]
@@ -133,7 +144,7 @@ def _active(net: Tangle, chance: random.Random, images: list[int]) -> list[int]:
 
 
 _MOVES: list[Move] = [
-    *(_join, _join, _join, _grow, _grow, _cut, _split, _reshaped, _padded, _padded, _twins, _active),
+    *(_join, _join, _join, _grow, _grow, _cut, _split, _reshaped, _padded, _padded, _twins, _active, _known),
     lambda net, chance, images: [net.conv(_recent(chance, images), chance.randint(1, 3), chance.choice([1, 3]))],
     lambda net, chance, images: [net.depthwise(_recent(chance, images))],
     lambda net, chance, images: [net.pool(_recent(chance, images), 2, chance.choice([1, 2]))],

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from diagmem.model.graph import DType, ExplicitPadding, Graph, Padding, Quantisation
-from diagmem.ops import Activation
+from diagmem.ops import Activation, values_of
 from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.elementwise.unary import Unary
 from diagmem.ops.moving.concatenation import Concatenation
 from diagmem.ops.pooling.pool_2d import Pool2D
@@ -52,6 +53,37 @@ def test_concatenated_parts_lie_side_by_side() -> None:
 def test_concatenated_rows_stay_in_one_piece() -> None:
     net, (_, b), whole = branches(axis=1)
     assert view(net.graph(net.relu(whole)), b, "remove-concat") == (whole, 48, (12, 3, 1))
+
+
+def test_chains_of_constants_become_one() -> None:
+    """With the values that the ops would compute, and only if all of them are known."""
+    net = Tangle()
+    x, two = net.input(1, 2, 2, 3), net.tensor((3,), is_constant=True, data=np.array([-2, 0, 2], np.float32))
+    offset = net.relu(net.op("NEG", Unary(), two))
+    graph = net.graph(net.add(x, offset))
+    less = transformed(graph, ["fold-constants"])[0]
+    assert [op.kind for op in less.ops] == ["ADD"]
+    assert np.array_equal(values_of(less.tensors[offset]), [2, 0, 0])
+    assert left(net.graph(offset), "fold-constants") == ["RELU", "ADD"], "the caller sees what RELU makes"
+    unknown = replace(graph, tensors=tuple(replace(t, data=None) for t in graph.tensors))
+    assert left(unknown, "fold-constants") == ["NEG", "RELU", "ADD"]
+
+
+def test_halves_become_single_precision() -> None:
+    net, halves = Tangle(), np.array([[0.5, -2, 3]], np.float16)
+    x, stored = net.input(1, 3), net.tensor((1, 3), DType.FLOAT16, is_constant=True, data=halves)
+    weights = net.op("DEQUANTIZE", Unary(), stored, dtype=DType.FLOAT32)
+    less = transformed(net.graph(net.op("MUL", Binary(), x, weights)), ["fold-constants"])[0]
+    assert [op.kind for op in less.ops] == ["MUL"]
+    assert values_of(less.tensors[weights]).dtype == np.float32
+
+
+@pytest.mark.parametrize(("elems", "stays"), [(1024, []), (1025, ["FILL"])])
+def test_what_would_take_more_flash_than_it_saves_stays(elems: int, stays: list[str]) -> None:
+    net = Tangle()
+    x, value = net.input(1), net.tensor((), is_constant=True, data=np.array(1, np.float32))
+    filled = net.op("FILL", None, net.ints(1, values=[elems]), value, shapes=[(elems,)], dtype=DType.FLOAT32)
+    assert left(net.graph(net.add(filled, x)), "fold-constants") == [*stays, "ADD"]
 
 
 def test_chains_end_in_the_outermost_whole() -> None:

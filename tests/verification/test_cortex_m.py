@@ -28,6 +28,8 @@ def _tools() -> None:
 @pytest.mark.parametrize("dtype", [DType.INT8, DType.FLOAT32])
 def test_every_core_gives_the_same_bits(core: Core, dtype: DType) -> None:
     """With and without a floating-point unit. All that is measured is there."""
+    compiler(f"{core.made_by.prefix}gcc")
+    compiler(core.made_by.emulator)
     graph = tiny(dtype)
     run = run_on_core(program(graph), sample_inputs(graph, 3), core)
     assert run.failure is None

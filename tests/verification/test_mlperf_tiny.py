@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 import tflite as schema
 
 from diagmem.frontends import tflite
+from diagmem.frontends.source import Source
 from diagmem.verification import reference
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
@@ -32,7 +34,7 @@ def test_on_the_host(name: str, shared: Path) -> None:
     assert run_on_host(program(graph), inputs).failure is None
     if not runtime.is_installed():
         pytest.skip("needs tflite-micro to compare with")
-    assert second_opinion(path.read_bytes(), graph, inputs) == ("tflm", None)
+    assert second_opinion(Source(path), graph, inputs) == ("tflm", None)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -95,9 +97,9 @@ def test_on_cores(name: str, tflm: int, shared: Path) -> None:
         compiler(tool)
     graph = tflite.read(shared / "models" / "mlperf_tiny" / f"{name}.tflite")
     made = program(graph)
-    for core in CORES.values():
+    for core in (core for core in CORES.values() if shutil.which(core.made_by.emulator)):
         run = run_on_core(made, sample_inputs(graph, 3), core)
         assert run.failure is None
-        # TFLM's are those of a Cortex-M4; one that cannot multiply to 64 bits takes more.
-        assert (run.instructions or 0) < tflm / (1 if core.name == "cortex-m0" else 2)
+        # TFLM's are those of a Cortex-M4; cores that cannot multiply to 64 bits, or shift for nothing, take more.
+        assert (run.instructions or 0) < tflm / (1 if core.name in ("cortex-m0", "riscv32") else 2)
         assert (run.code_bytes or 0) < 24 * 1024

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from diagmem.cli._cores import CPUS
 from diagmem.cli._shared import (
     check_no_options,
     console,
@@ -22,7 +23,6 @@ from diagmem.cli._shared import (
 )
 
 LAYOUTS = ("plain", "cmake", "arduino", "platformio", "zephyr", "esp-idf")
-CPUS = ("generic", "cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33")
 
 
 @click.command()

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from diagmem.cli._cores import CORES
 from diagmem.cli._shared import ModelParameter, console, json_option, planning_options, working, write_json
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from diagmem.reports.difference import Difference
-
-CORES = ("cortex-m3", "cortex-m4", "cortex-m7")
 
 
 @click.command(short_help="What changed between two models or plans.")

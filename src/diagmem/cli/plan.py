@@ -14,7 +14,6 @@ from click.core import ParameterSource
 
 from diagmem.cli._embedded import embedded_in, embedded_json, embedded_lines
 from diagmem.cli._fit import Limits, Verdict, c_lines
-from diagmem.cli._processes import workers
 from diagmem.cli._rows import row_lines, show_curve
 from diagmem.cli._shared import (
     ModelParameter,
@@ -23,6 +22,7 @@ from diagmem.cli._shared import (
     naming_model,
     op_text,
     planning_options,
+    shape_option,
     size_option,
     size_text,
     source_of,
@@ -47,6 +47,7 @@ BAD_INPUT = 2
 
 @click.command(short_help="The arena: before, after, lower bound, fits or not.")
 @click.argument("models", type=ModelParameter(), nargs=-1, required=True, metavar="MODEL...")
+@shape_option
 @planning_options
 @size_option("--budget", "Say whether the arena fits into so many bytes, such as 65536, 64K or 1M.")
 @click.option(
@@ -199,6 +200,8 @@ def _mapped(
     if jobs == 1:
         yield from map(job, sources)
     else:
+        from diagmem.cli._processes import workers
+
         with workers(jobs) as pool:
             yield from pool.map(job, sources)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._emit_c import CPUS
+from diagmem.cli._cores import CORES, CPUS
 from diagmem.cli._shared import (
     check_no_options,
     console,
@@ -16,6 +16,7 @@ from diagmem.cli._shared import (
     naming_model,
     planning_options,
     size_text,
+    source_of,
     working,
     write_json,
 )
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from diagmem.verification.profile import Profile
-
-CORES = ("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33")
 
 
 @click.command(short_help="Instructions, MACs and bytes of each op.")
@@ -67,7 +66,7 @@ def command(
         options = {}
     with naming_model(model), working("planning, building and running"):
         plan = None if plan_path is None else Path(plan_path)
-        found = pipeline.profile(model, on=core, plan=plan, cpu=cpu, **options)
+        found = pipeline.profile(source_of(model), on=core, plan=plan, cpu=cpu, **options)
     if json_path:
         write_json(json_path, found.to_json(mhz))
     if json_path != "-":

@@ -16,6 +16,7 @@ from diagmem.cli._shared import (
     load_runnable,
     progress,
     running_options,
+    shape_option,
     write_json,
 )
 from diagmem.cli._trace_plan import traced_model
@@ -31,6 +32,7 @@ KERNEL_ALIGN_BYTES = 4
 
 @click.command(short_help="Overlap and pictures from compiled kernels.")
 @click.argument("model", type=ModelParameter(), required=False)
+@shape_option
 @click.option("--op", "op_index", type=click.IntRange(min=0), metavar="I", help="Only this op of the model.")
 @click.option(
     "--on",

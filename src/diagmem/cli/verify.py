@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._emit_c import CPUS
+from diagmem.cli._cores import CPUS, PLACES
 from diagmem.cli._shared import (
     check_no_options,
     console,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from diagmem.verification.tflm.compare import Comparison
 
 ANSWER_IS_NO = 1
-PLACES = ("host", "cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "tflm")
 
 
 class _PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -83,7 +82,7 @@ def command(
     \b
       host       its C code here, under the address and undefined-behaviour sanitizers: every operation
                  compared with numpy; outputs with TFLM too if installed, or LiteRT for float models
-      cortex-m0, cortex-m3, cortex-m4, cortex-m7, cortex-m33
+      cortex-m0, cortex-m3, cortex-m4, cortex-m7, cortex-m33, riscv32 (RV32IMC)
                  its C code as firmware in QEMU, with that core's kernels: sizes, stack and instructions
                  are measured as well
       tflm       its .tflite file with a plan inside (the one it carries, or a new one), in TensorFlow

@@ -94,7 +94,7 @@ def _exceptions(mve: bool) -> Mapping[str, OrderRule]:
         "MAX_POOL_2D": _order_of_max_pool,
         **dict.fromkeys(("PAD", "PADV2"), _order_of_pad),
         **dict.fromkeys(("TRANSPOSE", "TRANSPOSE_CONV"), _unless(DType.INT8)),
-        "BATCH_MATMUL": _unless(DType.INT8, DType.INT16),
+        **dict.fromkeys(("BATCH_MATMUL", "UNIDIRECTIONAL_SEQUENCE_LSTM", "SVDF"), _unless(DType.INT8, DType.INT16)),
     }
 
 

@@ -9,7 +9,7 @@ GENERIC = "generic"
 
 CPUS = {
     GENERIC: DIAGMEM.name,
-    **dict.fromkeys(("cortex-m0", "cortex-m3"), DIAGMEM.name),
+    **dict.fromkeys(("cortex-m0", "cortex-m3", "riscv32"), DIAGMEM.name),
     **dict.fromkeys(("cortex-m4", "cortex-m7", "cortex-m33"), DIAGMEM_DSP.name),
 }
 """A core -> the name of the library. What is emitted for a generic one runs on all of them."""

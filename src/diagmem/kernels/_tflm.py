@@ -6,17 +6,24 @@ through bytes, in order where they may touch the same address, as C demands; non
 
 from __future__ import annotations
 
+import math
+
 from diagmem.kernels._library import Library
 from diagmem.model.graph import DType, Node
 from diagmem.ops import kind_of
 from diagmem.ops.convolution.transpose_conv import IMAGE
 from diagmem.ops.orders import Order
+from diagmem.ops.recurrent import lstm
+from diagmem.ops.reductions import cumsum
 
 ALIGN_BYTES = 16
 """What TFLM gives to everything that it places in its arena."""
 
-_IN_ORDER = ("CONV_2D", "FULLY_CONNECTED", "L2_POOL_2D")
-"""Operations that it does element by element, where we have another kernel or none."""
+_POINTER_BYTES = 8
+"""On a host; on micro-controllers it is half of it."""
+
+_IN_ORDER = ("CONV_2D", "FULLY_CONNECTED")
+"""Operations that it does element by element, where we have another kernel."""
 
 _COPIES = (
     *("CONCATENATION", "STRIDED_SLICE", "GATHER"),
@@ -24,8 +31,14 @@ _COPIES = (
 )
 """Operations for which it calls memcpy."""
 
-_ABSENT = ("GELU", "RELU_N1_TO_1")
+_ABSENT = ("GELU", "RELU_N1_TO_1", "POW")
 """Operations that it does not have."""
+
+_TO_OTHER_TYPES = (
+    *("CAST", "QUANTIZE", "DEQUANTIZE", "ARG_MAX", "ARG_MIN"),
+    *("EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"),
+)
+"""Operations that it does element by element, whose output is of another type as a rule."""
 
 
 def aligned(*sizes_bytes: int) -> int:
@@ -48,6 +61,49 @@ def _order_of_conversion(node: Node) -> Order | None:
 def _order_of_transpose_conv(node: Node) -> Order | None:
     """Quantised kernels sum up in a scratch buffer; the one for floats in the output, which it first sets to zero."""
     return Order.BUFFERED if node.input(IMAGE).dtype in (DType.INT8, DType.INT16) else None
+
+
+def _order_of_cumsum(node: Node) -> Order | None:
+    """Its outer loop goes over the axes behind the one that is summed; from behind it goes through all in reverse;
+    without the element itself it writes before it reads."""
+    outer, _, inner = cumsum.walk_of(node)
+    is_plain = not node.attributes.exclusive and not node.attributes.reverse
+    return Order.REFERENCE if is_plain and 1 in (outer, inner) else None
+
+
+def _order_of_select(node: Node) -> Order | None:
+    """Element by element where nothing is repeated, of bytes as of those that `_order_of_conversion` knows; else rows
+    are filled and copied."""
+    shapes = {t.shape for t in (*node.inputs, node.output) if t is not None}
+    return Order.REFERENCE if len(shapes) == 1 and node.output.dtype is DType.INT8 else None
+
+
+def _order_of_reverse(node: Node) -> Order | None:
+    """Where the last elements of all change places it goes through the output; else it goes through the input."""
+    shape, axes = node.input(0).shape, node.input(1)
+    if axes.data is None or not axes.ints:
+        return None
+    turned = sorted(axis % len(shape) for axis in axes.ints)
+    are_neighbours = turned == list(range(turned[0], turned[-1] + 1))
+    return Order.REFERENCE if are_neighbours and math.prod(shape[turned[-1] + 1 :]) == 1 else None
+
+
+def _scratch_of_svdf(node: Node) -> int:
+    """What each filter gives, and for integers a sum for each unit."""
+    batches, filters = node.input(0).shape[0], node.input(1).shape[0]
+    sums = 0 if node.input(0).dtype is DType.FLOAT32 else 4 * node.output.elems
+    return aligned(4 * batches * filters, sums)
+
+
+def _scratch_of_lstm(node: Node) -> int:
+    """Four gates, each as large as the state of the cells."""
+    _, cells = lstm.KIND.states(node)
+    return 4 * aligned(node.input(cells).size_bytes)
+
+
+def _scratch_of_add_n(node: Node) -> int:
+    """A pointer to each input."""
+    return aligned(_POINTER_BYTES * len(node.inputs))
 
 
 def _scratch_of_reduction(node: Node) -> int:
@@ -80,18 +136,24 @@ TFLM_REFERENCE = Library(
         **dict.fromkeys(_IN_ORDER, Order.REFERENCE),
         **dict.fromkeys(_COPIES, Order.MEMCPY),
         **dict.fromkeys(_ABSENT),
-        **dict.fromkeys(("CAST", "QUANTIZE", "DEQUANTIZE", "ARG_MAX", "ARG_MIN"), _order_of_conversion),
+        **dict.fromkeys(_TO_OTHER_TYPES, _order_of_conversion),
         **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN"), Order.ZERO_FIRST),
         **dict.fromkeys(("PACK", "UNPACK"), Order.TENSOR_MAJOR),
         "SPACE_TO_DEPTH": Order.INPUT_MAJOR,
         "TRANSPOSE_CONV": _order_of_transpose_conv,
+        "CUMSUM": _order_of_cumsum,
+        "SELECT_V2": _order_of_select,
+        "REVERSE_V2": _order_of_reverse,
     },
     _order_if_read,
     {
-        **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN"), _scratch_of_reduction),
+        **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ALL"), _scratch_of_reduction),
         **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"), _scratch_of_filter),
         "TRANSPOSE_CONV": _scratch_of_transpose_conv,
         "MIRROR_PAD": _scratch_of_mirror_pad,
+        "SVDF": _scratch_of_svdf,
+        "UNIDIRECTIONAL_SEQUENCE_LSTM": _scratch_of_lstm,
+        "ADD_N": _scratch_of_add_n,
     },
     ALIGN_BYTES,
     keeps_variables=True,

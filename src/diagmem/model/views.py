@@ -16,6 +16,16 @@ import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
 
+
+def distinct(values: IntArray) -> IntArray:
+    """The values, each once, ascending. `np.unique` would load all of masked arrays first, which takes as long as
+    planning a small model."""
+    ordered = np.sort(values, axis=None)
+    is_first = np.ones(len(ordered), dtype=np.bool_)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[is_first]
+
+
 Strides = tuple[int, ...]
 """Elements between neighbours along each axis."""
 

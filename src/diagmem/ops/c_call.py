@@ -21,7 +21,7 @@ MAX_TAPS = "DIAGMEM_MAX_TAPS"
 TYPES = (DType.INT8, DType.INT16, DType.FLOAT32)
 """The types of elements that most kernels are written for."""
 
-SUFFIXES = {DType.INT8: "s8", DType.INT16: "s16", DType.INT32: "s32", DType.FLOAT32: "f32"}
+SUFFIXES = {DType.INT8: "s8", DType.INT16: "s16", DType.INT32: "s32", DType.INT64: "s64", DType.FLOAT32: "f32"}
 """How kernels are named after the type of their elements."""
 
 

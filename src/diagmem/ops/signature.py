@@ -183,8 +183,9 @@ def _scales(where: str, tensor: Tensor) -> Iterator[str]:
     if found.per_channel and not _fits(found, tensor):
         yield f"{named} has {len(found.scales)} scales; axis {found.axis} of shape {list(tensor.shape)} does not"
     for scale in found.scales:
-        if not (math.isfinite(scale) and scale > 0):
-            yield f"{named} has the scale {scale}; expected: a finite number above 0"
+        # A tensor that held nothing but zeros when the model was converted may have the scale 0.
+        if not (math.isfinite(scale) and scale >= 0):
+            yield f"{named} has the scale {scale}; expected: a finite number, 0 or above"
     info = np.iinfo(tensor.dtype.numpy)
     for zero_point in found.zero_points:
         if not info.min <= zero_point <= info.max:

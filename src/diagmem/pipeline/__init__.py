@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,8 @@ from diagmem.planning.planner import Tell, silently
 from diagmem.validation import Finding
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from diagmem.backends.c import FileLayout
     from diagmem.backends.tflm.planned_file import PlannedFile
     from diagmem.reports.targets import Target
@@ -227,9 +228,18 @@ def emit_tflm(model: Model, *, kernels: str = "tflm", align: int = 16, keep_inpu
     from diagmem.frontends import tflite
 
     given = source_of(model)
+    if given.is_onnx:
+        raise PlanError(
+            "TensorFlow Lite Micro runs .tflite files only; convert the ONNX model to one first, for example with "
+            "onnx2tf, or from PyTorch with litert-torch; or emit C, which needs no runtime"
+        )
     graph, content = given.runnable, metadata.without_plan(given.content)
     if content is not given.content:
-        graph = tflite.parse(content, given.name)
+        graph = given.parsed(content)
+    if not tflite.has_shapes_of_file(content, graph):
+        raise PlanError(
+            "the file leaves shapes open, and TensorFlow Lite Micro infers none; convert it with fixed shapes"
+        )
     options = Options(kernels, align, keep_inputs)
     return planned_file.emit(content, planner.planned(graph, options).plan)
 

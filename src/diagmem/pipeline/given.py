@@ -14,7 +14,8 @@ from diagmem.planning.checked import checked
 from diagmem.planning.plan import Plan
 
 Model = str | Path | bytes | Graph | Source
-"""A path to a .tflite file, its bytes, `zoo:NAME` for a built-in model, or a Graph."""
+"""A path to a .tflite file, its bytes, `zoo:NAME` for a built-in model, a Graph, or a Source: any of these with other
+shapes."""
 
 GivenPlan = Path | Mapping[str, Any]
 """A plan as JSON: the path of a file, or its values."""

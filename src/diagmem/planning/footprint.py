@@ -18,8 +18,8 @@ from diagmem.model.graph import Graph, Node, Op, Tensor
 from diagmem.ops import kind_of
 from diagmem.planning.options import Options
 from diagmem.planning.rows import RowGraph, row_graph
-from diagmem.planning.store import Store
 from diagmem.planning.state import predecessors, state_store
+from diagmem.planning.store import Store
 
 SeparationRule = Callable[[Node, int, int], int | None]
 """(node, input position, output number) -> separation(output below, input above) in bytes; None: may not overlap."""

@@ -64,7 +64,7 @@ def arena_drawing(plan: Plan, width: float = WIDTH, last_step: int | None = None
         *_row_labels(picture, sheet, ROW_LABELS - 8),
         *map_elements(picture, sheet),
         *_limit(sheet, plan.arena_bytes, f"arena {kb(plan.arena_bytes)}"),
-        *_legend([picture], sheet.x, sheet.x + width, sheet.bottom + 32),
+        *_legend([picture], rows, sheet.x, sheet.x + width, sheet.bottom + 32),
     ]
     title = f"Arena map of {plan.graph.name}: {kb(plan.arena_bytes)} for {rows} steps"
     return Drawing(sheet.x + width + 24, sheet.bottom + 64, "".join(body), title)
@@ -98,7 +98,7 @@ def before_after_drawing(before: Plan, after: Plan, width: float = 400, last_ste
             body.append(text(sheet.x - 6, sheet.down(picture.peak + 0.5) + 4, "▸", "small end limit-text"))
     if saved > 0:
         body.append(text(right.x + width, 54, f"−{100 * saved:.1f} %", "big save end"))
-    body += _legend(pictures, left.x, right.x + width, left.bottom + 32)
+    body += _legend(pictures, max(rows), left.x, right.x + width, left.bottom + 32)
     title = f"{after.graph.name}: {kb(before.arena_bytes)} before, {kb(after.arena_bytes)} after"
     return Drawing(right.x + width + 24, left.bottom + 64, "".join(body), title)
 
@@ -244,21 +244,22 @@ LEGEND = (
 )
 
 
-def legend_entries(pictures: Iterable[Picture]) -> Iterator[tuple[str, str]]:
-    """Class and meaning of the colours that are there."""
+def legend_entries(pictures: Iterable[Picture], rows: float = math.inf) -> Iterator[tuple[str, str]]:
+    """Class and meaning of the colours that are there, in the first `rows`."""
     seen: set[str] = set()
     for picture in pictures:
-        seen |= {block.role or "t0" for block in picture.blocks if block.buffer.scratch_of is None}
-        seen |= {"t0 alloc"} if any(not block.is_full for block in picture.blocks) else set()
-        seen |= {"scratch"} if any(block.buffer.scratch_of is not None for block in picture.blocks) else set()
-        seen |= {"shared"} if picture.shared else set()
+        blocks = [block for block in picture.blocks if block.first < rows]
+        seen |= {block.role or "t0" for block in blocks if block.buffer.scratch_of is None}
+        seen |= {"t0 alloc"} if any(not block.is_full for block in blocks) else set()
+        seen |= {"scratch"} if any(block.buffer.scratch_of is not None for block in blocks) else set()
+        seen |= {"shared"} if any(shared.step < rows for shared in picture.shared) else set()
     return ((class_, words) for class_, words in LEGEND if class_ in seen)
 
 
-def _legend(pictures: Iterable[Picture], left: float, right: float, y: float) -> Iterator[str]:
+def _legend(pictures: Iterable[Picture], rows: float, left: float, right: float, y: float) -> Iterator[str]:
     """What the colours mean, those that are there; wrapped to the width."""
     x = left
-    for class_, words in legend_entries(pictures):
+    for class_, words in legend_entries(pictures, rows):
         width = 24 + text_width(words, 11) + 14
         if x + width > right + 14:
             x, y = left, y + 18

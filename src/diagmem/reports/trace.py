@@ -1,15 +1,17 @@
-"""Pictures of traced runs, as in the paper: time across in instructions, buffer offset up."""
+"""Pictures of traced runs: addresses across and time down, as in the maps of plans; time is counted in instructions."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from diagmem.reports.axes import KB, byte_ticks, short_kb, ticks
 from diagmem.reports.drawing import Drawing
 from diagmem.reports.pixels import Colour, indexed_png
-from diagmem.reports.svg import line, rect, tag, text, text_width
+from diagmem.reports.svg import clipped, line, rect, tag, text, text_width
 from diagmem.tracing.analysis.model import TracedModel
 from diagmem.tracing.analysis.model_trace import PlanRun
 from diagmem.tracing.analysis.raster import Cell, Raster
@@ -17,10 +19,11 @@ from diagmem.tracing.analysis.traced_pairs import TracedRow
 from diagmem.tracing.capture.calls import Call, Role
 from diagmem.tracing.capture.run import SEEDS, CallTrace, Executable, observe
 
-WIDTH, HEIGHT = 860, 300
-LEFT, RIGHT = 78, 84
-TITLE_PX, AXIS_PX = 34, 44
+WIDTH, WIDTH_ALONE, HEIGHT = 400, 640, 480
+LEFT, RIGHT = 78, 24
+HEAD_PX, FOOT_PX = 64, 26
 LEGEND_PX = 34
+PANELS_A_LINE = 2
 MOST_MARKS = 150
 
 # The paper's grey, red, blue and green, in shades that people with any colour vision tell apart.
@@ -44,7 +47,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One run. `bands` are named at the right, `op_ends` are the times at which operations end; `limit`, if given, is
+    """One run. `bands` are named at the foot, `op_ends` are the times at which operations end; `limit`, if given, is
     the end of an arena."""
 
     title: str
@@ -55,15 +58,19 @@ class Panel:
 
 
 def trace_drawing(panels: Sequence[Panel], title: str, same_scale: bool = False) -> Drawing:
-    """The panels one above the other; to the same scale in bytes, if so asked."""
+    """The panels side by side, two in a line; to the same scale in bytes, if so asked."""
     largest = max((panel.raster.space_bytes for panel in panels), default=0)
-    body = [*_legend(LEFT, 22), text(LEFT + WIDTH, 22, title, "small soft end")]
-    y = float(LEGEND_PX)
-    for panel in panels:
-        sheet = _Sheet(panel, y + TITLE_PX, largest if same_scale else panel.raster.space_bytes)
-        body += sheet.elements()
-        y = sheet.bottom + AXIS_PX
-    return Drawing(LEFT + WIDTH + RIGHT, y + 6, "".join(body), title)
+    width = WIDTH if len(panels) > 1 else WIDTH_ALONE
+    across, down = LEFT + width + RIGHT, HEAD_PX + HEIGHT + FOOT_PX
+    seen = {int(cell) for panel in panels for cell in np.unique(panel.raster.cells)}
+    body = [*_legend(LEFT, 22, seen)]
+    for number, panel in enumerate(panels):
+        line_number, place = divmod(number, PANELS_A_LINE)
+        y = LEGEND_PX + line_number * down + HEAD_PX
+        shown = largest if same_scale else panel.raster.space_bytes
+        body += _Sheet(panel, LEFT + place * across, y, width, shown).elements()
+    lines = -(-len(panels) // PANELS_A_LINE)
+    return Drawing(across * min(PANELS_A_LINE, max(1, len(panels))), LEGEND_PX + lines * down + 6, "".join(body), title)
 
 
 def plan_panel(run: PlanRun, words: str) -> Panel:
@@ -88,7 +95,7 @@ def op_panel(model: TracedModel, row: TracedRow) -> Panel:
 
 
 def call_panel(program: Executable, trace: CallTrace) -> Panel:
-    """The panel of one call, its buffers one above the other, outputs lowest. Runs the call once more."""
+    """The panel of one call, its buffers side by side, outputs first. Runs the call once more."""
     call = trace.call
     sizes = call.places(Role.OUTPUT)
     found = [_safe(o.monotone, len(sizes[n])) for overlaps in trace.overlaps for n, o in enumerate(overlaps)]
@@ -111,59 +118,61 @@ def _bands(call: Call) -> Iterator[Band]:
 
 @dataclass(frozen=True, slots=True)
 class _Sheet:
-    """Where a panel lies on the drawing: `bytes_shown` up from its bottom."""
+    """Where a panel lies on the drawing: `bytes_shown` across `width` pixels from `x`, time down from `y`."""
 
     panel: Panel
+    x: float
     y: float
+    width: float
     bytes_shown: int
 
     @property
     def bottom(self) -> float:
         return self.y + HEIGHT
 
-    def across(self, time: float) -> float:
-        raster = self.panel.raster
-        return LEFT + WIDTH * (time - raster.start) / (raster.end - raster.start)
+    @property
+    def right(self) -> float:
+        return self.x + self.width
 
-    def up(self, offset: float) -> float:
-        return self.bottom - HEIGHT * offset / self.bytes_shown
+    def across(self, offset: float) -> float:
+        return self.x + self.width * offset / self.bytes_shown
+
+    def down(self, time: float) -> float:
+        raster = self.panel.raster
+        return self.y + HEIGHT * (time - raster.start) / (raster.end - raster.start)
 
     def elements(self) -> Iterator[str]:
-        yield text(LEFT, self.y - 12, self.panel.title, "title")
+        yield text(self.x, self.y - 42, clipped(self.panel.title, self.width + RIGHT, 13), "title")
         yield from self._offsets()
         yield from self._times()
         yield self._pixels()
         yield from self._marks()
-        yield tag("rect", x=LEFT, y=self.y, width=WIDTH, height=HEIGHT, class_="axis")
+        yield tag("rect", x=self.x, y=self.y, width=self.width, height=HEIGHT, class_="axis")
 
     def _offsets(self) -> Iterator[str]:
-        for tick in byte_ticks(self.bytes_shown, 8):
-            y = self.up(tick)
-            yield line(LEFT - 4, y, LEFT + WIDTH, y, "grid")
-            yield text(
-                LEFT - 8, y + 4, f"{tick:g} B" if self.bytes_shown < 2 * KB else short_kb(tick), "small soft end"
-            )
-        middle = (self.y + self.bottom) / 2
-        yield text(16, middle, "buffer offset", "small soft mid", transform=f"rotate(-90 16 {middle:g})")
+        for tick in byte_ticks(self.bytes_shown, int(self.width // 56)):
+            x = self.across(tick)
+            yield line(x, self.y - 4, x, self.bottom, "grid")
+            yield text(x, self.y - 8, f"{tick:g} B" if self.bytes_shown < 2 * KB else short_kb(tick), "small soft mid")
 
     def _times(self) -> Iterator[str]:
         raster = self.panel.raster
-        for tick in ticks(raster.end - raster.start, 9):
-            x = self.across(raster.start + tick)
-            yield line(x, self.bottom, x, self.bottom + 5, "axis")
-            yield text(x, self.bottom + 18, _count(tick), "small soft mid")
-        yield text(LEFT + WIDTH / 2, self.bottom + 34, "time, in instructions", "small soft mid")
+        for tick in ticks(raster.end - raster.start, 12):
+            y = self.down(raster.start + tick)
+            yield line(self.x - 5, y, self.x, y, "axis")
+            yield text(self.x - 9, y + 4, _count(tick), "small soft end")
+        x, middle = self.x - LEFT + 14, (self.y + self.bottom) / 2
+        yield text(x, middle, "time, in instructions", "small soft mid", transform=f"rotate(-90 {x:g} {middle:g})")
 
     def _pixels(self) -> str:
         raster = self.panel.raster
-        png = indexed_png(raster.cells[::-1], [COLOURS[cell] for cell in Cell])
-        top = self.up(raster.space_bytes)
+        png = indexed_png(raster.cells.T, [COLOURS[cell] for cell in Cell])
         return tag(
             "image",
-            x=LEFT,
-            y=top,
-            width=WIDTH,
-            height=self.bottom - top,
+            x=self.x,
+            y=self.y,
+            width=self.across(raster.space_bytes) - self.x,
+            height=HEIGHT,
             preserveAspectRatio="none",
             style="image-rendering:pixelated",
             href="data:image/png;base64," + base64.b64encode(png).decode("ascii"),
@@ -171,21 +180,27 @@ class _Sheet:
 
     def _marks(self) -> Iterator[str]:
         for end in self.panel.op_ends[:-1]:
-            yield line(self.across(end), self.y - 5, self.across(end), self.y, "axis")
+            yield line(self.right, self.down(end), self.right + 5, self.down(end), "axis")
         if self.panel.op_ends:
-            yield text(LEFT + WIDTH, self.y - 12, "marks: an operation ends", "small soft end")
+            yield text(self.x, self.bottom + 16, "marks at the right: an operation ends", "small soft")
         for band in self.panel.bands:
             if band.place.start:
-                yield line(LEFT, self.up(band.place.start), LEFT + WIDTH + 6, self.up(band.place.start), "axis")
-            yield text(LEFT + WIDTH + 8, self.up((band.place.start + band.place.stop) / 2) + 4, band.name, "small")
+                yield line(
+                    self.across(band.place.start), self.y, self.across(band.place.start), self.bottom + 6, "axis"
+                )
+            middle = self.across((band.place.start + band.place.stop) / 2)
+            yield text(middle, self.bottom + 16, band.name, "small mid")
         if self.panel.limit is not None:
-            y = self.up(self.panel.limit)
-            yield line(LEFT, y, LEFT + WIDTH + 6, y, "limit")
-            yield text(LEFT + WIDTH + 10, y + 4, short_kb(self.panel.limit), "small limit-text")
+            x = self.across(self.panel.limit)
+            yield line(x, self.y - 4, x, self.bottom + 6, "limit")
+            yield text(x, self.bottom + 18, short_kb(self.panel.limit), "small limit-text end")
 
 
-def _legend(x: float, y: float) -> Iterator[str]:
+def _legend(x: float, y: float, seen: Container[int]) -> Iterator[str]:
+    """What the colours mean, those that are there."""
     for cell, words in LEGEND:
+        if cell not in seen:
+            continue
         red, green, blue, opacity = COLOURS[cell]
         fill = f"#{red:02x}{green:02x}{blue:02x}"
         yield rect(x, y - 10, 18, 12, fill=fill, fill_opacity=round(opacity / 255, 2))

@@ -15,6 +15,7 @@ from diagmem.ops import kind_of
 from diagmem.transforms._editing import Choice
 from diagmem.transforms.drop_dead import drop_dead
 from diagmem.transforms.drop_no_ops import drop_no_ops
+from diagmem.transforms.fold_constants import fold_constants
 from diagmem.transforms.fold_pad import fold_pad
 from diagmem.transforms.fuse_activation import fuse_activation
 from diagmem.transforms.merge_duplicates import merge_duplicates
@@ -39,6 +40,7 @@ __all__ = [
 Transform = Callable[[Graph, Choice], Graph]
 
 TRANSFORMS: Mapping[str, Transform] = {
+    "fold-constants": fold_constants,
     "drop-dead": drop_dead,
     "fuse-activation": fuse_activation,
     "fold-pad": fold_pad,
@@ -54,7 +56,7 @@ TRANSFORMS: Mapping[str, Transform] = {
 ONCE_CALLED = {"stand-upright": "time-as-rows"}
 """Names that plans and commands may still use."""
 
-FOR_ROWS = ("drop-dead", "fuse-activation", "fold-pad", "time-as-rows")
+FOR_ROWS = ("fold-constants", "drop-dead", "fuse-activation", "fold-pad", "time-as-rows")
 """Those that make no tensor part of another one, which has rows of its own."""
 
 ONLY_FOR_ROWS = ("time-as-rows",)

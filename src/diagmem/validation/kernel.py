@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from diagmem.kernels import Library
 from diagmem.model.graph import IntArray, Node, Tensor
+from diagmem.model.views import distinct
 from diagmem.ops import kind_of
 from diagmem.ops.accesses import Accesses, Runs
 
@@ -136,7 +137,7 @@ class Kernel:
                     return None
                 cut = self._cut(False, position, runs)
                 found.append(_touched_rows(cut, row_elems, rows))
-        pairs = np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+        pairs = distinct(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
         return pairs // rows, pairs % rows
 
     def _cut(self, is_write: bool, number: int, runs: Runs) -> _Cut:

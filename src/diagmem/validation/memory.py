@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from diagmem.model.graph import Graph, IntArray, Tensor
-from diagmem.model.views import pieces
+from diagmem.model.views import distinct, pieces
 from diagmem.validation.places import is_reshape
 from diagmem.validation.shadow import Layout, Touches
 
@@ -191,7 +191,7 @@ class Family:
         """Parts by number (NOBODY: unwritten), and units, of some elements of a tensor; None: of all."""
         grains = self.grains(tensor)
         if elements is not None:
-            grains = grains[np.unique(elements * tensor.dtype.size_bytes // self.grain_bytes)]
+            grains = grains[distinct(elements * tensor.dtype.size_bytes // self.grain_bytes)]
         units = self.memory.units[self.root]
         count = np.bincount((self._writer[grains] - NOBODY) * units + self.units_of(grains))
         return [(int(n) // units + NOBODY, int(n) % units) for n in np.flatnonzero(count)]
@@ -202,4 +202,4 @@ class Family:
         grains = self.grains(tensor)
         if part.turn is not None:
             grains = grains[self._turns(tensor) == part.turn]
-        return [int(unit) for unit in np.unique(self.units_of(grains))]
+        return [int(unit) for unit in distinct(self.units_of(grains))]

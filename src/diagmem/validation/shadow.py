@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.graph import Tensor
-from diagmem.model.views import IntArray, pieces
+from diagmem.model.views import IntArray, distinct, pieces
 from diagmem.ops.accesses import Runs
 
 FAR = 1 << 60
@@ -180,7 +180,7 @@ def stretches(*layouts: tuple[Layout, int]) -> tuple[IntArray, IntArray]:
     low, high = max(layout.low for layout, _ in layouts), min(layout.high for layout, _ in layouts)
     if low >= high or not all(layout.elems for layout, _ in layouts):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    edges = np.unique(np.concatenate([layout.edges(cell, low, high) for layout, cell in layouts]))
+    edges = distinct(np.concatenate([layout.edges(cell, low, high) for layout, cell in layouts]))
     starts = np.append(np.int64(low), edges[(edges > low) & (edges < high)])
     return starts, np.append(starts[1:], high)
 

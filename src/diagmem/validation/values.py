@@ -19,6 +19,7 @@ import numpy as np
 
 from diagmem.model.graph import Graph, IntArray, Tensor
 from diagmem.model.schedule import PUSH, Schedule, Step
+from diagmem.model.views import distinct
 from diagmem.validation.findings import Fault, Finding
 from diagmem.validation.kernel import Kernel
 from diagmem.validation.memory import NOBODY, Family, Memory, Part
@@ -233,7 +234,7 @@ class ReplayedRun:
         if elements is None:
             return [Slot(root, 0, unit) for unit in range(self.memory.units[root])]
         elems = self.memory.unit_elems(tensor)
-        return [Slot(root, 0, int(unit)) for unit in np.unique(elements // elems)]
+        return [Slot(root, 0, int(unit)) for unit in distinct(elements // elems)]
 
     def _looked_at(self, step: Step) -> list[tuple[Tensor, list[Slot]]]:
         """What a step reads: tensors, and what the elements that it touches are made of."""

@@ -1,4 +1,4 @@
-"""Cortex-M cores, emulated: QEMU runs the firmware, counts its instructions, and the stack is measured."""
+"""Cortex-M and RISC-V cores, emulated: QEMU runs the firmware, counts its instructions, and the stack is measured."""
 
 from __future__ import annotations
 
@@ -14,22 +14,58 @@ from diagmem.verification import tools
 from diagmem.verification.runs import Run
 from diagmem.verification.stream import Inputs, encoded, first_difference, write_model
 
-COMPILER_PACKAGE = "gcc-arm-none-eabi libnewlib-arm-none-eabi"
 TRACE = "trace.h"
 BOARD_BYTES = 4 * 2**20
 """Flash, and RAM, of the emulated boards."""
 
 
 @dataclass(frozen=True, slots=True)
+class Toolchain:
+    """Compilers and an emulator. `prefix`: of the compilers' names. `packages`, `emulator_package`: what to install
+    where they are missing. `flags`: for all cores; `library`: what the linker is told of the C library; `options`: what
+    the emulator is told."""
+
+    prefix: str
+    packages: str
+    emulator: str
+    emulator_package: str
+    flags: tuple[str, ...]
+    library: str
+    options: tuple[str, ...] = ()
+
+    def tool(self, name: str) -> str:
+        return tools.find(f"{self.prefix}{name}", self.packages)
+
+
+ARM = Toolchain(
+    "arm-none-eabi-",
+    "gcc-arm-none-eabi libnewlib-arm-none-eabi",
+    *("qemu-system-arm", "qemu-system-arm"),
+    ("-mthumb",),
+    "--specs=nosys.specs",
+)
+
+RISC_V = Toolchain(
+    "riscv64-unknown-elf-",
+    "gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf",
+    *("qemu-system-riscv32", "qemu-system-misc"),
+    ("-mabi=ilp32", "-msmall-data-limit=0", "--specs=picolibc.specs"),
+    "-nostartfiles",
+    ("-bios", "none"),
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Core:
     """`board`: a machine of QEMU's that has this core, or one that runs all of its instructions. `flash_at`, `ram_at`:
-    where its memories begin."""
+    where its memories begin. `made_by`: what builds and runs its code."""
 
     name: str
     board: str
     flags: tuple[str, ...]
     flash_at: int = 0
     ram_at: int = 0x2000_0000
+    made_by: Toolchain = ARM
 
 
 CORES = {
@@ -47,6 +83,14 @@ CORES = {
             ("-mcpu=cortex-m33", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"),
             flash_at=0x1000_0000,
             ram_at=0x3800_0000,
+        ),
+        Core(
+            "riscv32",
+            "virt",
+            ("-march=rv32imc",),
+            flash_at=0x8000_0000,
+            ram_at=0x8000_0000 + BOARD_BYTES,
+            made_by=RISC_V,
         ),
     )
 }
@@ -66,7 +110,7 @@ def run_on_core(program: Program, inputs: Inputs, core: Core, memory: Memory | N
         directory = Path(place)
         build(program, len(inputs), core, memory or Memory(), directory)
         said, status = _emulate(core, directory, inputs)
-        sections = _sections(directory)
+        sections = _sections(core, directory)
         sent = (directory / "outputs.bin").read_bytes()
         stack = (directory / "stack.bin").read_bytes()
     failure = first_difference(program, inputs, sent, is_traced=False)
@@ -109,7 +153,7 @@ def count_marks(program: Program, inputs: Inputs, core: Core) -> tuple[list[Mark
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         directory = Path(place)
         build(program, 1, core, Memory(), directory, hook="profile.h")
-        copy = tools.find("arm-none-eabi-objcopy", COMPILER_PACKAGE)
+        copy = core.made_by.tool("objcopy")
         tools.build([copy, "-O", "binary", "-j", ".marks", "firmware.elf", "marks.bin"], directory)
         said, status = _emulate(core, directory, inputs, program.arena_bytes)
         failure = first_difference(program, inputs, (directory / "outputs.bin").read_bytes(), is_traced=False)
@@ -122,10 +166,10 @@ def count_marks(program: Program, inputs: Inputs, core: Core) -> tuple[list[Mark
 
 def build(program: Program, runs: int, core: Core, memory: Memory, directory: Path, hook: str | None = None) -> None:
     """Makes firmware.elf. `hook`: a header that is included before the model's own code."""
-    compiler = tools.find("arm-none-eabi-gcc", COMPILER_PACKAGE)
+    made_by = core.made_by
     weights = write_model(program, runs, directory)
     tools.write_firmware(directory, "cortex_m.c", "cortex_m.ld", *([hook] if hook else []))
-    common = [compiler, "-mthumb", *core.flags, "-O2", "-I.", "-ffunction-sections", "-fdata-sections"]
+    common = [made_by.tool("gcc"), *made_by.flags, *core.flags, "-O2", "-I.", "-ffunction-sections", "-fdata-sections"]
     strict = [*tools.STANDARD, *tools.WARNINGS, "-DMODEL_NO_STATIC_ARENA"]
     hooked = ["-include", hook] if hook else []
     traced = ["-DHARNESS_TRACE"] if hook == TRACE else []
@@ -141,19 +185,20 @@ def build(program: Program, runs: int, core: Core, memory: Memory, directory: Pa
     }
     sizes = [f"-Wl,--defsym={name}={number}" for name, number in numbers.items()]
     objects = ["model.o", "model_weights.o", "harness.o", "cortex_m.o"]
-    link = ["-nostartfiles", "--specs=nosys.specs", "-T", "cortex_m.ld", "-Wl,--gc-sections", *sizes]
+    link = ["-nostartfiles", made_by.library, "-T", "cortex_m.ld", "-Wl,--gc-sections", *sizes]
     tools.build([*common, *link, *objects, "-lm", "-o", "firmware.elf"], directory)
 
 
 def _emulate(core: Core, directory: Path, inputs: Inputs, arena_bytes: int | None = None) -> tuple[str, int]:
     """What the emulator says on standard error, and how the firmware ends."""
-    emulator = tools.find("qemu-system-arm", "qemu-system-arm")
+    made_by = core.made_by
+    emulator = tools.find(made_by.emulator, made_by.emulator_package)
     (directory / "inputs.bin").write_bytes(encoded(inputs))
     for name in ("outputs.bin", "stack.bin"):
         (directory / name).write_bytes(b"")
-    command = [emulator, "-M", core.board, "-nographic", "-monitor", "none", "-serial", "none"]
+    command = [emulator, "-M", core.board, *made_by.options, "-nographic", "-monitor", "none", "-serial", "none"]
     command += ["-semihosting-config", "enable=on,target=native", "-kernel", "firmware.elf"]
-    done = tools.call([*command, *_counter(emulator, directory, arena_bytes)], directory)
+    done = tools.call([*command, *_counter(core, emulator, directory, arena_bytes)], directory)
     said = done.stderr.decode(errors="replace")
     if done.returncode and "plugin" in said:
         # An emulator that is built without plugins runs the firmware all the same, it only does not count.
@@ -161,7 +206,7 @@ def _emulate(core: Core, directory: Path, inputs: Inputs, arena_bytes: int | Non
     return said, done.returncode
 
 
-def _counter(emulator: str, directory: Path, arena_bytes: int | None) -> list[str]:
+def _counter(core: Core, emulator: str, directory: Path, arena_bytes: int | None) -> list[str]:
     """The option that makes the emulator count instructions of each run; with `arena_bytes` also step by step."""
     tools.write_firmware(directory, "count_instructions.c")
     version = tools.call([emulator, "--version"], directory).stdout.decode(errors="replace")
@@ -170,20 +215,20 @@ def _counter(emulator: str, directory: Path, arena_bytes: int | None) -> list[st
     number = 2 if major and int(major[1]) >= 9 else 1
     flags = ["-shared", "-fPIC", "-O2", f"-DPLUGIN_VERSION={number}"]
     tools.build([tools.find("gcc", "gcc"), *flags, "count_instructions.c", "-o", "count.so"], directory)
-    marks = _symbols(directory)
+    marks = _symbols(core, directory)
     places = f"begin={marks['harness_begin']},end={marks['harness_end']}"
     if arena_bytes is not None:
         places += f",marks=marks.bin,arena={marks['arena_memory']},bytes={arena_bytes}"
     return ["-plugin", f"./count.so,{places}"]
 
 
-def _symbols(directory: Path) -> Mapping[str, str]:
-    listed = tools.call([tools.find("arm-none-eabi-nm", COMPILER_PACKAGE), "firmware.elf"], directory).stdout
+def _symbols(core: Core, directory: Path) -> Mapping[str, str]:
+    listed = tools.call([core.made_by.tool("nm"), "firmware.elf"], directory).stdout
     return {name: f"0x{at}" for at, _, name in (line.split() for line in listed.decode().splitlines())}
 
 
-def _sections(directory: Path) -> Mapping[str, int]:
+def _sections(core: Core, directory: Path) -> Mapping[str, int]:
     """Section of the firmware -> its bytes."""
-    size = tools.find("arm-none-eabi-size", COMPILER_PACKAGE)
+    size = core.made_by.tool("size")
     listed = tools.call([size, "-A", "-d", "firmware.elf"], directory).stdout.decode()
     return {name: int(count) for name, count in re.findall(r"^(\.\S+)\s+(\d+)", listed, re.MULTILINE)}

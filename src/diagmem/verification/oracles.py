@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from diagmem.frontends.source import Source
+from diagmem.frontends.tflite import has_shapes_of_file
 from diagmem.model.graph import DType, Graph
 from diagmem.verification import reference
 from diagmem.verification.inputs import restarts
@@ -21,13 +23,34 @@ RELATIVE_TOLERANCE = 1e-4
 Outputs = Sequence[Sequence[npt.NDArray[Any]]]
 
 
-def second_opinion(content: bytes, graph: Graph, inputs: Inputs) -> tuple[str | None, str | None]:
+def second_opinion(source: Source, graph: Graph, inputs: Inputs) -> tuple[str | None, str | None]:
     """Whose opinion there is, and how it differs from numpy's; None for either where there is nothing to say."""
-    if runtime.is_installed():
+    if source.is_onnx:
+        return _onnxruntime_opinion(source, graph, inputs)
+    content = source.content
+    if runtime.is_installed() and has_shapes_of_file(content, graph):
         return "tflm", _difference(graph, inputs, _tflm(content, graph, inputs))
     if importlib.util.find_spec("ai_edge_litert") and _is_real(graph):
-        return "litert", _difference(graph, inputs, _litert(content, inputs, restarts(graph, len(inputs))))
+        try:
+            theirs = _litert(content, inputs, restarts(graph, len(inputs)))
+        except (ValueError, RuntimeError):
+            # Not every model runs there, which says nothing against ours.
+            return None, None
+        return "litert", _difference(graph, inputs, theirs)
     return None, None
+
+
+def _onnxruntime_opinion(source: Source, graph: Graph, inputs: Inputs) -> tuple[str | None, str | None]:
+    if not importlib.util.find_spec("onnxruntime"):
+        return None, None
+    from diagmem.verification.onnx_runtime import Refused, outputs_of
+
+    try:
+        theirs = outputs_of(source, inputs)
+    except Refused:
+        # Not every model runs there, which says nothing against ours.
+        return None, None
+    return "onnxruntime", _difference(graph, inputs, theirs)
 
 
 def _is_real(graph: Graph) -> bool:
@@ -51,6 +74,8 @@ def _litert(content: bytes, inputs: Inputs, again: Sequence[int]) -> Outputs:
         if not number or number in again:
             # Nothing else sets resource variables back.
             interpreter = Interpreter(model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
+            for detail, values in zip(interpreter.get_input_details(), run, strict=False):
+                interpreter.resize_tensor_input(detail["index"], values.shape)
             interpreter.allocate_tensors()
         for detail, values in zip(interpreter.get_input_details(), run, strict=True):
             interpreter.set_tensor(detail["index"], values)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import flatbuffers
+import numpy as np
 import tflite
 
 
@@ -20,6 +21,8 @@ class FlatTensor:
     is_variable: bool = False
     outside: bool = False
     """The data stand behind the flatbuffer, as in files beyond 2 GB."""
+    scales: Sequence[float] = ()
+    axis: int = 0
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class FlatOp:
     inputs: Sequence[int]
     outputs: Sequence[int]
     custom: str | None = None
+    has_old_code: bool = True
+    """The field of the operator code that newer files may leave out."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,8 @@ class FlatModel:
     def _code(self, b: Any, op: FlatOp) -> int:
         number = getattr(tflite.BuiltinOperator, op.kind)
         custom = {"CustomCode": b.CreateString(op.custom)} if op.custom is not None else {}
-        return self._table(b, "OperatorCode", BuiltinCode=number, DeprecatedBuiltinCode=min(number, 127), **custom)
+        old = {"DeprecatedBuiltinCode": min(number, 127)} if op.has_old_code else {}
+        return self._table(b, "OperatorCode", BuiltinCode=number, **old, **custom)
 
     def _subgraph(self, b: Any) -> int:
         tensors = []
@@ -81,6 +87,11 @@ class FlatModel:
             fields: dict[str, Any] = {"Name": b.CreateString(t.name), "Shape": self._ints(b, t.shape)}
             if t.signature:
                 fields["ShapeSignature"] = self._ints(b, t.signature)
+            if t.scales:
+                stored = b.CreateNumpyVector(np.array(t.scales, np.float32))
+                zeros = b.CreateNumpyVector(np.zeros(len(t.scales), np.int64))
+                found = {"Scale": stored, "ZeroPoint": zeros, "QuantizedDimension": t.axis}
+                fields["Quantization"] = self._table(b, "QuantizationParameters", **found)
             tensors.append(self._table(b, "Tensor", Type=t.type, Buffer=index + 1, IsVariable=t.is_variable, **fields))
         ops = [
             self._table(

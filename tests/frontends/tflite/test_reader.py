@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tflite as schema
 
-from diagmem.frontends.tflite import parse
+from diagmem.frontends.tflite import has_shapes_of_file, parse
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph
 from tests.frontends.tflite.flat import FlatModel, FlatOp, FlatTensor
@@ -98,8 +98,7 @@ def test_a_batch_of_minus_one_in_the_signature_is_one() -> None:
         (FlatModel([T([4]), T([4])], [RELU], subgraphs=0), "0 subgraphs"),
         (FlatModel([T([4]), T([4])], [RELU], version=2), "version 2"),
         (FlatModel([T([4]), T([4])], [FlatOp("WHILE", [0], [1])]), "WHILE is control flow"),
-        (chain(T([1, 4], signature=[1, -1]), T([1, 4])), "axis 1 .* dynamic"),
-        (chain(T([-1, 4]), T([1, 4])), "negative"),
+        (chain(T([-1, 4]), T([1, 4])), "dynamic.*--shape"),
         (chain(T([2**31 - 1, 2**31 - 1]), T([4])), "256 MiB"),
         (chain(T([2**16, 2**13]), T([4])), "256 MiB"),
         (chain(T([0, 4]), T([4])), "no elements"),
@@ -130,6 +129,104 @@ def test_refusals_say_what_and_where(model: FlatModel, says: str) -> None:
     with pytest.raises(ModelError, match=says) as caught:
         read(model)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("has_old_code", [True, False])
+@pytest.mark.parametrize("kind", ["SUB", "MUL", "CUMSUM"])
+def test_an_operation_is_what_the_larger_of_its_two_codes_says(kind: str, has_old_code: bool) -> None:
+    """Newer files may hold only the newer code; the older one then reads as 0, which is ADD."""
+    model = FlatModel([T([4]), T([4]), T([4], data=bytes(4))], [FlatOp(kind, [0, 2], [1], has_old_code=has_old_code)])
+    assert read(model).ops[0].kind == kind
+
+
+def test_where_the_scales_of_a_bias_lie_is_nobodys_concern() -> None:
+    """A bias counts in units of data and weights; converters have written any axis beside its scales."""
+    wide = schema.TensorType.INT32
+    bias = T([8], type=wide, data=bytes(32), scales=[0.5] * 8, axis=3)
+    weights = T([8, 1, 1, 2], data=bytes(16), scales=[0.5] * 8)
+    tensors = [T([1, 1, 1, 2], scales=[1]), T([1, 1, 1, 8], scales=[1]), weights, bias]
+    conv = FlatOp("CONV_2D", [0, 2, 3], [1])
+    assert read(FlatModel(tensors, [conv])).ops[0].kind == "CONV_2D"
+    tensors[2] = T([8, 1, 1, 2], data=bytes(16), scales=[0.5] * 8, axis=3)
+    with pytest.raises(ModelError, match="8 scales; axis 3"):
+        read(FlatModel(tensors, [conv]))
+
+
+@pytest.mark.parametrize(("scale", "is_fine"), [(0.0, True), (float("inf"), False), (float("nan"), False), (-1, False)])
+def test_scales_are_numbers_that_can_be_multiplied_with(scale: float, is_fine: bool) -> None:
+    """0 can: tensors that are all zeros have it."""
+    model = chain(T([4], scales=[scale]), T([4], scales=[1]))
+    if is_fine:
+        assert read(model).tensors[0].quantisation is not None
+    else:
+        with pytest.raises(ModelError, match="has the scale"):
+            read(model)
+
+
+def test_what_no_operation_looks_at_is_not_looked_at() -> None:
+    """Neither an empty tensor, nor one of an unknown type, nor one with a shape that is still open."""
+    odd = [T([0, 4]), T([2], type=schema.TensorType.STRING), T([-1, 3]), T([2**20, 2**20])]
+    graph = read(FlatModel([T([4]), T([4]), *odd], [RELU]))
+    assert len(graph.tensors) == 6
+    assert all(t.is_constant and t.elems == 0 for t in graph.tensors[2:])
+
+
+def test_a_signature_says_nothing_about_a_shape_that_is_whole() -> None:
+    """Runtimes for micro-controllers never read it."""
+    signature = [-1, -1]
+    graph = read(chain(T([2, 4], signature=signature), T([2, 4], signature=signature)))
+    assert [t.shape for t in graph.tensors] == [(2, 4), (2, 4)]
+
+
+def test_shapes_that_the_file_leaves_open_follow_from_the_inputs() -> None:
+    """Converters write 1 for what is known only at run time; one that the file vouches for must still be right."""
+    assert read(chain(T([2, 4]), T([1, 1], signature=[-1, -1]))).tensors[1].shape == (2, 4)
+    assert read(chain(T([2, 4]), T([-1, -1]))).tensors[1].shape == (2, 4)
+    with pytest.raises(ModelError, match="the file says"):
+        read(chain(T([2, 4]), T([1, 1])))
+
+
+def _shape_computed_by_the_model(signature: list[int]) -> FlatModel:
+    """The input as rows of as many elements as its last axis has: shape, slice, pack, reshape."""
+    wide = schema.TensorType.INT32
+
+    def number(value: int) -> FlatTensor:
+        return T([1], type=wide, data=np.array([value], "<i4").tobytes())
+
+    tensors = [
+        *(T([1, 6, 2], "x", signature=signature), T([1, 2], "y", signature=[-1, 2])),
+        *(T([3], type=wide), T([1], type=wide), T([2], type=wide)),
+        *(number(2), number(1), number(-1)),
+    ]
+    ops = [
+        FlatOp("SHAPE", [0], [2]),
+        FlatOp("SLICE", [2, 5, 6], [3]),
+        FlatOp("CONCATENATION", [7, 3], [4]),
+        FlatOp("RESHAPE", [0, 4], [1]),
+    ]
+    return FlatModel(tensors, ops)
+
+
+def test_shapes_that_the_model_computes_from_shapes_are_computed() -> None:
+    assert read(_shape_computed_by_the_model([1, -1, 2])).tensors[1].shape == (6, 2)
+
+
+def test_the_caller_may_fix_the_shapes_of_inputs() -> None:
+    """All others follow; an input must be named as the file names it, with as many axes as it has."""
+    data = _shape_computed_by_the_model([1, -1, 2]).content()
+    graph = parse(data, "model", {"x": (1, 9, 2)})
+    assert [t.shape for t in graph.tensors[:2]] == [(1, 9, 2), (9, 2)]
+    assert not has_shapes_of_file(data, graph)
+    for name, shape, says in (("z", (1, 9, 2), "'x'"), ("x", (9, 2), "3 sizes above 0"), ("x", (1, 0, 2), "above 0")):
+        with pytest.raises(ModelError, match=says):
+            parse(data, "model", {name: shape})
+
+
+def test_shapes_that_only_a_run_computes_are_refused() -> None:
+    model = FlatModel([T([1, 4], signature=[1, -1]), T([1, 4])], [FlatOp("CUSTOM", [0], [1], custom="x")])
+    assert parse(model.content(), "model").tensors[1].shape == (1, 4)
+    with pytest.raises(ModelError, match="cannot be worked out: its operation is not known"):
+        parse(model.content(), "model", {"t": (1, 8)})
 
 
 def test_odd_names_are_kept_and_printed_on_one_line() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,16 +13,20 @@ from hypothesis import strategies as st
 from diagmem.frontends import zoo
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.kernels import library
-from diagmem.model.graph import DType, Graph
+from diagmem.model.graph import DType, Graph, Padding
 from diagmem.model.schedule import PUSH
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.planning.options import Options
+from diagmem.planning.planner import planned
 from diagmem.planning.rows import RowGraph, row_graph
+from diagmem.planning.schedulers.demand import best_on_demand
 from diagmem.planning.schedulers.interleaving import interleaved
 from diagmem.planning.schedulers.lives import RowStep
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowOrders
 from diagmem.planning.schedulers.segments import Segment
 from diagmem.reports.paper.tables import splitting
-from tests.row_networks import has_image_input, image_net
+from tests.row_networks import Images, has_image_input, image_net
 
 SEEDS = st.integers(0, 400)
 
@@ -97,6 +102,54 @@ def test_pieces_make_their_margins_again(piece: int) -> None:
         for begin in range(0, 32, piece):
             between = made.steps[narrow[begin] : narrow[min(begin + piece, 32) - 1]]
             assert {op for op, _ in between} <= {PUSH, 0, 1, 2, 3}
+
+
+def check_turns(rows: RowGraph, turns: tuple[RowStep, ...]) -> None:
+    """No op leaves out a turn: none comes before the one that it follows, and the last one comes."""
+    done = Counter[int]()
+    for op, turn in turns:
+        assert turn <= done[op]
+        done[op] = max(done[op], turn + 1)
+    assert all(done[op.index] == op.turns for op in rows.ops)
+
+
+@settings(max_examples=25, deadline=None)
+@given(SEEDS, st.booleans(), st.sampled_from([1, 2, 4]), st.integers(0, 9))
+def test_dropped_tensors_are_made_in_full(seed: int, input_rows: bool, piece: int, which: int) -> None:
+    """Whatever tensor is dropped, or all that can be: every turn runs, after the one before it, and finds its rows."""
+    rows = rows_of_graph(image_net(seed))
+    input_rows = input_rows and has_image_input(rows.graph)
+    once = Segment(rows, 0, len(rows.ops), input_rows)
+    can_be = [t for op in rows.ops if op.makes_rows for t in op.makes if droppable(rows, t)]
+    dropped = frozenset((t, piece) for t in (can_be[which : which + 1] or can_be))
+    _, steps = best_on_demand(replace(once, to_drop=dropped, again=1000.0))
+    check_turns(rows, steps)
+    check_dependencies(rows, steps, input_rows)
+
+
+def droppable(rows: RowGraph, tensor: int) -> bool:
+    readers = rows.graph.consumers.get(tensor, ())
+    return len(readers) == 1 and tensor not in rows.graph.outputs and rows.ops[readers[0]].makes_rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "channels", "kernels", "strides", "is_worth_it"),
+    [
+        (13, (4, 2), (2, 3), (1, 2), False),
+        (14, (4, 8, 8), (3, 3, 3), (1, 1, 2), True),
+        (16, (4, 8, 4), (4, 3, 3), (1, 2, 2), False),
+    ],
+)
+def test_rows_that_no_window_reaches_are_made(
+    rows: int, channels: tuple[int, ...], kernels: tuple[int, ...], strides: tuple[int, ...], is_worth_it: bool
+) -> None:
+    """A stride leaves the last row over; where the tensor is dropped and made again, that row has to be made too."""
+    b = Images("left over", DType.INT8)
+    x = b.input(1, rows, 1, 1)
+    for count, kernel, stride in zip(channels, kernels, strides, strict=True):
+        x = b.any_conv(x, count, Conv2D(Padding.VALID, stride, 1), (kernel, 1))
+    found = planned(b.graph(x), Options(schedule="rows", input_rows=True, recompute=2.0))
+    assert (found.plan.recompute > 1) == is_worth_it
 
 
 def test_the_papers_splitting() -> None:

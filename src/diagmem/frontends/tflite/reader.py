@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import flatbuffers
 import numpy as np
 import numpy.typing as npt
 import tflite
 
+from diagmem.frontends.shapes import with_shapes
 from diagmem.frontends.tflite.variables import attributes_of, called_once, with_variables
 from diagmem.model.errors import ModelError, one_line
-from diagmem.model.graph import ABSENT, DType, Graph, Node, Op, Quantisation, Tensor
+from diagmem.model.graph import ABSENT, DType, Graph, Node, Op, Quantisation, Shape, Tensor
 from diagmem.ops import kind_of
 from diagmem.ops.signature import check_signatures
 
@@ -51,6 +53,9 @@ _DTYPES = {
     tflite.TensorType.RESOURCE: DType.INT32,
 }
 
+_BUILTIN_CODE_FIELD = 10
+"""Of an operator code, in the table of its fields."""
+
 CUSTOM = "CUSTOM:"
 """What the kind of an operation begins with that TFLite does not define."""
 
@@ -71,20 +76,44 @@ def content(path: Path) -> bytes:
         return file.read(LARGEST_FILE_BYTES + 1)
 
 
-def parse(data: bytes, name: str) -> Graph:
-    """The graph in the bytes of a .tflite file; `name` is what the model is called from here on."""
+def parse(data: bytes, name: str, shapes: Mapping[str, Shape] | None = None) -> Graph:
+    """The graph in the bytes of a .tflite file; `name` is what the model is called from here on. `shapes`: those of
+    inputs, by name, in place of the file's; all others follow."""
+    stored = _as_stored(data, name)
+    graph = with_shapes(stored.graph, shapes or {}, stored.dynamic)
+    _check_sizes(graph)
+    _check_wiring(graph)
+    return check_signatures(graph)
+
+
+def has_shapes_of_file(data: bytes, graph: Graph) -> bool:
+    """Whether all tensors of the graph have the shapes that the file gives them, which is where runtimes without shape
+    inference look."""
+    stored = _as_stored(data, graph.name).graph.tensors
+    return all(tensor.shape == stored[tensor.index].shape for tensor in graph.tensors)
+
+
+class _Stored(NamedTuple):
+    """A graph as its file has it. `dynamic`: tensors of which the file says that some sizes are known only when the
+    model runs; converters put 1 in their place."""
+
+    graph: Graph
+    dynamic: frozenset[int]
+
+
+def _as_stored(data: bytes, name: str) -> _Stored:
+    """The graph as its file has it, before anything is checked that is not needed to read it."""
     if len(data) > LARGEST_FILE_BYTES:
         raise ModelError(TOO_LARGE)
     if len(data) < 8 or data[4:8] != b"TFL3":
         raise ModelError("not a TensorFlow Lite file (it does not carry the mark TFL3); diagmem reads .tflite files")
     try:
-        graph = _Reader(data).graph(name)
+        reader = _Reader(data)
+        return _Stored(reader.graph(name), frozenset(reader.dynamic))
     except DAMAGE as error:
         raise ModelError(
             f"the file is damaged or truncated: its {len(data)} bytes refer to others that are not there"
         ) from error
-    _check_wiring(graph)
-    return check_signatures(graph)
 
 
 class _Reader:
@@ -94,6 +123,7 @@ class _Reader:
         self.data = data
         self.model = tflite.Model.GetRootAs(data, 0)
         self.allowance = 4 * len(data) + 2**20
+        self.dynamic: set[int] = set()
 
     def spend(self, size_bytes: int) -> None:
         self.allowance -= size_bytes
@@ -103,14 +133,15 @@ class _Reader:
     def graph(self, name: str) -> Graph:
         if self.model.Version() != 3:
             raise ModelError(f"schema version {self.model.Version()} is not supported; supported: 3")
+        others = {number: self.subgraph(number, name) for number in range(1, self.model.SubgraphsLength())}
+        self.dynamic.clear()
         graph = self.subgraph(0, name)
-        subgraphs, called = self.model.SubgraphsLength(), called_once(graph)
-        if not called <= set(range(1, subgraphs)) or len(called) < subgraphs - 1:
+        if called_once(graph) != others.keys():
             raise ModelError(
-                f"the file has {subgraphs} subgraphs; exactly one is supported, beside those that set up variables: "
-                "convert the model without control flow"
+                f"the file has {len(others) + 1} subgraphs; exactly one is supported, beside those that set up "
+                "variables: convert the model without control flow"
             )
-        return with_variables(graph, lambda number: self.subgraph(number, name))
+        return with_variables(graph, others)
 
     def subgraph(self, number: int, name: str) -> Graph:
         subgraph = self.model.Subgraphs(number)
@@ -121,7 +152,11 @@ class _Reader:
         operators = [subgraph.Operators(i) for i in range(_bounded(subgraph.OperatorsLength(), "operations"))]
         wiring = [self.wiring(i, operator, count) for i, operator in enumerate(operators)]
         fed = {*inputs, *(t for _, written in wiring for t in written)}
-        tensors = tuple(self.tensor(i, subgraph.Tensors(i), i in fed) for i in range(count))
+        seen = fed | {*outputs, *(t for read, _ in wiring for t in read)}
+        tensors = tuple(
+            self.tensor(i, subgraph.Tensors(i), i in fed) if i in seen else self.unseen(i, subgraph.Tensors(i))
+            for i in range(count)
+        )
         ops = tuple(
             self.op(i, _checked_name(i, codes, operator), operator, *wires, tensors)
             for i, (operator, wires) in enumerate(zip(operators, wiring, strict=True))
@@ -133,7 +168,7 @@ class _Reader:
         names = []
         for i in range(_bounded(self.model.OperatorCodesLength(), "operator codes")):
             code = self.model.OperatorCodes(i)
-            number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+            number = max(_raw_builtin_code(code), code.DeprecatedBuiltinCode())
             known = _builtin_names().get(number, f"BUILTIN_{number}")
             names.append(CUSTOM + self.text(code.CustomCode()) if known == "CUSTOM" else known)
         return names
@@ -161,6 +196,10 @@ class _Reader:
             self.indices(operator.OutputsLength(), operator.OutputsAsNumpy, tensors, f"{where}'s outputs"),
         )
 
+    def unseen(self, index: int, table: Any) -> Tensor:
+        """One that no operation looks at, and that neither enters nor leaves: only its place is kept."""
+        return Tensor(index, self.text(table.Name()), (0,), DType.UINT8, is_constant=True)
+
     def tensor(self, index: int, table: Any, is_fed: bool) -> Tensor:
         """`is_fed`: an operation or the caller writes it, so that it is not a constant."""
         name = self.text(table.Name())
@@ -170,16 +209,15 @@ class _Reader:
             raise ModelError(f"{where}: element type {_type_name(table.Type())} is not supported")
         shape = tuple(self.vector(_bounded(table.ShapeLength(), f"{where}: axes", 16), table.ShapeAsNumpy))
         signature = self.vector(table.ShapeSignatureLength(), table.ShapeSignatureAsNumpy)
-        _check_shape(where, shape, signature)
+        if any(size < 0 for size in (*shape, *signature)):
+            self.dynamic.add(index)
         raw = self.buffer(table.Buffer(), where)
-        bare = Tensor(index, name, shape, dtype, self.quantisation(table, where, shape, dtype))
+        bare = Tensor(index, name, shape, dtype, self.quantisation(table, where, dtype))
         is_constant = not is_fed and not table.IsVariable() and (raw is not None or bare.elems == 0)
         if is_fed and raw is not None:
             raise ModelError(
                 f"{where}: it is a constant, yet an operation or the caller writes it; the file is damaged"
             )
-        if not is_constant:
-            _check_activation(where, bare)
         return Tensor(
             index,
             name,
@@ -204,8 +242,9 @@ class _Reader:
         data: npt.NDArray[np.uint8] = np.asarray(table.DataAsNumpy()) if table.DataLength() else np.empty(0, np.uint8)
         return data if data.size else None
 
-    def quantisation(self, table: Any, where: str, shape: tuple[int, ...], dtype: DType) -> Quantisation | None:
-        """Real numbers have none, whatever the file says."""
+    def quantisation(self, table: Any, where: str, dtype: DType) -> Quantisation | None:
+        """Real numbers have none, whatever the file says. Whether the axis makes sense is asked where somebody looks at
+        it: runtimes do not, at biases."""
         found = table.Quantization()
         if found is None or not found.ScaleLength() or dtype in (DType.FLOAT32, DType.FLOAT16):
             return None
@@ -215,8 +254,6 @@ class _Reader:
         axis = found.QuantizedDimension()
         if len(zero_points) != len(scales):
             raise ModelError(f"{where}: {len(scales)} scales but {len(zero_points)} zero points; the file is damaged")
-        if len(scales) > 1 and not (0 <= axis < len(shape) and shape[axis] == len(scales)):
-            raise ModelError(f"{where}: {len(scales)} scales do not match axis {axis} of shape {list(shape)}")
         return Quantisation(scales, zero_points, axis)
 
     def op(
@@ -242,6 +279,13 @@ class _Reader:
         except DAMAGE as error:
             raise ModelError(f"{label}: its options are damaged") from error
         return Op(index, kind, inputs, outputs, attributes)
+
+
+def _raw_builtin_code(code: Any) -> int:
+    """The newer field as the file has it. The schema's accessor gives the older field in its place where it is below
+    127, so that an operation of a file without the older one would be taken for ADD, which is 0."""
+    offset = code._tab.Offset(_BUILTIN_CODE_FIELD)
+    return int(code._tab.Get(flatbuffers.number_types.Int32Flags, offset + code._tab.Pos)) if offset else 0
 
 
 @cache
@@ -290,26 +334,27 @@ def _type_name(code: int) -> str:
     return next((str(k) for k, v in vars(tflite.TensorType).items() if v == code), f"number {code}")
 
 
-def _check_shape(where: str, shape: Sequence[int], signature: Sequence[int]) -> None:
-    if any(size < 0 for size in shape):
-        raise ModelError(f"{where}: shape {list(shape)} has a negative size; the file is damaged or its shape dynamic")
-    for axis, size in enumerate(signature):
-        # Converters leave -1 for the batch and write 1 into the shape; that is what runs on a micro-controller.
-        is_batch = axis == 0 and len(shape) > 0 and shape[0] == 1
-        if size < 0 and not is_batch:
-            raise ModelError(
-                f"{where}: axis {axis} of shape {list(signature)} is dynamic, which is not supported; "
-                "convert the model with fixed shapes"
-            )
+def _check_sizes(graph: Graph) -> None:
+    """Of all that lies in RAM."""
+    used = {*graph.inputs, *graph.outputs, *(t for op in graph.ops for t in (*op.inputs, *op.outputs))}
+    for tensor in graph.tensors:
+        if tensor.index in used and not tensor.is_constant:
+            _check_activation(f"tensor {tensor.index} '{tensor.label}'", tensor)
 
 
 def _check_activation(where: str, tensor: Tensor) -> None:
+    shape = list(tensor.shape)
+    if any(size < 0 for size in shape):
+        raise ModelError(
+            f"{where}: shape {shape} is dynamic or damaged; give the shapes of inputs, such as --shape NAME=1x49x10x1, "
+            "or convert the model with fixed shapes"
+        )
     if tensor.dtype is DType.INT4:
         raise ModelError(f"{where}: 4-bit elements are supported in constants only")
     if tensor.elems == 0:
-        raise ModelError(f"{where}: shape {list(tensor.shape)} holds no elements; such tensors are not supported")
+        raise ModelError(f"{where}: shape {shape} holds no elements; such tensors are not supported")
     if tensor.size_bytes > LARGEST_TENSOR_BYTES:
-        raise ModelError(f"{where}: shape {list(tensor.shape)} takes {tensor.size_bytes} bytes; the limit is 256 MiB")
+        raise ModelError(f"{where}: shape {shape} takes {tensor.size_bytes} bytes; the limit is 256 MiB")
 
 
 def _values(raw: npt.NDArray[np.uint8], tensor: Tensor) -> npt.NDArray[Any] | None:

@@ -18,9 +18,6 @@ from diagmem.model.graph import Graph, Node, Op, Tensor
 
 CALL_ONCE, HANDLE, READ, ASSIGN = "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"
 
-Subgraphs = Callable[[int], Graph]
-"""Number of a subgraph -> the graph that it is."""
-
 
 @dataclass(frozen=True, slots=True)
 class Name:
@@ -51,13 +48,13 @@ def called_once(graph: Graph) -> set[int]:
     return {op.attributes.subgraph for op in graph.ops if isinstance(op.attributes, Called)}
 
 
-def with_variables(graph: Graph, subgraph: Subgraphs) -> Graph:
-    """The graph with variables in place of handles."""
+def with_variables(graph: Graph, subgraphs: Mapping[int, Graph]) -> Graph:
+    """The graph with variables in place of handles. `subgraphs`: the others of the file, by number."""
     if not any(op.kind in (CALL_ONCE, HANDLE) for op in graph.ops):
         return graph
     initial: dict[Name, Tensor] = {}
     for number in sorted(called_once(graph)):
-        initial.update(_set_up(subgraph(number), number))
+        initial.update(_set_up(subgraphs[number], number))
     _check_first(graph)
     names = _names(graph)
     variable: dict[Name, int] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,16 @@ from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, Unsupported, require_types
 from diagmem.ops.kind import Array
 from diagmem.ops.loops.broadcast import c_broadcast
-from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale, wrapped
+from diagmem.ops.numerics.fixed_point import (
+    Ints,
+    Multiplier,
+    bit_lengths,
+    high_mul,
+    reciprocal,
+    rescale,
+    rounding_shift,
+    wrapped,
+)
 from diagmem.ops.numerics.quantised import (
     Requantisation,
     real_range,
@@ -99,17 +109,61 @@ def product_call(node: Node) -> CCall:
     return binary_call(node, "product", fields)
 
 
-_PLAIN = {
+@np.errstate(over="ignore")
+def quotient_requantisation(node: Node) -> Requantisation:
+    """TFLite Micro as built divides scales in double precision, LiteRT in single."""
+    real = scale_of(node.input(0)) / (scale_of(node.input(1)) * scale_of(node.output))
+    return Requantisation.of([real], node.output, node.attributes.activation)
+
+
+def quotient(node: Node, first: Array, second: Array) -> Array:
+    """The reciprocal of the divisor with 31 bits, times the dividend with all bits that there are. TFLite leaves open
+    what is divided by 0: here it becomes the largest number of its sign. Small quotients become 0, where TFLite shifts
+    by more than 31 bits, of which processors make what they like."""
+    to = quotient_requantisation(node)
+    x, y = (v.astype(np.int64) - zero_point_of(node.input(i)) for i, v in enumerate((first, second)))
+    x, y = np.broadcast_arrays(np.where(y < 0, -x, x), np.abs(y))
+    inverse, inverse_bits = reciprocal(np.where(y == 0, 1, y), 31)
+    headroom = 31 - bit_lengths(np.where(x < 0, -x - 1, x))
+    scaled = high_mul(high_mul(x << headroom, inverse), to.mantissas)
+    result = rounding_shift(scaled, np.clip(inverse_bits + headroom - to.shifts, 0, _MOST_SHIFT)) + to.zero_point
+    beyond = np.sign(x) * 2**31
+    return np.clip(np.where(y == 0, beyond, result), to.low, to.high).astype(first.dtype)
+
+
+_MOST_SHIFT = 62
+"""Nothing is left of any number."""
+
+
+def quotient_call(node: Node) -> CCall:
+    fields = {
+        "first_zero_point": zero_point_of(node.input(0)),
+        "second_zero_point": zero_point_of(node.input(1)),
+        "output": quotient_requantisation(node).c_struct(),
+    }
+    return binary_call(node, "product", fields)
+
+
+def _truncated(x: Ints, y: Ints) -> Ints:
+    """x / y towards 0; a division by 0 gives 0."""
+    whole: Ints = np.abs(x) // np.maximum(np.abs(y), 1)
+    return np.where(y == 0, 0, np.where((x < 0) != (y < 0), -whole, whole))
+
+
+_PLAIN: Mapping[str, Callable[[Ints, Ints], Ints]] = {
     "ADD": np.add,
     "SUB": np.subtract,
     "MUL": np.multiply,
-    "MAXIMUM": np.maximum,
-    "MINIMUM": np.minimum,
+    "DIV": _truncated,
+    "SQUARED_DIFFERENCE": lambda x, y: wrapped(x - y) ** 2,
 }
 
 
 def plain(node: Node, first: Array, second: Array) -> Array:
     """Without scales; what does not fit into 32 bits wraps around."""
+    if node.op.kind in ("MAXIMUM", "MINIMUM"):
+        largest: Array = (np.maximum if node.op.kind == "MAXIMUM" else np.minimum)(first, second)
+        return largest
     exact = _PLAIN[node.op.kind](first.astype(np.int64), second.astype(np.int64))
     return np.clip(wrapped(exact), *_plain_range(node)).astype(first.dtype)
 

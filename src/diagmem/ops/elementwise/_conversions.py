@@ -58,6 +58,9 @@ def quantize_call(node: Node) -> CCall:
 
 
 def dequantize(node: Node, data: Array) -> Array:
+    """Halves have no scale; they are real numbers already."""
+    if node.input(0).dtype is DType.FLOAT16:
+        return data.astype(np.float32)
     scale, zero_point = np.float32(scale_of(node.input(0))), zero_point_of(node.input(0))
     real: Array = scale * (data.astype(np.int64) - zero_point).astype(np.float32)
     return real

@@ -18,6 +18,8 @@ from diagmem.ops.elementwise._binary_int import (
     plain_call,
     product,
     product_call,
+    quotient,
+    quotient_call,
     sum_call,
     sum_or_difference,
 )
@@ -81,8 +83,19 @@ class BinaryKind(BroadcastKind):
         return node_of(self, name, attributes, inputs, (draw.dtype(),))
 
     def fitting(self, node: Node) -> Fitting:
-        types, gains = tuple(_WAYS[node.op.kind]), {"ADD": 1, "SUB": 1, "SQUARED_DIFFERENCE": 1, "MUL": OPERAND_SIZE}
+        types, gains = (
+            tuple(_WAYS[node.op.kind]),
+            {"ADD": 1, "SUB": 1, "SQUARED_DIFFERENCE": 1, "MUL": OPERAND_SIZE, "DIV": 1},
+        )
         return Fitting(types, gain=gains.get(node.op.kind))
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        """Whole numbers are not divided by 0."""
+        if node.op.kind != "DIV" or position == 0 or tensor.dtype is DType.FLOAT32:
+            return None
+        zero = 0 if tensor.quantisation is None else tensor.quantisation.zero_points[0]
+        found: Array = rng.integers(-100, 100, tensor.shape)
+        return np.where(found == zero, zero - 1 if zero > 0 else zero + 1, found)
 
 
 _REAL: Mapping[str, Callable[[Array, Array], Array]] = {
@@ -118,16 +131,17 @@ _F32 = {DType.FLOAT32: _Way(_real, _call_f32)}
 _SUM = dict.fromkeys(QUANTISED, _Way(sum_or_difference, sum_call))
 _PRODUCT = dict.fromkeys(QUANTISED, _Way(product, product_call))
 _PLAIN_S32 = {DType.INT32: _Way(plain, plain_call)}
-_PLAIN = dict.fromkeys((*QUANTISED, DType.INT32), _Way(plain, plain_call))
+_PLAIN = dict.fromkeys((*QUANTISED, DType.INT32, DType.INT64), _Way(plain, plain_call))
+_QUOTIENT = {DType.INT8: _Way(quotient, quotient_call)}
 
 _WAYS = {
     "ADD": _SUM | _PLAIN_S32 | _F32,
     "SUB": _SUM | _PLAIN_S32 | _F32,
     "MUL": _PRODUCT | _PLAIN_S32 | _F32,
-    "DIV": _F32,
+    "DIV": _QUOTIENT | _PLAIN_S32 | _F32,
     "MAXIMUM": _PLAIN | _F32,
     "MINIMUM": _PLAIN | _F32,
-    "SQUARED_DIFFERENCE": _SUM | _F32,
+    "SQUARED_DIFFERENCE": _SUM | _PLAIN_S32 | _F32,
 }
 
 

@@ -1,5 +1,5 @@
-/* ADD, SUB, SQUARED_DIFFERENCE, MUL, MAXIMUM, MINIMUM on integers, quantised ones (s8, s16) and plain ones (s32). */
-#include "../numerics/_fixed_point.h"
+/* ADD, SUB, SQUARED_DIFFERENCE, MUL, DIV, MAXIMUM, MINIMUM on integers, quantised ones (s8, s16) and plain ones (s32, s64). */
+#include "../numerics/_fixed_exp.h"
 #include "_pairwise.h"
 
 /* To a scale that both inputs share. */
@@ -56,6 +56,27 @@ static inline int32_t diagmem_product(const diagmem_product_params *p, int32_t x
 DIAGMEM_PAIRWISE(diagmem_mul_s8, diagmem_product_params, int8_t, int8_t, diagmem_product(p, x, y))
 DIAGMEM_PAIRWISE(diagmem_mul_s16, diagmem_product_params, int16_t, int16_t, diagmem_product(p, x, y))
 
+/* The reciprocal of the divisor with 31 bits, times the dividend with all bits that there are. What is divided by 0 becomes
+ * the largest number of its sign. */
+static inline int32_t diagmem_quotient(const diagmem_product_params *p, int32_t x, int32_t y) {
+    const diagmem_requantisation *const to = &p->output;
+    const int32_t divisor = y - p->second_zero_point;
+    const int32_t dividend = divisor < 0 ? p->first_zero_point - x : x - p->first_zero_point;
+    if (divisor == 0) {
+        return dividend > 0 ? to->high : dividend < 0 ? to->low : diagmem_clamp(to->zero_point, to->low, to->high);
+    }
+    const uint32_t size = (uint32_t)(divisor < 0 ? -divisor : divisor);
+    const int32_t zeros = diagmem_leading_zeros(size);
+    const int32_t inverse = diagmem_one_over_one_plus((int32_t)((size << zeros) - 0x80000000u));
+    const int32_t headroom = diagmem_leading_zeros((uint32_t)(dividend < 0 ? -dividend - 1 : dividend)) - 1;
+    const int32_t whole = diagmem_high_mul((int32_t)((uint32_t)dividend << headroom), inverse);
+    const int32_t right = 31 - zeros + headroom - to->shift;
+    const int32_t scaled = diagmem_high_mul(whole, to->mantissa);
+    return diagmem_clamp((right > 31 ? 0 : diagmem_rounding_shift(scaled, right)) + to->zero_point, to->low, to->high);
+}
+
+DIAGMEM_PAIRWISE(diagmem_div_s8, diagmem_product_params, int8_t, int8_t, diagmem_quotient(p, x, y))
+
 typedef struct {
     diagmem_broadcast shape;
     int32_t low; /* the range that the activation leaves */
@@ -65,9 +86,11 @@ typedef struct {
 DIAGMEM_PAIRWISE(diagmem_maximum_s8, diagmem_plain_params, int8_t, int8_t, x > y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_maximum_s16, diagmem_plain_params, int16_t, int16_t, x > y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_maximum_s32, diagmem_plain_params, int32_t, int32_t, x > y ? x : y)
+DIAGMEM_PAIRWISE(diagmem_maximum_s64, diagmem_plain_params, int64_t, int64_t, x > y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_minimum_s8, diagmem_plain_params, int8_t, int8_t, x < y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_minimum_s16, diagmem_plain_params, int16_t, int16_t, x < y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_minimum_s32, diagmem_plain_params, int32_t, int32_t, x < y ? x : y)
+DIAGMEM_PAIRWISE(diagmem_minimum_s64, diagmem_plain_params, int64_t, int64_t, x < y ? x : y)
 
 /* Sums and products of plain integers that do not fit wrap around. */
 #define DIAGMEM_PLAIN_S32(name, operation) \
@@ -77,3 +100,15 @@ DIAGMEM_PAIRWISE(diagmem_minimum_s32, diagmem_plain_params, int32_t, int32_t, x 
 DIAGMEM_PLAIN_S32(diagmem_add_s32, +)
 DIAGMEM_PLAIN_S32(diagmem_sub_s32, -)
 DIAGMEM_PLAIN_S32(diagmem_mul_s32, *)
+
+static inline int32_t diagmem_squared_difference_of_s32(int32_t x, int32_t y) {
+    const uint32_t difference = (uint32_t)x - (uint32_t)y;
+    return (int32_t)(difference * difference);
+}
+
+DIAGMEM_PAIRWISE(diagmem_squared_difference_s32, diagmem_plain_params, int32_t, int32_t,
+                 diagmem_squared_difference_of_s32(x, y))
+
+/* Towards 0; a division by 0 gives 0. */
+DIAGMEM_PAIRWISE(diagmem_div_s32, diagmem_plain_params, int32_t, int32_t,
+                 diagmem_clamp(y == 0 ? 0 : (int32_t)((int64_t)x / y), p->low, p->high))

@@ -18,6 +18,7 @@ _SUFFIXES = {DType.FLOAT32: "f32", DType.INT32: "s32"}
 
 class FloorDivKind(BroadcastKind):
     names = ("FLOOR_DIV", "FLOOR_MOD", "POW")
+    tflm_agrees = True
     is_pointwise = True
 
     def signature(self, name: str) -> Signature:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.graph import IntArray, Node, Shape, row_major_strides
-from diagmem.model.views import Pieces, pieces
+from diagmem.model.views import Pieces, distinct, pieces
 from diagmem.ops.accesses import Accesses, Ints, Runs, unknown_accesses
 from diagmem.ops.c_call import Unsupported
 from diagmem.ops.kind import Array, OpKind, Values
@@ -121,7 +121,7 @@ class Chunks:
             read = self._reading(position)
             cuts.append(_ends_of_pieces(begin, self.source, self.length, read & even, found.length))
             cuts.append(_ends_of_pieces(begin, self.source, self.length, read & ~even & (self.pitch != 0), 1))
-        starts = np.unique(np.concatenate(cuts))
+        starts = distinct(np.concatenate(cuts))
         chunk = np.searchsorted(begin, starts, side="right") - 1
         k = starts - begin[chunk]
         columns = {name: getattr(self, name)[chunk] for name in ("position", "pitch", "output")}
@@ -136,7 +136,7 @@ class Chunks:
     def moved(self, inputs: Values, outputs: Sequence[Array]) -> None:
         """Moves what the chunks say from the inputs into the outputs, which hold the fill value."""
         for output, target in enumerate(outputs):
-            for position in np.unique(self.position):
+            for position in distinct(self.position):
                 picked = self._reading(position) & (self.output == output)
                 length = self.length[picked]
                 k = np.arange(length.sum()) - np.repeat(_before(length), length)

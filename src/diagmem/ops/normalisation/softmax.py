@@ -13,7 +13,17 @@ from diagmem.ops.kind import Array, Values
 from diagmem.ops.loops.rowwise import RowwiseKind
 from diagmem.ops.normalisation._softmax_s16 import softmax_s16, softmax_s16_fields
 from diagmem.ops.numerics import single_precision
-from diagmem.ops.numerics.fixed_point import Multiplier, exp_of_negative, high_mul, reciprocal, rounding_shift
+from diagmem.ops.numerics.fixed_functions import log_of_sum
+from diagmem.ops.numerics.fixed_point import (
+    Ints,
+    Multiplier,
+    exp_of_negative,
+    high_mul,
+    reciprocal,
+    rescale,
+    rounding_shift,
+    wrapped,
+)
 from diagmem.ops.numerics.quantised import quantisation_of, scale_of
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
@@ -61,6 +71,9 @@ class SoftmaxKind(RowwiseKind):
         return Fitting(fixed={DType.INT8: (1 / 256, -128), DType.INT16: (1 / 32768, 0)})
 
 
+_OUTPUTS_S8 = {"SOFTMAX": (1 / 256, -128), "LOG_SOFTMAX": (1 / 16, 127)}
+"""Scale and zero point of outputs of 8 bits."""
+
 _DIFFERENCE_BITS = 5
 """Before the binary point, of a scaled difference of two inputs."""
 
@@ -71,9 +84,12 @@ _SUM_BITS = 12
 def _difference_scaling(node: Node) -> tuple[Multiplier, int]:
     """From a difference of stored inputs to a number with 26 fractional bits, and the least difference whose
     exponential is not taken as 0."""
-    output = quantisation_of(node.output)
-    if output.scales[0] != 1 / 256 or output.zero_points[0] != -128:
-        raise Unsupported("an output scale other than 1/256 with zero point -128; TensorFlow Lite refuses it too")
+    output, (scale, zero_point) = quantisation_of(node.output), _OUTPUTS_S8[node.op.kind]
+    if output.scales[0] != scale or output.zero_points[0] != zero_point:
+        raise Unsupported(
+            f"an output scale other than 1/{round(1 / scale)} with zero point {zero_point}; "
+            "TensorFlow Lite refuses it too"
+        )
     if node.output.shape[-1] >= 2**_SUM_BITS:
         raise Unsupported(f"rows of more than {2**_SUM_BITS - 1} elements")
     real = min(node.attributes.beta * scale_of(node.input(0)) * 2 ** (31 - _DIFFERENCE_BITS), 2.0**31 - 1)
@@ -132,6 +148,42 @@ def _log_softmax_f32(node: Node, data: Array) -> Array:
     return logarithms
 
 
+def _exponent_sums(difference: Ints, scaled: Ints, least: int) -> Ints:
+    """With `_SUM_BITS` before the binary point."""
+    exponentials = rounding_shift(exp_of_negative(scaled), _SUM_BITS)
+    sums: Ints = np.where(difference >= least, exponentials, 0).sum(axis=-1, keepdims=True)
+    return sums
+
+
+def _inverse_scaling(multiplier: Multiplier) -> Multiplier:
+    """From a number with 26 fractional bits back to a difference of stored inputs."""
+    return Multiplier.of(2.0 ** (31 - multiplier.shift) / multiplier.mantissa)
+
+
+def _log_softmax_s8(node: Node, data: Array) -> Array:
+    multiplier, least = _difference_scaling(node)
+    difference = data.astype(np.int64) - data.max(axis=-1, keepdims=True)
+    scaled = rescale(difference, *multiplier)
+    logarithm = log_of_sum(_exponent_sums(difference, np.where(difference >= least, scaled, 0), least), _SUM_BITS)
+    shortest = np.maximum(least - 1, rescale(wrapped(logarithm - 2**31), *_inverse_scaling(multiplier)))
+    result = rounding_shift(wrapped(scaled - logarithm), 31 - _DIFFERENCE_BITS - 4) + 127
+    return np.clip(np.where(difference > shortest, result, -128), -128, 127).astype(np.int8)
+
+
+def _call_log_s8(node: Node) -> CCall:
+    (multiplier, least) = _difference_scaling(node)
+    back = _inverse_scaling(multiplier)
+    fields = {
+        **_rows(node),
+        "mantissa": multiplier.mantissa,
+        "shift": multiplier.shift,
+        "least_difference": least,
+        "back_mantissa": back.mantissa,
+        "back_shift": back.shift,
+    }
+    return kernel_call("log_softmax_s8", fields, (node.input(0), node.output))
+
+
 def _call_log_f32(node: Node) -> CCall:
     return kernel_call("log_softmax_f32", _rows(node), (node.input(0), node.output))
 
@@ -140,12 +192,13 @@ _REFERENCES = {
     ("SOFTMAX", DType.INT8): _softmax_s8,
     ("SOFTMAX", DType.INT16): softmax_s16,
     ("SOFTMAX", DType.FLOAT32): _softmax_f32,
+    ("LOG_SOFTMAX", DType.INT8): _log_softmax_s8,
     ("LOG_SOFTMAX", DType.FLOAT32): _log_softmax_f32,
 }
 
 _CALLS = {
     "SOFTMAX": {DType.INT8: _call_s8, DType.INT16: _call_s16, DType.FLOAT32: _call_f32},
-    "LOG_SOFTMAX": {DType.FLOAT32: _call_log_f32},
+    "LOG_SOFTMAX": {DType.INT8: _call_log_s8, DType.FLOAT32: _call_log_f32},
 }
 
 

@@ -37,7 +37,7 @@ def require_wide_shifts(shifts: Ints) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChannelsS16:
-    """`bias`: None stands for zeros. Sums are taken to need more than 32 bits unless the bias has 32."""
+    """`bias`: None stands for zeros. `is_wide`: sums are taken to need more than 32 bits."""
 
     output: Requantisation
     bias: Tensor | None
@@ -45,13 +45,13 @@ class ChannelsS16:
 
     @classmethod
     def of(cls, node: Node, output: Requantisation, bias: Tensor | None) -> ChannelsS16:
-        """What makes the outputs of a node. Which biases there may be depends on the kind."""
+        """What makes the outputs of a node. A bias of 32 bits means sums of 32 bits to those kinds that TFLite knows to
+        take one; others widen it."""
         require_types(DType.INT8, (node.input(1),))
         require_types(DType.INT16, (node.output,))
-        may_be_narrow = node.op.kind in ("CONV_2D", "FULLY_CONNECTED")
-        is_narrow = may_be_narrow and bias is not None and bias.dtype is DType.INT32
-        if not is_narrow:
-            require_types(DType.INT64, () if bias is None else (bias,))
+        has_narrow_bias = bias is not None and bias.dtype is DType.INT32
+        is_narrow = has_narrow_bias and node.op.kind in ("CONV_2D", "FULLY_CONNECTED")
+        require_types(DType.INT64, () if bias is None or has_narrow_bias else (bias,))
         if output.zero_point or any(zero_point_of(t) for t in node.inputs[:1] if t is not None and t.quantisation):
             raise Unsupported("16-bit numbers with a zero point other than 0; TensorFlow Lite refuses it too")
         if not is_narrow:

@@ -10,6 +10,7 @@ from diagmem.ops.numerics.fixed_point import (
     INT32_MAX,
     Ints,
     Multiplier,
+    bit_lengths,
     exp_of_negative,
     high_mul,
     one_minus_over_one_plus,
@@ -44,6 +45,33 @@ def tanh(x: Ints) -> Ints:
     return np.where(x == 0, 0, np.where(x > 0, positive, -positive))
 
 
+def log_of_sum(x: Ints, integer_bits: int) -> Ints:
+    """ln(x) with 26 fractional bits, for x >= 1 with `integer_bits` before the binary point.
+
+    x is a power of 2 times r, of which the logarithm is a quotient of two polynomials around the fourth root of 1/2.
+    There are two ways to cut off the power, half an octave apart; the one with the smaller r is taken.
+    """
+    x = np.asarray(x, dtype=np.int64)
+    quarter, zeros = 1 << 23, 32 - bit_lengths(x)
+    smaller = high_mul(x, _SQRT_HALF)
+    headroom = 31 - bit_lengths(smaller)
+    r = np.minimum(
+        saturating_shift(high_mul(saturating_shift(x, zeros - 1), _SQRT_HALF), 1), saturating_shift(x, headroom)
+    )
+    power = np.maximum(((integer_bits - zeros) << 25) + quarter, ((integer_bits - headroom) << 25) - quarter)
+    fourth_root, log_2 = 1805811301, 1488522236
+    p, q = (r + fourth_root + 1) >> 1, 2 * (r - fourth_root)
+    square = high_mul(q, q)
+    numerator = high_mul(q, r) + high_mul(high_mul(q, square), 117049297)
+    denominator = high_mul(p, 1057819769 + q + high_mul(127690142, square)) + high_mul(638450708, q)
+    fraction = high_mul(rounding_shift(numerator, 6), one_over_one_plus(denominator))
+    return saturating_shift(high_mul(power, log_2) + fraction, 1)
+
+
+_SQRT_HALF = 1518500250
+"""The root of 1/2, with 31 fractional bits."""
+
+
 def inverse_sqrt(x: int) -> Multiplier:
     """1 / sqrt(x) for x >= 0, of which 0 and 1 give 1: five steps of Newton's method from 1, 28 fractional bits."""
     if x <= 1:
@@ -57,7 +85,7 @@ def inverse_sqrt(x: int) -> Multiplier:
     for _ in range(5):
         cube = saturating_shift(high_mul(high_mul(estimate, estimate), estimate), 6)
         estimate = saturating_shift(high_mul((1 << 28) + (1 << 27), estimate) - high_mul(half, cube), 3)
-    mantissa = int(high_mul(estimate, 1518500250))
+    mantissa = int(high_mul(estimate, _SQRT_HALF))
     return Multiplier(mantissa << max(0, -shift), -max(0, shift))
 
 

@@ -107,8 +107,13 @@ def _exp_near_zero(x: Ints) -> Ints:
 def reciprocal(x: Any, integer_bits: int) -> tuple[Ints, Ints]:
     """1/x for x > 0 with `integer_bits` before the binary point: (y, n) such that 1/x = y * 2**(-31 - n)."""
     x = np.asarray(x, dtype=np.int64)
-    leading_zeros = 32 - np.frexp(x.astype(np.float64))[1].astype(np.int64)
+    leading_zeros = 32 - bit_lengths(x)
     return one_over_one_plus((x << leading_zeros) - 2**31), integer_bits - leading_zeros
+
+
+def bit_lengths(x: Ints) -> Ints:
+    """How many bits each number has, from the highest that is set on."""
+    return np.frexp(x.astype(np.float64))[1].astype(np.int64)
 
 
 def one_over_one_plus(x: Any) -> Ints:
@@ -131,7 +136,7 @@ def _two_over_one_plus(x: Any) -> Ints:
     return estimate
 
 
-def saturating_shift(x: Any, exponent: int) -> Ints:
+def saturating_shift(x: Any, exponent: Any) -> Ints:
     """x * 2**exponent, clamped to 32 bits."""
     clamped: Ints = np.clip(np.asarray(x, dtype=np.int64) << exponent, INT32_MIN, INT32_MAX)
     return clamped

@@ -56,9 +56,10 @@ def quantisation_of(tensor: Tensor) -> Quantisation:
 
 
 def scale_of(tensor: Tensor) -> float:
-    """The scale of a tensor that has only one."""
+    """The scale of a tensor that has only one. It may be 0 if all that the tensor holds is, whatever the scale."""
     found = quantisation_of(tensor)
-    if found.per_channel or found.scales[0] <= 0:
+    is_zero = tensor.is_constant and tensor.data is not None and bool((tensor.data == found.zero_points[0]).all())
+    if found.per_channel or not (found.scales[0] > 0 or is_zero):
         raise Unsupported(f"tensor '{tensor.label}' needs one positive scale; it has {list(found.scales[:4])}")
     return found.scales[0]
 

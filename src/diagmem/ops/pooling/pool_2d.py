@@ -23,7 +23,7 @@ from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.quantised import integer_range, real_range, scale_of, zero_point_of
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
-from diagmem.ops.sampling import Draw, activation, node_of
+from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
 from diagmem.ops.upright import Standing, Upright, upright_window
 from diagmem.ops.variants import InstructionSet, Variant
@@ -47,7 +47,6 @@ class Pool2D:
 class Pool2DKind(OpKind):
     names = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
     orders = (Order.REFERENCE, Order.FOURS, Order.ACCUMULATE)
-    without_kernel = ("L2_POOL_2D",)
     tflm_agrees = True
 
     def decode(self, name: str, options: Any) -> Pool2D:
@@ -110,14 +109,16 @@ class Pool2DKind(OpKind):
         loop, image, activation = _loop(node), inputs[0], node.attributes.activation
         is_real, is_average = node.input(0).dtype is DType.FLOAT32, node.op.kind == "AVERAGE_POOL_2D"
         low, high = real_range(activation) if is_real else integer_range(activation, node.output)
-        if is_average:
+        if node.op.kind == "L2_POOL_2D":
+            pooled = np.sqrt(_average_f32(loop, image * image))
+        elif is_average:
             pooled = (_average_f32 if is_real else _average_s8)(loop, image)
         else:
             pooled = _largest(loop, image, -np.inf if is_real else np.iinfo(image.dtype).min)
         return (np.clip(pooled, low, high).astype(image.dtype),)
 
     def has_row_kernel(self, node: Node) -> bool:
-        return node.op.kind != "L2_POOL_2D"
+        return True
 
     def c_row_call(self, node: Node) -> CCall:
         return self._by_rows(self.c_call(node), node)
@@ -145,6 +146,8 @@ class Pool2DKind(OpKind):
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.input(0).dtype, (node.output,))
+        if node.op.kind == "L2_POOL_2D":
+            return by_type(node, {DType.FLOAT32: _call_f32})
         return by_type(node, {DType.INT8: _call_int, DType.INT16: _call_int, DType.FLOAT32: _call_f32})
 
     def sample(self, name: str, draw: Draw) -> Node:
@@ -153,6 +156,9 @@ class Pool2DKind(OpKind):
         image = activation((draw.small(), *window.image, draw.small()), draw.dtype())
         attributes = Pool2D(window.padding, *window.stride, *window.kernel, draw.fused())
         return node_of(self, name, attributes, [image], (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        return Fitting((DType.FLOAT32,)) if node.op.kind == "L2_POOL_2D" else Fitting()
 
 
 def window_of(node: Node) -> Window2D:
@@ -205,8 +211,6 @@ def _largest(loop: WindowedLoop, image: Array, least: float) -> Array:
 
 
 def _call(node: Node, suffix: str, low: float, high: float) -> CCall:
-    if node.op.kind == "L2_POOL_2D":
-        raise Unsupported("the C backend has no kernel for it")
     loop = _loop(node)
     if not tap_counts(loop.rows, loop.cols).all():
         raise Unsupported("a window that lies wholly outside the image")

@@ -50,6 +50,7 @@ class _Sizes(NamedTuple):
 
 class LstmKind(OpKind):
     names = ("UNIDIRECTIONAL_SEQUENCE_LSTM",)
+    tflm_agrees = True
 
     def decode(self, name: str, options: Any) -> Lstm:
         if options is None:

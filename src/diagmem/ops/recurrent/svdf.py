@@ -50,6 +50,7 @@ class _Sizes(NamedTuple):
 
 class SvdfKind(OpKind):
     names = ("SVDF",)
+    tflm_agrees = True
 
     def decode(self, name: str, options: Any) -> Svdf:
         return Svdf() if options is None else Svdf(options.Rank(), activation_of(options.FusedActivationFunction()))

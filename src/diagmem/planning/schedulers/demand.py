@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import NamedTuple
 
 from diagmem.model.schedule import PUSH
@@ -23,16 +24,20 @@ def best_on_demand(segment: Segment) -> tuple[int, tuple[RowStep, ...]]:
 
 class _Ask(NamedTuple):
     """What a turn of an op asks for: rows of a tensor that `producer` makes; PUSH: the caller does. `piece`: after so
-    many turns the rows that are still needed are made again; 0: they are held."""
+    many turns the rows that are still needed are made again; 0: they are held. `reached`: before each turn, the end of
+    all rows that earlier ones have asked for."""
 
     need: Need
     producer: int
     piece: int
+    reached: tuple[int, ...]
 
-    def own(self, turn: int) -> range:
-        """Rows that are made again for a turn: all that it needs, or, within a piece, the new ones."""
+    def own(self, turn: int) -> list[int]:
+        """Rows that are made again for a turn: all that it needs, or, within a piece, the new ones. No op leaves out a
+        turn, so rows that lie between those of two turns, and that nobody asks for, are made on the way."""
         first, end = self.need.first[turn], self.need.end[turn]
-        return range(first if turn % self.piece == 0 else max(first, self.need.end[turn - 1]), end)
+        begin = first if turn % self.piece == 0 else max(first, self.need.end[turn - 1])
+        return [*range(self.reached[turn], min(begin, end)), *range(begin, end)]
 
 
 class _Demand:
@@ -54,18 +59,22 @@ class _Demand:
         for need in segment.rows.ops[op].needs:
             producer = graph.producer.get(need.tensor)
             if producer is None and segment.input_rows and need.tensor in graph.inputs:
-                found.append(_Ask(need, PUSH, 0))
+                found.append(_Ask(need, PUSH, 0, ()))
             elif producer is not None and segment.holds(producer):
-                found.append(_Ask(need, producer, segment.piece_of(need.tensor)))
+                reached = (0, *accumulate(need.end[:-1], max))
+                found.append(_Ask(need, producer, segment.piece_of(need.tensor), reached))
         return found[::-1] if reverse else found
 
     def steps(self) -> list[RowStep]:
         segment, ops = self.segment, self.segment.rows.ops
-        # Rows that nobody asks for (the last ones under a window that leaves some over) come at the end.
-        for sink in (*reversed(segment.sinks()), *range(segment.begin, segment.end)):
-            is_dropped = segment.dropped.keys() & set(ops[sink].makes)
-            while self.done[sink] < ops[sink].turns and not is_dropped and len(self.found) <= segment.most_steps:
-                self._make(sink, self.done[sink])
+        all_ops = range(segment.begin, segment.end)
+        dropped = {op for op in all_ops if segment.dropped.keys() & set(ops[op].makes)}
+        held = [op for op in (*reversed(segment.sinks()), *all_ops) if op not in dropped]
+        # Rows that nobody asks for (the last ones under a window that leaves some over) come at the end; those of what
+        # is dropped when no reader asks for any of its rows again.
+        for op in (*held, *sorted(dropped, reverse=True)):
+            while self.done[op] < ops[op].turns and len(self.found) <= segment.most_steps:
+                self._make(op, self.done[op])
         return self.found
 
     def _make(self, op: int, turn: int) -> None:

@@ -1,4 +1,4 @@
-/* The harness on a Cortex-M: vectors, start-up, and the host's files through semihosting. */
+/* The harness on a Cortex-M, or a RISC-V core: where it starts, and the host's files through semihosting. */
 #include <stdint.h>
 #include <string.h>
 
@@ -26,12 +26,29 @@ static uintptr_t inputs, outputs, stack;
 static uint32_t *painted_to;
 static uint32_t stack_bytes;
 
+#if defined(__riscv)
+#define STACK_POINTER "mv %0, sp"
+
+static uintptr_t host(uintptr_t call, const void *arguments) {
+    register uintptr_t a0 __asm__("a0") = call;
+    register const void *a1 __asm__("a1") = arguments;
+    __asm__ volatile(
+        ".option push\n\t.option norvc\n\tslli x0, x0, 0x1f\n\tebreak\n\tsrai x0, x0, 7\n\t.option pop"
+        : "+r"(a0)
+        : "r"(a1)
+        : "memory");
+    return a0;
+}
+#else
+#define STACK_POINTER "mov %0, sp"
+
 static uintptr_t host(uintptr_t call, const void *arguments) {
     register uintptr_t r0 __asm__("r0") = call;
     register const void *r1 __asm__("r1") = arguments;
     __asm__ volatile("bkpt 0xAB" : "+r"(r0) : "r"(r1) : "memory");
     return r0;
 }
+#endif
 
 static void stop(uintptr_t reason) {
     host(SYS_EXIT, (const void *)reason);
@@ -39,11 +56,17 @@ static void stop(uintptr_t reason) {
     }
 }
 
-static void fault(void) { stop(STOPPED_BY_ERROR); }
+__attribute__((aligned(4), used)) static void fault(void) { stop(STOPPED_BY_ERROR); }
 
+#if defined(__riscv)
+__attribute__((section(".vectors"), naked, used)) static void start(void) {
+    __asm__ volatile(".option arch, +zicsr\n\tla sp, stack_top\n\tla t0, fault\n\tcsrw mtvec, t0\n\tj reset");
+}
+#else
 __attribute__((section(".vectors"), used)) static void (*const vectors[16])(void) = {
     (void (*)(void))stack_top, reset, fault, fault, fault, fault, fault, 0, 0, 0, 0, fault, fault, 0, fault, fault,
 };
+#endif
 
 static uintptr_t open_file(const char *name, uintptr_t mode) {
     const uintptr_t arguments[3] = {(uintptr_t)name, mode, strlen(name)};
@@ -70,7 +93,7 @@ void harness_write(const void *from, size_t bytes) { write_file(outputs, from, b
  * may call memset, which would paint over its own frame. */
 HARNESS_NOINLINE void harness_paint_stack(void) {
     uint32_t *end;
-    __asm__ volatile("mov %0, sp" : "=r"(end));
+    __asm__ volatile(STACK_POINTER : "=r"(end));
     for (volatile uint32_t *at = stack_limit; at < end; ++at) {
         *at = STACK_PAINT;
     }
@@ -87,7 +110,9 @@ HARNESS_NOINLINE void harness_measure_stack(void) {
 }
 
 void reset(void) {
+#if !defined(__riscv)
     *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20; /* the floating-point unit, where there is one */
+#endif
 #ifdef TRAPS_MISALIGNED
     *(volatile uint32_t *)0xE000ED14 |= 1u << 3;
 #endif

@@ -1,0 +1,7 @@
+"""The names of cores, for options. A test holds them against the kernels and the emulated machines."""
+
+from __future__ import annotations
+
+CORES = ("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "riscv32")
+CPUS = ("generic", *CORES)
+PLACES = ("host", *CORES, "tflm")

@@ -1,0 +1,13 @@
+"""Cores by name: the options offer what there are kernels and machines for."""
+
+from __future__ import annotations
+
+from diagmem.cli import _cores
+from diagmem.kernels import CPUS
+from diagmem.verification import cortex_m
+
+
+def test_options_offer_all_cores() -> None:
+    """A core that a command offers has kernels of its own and an emulated machine, and the other way round."""
+    assert set(_cores.CPUS) == set(CPUS)
+    assert set(_cores.CORES) == set(cortex_m.CORES)
