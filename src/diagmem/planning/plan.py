@@ -81,6 +81,11 @@ class Plan:
         """Proven: no plan of this graph (or, with a schedule that was asked for, of this order) is smaller."""
         return self.arena_bytes <= self.lower_bound_bytes
 
+    @property
+    def state_bytes(self) -> int:
+        """Of the arena: what lives from run to run."""
+        return sum(tensor.size_bytes for tensor in self.graph.variables if tensor.base in self.storage)
+
     @cached_property
     def offsets(self) -> Mapping[int, int]:
         """Tensor -> offset of its first element, for the tensors in the arena that lie in one piece, and their

@@ -11,6 +11,7 @@ from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of
+from diagmem.ops.state import changed_variables
 from diagmem.planning.plan import Plan, offsets_in_one_piece
 from diagmem.planning.planner import Planned
 from diagmem.planning.rows import RowGraph, row_graph
@@ -151,14 +152,15 @@ class Program:
         return PushState.of(self.graph, self.schedule.ops)
 
     def written(self) -> Iterator[Written]:
-        """What the steps write, in their order."""
+        """What the steps write, in their order; of a variable that is changed several times, the last."""
+        last_change = {v: node.op.index for node in self.graph.nodes for v in changed_variables(node)}
         own_steps = (step for step in self.steps if step.op != PUSH)
         for number, step in enumerate(own_steps):
             node = self.graph.nodes[step.op]
             if step.turn is None:
-                kind = kind_of(node.op.kind)
-                states = [] if kind is None else [node.input(position) for position in kind.states(node)]
-                yield from (Written(number, node, t, self.offsets[t.index]) for t in (*node.outputs, *states))
+                made = dict.fromkeys((*node.op.outputs, *changed_variables(node)))
+                tensors = (self.graph.tensors[t] for t in made if last_change.get(t, step.op) == step.op)
+                yield from (Written(number, node, t, self.offsets[t.index]) for t in tensors)
                 continue
             for row in self.rows.ops[step.op].makes_at(step.turn) or ():
                 for t in node.outputs:

@@ -33,6 +33,8 @@ LARGEST_TENSOR_BYTES = 2**28
 """No micro-controller comes near 256 MiB of RAM; beyond it, sizes are a sign of a damaged file."""
 MOST_ITEMS = 100_000
 """Tensors or operations: a hundred times those of the largest network known."""
+MOST_SUBGRAPHS = 64
+"""Beside the network itself there may be what sets up its variables."""
 MOST_WIRES = 1024
 """Inputs or outputs of one operation."""
 
@@ -133,13 +135,14 @@ class _Reader:
     def graph(self, name: str) -> Graph:
         if self.model.Version() != 3:
             raise ModelError(f"schema version {self.model.Version()} is not supported; supported: 3")
-        others = {number: self.subgraph(number, name) for number in range(1, self.model.SubgraphsLength())}
+        count = _bounded(self.model.SubgraphsLength(), "subgraphs", MOST_SUBGRAPHS)
+        others = {number: self.subgraph(number, name) for number in range(1, count)}
         self.dynamic.clear()
-        graph = self.subgraph(0, name)
-        if called_once(graph) != others.keys():
+        graph = self.subgraph(0, name) if count else None
+        if graph is None or called_once(graph) != others.keys():
             raise ModelError(
-                f"the file has {len(others) + 1} subgraphs; exactly one is supported, beside those that set up "
-                "variables: convert the model without control flow"
+                f"the file has {count} subgraphs; exactly one is supported, beside those that set up variables: "
+                "convert the model without control flow"
             )
         return with_variables(graph, others)
 
