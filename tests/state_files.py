@@ -58,12 +58,13 @@ class _File(FlatTables):
         tensors = [table for t in self.variables for table in (self.handle(), self.plain(t, place[t.index]))]
         operators = []
         for n, t in enumerate(self.variables):
-            operators += [self.named(t, 2 * n), self.operator(self.code("ASSIGN_VARIABLE"), [2 * n, 2 * n + 1], [], None)]
+            operators += [
+                self.named(t, 2 * n),
+                self.operator(self.code("ASSIGN_VARIABLE"), [2 * n, 2 * n + 1], [], None),
+            ]
         return self.subgraph(tensors, operators, (), ())
 
-    def subgraph(
-        self, tensors: list[int], operators: list[int], inputs: Sequence[int], outputs: Sequence[int]
-    ) -> int:
+    def subgraph(self, tensors: list[int], operators: list[int], inputs: Sequence[int], outputs: Sequence[int]) -> int:
         return self.table(
             "SubGraph",
             Tensors=self.offsets(tensors),
@@ -82,7 +83,9 @@ class _File(FlatTables):
         return self.tensor(tensor.name, tensor.shape, tensor.dtype, buffer, tensor.quantisation)
 
     def called(self) -> int:
-        return self.operator(self.code("CALL_ONCE"), [], [], BuiltinOptions("CallOnceOptions", {"InitSubgraphIndex": 1}))
+        return self.operator(
+            self.code("CALL_ONCE"), [], [], BuiltinOptions("CallOnceOptions", {"InitSubgraphIndex": 1})
+        )
 
     def named(self, variable: Tensor, handle: int) -> int:
         names = {"Container": self.flat.CreateString(""), "SharedName": self.flat.CreateString(variable.name)}
