@@ -80,7 +80,8 @@ def emit(data: bytes, plan: Plan, given: Given | None = None) -> PlannedFile:
     kernels = plan.options.kernels
     if kernels not in LIBRARIES:
         raise PlanError(f"TFLM is not built with kernels '{kernels}'; choose one of {', '.join(LIBRARIES)}")
-    planned = metadata.with_plan(data, plan.graph, offsets_for_tflm(plan), kernels, plan.schedule.ops)
+    order = [plan.graph.ops[op].number for op in plan.schedule.ops]
+    planned = metadata.with_plan(data, plan.graph, offsets_for_tflm(plan), kernels, order)
     graph = tflite.parse(planned, plan.graph.name)
     found = embedded_plan(planned, graph, kernels)
     if found is not None:
