@@ -55,6 +55,8 @@ class DType(enum.Enum):
     INT16 = "int16"
     INT32 = "int32"
     INT64 = "int64"
+    UINT32 = "uint32"
+    UINT64 = "uint64"
     BOOL = "bool"
 
     @property
@@ -80,6 +82,8 @@ _BITS = {
     DType.INT16: 16,
     DType.INT32: 32,
     DType.INT64: 64,
+    DType.UINT32: 32,
+    DType.UINT64: 64,
     DType.BOOL: 8,
 }
 
