@@ -9,6 +9,7 @@ import pytest
 import tflite as schema
 
 from diagmem.frontends import tflite
+from diagmem.frontends.source import Source
 from diagmem.verification import reference
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
@@ -33,7 +34,7 @@ def test_on_the_host(name: str, shared: Path) -> None:
     assert run_on_host(program(graph), inputs).failure is None
     if not runtime.is_installed():
         pytest.skip("needs tflite-micro to compare with")
-    assert second_opinion(path.read_bytes(), graph, inputs) == ("tflm", None)
+    assert second_opinion(Source(path), graph, inputs) == ("tflm", None)
 
 
 @pytest.mark.parametrize("name", MODELS)

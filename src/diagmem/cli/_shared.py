@@ -35,6 +35,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 STANDARD_INPUT = "-"
 SHAPES = "diagmem.shapes"
 """Where the shapes of inputs are kept while a command runs."""
+
+CHANNELS_LAST = "diagmem.channels-last"
+"""Where it is kept whether images go in and out with their channels last."""
 LONGEST_PATH = 1000
 """Characters of a model's path that a message shows: all, as a rule."""
 
@@ -105,8 +108,19 @@ def shape_option(function: Command) -> Command:
     )(function)
 
 
+def channels_last_option(function: Command) -> Command:
+    """The order of an ONNX model's images, which `source_of` gives to the model."""
+    return click.option(
+        "--channels-last",
+        is_flag=True,
+        expose_value=False,
+        callback=lambda ctx, param, value: ctx.meta.update({CHANNELS_LAST: value}),
+        help="Images of an ONNX model go in and out with their channels last; else as in the file.",
+    )(function)
+
+
 def model_argument(function: Command) -> Command:
-    return click.argument("model", type=ModelParameter())(shape_option(function))
+    return click.argument("model", type=ModelParameter())(shape_option(channels_last_option(function)))
 
 
 def json_option(function: Command) -> Command:
@@ -256,11 +270,12 @@ def source_of(model: str) -> Source:
 
     context = click.get_current_context(silent=True)
     shapes = context.meta.get(SHAPES, {}) if context else {}
+    channels_last = context.meta.get(CHANNELS_LAST, False) if context else False
     if model != STANDARD_INPUT:
-        return Source(model, shapes)
+        return Source(model, shapes, channels_last)
     from diagmem.frontends.tflite import LARGEST_FILE_BYTES
 
-    return Source(sys.stdin.buffer.read(LARGEST_FILE_BYTES + 1), shapes)
+    return Source(sys.stdin.buffer.read(LARGEST_FILE_BYTES + 1), shapes, channels_last)
 
 
 def load_model(model: str) -> Graph:

@@ -1,4 +1,4 @@
-"""Where a model comes from: a file, bytes, or the zoo."""
+"""Where a model comes from: a file of TensorFlow Lite or ONNX, bytes, or the zoo."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from diagmem.model.graph import Graph, Shape
 from diagmem.ops.signature import check_signatures
 
 ZOO_PREFIX = "zoo:"
+TFLITE_SUFFIX, ONNX_SUFFIX = ".tflite", ".onnx"
+TFLITE_MARK, ONNX_START = b"TFL3", b"\x08"
 
 
 @dataclass(frozen=True)
 class Source:
-    """A model as it was named: a path to a .tflite file, its bytes, `zoo:NAME`, or a graph that has no file. It is
-    opened and parsed once, when that is first needed.
+    """A model as it was named: a path to a .tflite or .onnx file, its bytes, `zoo:NAME`, or a graph that has no file.
+    It is opened and parsed once, when that is first needed.
 
-    `shapes`: those of inputs, by name, in place of the model's own; all others are inferred anew."""
+    `shapes`: those of inputs, by name, in place of the model's own; all others are inferred anew. `channels_last`:
+    images go in and out with their channels last, whatever the order in an ONNX file."""
 
     model: str | Path | bytes | Graph
     shapes: Mapping[str, Shape] = field(default_factory=dict, hash=False)
+    channels_last: bool = False
 
     @property
     def is_from_zoo(self) -> bool:
@@ -56,6 +60,15 @@ class Source:
 
         return content(Path(self.model))
 
+    @cached_property
+    def is_onnx(self) -> bool:
+        """Whether it is an ONNX file: by its name, else by its first bytes."""
+        if self.is_from_zoo or isinstance(self.model, Graph):
+            return False
+        if not isinstance(self.model, bytes) and Path(self.model).suffix in (TFLITE_SUFFIX, ONNX_SUFFIX):
+            return Path(self.model).suffix == ONNX_SUFFIX
+        return self.content[:1] == ONNX_START and self.content[4:8] != TFLITE_MARK
+
     @property
     def has_file(self) -> bool:
         return not isinstance(self.model, Graph)
@@ -78,6 +91,11 @@ class Source:
 
     def parsed(self, content: bytes) -> Graph:
         """The graph in another file of the same model."""
+        if self.is_onnx:
+            from diagmem.frontends import onnx
+
+            folder = None if isinstance(self.model, bytes | Graph) else Path(self.model).parent
+            return onnx.parse(content, self.name, folder, self.shapes, self.channels_last)
         from diagmem.frontends import tflite
 
         return tflite.parse(content, self.name, None if self.is_from_zoo else self.shapes)

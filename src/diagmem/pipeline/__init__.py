@@ -228,6 +228,11 @@ def emit_tflm(model: Model, *, kernels: str = "tflm", align: int = 16, keep_inpu
     from diagmem.frontends import tflite
 
     given = source_of(model)
+    if given.is_onnx:
+        raise PlanError(
+            "TensorFlow Lite Micro runs .tflite files only; convert the ONNX model to one first, for example with "
+            "onnx2tf, or from PyTorch with litert-torch; or emit C, which needs no runtime"
+        )
     graph, content = given.runnable, metadata.without_plan(given.content)
     if content is not given.content:
         graph = given.parsed(content)

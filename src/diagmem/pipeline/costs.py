@@ -100,7 +100,7 @@ def needs_of(source: Source, made: planner.Planned, core: str) -> Need:
             flash = flash_of(program, core)
             parts = {"weights": flash.weights_bytes, "steps": flash.sequence_bytes, "code": flash.code_bytes}
             return Need(plan.arena_bytes, {name: size for name, size in parts.items() if size})
-    if plan.options.kernels not in LIBRARIES:
+    if plan.options.kernels not in LIBRARIES or source.is_onnx:
         weights = inspect_graph(made.model).weights_bytes
         return Need(plan.arena_bytes, {"weights": weights}, ("the code of kernels, which is not known",))
     stored, unknown = {"file": len(source.content)}, ("TFLM's code, which depends on its build",)

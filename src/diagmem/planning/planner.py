@@ -15,6 +15,7 @@ from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
 from diagmem.planning.allocators import ALLOCATORS, Placement, optimal
+from diagmem.planning.allocators.effort import NORMAL
 from diagmem.planning.allocators.many_orders import many_orders
 from diagmem.planning.allocators.rings import with_rings
 from diagmem.planning.checked import checked
@@ -322,7 +323,7 @@ def _row_by_row(needs: Footprint, order: RowSchedule, place: Allocator) -> _Choi
     best = _Choice.of(needs, order.schedule, place)
     if order.plain is not None:
         # It seldom wins, so it gets a quarter of the time.
-        briefly = partial(many_orders, effort=0.25) if place is many_orders else place
+        briefly = partial(many_orders, effort=NORMAL.times(0.25)) if place is many_orders else place
         posed = problem(needs, order.plain)
         if posed.lower_bound_bytes <= best.arena_bytes:
             placement = briefly(posed)

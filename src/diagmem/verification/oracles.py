@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from diagmem.frontends.source import Source
 from diagmem.frontends.tflite import has_shapes_of_file
 from diagmem.model.graph import DType, Graph
 from diagmem.verification import reference
@@ -21,8 +22,11 @@ RELATIVE_TOLERANCE = 1e-4
 Outputs = Sequence[Sequence[npt.NDArray[Any]]]
 
 
-def second_opinion(content: bytes, graph: Graph, inputs: Inputs) -> tuple[str | None, str | None]:
+def second_opinion(source: Source, graph: Graph, inputs: Inputs) -> tuple[str | None, str | None]:
     """Whose opinion there is, and how it differs from numpy's; None for either where there is nothing to say."""
+    if source.is_onnx:
+        return _onnxruntime_opinion(source, graph, inputs)
+    content = source.content
     if runtime.is_installed() and has_shapes_of_file(content, graph):
         return "tflm", _difference(graph, inputs, _tflm(content, graph, inputs))
     if importlib.util.find_spec("ai_edge_litert") and _is_real(graph):
@@ -33,6 +37,19 @@ def second_opinion(content: bytes, graph: Graph, inputs: Inputs) -> tuple[str | 
             return None, None
         return "litert", _difference(graph, inputs, theirs)
     return None, None
+
+
+def _onnxruntime_opinion(source: Source, graph: Graph, inputs: Inputs) -> tuple[str | None, str | None]:
+    if not importlib.util.find_spec("onnxruntime"):
+        return None, None
+    from diagmem.verification.onnx_runtime import Refused, outputs_of
+
+    try:
+        theirs = outputs_of(source, inputs)
+    except Refused:
+        # Not every model runs there, which says nothing against ours.
+        return None, None
+    return "onnxruntime", _difference(graph, inputs, theirs)
 
 
 def _is_real(graph: Graph) -> bool:

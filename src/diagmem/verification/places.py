@@ -128,7 +128,7 @@ class Verification:
             return None, None
         model = self.program.model
         try:
-            return second_opinion(self.source.content, model, sample_inputs(model, self.inputs, self.seed))
+            return second_opinion(self.source, model, sample_inputs(model, self.inputs, self.seed))
         except TflmError:
             # Not every model runs there, which says nothing against the C code.
             return None, None
@@ -143,6 +143,8 @@ class Verification:
         return CVerdict(run, ("numpy", *([oracle] if oracle else [])))
 
     def _in_tflm(self) -> TflmVerdict:
+        if self.source.is_onnx:
+            raise PlanError("TensorFlow Lite Micro runs .tflite files only; verify the C code of an ONNX model")
         data, graph = self.source.content, self.source.runnable
         if not carries_plan(self.source):
             if self.planned is None:
@@ -170,4 +172,4 @@ class Verification:
 
 def carries_plan(source: Source) -> bool:
     """Whether the model's file has a plan for TFLM inside."""
-    return metadata.offsets_in(source.content, source.runnable) is not None
+    return not source.is_onnx and metadata.offsets_in(source.content, source.runnable) is not None

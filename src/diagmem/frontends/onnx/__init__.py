@@ -1,0 +1,30 @@
+"""ONNX models. The one entry is `parse`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from diagmem.frontends.onnx.importer import NEWEST_OPSET, OLDEST_OPSET, Importer
+from diagmem.frontends.onnx.lowering import LOWERINGS
+from diagmem.frontends.onnx.proto import read_model
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import Graph, Shape
+from diagmem.ops.signature import check_signatures
+
+
+def parse(
+    content: bytes,
+    name: str,
+    directory: Path | None = None,
+    shapes: Mapping[str, Shape] | None = None,
+    channels_last: bool = False,
+) -> Graph:
+    """The graph in an ONNX file's bytes. `directory`: where its external data may lie."""
+    try:
+        model = read_model(content, directory)
+        if not OLDEST_OPSET <= model.opset <= NEWEST_OPSET:
+            raise ModelError(f"opset {model.opset} is not supported; {OLDEST_OPSET} to {NEWEST_OPSET} are")
+        return check_signatures(Importer(model, shapes or {}, channels_last).graph(name, LOWERINGS))
+    except ModelError as error:
+        raise ModelError(f"{name}: {error}") from None

@@ -1,0 +1,262 @@
+"""Nodes whose inputs are known are computed while the model is read: chains that compute shapes, and weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from diagmem.frontends.onnx.layout import Constant, Value
+from diagmem.frontends.onnx.proto import DEFAULT_DOMAINS, TYPES, OnnxNode
+from diagmem.model.errors import ModelError
+
+if TYPE_CHECKING:
+    from diagmem.frontends.onnx.importer import Importer
+
+Array = npt.NDArray[Any]
+Fold = Callable[["Importer", OnnxNode, list[Array]], Sequence[Array]]
+
+MOST_ELEMS = 1 << 26
+"""A node that would make more is refused: a few bytes can ask for any amount."""
+
+
+def folded(im: Importer, node: OnnxNode, inputs: Sequence[Value | None]) -> Sequence[Array] | None:
+    """The outputs of a node that depends on nothing unknown; None for any other one."""
+    if node.domain not in DEFAULT_DOMAINS:
+        return None
+    if node.kind in ("Shape", "Size") and inputs and inputs[0] is not None:
+        return [_shape(im, node, inputs[0])]
+    fold = FOLDS.get(node.kind)
+    if fold is None or not all(value is None or isinstance(value, Constant) for value in inputs):
+        return None
+    arrays: list[Any] = [value.array if isinstance(value, Constant) else None for value in inputs]
+    try:
+        with np.errstate(all="ignore"):
+            made = [np.asarray(array) for array in fold(im, node, arrays)]
+    except ModelError:
+        raise
+    except (ValueError, TypeError, IndexError, AttributeError, OverflowError, MemoryError, ZeroDivisionError) as error:
+        raise ModelError(f"{node.label}: it cannot be computed ({type(error).__name__}); the file is damaged") from None
+    for name in node.attributes:
+        im.attribute(node, name, None)
+    return made
+
+
+def check_size(node: OnnxNode, shape: Sequence[int]) -> None:
+    if any(size < 0 for size in shape) or math.prod(int(size) for size in shape) > MOST_ELEMS:
+        raise ModelError(
+            f"{node.label}: it would make a constant of shape {[int(s) for s in shape][:8]}, which is too large"
+        )
+
+
+def _shape(im: Importer, node: OnnxNode, value: Value) -> Array:
+    start, end = im.attribute(node, "start", 0), im.attribute(node, "end", None)
+    if node.kind == "Size":
+        return np.array(math.prod(value.shape), dtype=np.int64)
+    return np.array(value.shape[start:end], dtype=np.int64)
+
+
+def _constant(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+    for name, dtype in (
+        ("value_float", "float32"),
+        ("value_floats", "float32"),
+        ("value_int", "int64"),
+        ("value_ints", "int64"),
+    ):
+        if name in node.attributes:
+            return [np.array(node.attributes[name], dtype=dtype)]
+    value = node.attributes.get("value")
+    if not isinstance(value, np.ndarray):
+        raise ModelError(f"{node.label}: only constants that are dense tensors of numbers are supported")
+    return [value]
+
+
+def _constant_of_shape(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+    check_size(node, inputs[0].tolist())
+    value = node.attributes.get("value", np.zeros(1, dtype=np.float32))
+    return [np.full(inputs[0].tolist(), value.reshape(-1)[0], dtype=value.dtype)]
+
+
+def _range(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+    start, limit, step = (array.reshape(-1)[0].item() for array in inputs)
+    check_size(node, [max(0, math.ceil((limit - start) / step))])
+    return [np.arange(start, limit, step, dtype=inputs[0].dtype)]
+
+
+def _cast(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+    return [inputs[0].astype(TYPES[node.attributes["to"]])]
+
+
+def _expand(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+    shape = np.broadcast_shapes(inputs[0].shape, tuple(inputs[1].tolist()))
+    check_size(node, shape)
+    return [np.broadcast_to(inputs[0], shape).copy()]
+
+
+def _tile(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+    check_size(node, [int(n) * int(r) for n, r in zip(inputs[0].shape, inputs[1], strict=True)])
+    return [np.tile(inputs[0], inputs[1].tolist())]
+
+
+def _reshape(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+    return [
+        inputs[0].reshape(
+            new_shape(node, inputs[0].shape, inputs[1].tolist(), bool(node.attributes.get("allowzero", 0)))
+        )
+    ]
+
+
+def new_shape(node: OnnxNode, old: Sequence[int], wanted: Sequence[int], zero_is_zero: bool) -> tuple[int, ...]:
+    """The shape that a Reshape makes: 0 takes a size over, one -1 is what remains."""
+    shape = [int(old[i]) if n == 0 and not zero_is_zero and i < len(old) else int(n) for i, n in enumerate(wanted)]
+    if shape.count(-1) > 1 or any(n < -1 for n in shape):
+        raise ModelError(f"{node.label}: {list(wanted)} is not a shape; the file is damaged")
+    if -1 in shape:
+        rest = math.prod(n for n in shape if n != -1)
+        if rest == 0 or math.prod(old) % rest:
+            raise ModelError(f"{node.label}: {list(old)} cannot become {list(wanted)}; the file is damaged")
+        shape[shape.index(-1)] = math.prod(old) // rest
+    if math.prod(shape) != math.prod(old):
+        raise ModelError(f"{node.label}: {list(old)} cannot become {list(wanted)}; the file is damaged")
+    return tuple(shape)
+
+
+def axes_of(node: OnnxNode, inputs: Sequence[Array | None]) -> list[int] | None:
+    """Axes, which are an attribute up to opset 12 and an input after it."""
+    if len(inputs) > 1 and inputs[1] is not None:
+        return [int(axis) for axis in inputs[1].reshape(-1)]
+    found = node.attributes.get("axes")
+    return None if found is None else [int(axis) for axis in found]
+
+
+def _squeeze(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+    axes = axes_of(node, inputs)
+    return [np.squeeze(inputs[0], tuple(axes) if axes is not None else None)]
+
+
+def _unsqueeze(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+    axes = axes_of(node, inputs) or []
+    return [np.expand_dims(inputs[0], tuple(axes))]
+
+
+def _slice(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+    ranges = slices_of(node, inputs[0].shape, inputs)
+    return [inputs[0][tuple(slice(r.start, r.stop if r.stop >= 0 else None, r.step) for r in ranges)]]
+
+
+def slices_of(node: OnnxNode, shape: Sequence[int], inputs: Sequence[Array | None]) -> list[range]:
+    """What a Slice takes of each axis. Its bounds are attributes up to opset 9, and inputs after it."""
+    if len(inputs) > 1:
+        parts = [None if len(inputs) <= p or (a := inputs[p]) is None else a.reshape(-1).tolist() for p in (1, 2, 3, 4)]
+    else:
+        parts = [node.attributes.get(name) for name in ("starts", "ends", "axes")] + [None]
+    starts, ends = parts[0] or [], parts[1] or []
+    axes = parts[2] if parts[2] is not None else list(range(len(starts)))
+    steps = parts[3] if parts[3] is not None else [1] * len(starts)
+    found = [range(size) for size in shape]
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        if not -len(shape) <= axis < len(shape) or step == 0:
+            raise ModelError(f"{node.label}: axis {axis} or step {step} is not possible; the file is damaged")
+        bounds = slice(start, end, step).indices(shape[axis])
+        found[axis] = range(*bounds)
+    return found
+
+
+def _gather(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+    axis = node.attributes.get("axis", 0)
+    check_size(node, [inputs[0].size // max(1, inputs[0].shape[axis]), inputs[1].size])
+    return [np.take(inputs[0], inputs[1], axis=axis)]
+
+
+def _concat(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+    return [np.concatenate(inputs, axis=node.attributes.get("axis", 1))]
+
+
+def _transpose(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+    return [np.transpose(inputs[0], node.attributes.get("perm"))]
+
+
+def _div(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+    first, second = inputs
+    if first.dtype.kind in "iu":
+        return [(np.sign(first) * np.sign(second) * (abs(first) // abs(second))).astype(first.dtype)]
+    return [first / second]
+
+
+def _reduce(function: Callable[..., Any]) -> Fold:
+    def fold(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+        axes = axes_of(node, inputs)
+        axis = tuple(axes) if axes else None
+        made = function(inputs[0], axis=axis, keepdims=bool(node.attributes.get("keepdims", 1)))
+        return [np.asarray(made).astype(inputs[0].dtype)]
+
+    return fold
+
+
+def _pointwise(function: Callable[..., Any]) -> Fold:
+    def fold(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+        check_size(node, np.broadcast_shapes(*(array.shape for array in inputs)))
+        return [np.asarray(function(*inputs))]
+
+    return fold
+
+
+def _typed(function: Callable[..., Any]) -> Fold:
+    """The result has the type of the first input, as it has for numpy's functions of whole numbers too."""
+
+    def fold(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+        check_size(node, np.broadcast_shapes(*(array.shape for array in inputs)))
+        return [np.asarray(function(*inputs)).astype(inputs[0].dtype)]
+
+    return fold
+
+
+FOLDS: dict[str, Fold] = {
+    "Constant": _constant,
+    "ConstantOfShape": _constant_of_shape,
+    "Range": _range,
+    "Cast": _cast,
+    "Expand": _expand,
+    "Tile": _tile,
+    "Reshape": _reshape,
+    "Flatten": lambda im, n, i: [i[0].reshape(math.prod(i[0].shape[: n.attributes.get("axis", 1)]), -1)],
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Slice": _slice,
+    "Gather": _gather,
+    "Concat": _concat,
+    "Transpose": _transpose,
+    "Identity": lambda im, n, i: [i[0]],
+    "Add": _typed(np.add),
+    "Sub": _typed(np.subtract),
+    "Mul": _typed(np.multiply),
+    "Div": _div,
+    "Pow": _typed(np.power),
+    "Neg": _typed(np.negative),
+    "Abs": _typed(np.abs),
+    "Sqrt": _typed(np.sqrt),
+    "Exp": _typed(np.exp),
+    "Log": _typed(np.log),
+    "Floor": _typed(np.floor),
+    "Ceil": _typed(np.ceil),
+    "Round": _typed(np.round),
+    "Reciprocal": _typed(np.reciprocal),
+    "Max": lambda im, n, i: [np.maximum.reduce(np.broadcast_arrays(*i))],
+    "Min": lambda im, n, i: [np.minimum.reduce(np.broadcast_arrays(*i))],
+    "Mod": _typed(np.mod),
+    "Equal": _pointwise(np.equal),
+    "Greater": _pointwise(np.greater),
+    "Less": _pointwise(np.less),
+    "And": _pointwise(np.logical_and),
+    "Or": _pointwise(np.logical_or),
+    "Not": _pointwise(np.logical_not),
+    "Where": _pointwise(np.where),
+    "ReduceSum": _reduce(np.sum),
+    "ReduceProd": _reduce(np.prod),
+    "ReduceMax": _reduce(np.max),
+    "ReduceMin": _reduce(np.min),
+    "ReduceMean": _reduce(np.mean),
+}

@@ -1,0 +1,271 @@
+"""Walks the nodes of an ONNX model in order and writes our graph down.
+
+A node whose inputs are all known is computed on the spot (`folding`); any other one is lowered by the function that
+its kind has in `lowering/`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from diagmem.frontends.onnx.builder import Builder
+from diagmem.frontends.onnx.folding import folded
+from diagmem.frontends.onnx.layout import (
+    CHANNELS_LAST,
+    Constant,
+    Shuffled,
+    Stored,
+    Value,
+    in_file_order,
+    sizes,
+    stored_as,
+)
+from diagmem.frontends.onnx.proto import DEFAULT_DOMAINS, MICROSOFT, OnnxModel, OnnxNode, OnnxValue, Subgraph
+from diagmem.model.errors import ModelError, one_line
+from diagmem.model.graph import DType, Graph, Shape, Tensor
+
+OLDEST_OPSET, NEWEST_OPSET = 7, 24
+
+Lowering = Callable[["Importer", OnnxNode], None]
+
+_REQUIRED: Any = object()
+
+
+@dataclass
+class Importer:
+    """The state of the walk. `values`: what each name of the file stands for by now."""
+
+    model: OnnxModel
+    shapes: Mapping[str, Shape]
+    channels_last: bool
+    build: Builder = field(default_factory=Builder)
+    values: dict[str, Value] = field(default_factory=dict)
+    done: set[int] = field(default_factory=set)
+    inputs: list[Tensor] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        names = [name for node in self.model.nodes for name in node.inputs if name]
+        self.uses = Counter([*names, *(value.name for value in self.model.outputs)])
+        self.readers: dict[str, list[OnnxNode]] = {}
+        for node in self.model.nodes:
+            for name in dict.fromkeys(node.inputs):
+                self.readers.setdefault(name, []).append(node)
+        self._read: dict[int, set[str]] = {}
+
+    def graph(self, name: str, lowerings: Mapping[str, Lowering]) -> Graph:
+        """The whole model."""
+        for node in self.model.nodes:
+            if not node.outputs or not node.outputs[0]:
+                raise ModelError(f"{node.label}: it has no output; the file is damaged")
+        for value in self.model.inputs:
+            self._input(value)
+        self.values |= {name: Constant(array) for name, array in self.model.constants.items()}
+        for node in self.model.nodes:
+            if node.number not in self.done:
+                self._node(node, lowerings)
+        for value in self.model.outputs:
+            self._output(value)
+        if not self.outputs:
+            raise ModelError("the graph has no output")
+        return self.build.graph(name, [t.index for t in self.inputs], [t.index for t in self.outputs])
+
+    def _input(self, value: OnnxValue) -> None:
+        shape, dtype = self._input_shape(value), value.dtype
+        if dtype not in INPUT_TYPES:
+            raise ModelError(f"input '{one_line(value.name)}': type {dtype} is not supported; export it with another")
+        if value.name in self.values:
+            raise ModelError(f"input '{one_line(value.name)}' is there twice; the file is damaged")
+        dims = in_file_order(shape)
+        full: Sequence[int | None] = range(len(shape))
+        if self.channels_last and len(shape) == 4:
+            dims, full = stored_as(shape, CHANNELS_LAST), CHANNELS_LAST
+        stored = tuple(shape[axis] for axis in full if axis is not None)
+        tensor = self.build.tensor(value.name, stored, DType(dtype))
+        self.inputs.append(tensor)
+        self.values[value.name] = Stored(tensor, dims, shape)
+
+    def _input_shape(self, value: OnnxValue) -> Shape:
+        label = f"input '{one_line(value.name)}'"
+        if value.name in self.shapes:
+            shape = self.shapes[value.name]
+            known = value.shape or shape
+            if not _fits(known, shape):
+                raise ModelError(f"{label}: shape {list(shape)} does not fit {_words(known)}")
+            return shape
+        if value.shape is None:
+            raise ModelError(f"{label}: it has no shape; give one with --shape '{one_line(value.name)}=1x3x96x96'")
+        dims = [1 if not isinstance(dim, int) and place == 0 else dim for place, dim in enumerate(value.shape)]
+        if any(not isinstance(dim, int) or dim < 0 for dim in dims):
+            raise ModelError(
+                f"{label}: shape {_words(value.shape)} is not fixed; give it with --shape "
+                f"'{one_line(value.name)}=" + "x".join(str(d) if isinstance(d, int) else "N" for d in dims) + "'"
+            )
+        shape = tuple(int(dim) for dim in dims)
+        if 0 in shape or math.prod(shape) > 1 << 31:
+            raise ModelError(f"{label}: shape {list(shape)} holds no elements, or too many")
+        return shape
+
+    def _node(self, node: OnnxNode, lowerings: Mapping[str, Lowering]) -> None:
+        self.build.about = node.label
+        self._read[node.number] = set()
+        for name in node.inputs:
+            if name and name not in self.values:
+                raise ModelError(f"{node.label}: input '{one_line(name)}' is not made before it; the file is damaged")
+        if any(isinstance(value, Subgraph) for value in node.attributes.values()):
+            raise ModelError(
+                f"{node.label}: branches and loops are not supported; simplify the model so that none is left"
+            )
+        known = [None if not name else self.values[name] for name in node.inputs]
+        made = folded(self, node, known)
+        if made is not None:
+            for name, array in zip(node.outputs, made, strict=False):
+                self.bind(name, Constant(array))
+            return
+        kind = node.kind if node.domain in DEFAULT_DOMAINS else f"{node.domain}.{node.kind}"
+        lowering = lowerings.get(kind)
+        if lowering is None:
+            advice = "" if node.domain in (*DEFAULT_DOMAINS, MICROSOFT) else " (a custom operator)"
+            raise ModelError(
+                f"{node.label}: operator {one_line(kind)}{advice} of opset {self.model.opset} is not supported; "
+                "express it by others, or export the model again"
+            )
+        lowering(self, node)
+        unread = set(node.attributes) - self._read[node.number] - {"name", "doc_string"}
+        if unread:
+            words = ", ".join(one_line(name) for name in sorted(unread))
+            raise ModelError(f"{node.label}: its attribute {words} is not understood")
+
+    def _output(self, value: OnnxValue) -> None:
+        found = self.values.get(value.name)
+        label = f"output '{one_line(value.name)}'"
+        if found is None:
+            raise ModelError(f"{label} is not made by any node; the file is damaged")
+        if isinstance(found, Constant):
+            raise ModelError(f"{label} is constant: the model computes nothing there")
+        self.build.about = label
+        declared = value.shape
+        if declared is not None and not _fits(declared, found.shape):
+            raise ModelError(f"{label}: the file says shape {_words(declared)}, its nodes make {list(found.shape)}")
+        dims: Sequence[int | None] = range(len(found.shape))
+        if self.channels_last and len(found.shape) == 4:
+            dims = CHANNELS_LAST
+        full = tuple(found.shape[axis] for axis in dims if axis is not None)
+        tensor = self.build.reshaped(self.build.form(found, dims), full)
+        if tensor.index in {t.index for t in (*self.inputs, *self.outputs)}:
+            # An output is a tensor of its own.
+            tensor = self.build.make("RESHAPE", [tensor, self.build.ints(tensor.shape, "shape")])
+        self.outputs.append(tensor)
+        self.build.rename(tensor, value.name)
+
+    # What lowerings use.
+
+    def bind(self, name: str, value: Value) -> None:
+        """What a name of the file stands for from now on."""
+        if name in self.values:
+            raise ModelError(f"{self.build.about}: '{one_line(name)}' is made twice; the file is damaged")
+        if name:
+            self.values[name] = value
+
+    def given(self, node: OnnxNode, place: int) -> Value | None:
+        """An input, None if it is left out."""
+        name = node.inputs[place] if place < len(node.inputs) else ""
+        return self.values[name] if name else None
+
+    def input(self, node: OnnxNode, place: int = 0) -> Value:
+        found = self.given(node, place)
+        if found is None:
+            raise ModelError(f"{node.label}: input {place} is missing; the file is damaged")
+        return found
+
+    def array(self, node: OnnxNode, place: int) -> npt.NDArray[Any]:
+        """An input that must be known."""
+        found = self.input(node, place)
+        if not isinstance(found, Constant):
+            raise ModelError(
+                f"{node.label}: input {place} must be constant; simplify the model, or export it otherwise"
+            )
+        return found.array
+
+    def optional_array(self, node: OnnxNode, place: int) -> npt.NDArray[Any] | None:
+        return None if self.given(node, place) is None else self.array(node, place)
+
+    def stored(self, node: OnnxNode, place: int = 0, as_stored: bool = False) -> Stored:
+        """An input in RAM, its axes in any order. A constant becomes a tensor too."""
+        value = self.input(node, place)
+        if isinstance(value, Constant):
+            dims = in_file_order(value.shape)
+            return Stored(self.build.constant(value.array.reshape(sizes(value.shape, dims))), dims, value.shape)
+        if isinstance(value, Shuffled):
+            value = self.build.unshuffled(value)
+        return value if as_stored else self.build.real(value)
+
+    def attribute(self, node: OnnxNode, name: str, default: Any = _REQUIRED) -> Any:
+        """An attribute of the type that the default has."""
+        self._read.setdefault(node.number, set()).add(name)
+        if name not in node.attributes:
+            if default is _REQUIRED:
+                raise ModelError(f"{node.label}: attribute '{name}' is missing; the file is damaged")
+            return default
+        value = node.attributes[name]
+        if isinstance(value, bytes):
+            try:
+                value = value.decode("utf-8")
+            except UnicodeDecodeError:
+                raise ModelError(f"{node.label}: attribute '{name}' is not UTF-8; the file is damaged") from None
+        expected = type(default) if default is not _REQUIRED and default is not None else None
+        if expected is not None and not isinstance(value, expected):
+            raise ModelError(
+                f"{node.label}: attribute '{name}' is not of type {expected.__name__}; the file is damaged"
+            )
+        return value
+
+    def axis(self, node: OnnxNode, axis: int, rank: int) -> int:
+        if not -rank <= axis < rank:
+            raise ModelError(f"{node.label}: axis {axis} does not exist in a tensor of {rank} axes")
+        return axis % rank
+
+    def axes(self, node: OnnxNode, axes: Sequence[int], rank: int) -> list[int]:
+        found = [self.axis(node, int(axis), rank) for axis in axes]
+        if len(set(found)) != len(found):
+            raise ModelError(f"{node.label}: an axis is named twice; the file is damaged")
+        return found
+
+    def next_only(self, name: str, kinds: Sequence[str]) -> OnnxNode | None:
+        """The one node that reads a value, if it is of such a kind and nobody else wants the value."""
+        readers = self.readers.get(name, [])
+        if self.uses[name] == 1 and len(readers) == 1 and readers[0].kind in kinds:
+            return readers[0]
+        return None
+
+    def refuse_here(self, why: str) -> ModelError:
+        return ModelError(f"{self.build.about}: {why}")
+
+    def refuse(self, node: OnnxNode, why: str) -> ModelError:
+        return ModelError(f"{node.label}: {why}")
+
+
+INPUT_TYPES = ("float32", "int8", "uint8", "int16", "int32", "int64", "bool")
+
+
+def _words(shape: Sequence[int | str]) -> str:
+    return "[" + ", ".join(str(dim) if isinstance(dim, int) else one_line(dim) or "?" for dim in shape) + "]"
+
+
+def _fits(declared: Sequence[int | str], shape: Shape) -> bool:
+    """Whether a shape may be the one that a file declares."""
+    return len(declared) == len(shape) and all(
+        not isinstance(dim, int) or dim in (size, -1, 0) for dim, size in zip(declared, shape, strict=True)
+    )
+
+
+def integers(values: npt.NDArray[Any]) -> list[int]:
+    """A small constant of whole numbers."""
+    return [int(v) for v in np.asarray(values).reshape(-1)]

@@ -1,0 +1,298 @@
+"""Arithmetic, element by element."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from diagmem.frontends.onnx.importer import Importer
+from diagmem.frontends.onnx.layout import Constant, Dims, Shuffled, Stored, Value, in_file_order, sizes, stored_as
+from diagmem.frontends.onnx.proto import TYPES, OnnxNode
+from diagmem.model.graph import DType, Shape, Tensor
+from diagmem.ops import Activation
+from diagmem.ops.elementwise.unary import Unary
+
+RANGES = {(0.0, math.inf): Activation.RELU, (0.0, 6.0): Activation.RELU6, (-1.0, 1.0): Activation.RELU_N1_TO_1}
+KINDS = {Activation.RELU: "RELU", Activation.RELU6: "RELU6", Activation.RELU_N1_TO_1: "RELU_N1_TO_1"}
+CAN_FUSE = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "ADD", "SUB", "MUL", "DIV")
+"""Operations that limit their outputs in passing."""
+
+
+def fused(im: Importer, name: str, value: Stored) -> None:
+    """Binds what an operation made; an activation that alone reads it becomes part of the operation."""
+    behind = im.next_only(name, ["Relu", "Clip"])
+    op = im.build.ops[-1]
+    limits = None if behind is None else limits_of(im, behind)
+    activation = None if limits is None else RANGES.get(limits)
+    if behind is None or activation is None or op.kind not in CAN_FUSE or value.tensor.index not in op.outputs:
+        im.bind(name, value)
+        return
+    im.build.replace_attributes(op, replace(op.attributes, activation=activation))
+    im.done.add(behind.number)
+    tensor = im.build.rename(value.tensor, behind.outputs[0])
+    im.bind(behind.outputs[0], replace(value, tensor=tensor))
+
+
+def limits_of(im: Importer, node: OnnxNode) -> tuple[float, float] | None:
+    """What a Relu or Clip limits its input to; None where that is not known yet."""
+    if node.kind == "Relu":
+        return 0.0, math.inf
+    found = []
+    for place, name, default in ((1, "min", -math.inf), (2, "max", math.inf)):
+        given = node.inputs[place] if place < len(node.inputs) else ""
+        value = im.values.get(given) if given else Constant(np.array(im.attribute(node, name, default)))
+        if not isinstance(value, Constant) or value.array.size != 1:
+            return None
+        found.append(float(value.array.reshape(-1)[0]))
+    # The largest number stands for none, as exporters of old opsets write it.
+    largest = float(np.finfo(np.float32).max)
+    return found[0] if found[0] > -largest else -math.inf, found[1] if found[1] < largest else math.inf
+
+
+def activation_of_its_own(im: Importer, node: OnnxNode) -> None:
+    limits = limits_of(im, node)
+    if limits is None:
+        raise im.refuse(node, "its limits must be constant")
+    value = im.input(node)
+    if limits in RANGES:
+        unary(im, node, KINDS[RANGES[limits]])
+        return
+    made: Value = value
+    for kind, limit in (("MAXIMUM", limits[0]), ("MINIMUM", limits[1])):
+        if math.isfinite(limit):
+            made = binary_of(im, kind, made, Constant(np.array(limit, dtype=np.float32)), node.outputs[0])
+    im.bind(node.outputs[0], made)
+
+
+def unary(im: Importer, node: OnnxNode, kind: str, attributes: Any = None, place: int = 0) -> None:
+    value = im.input(node, place)
+    im.bind(node.outputs[0], unary_of(im, kind, value, attributes, node.outputs[0]))
+
+
+def unary_of(
+    im: Importer, kind: str, value: Value, attributes: Any = None, name: str = "", dtype: DType | None = None
+) -> Value:
+    """A function of each element, whatever order they lie in."""
+    if isinstance(value, Constant):
+        dims = in_file_order(value.shape)
+        value = Stored(im.build.constant(value.array.reshape(sizes(value.shape, dims))), dims, value.shape)
+    source = value.source if isinstance(value, Shuffled) else value
+    source = im.build.real(source)
+    tensor = im.build.make(kind, [source.tensor], attributes, name=name, dtype=dtype)
+    made = replace(source, tensor=tensor)
+    return Shuffled(made, value.shape) if isinstance(value, Shuffled) else made
+
+
+def binary_of(
+    im: Importer, kind: str, first: Value, second: Value, name: str = "", dtype: DType | None = None
+) -> Stored:
+    """An operation on two tensors, or more, that stretch to a common shape."""
+    return stretched(im, kind, (first, second), name, dtype)
+
+
+def stretched(im: Importer, kind: str, values: Sequence[Value], name: str = "", dtype: DType | None = None) -> Stored:
+    try:
+        shape = np.broadcast_shapes(*(value.shape for value in values))
+    except ValueError:
+        shapes = " and ".join(str(list(value.shape)) for value in values)
+        raise im.refuse_here(f"shapes {shapes} do not stretch to a common one; the file is damaged") from None
+    plain = [im.build.unshuffled(value) if isinstance(value, Shuffled) else value for value in values]
+    dims = _common(shape, plain)
+    tensors = [_operand(im, value, shape, dims) for value in plain]
+    tensor = im.build.make(kind, tensors, name=name, dtype=dtype)
+    return Stored(tensor, stored_as(shape, dims), shape)
+
+
+def _common(shape: Shape, values: Sequence[Constant | Stored]) -> Dims:
+    """How the result is stored: as the operand that has all its axes, else in the file's order."""
+    wanted = {axis for axis, size in enumerate(shape) if size > 1}
+    for value in values:
+        if isinstance(value, Stored):
+            ahead = len(shape) - len(value.shape)
+            dims = tuple(None if axis is None else axis + ahead for axis in value.dims)
+            if {axis for axis in dims if axis is not None} == wanted:
+                return dims
+    return tuple(range(len(shape)))
+
+
+def _operand(im: Importer, value: Constant | Stored, shape: Shape, dims: Dims) -> Tensor:
+    """An operand with its axes where those of the result are."""
+    ahead = len(shape) - len(value.shape)
+    own = tuple(None if axis is None or axis < ahead else axis - ahead for axis in dims)
+    if isinstance(value, Constant) and value.array.size == 1:
+        return im.build.constant(value.array.reshape(()))
+    return im.build.form(value, own)
+
+
+def binary(im: Importer, node: OnnxNode, kind: str, dtype: DType | None = None) -> None:
+    if im.attribute(node, "fmod", 0):
+        raise im.refuse(node, "fmod is not supported")
+    first, second = im.input(node, 0), im.input(node, 1)
+    made = binary_of(im, kind, first, second, node.outputs[0], dtype)
+    fused(im, node.outputs[0], made) if dtype is None else im.bind(node.outputs[0], made)
+
+
+def power(im: Importer, node: OnnxNode) -> None:
+    """A square or a root where the exponent says so."""
+    exponent = im.given(node, 1)
+    if isinstance(exponent, Constant) and exponent.array.size == 1:
+        known = {2.0: "SQUARE", 0.5: "SQRT", -0.5: "RSQRT"}.get(float(exponent.array.reshape(-1)[0]))
+        if known:
+            unary(im, node, known)
+            return
+    base, exponent = (_as_type(value, np.float32) for value in (im.input(node, 0), im.input(node, 1)))
+    im.bind(node.outputs[0], binary_of(im, "POW", base, exponent, node.outputs[0]))
+
+
+def _as_type(value: Value, dtype: Any) -> Value:
+    return Constant(value.array.astype(dtype)) if isinstance(value, Constant) else value
+
+
+def several(im: Importer, node: OnnxNode, kind: str) -> None:
+    """Sum, Max, Min of any number of tensors."""
+    made = im.input(node, 0)
+    for place in range(1, len(node.inputs)):
+        made = binary_of(im, kind, made, im.input(node, place), node.outputs[0])
+    if node.kind == "Mean":
+        count = Constant(np.array(1 / len(node.inputs), dtype=np.float32))
+        made = binary_of(im, "MUL", made, count, node.outputs[0])
+    im.bind(node.outputs[0], made)
+
+
+def reciprocal(im: Importer, node: OnnxNode) -> None:
+    one = Constant(np.array(1, dtype=np.float32))
+    im.bind(node.outputs[0], binary_of(im, "DIV", one, im.input(node), node.outputs[0]))
+
+
+def hard_sigmoid(im: Importer, node: OnnxNode) -> None:
+    alpha, beta = im.attribute(node, "alpha", 0.2), im.attribute(node, "beta", 0.5)
+    steps = (("MUL", alpha), ("ADD", beta), ("MAXIMUM", 0.0), ("MINIMUM", 1.0))
+    im.bind(node.outputs[0], chain(im, im.input(node), steps, node.outputs[0]))
+
+
+def chain(im: Importer, value: Value, steps: Sequence[tuple[str, float]], name: str) -> Value:
+    """Operations with a number each."""
+    for kind, number in steps:
+        value = binary_of(im, kind, value, Constant(np.array(number, dtype=np.float32)), name)
+    return value
+
+
+def softplus(im: Importer, node: OnnxNode) -> None:
+    """log(1 + exp(x)) as max(x, 0) + log(1 + exp(-|x|)), which does not overflow."""
+    value = im.stored(node)
+    small = unary_of(im, "EXP", unary_of(im, "NEG", unary_of(im, "ABS", value)))
+    low = unary_of(im, "LOG", chain(im, small, (("ADD", 1.0),), ""))
+    im.bind(node.outputs[0], binary_of(im, "ADD", unary_of(im, "RELU", value), low, node.outputs[0]))
+
+
+def softsign(im: Importer, node: OnnxNode) -> None:
+    value = im.stored(node)
+    below = chain(im, unary_of(im, "ABS", value), (("ADD", 1.0),), "")
+    im.bind(node.outputs[0], binary_of(im, "DIV", value, below, node.outputs[0]))
+
+
+def elu(im: Importer, node: OnnxNode) -> None:
+    if im.attribute(node, "alpha", 1.0) != 1.0:
+        raise im.refuse(node, "only alpha = 1 is supported")
+    unary(im, node, "ELU")
+
+
+def leaky_relu(im: Importer, node: OnnxNode) -> None:
+    unary(im, node, "LEAKY_RELU", Unary(alpha=float(np.float32(im.attribute(node, "alpha", 0.01)))))
+
+
+def gelu(im: Importer, node: OnnxNode) -> None:
+    approximate = im.attribute(node, "approximate", "none")
+    unary(im, node, "GELU", Unary(approximate=approximate == "tanh"))
+
+
+def prelu(im: Importer, node: OnnxNode) -> None:
+    slope = im.input(node, 1)
+    im.bind(node.outputs[0], binary_of(im, "PRELU", im.input(node), slope, node.outputs[0]))
+
+
+def where(im: Importer, node: OnnxNode) -> None:
+    values = [im.input(node, place) for place in range(3)]
+    dtype = next((v.dtype for v in values[1:] if not isinstance(v, Constant)), DType.FLOAT32)
+    im.bind(node.outputs[0], stretched(im, "SELECT_V2", values, node.outputs[0], dtype))
+
+
+def cast(im: Importer, node: OnnxNode) -> None:
+    number = im.attribute(node, "to")
+    im.attribute(node, "saturate", 1)
+    dtype = DType(TYPES[number]) if TYPES.get(number) in {d.value for d in DType} else None
+    value = im.stored(node)
+    if dtype is None:
+        raise im.refuse(node, f"element type {number} is not supported")
+    if dtype is value.dtype:
+        im.bind(node.outputs[0], value)
+    else:
+        im.bind(node.outputs[0], unary_of(im, "CAST", value, name=node.outputs[0], dtype=dtype))
+
+
+def identity(im: Importer, node: OnnxNode) -> None:
+    """Identity, and Dropout, which does nothing at inference."""
+    for name in ("ratio", "seed", "is_test"):
+        im.attribute(node, name, None)
+    if len(node.outputs) > 1 and im.uses[node.outputs[1]]:
+        raise im.refuse(node, "its second output is not supported")
+    im.bind(node.outputs[0], im.input(node))
+
+
+_UNARY = {
+    "Sigmoid": "LOGISTIC",
+    "Tanh": "TANH",
+    "Exp": "EXP",
+    "Log": "LOG",
+    "Sqrt": "SQRT",
+    "Abs": "ABS",
+    "Neg": "NEG",
+    "Sin": "SIN",
+    "Cos": "COS",
+    "Floor": "FLOOR",
+    "Ceil": "CEIL",
+    "Round": "ROUND",
+    "HardSwish": "HARD_SWISH",
+    "Not": "LOGICAL_NOT",
+}
+_BINARY = {"Add": "ADD", "Sub": "SUB", "Mul": "MUL", "Div": "DIV"}
+_RELATIONS = {
+    "Equal": "EQUAL",
+    "Greater": "GREATER",
+    "GreaterOrEqual": "GREATER_EQUAL",
+    "Less": "LESS",
+    "LessOrEqual": "LESS_EQUAL",
+    "And": "LOGICAL_AND",
+    "Or": "LOGICAL_OR",
+}
+
+LOWERINGS: dict[str, Callable[[Importer, OnnxNode], None]] = {
+    **{kind: partial(unary, kind=ours) for kind, ours in _UNARY.items()},
+    **{kind: partial(binary, kind=ours) for kind, ours in _BINARY.items()},
+    **{kind: partial(binary, kind=ours, dtype=DType.BOOL) for kind, ours in _RELATIONS.items()},
+    **{
+        kind: partial(several, kind=ours)
+        for kind, ours in (("Sum", "ADD"), ("Mean", "ADD"), ("Max", "MAXIMUM"), ("Min", "MINIMUM"))
+    },
+    "Relu": activation_of_its_own,
+    "Clip": activation_of_its_own,
+    "Pow": power,
+    "Reciprocal": reciprocal,
+    "HardSigmoid": hard_sigmoid,
+    "Softplus": softplus,
+    "Softsign": softsign,
+    "Elu": elu,
+    "LeakyRelu": leaky_relu,
+    "Gelu": gelu,
+    "com.microsoft.Gelu": gelu,
+    "PRelu": prelu,
+    "Where": where,
+    "Cast": cast,
+    "Identity": identity,
+    "Dropout": identity,
+}

@@ -1,0 +1,314 @@
+"""Operations that only move elements, or only say that they lie elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from diagmem.frontends.onnx.folding import axes_of, new_shape, slices_of
+from diagmem.frontends.onnx.importer import Importer, integers
+from diagmem.frontends.onnx.layout import (
+    CHANNELS_LAST,
+    Constant,
+    Dims,
+    Shuffled,
+    Stored,
+    Value,
+    in_file_order,
+    sizes,
+    stored_as,
+    transposed,
+)
+from diagmem.frontends.onnx.proto import OnnxNode
+from diagmem.model.graph import DType, Shape, Tensor
+from diagmem.ops.moving.concatenation import Concatenation
+from diagmem.ops.moving.gather import Gather
+from diagmem.ops.moving.pad import MirrorPad, Pad
+from diagmem.ops.moving.space_depth import SpaceDepth
+from diagmem.ops.moving.split import Split
+from diagmem.ops.moving.strided_slice import StridedSlice
+
+
+def reshape(im: Importer, node: OnnxNode) -> None:
+    value = im.input(node)
+    wanted = integers(im.array(node, 1)) if len(node.inputs) > 1 else im.attribute(node, "shape")
+    zero_is_zero = bool(im.attribute(node, "allowzero", 0))
+    im.bind(node.outputs[0], im.build.reshape(value, new_shape(node, value.shape, wanted, zero_is_zero)))
+
+
+def flatten(im: Importer, node: OnnxNode) -> None:
+    value = im.input(node)
+    axis = im.attribute(node, "axis", 1)
+    if not -len(value.shape) <= axis <= len(value.shape):
+        raise im.refuse(node, f"axis {axis} does not exist; the file is damaged")
+    axis += len(value.shape) if axis < 0 else 0
+    shape = math.prod(value.shape[:axis]), math.prod(value.shape[axis:])
+    im.bind(node.outputs[0], im.build.reshape(value, shape))
+
+
+def squeeze(im: Importer, node: OnnxNode) -> None:
+    value = im.input(node)
+    im.attribute(node, "axes", None)
+    axes = axes_of(node, [None, im.optional_array(node, 1)])
+    if node.kind == "Unsqueeze":
+        rank = len(value.shape) + len(axes or [])
+        places = im.axes(node, axes or [], rank)
+        rest = iter(value.shape)
+        shape = tuple(1 if place in places else next(rest) for place in range(rank))
+    else:
+        found = [a for a, n in enumerate(value.shape) if n == 1] if axes is None else axes
+        places = im.axes(node, found, len(value.shape))
+        if any(value.shape[place] != 1 for place in places):
+            raise im.refuse(node, "an axis that it removes has more than one element; the file is damaged")
+        shape = tuple(n for place, n in enumerate(value.shape) if place not in places)
+    im.bind(node.outputs[0], im.build.reshape(value, shape))
+
+
+def transpose(im: Importer, node: OnnxNode) -> None:
+    value = im.input(node)
+    axes = im.attribute(node, "perm", list(reversed(range(len(value.shape)))))
+    if sorted(axes) != list(range(len(value.shape))):
+        raise im.refuse(node, f"{axes} is not an order of {len(value.shape)} axes; the file is damaged")
+    im.bind(node.outputs[0], transposed_value(im, value, axes))
+
+
+def transposed_value(im: Importer, value: Value, axes: Sequence[int]) -> Value:
+    if isinstance(value, Constant):
+        return Constant(value.array.transpose(axes))
+    return transposed(im.build.unshuffled(value) if isinstance(value, Shuffled) else value, axes)
+
+
+def concat(im: Importer, node: OnnxNode) -> None:
+    values = [im.input(node, place) for place in range(len(node.inputs))]
+    rank = len(values[0].shape)
+    axis = im.axis(node, im.attribute(node, "axis", 1), rank)
+    rest = {tuple(n for a, n in enumerate(value.shape) if a != axis) for value in values}
+    if len(rest) != 1 or any(len(value.shape) != rank for value in values):
+        raise im.refuse(node, "the shapes of its inputs do not fit; the file is damaged")
+    shape = tuple(sum(v.shape[a] for v in values) if a == axis else n for a, n in enumerate(values[0].shape))
+    values = [value for value in values if value.shape[axis]]
+    dims = _dims_with(values, axis, shape)
+    tensors = [im.build.form(value, dims) for value in values]
+    made = im.build.make("CONCATENATION", tensors, Concatenation(axis=dims.index(axis)), name=node.outputs[0])
+    im.bind(node.outputs[0], Stored(made, stored_as(shape, dims), shape))
+
+
+def _dims_with(values: Sequence[Value], axis: int, shape: Shape) -> Dims:
+    """An order of axes in which the given one has a place: that of the first operand which has it, else the file's."""
+    for value in values:
+        if (
+            isinstance(value, Stored)
+            and axis in value.dims
+            and set(value.order) == {a for a, n in enumerate(shape) if n > 1}
+        ):
+            return value.dims
+    channels_last = any(isinstance(v, Stored) and v.order == (2, 3, 1) for v in values)
+    return CHANNELS_LAST if channels_last and len(shape) == 4 else tuple(range(len(shape)))
+
+
+def placed(im: Importer, value: Stored, axes: Sequence[int]) -> Stored:
+    """The value stored so that all these axes have places of their own, size one or not."""
+    if all(axis in value.dims for axis in axes):
+        return value
+    rank = len(value.shape)
+    full = (
+        CHANNELS_LAST
+        if rank == 4 and value.order == tuple(a for a in CHANNELS_LAST if value.shape[a or 0] > 1)
+        else None
+    )
+    dims: Dims = full or tuple(range(rank))
+    return replace(value, tensor=im.build.form(value, dims, as_stored=True), dims=dims)
+
+
+def split(im: Importer, node: OnnxNode) -> None:
+    value = im.stored(node)
+    axis = im.axis(node, im.attribute(node, "axis", 0), len(value.shape))
+    given = im.optional_array(node, 1)
+    parts = integers(given) if given is not None else im.attribute(node, "split", [])
+    count = im.attribute(node, "num_outputs", len(node.outputs))
+    if not parts:
+        most = -(-value.shape[axis] // count)
+        parts = [min(most, value.shape[axis] - most * n) for n in range(count)]
+    if sum(parts) != value.shape[axis] or len(parts) != len(node.outputs) or min(parts) < 1:
+        raise im.refuse(node, f"parts {parts} do not fit {list(value.shape)}; the file is damaged")
+    value = placed(im, value, [axis])
+    inputs = [value.tensor, im.build.ints(parts, "sizes"), im.build.ints(value.dims.index(axis), "axis")]
+    made = im.build.op("SPLIT_V", inputs, Split(len(parts)), name=node.outputs[0])
+    for name, tensor, size in zip(node.outputs, made, parts, strict=True):
+        shape = tuple(size if a == axis else n for a, n in enumerate(value.shape))
+        im.bind(name, Stored(im.build.rename(tensor, name), stored_as(shape, value.dims), shape))
+
+
+def slice_(im: Importer, node: OnnxNode) -> None:
+    value = im.stored(node, as_stored=True)
+    for name in ("starts", "ends", "axes"):
+        im.attribute(node, name, None)
+    given = [None, *(im.optional_array(node, place) for place in range(1, len(node.inputs)))]
+    ranges = slices_of(node, value.shape, given)
+    shape = tuple(len(part) for part in ranges)
+    if 0 in shape:
+        raise im.refuse(node, "it takes nothing; the file is damaged")
+    changed = [axis for axis, part in enumerate(ranges) if part != range(value.shape[axis])]
+    if not changed:
+        im.bind(node.outputs[0], value)
+        return
+    value = placed(im, value, changed)
+    parts = [range(1) if axis is None else ranges[axis] for axis in value.dims]
+    made = _sliced(im, value.tensor, parts, node.outputs[0])
+    im.bind(node.outputs[0], Stored(made, stored_as(shape, value.dims), shape, value.is_real))
+
+
+def _sliced(im: Importer, tensor: Tensor, parts: Sequence[range], name: str) -> Tensor:
+    build = im.build
+    if all(part.step == 1 for part in parts):
+        bounds = [build.ints([p.start for p in parts], "begin"), build.ints([len(p) for p in parts], "size")]
+        return build.make("SLICE", [tensor, *bounds], name=name, quantisation=tensor.quantisation)
+    # An end before the first element cannot be written down: it is left open.
+    mask = sum(1 << place for place, part in enumerate(parts) if part.stop < 0)
+    ends = [max(part.stop, 0) for part in parts]
+    bounds = [
+        build.ints(v, r)
+        for v, r in (([p.start for p in parts], "begin"), (ends, "end"), ([p.step for p in parts], "strides"))
+    ]
+    attributes = StridedSlice(end_mask=mask)
+    return build.make("STRIDED_SLICE", [tensor, *bounds], attributes, name=name, quantisation=tensor.quantisation)
+
+
+def pad(im: Importer, node: OnnxNode) -> None:
+    value = im.stored(node)
+    rank = len(value.shape)
+    mode = im.attribute(node, "mode", "constant")
+    fill = im.attribute(node, "value", 0.0)
+    pads = integers(im.array(node, 1)) if len(node.inputs) > 1 else im.attribute(node, "pads")
+    if len(node.inputs) > 2 and node.inputs[2]:
+        fill = float(im.array(node, 2).reshape(-1)[0])
+    axes = im.optional_array(node, 3)
+    places = im.axes(node, integers(axes), rank) if axes is not None else list(range(rank))
+    if len(pads) != 2 * len(places):
+        raise im.refuse(node, "its pads have a wrong length; the file is damaged")
+    sides = [(0, 0)] * rank
+    for number, axis in enumerate(places):
+        sides[axis] = int(pads[number]), int(pads[number + len(places)])
+    if any(low < 0 or high < 0 or max(low, high) > 1 << 24 for low, high in sides):
+        raise im.refuse(node, "pads below zero, or huge ones, are not supported")
+    changed = [axis for axis, side in enumerate(sides) if any(side)]
+    if not changed:
+        im.bind(node.outputs[0], value)
+        return
+    value = placed(im, value, changed)
+    paddings = im.build.ints([(0, 0) if axis is None else sides[axis] for axis in value.dims], "paddings")
+    shape = tuple(n + sum(side) for n, side in zip(value.shape, sides, strict=True))
+    inputs = [value.tensor, paddings]
+    if mode == "constant" and fill == 0.0:
+        made = im.build.make("PAD", inputs, Pad(), name=node.outputs[0])
+    elif mode == "constant":
+        made = im.build.make(
+            "PADV2",
+            [*inputs, im.build.constant(np.array(fill, dtype=np.float32), "value")],
+            Pad(),
+            name=node.outputs[0],
+        )
+    elif mode == "reflect":
+        made = im.build.make("MIRROR_PAD", inputs, MirrorPad("reflect"), name=node.outputs[0])
+    else:
+        raise im.refuse(node, "its mode is not supported; constant and reflect are")
+    im.bind(node.outputs[0], Stored(made, stored_as(shape, value.dims), shape))
+
+
+def gather(im: Importer, node: OnnxNode) -> None:
+    """Gather with constant indices: a slice where they are neighbours."""
+    value = im.stored(node, as_stored=True)
+    axis = im.axis(node, im.attribute(node, "axis", 0), len(value.shape))
+    given = im.input(node, 1)
+    if not isinstance(given, Constant):
+        _gather_unknown(im, node, value, axis)
+        return
+    indices = given.array
+    size = value.shape[axis]
+    if indices.size == 0 or indices.min() < -size or indices.max() >= size:
+        raise im.refuse(node, f"indices out of range of {size}; the file is damaged")
+    flat = [int(i) % size for i in indices.reshape(-1)]
+    value = placed(im, value, [axis])
+    place = value.dims.index(axis)
+    if flat == list(range(flat[0], flat[0] + len(flat))):
+        parts = [range(n) for n in value.tensor.shape]
+        parts[place] = range(flat[0], flat[0] + len(flat))
+        made = _sliced(im, value.tensor, parts, node.outputs[0])
+    else:
+        inputs = [value.tensor, im.build.ints(flat, "indices")]
+        made = im.build.make(
+            "GATHER", inputs, Gather(place, 0), name=node.outputs[0], quantisation=value.tensor.quantisation
+        )
+    shape = tuple(len(flat) if a == axis else n for a, n in enumerate(value.shape))
+    taken = Stored(made, stored_as(shape, value.dims), shape, value.is_real)
+    final = (*value.shape[:axis], *indices.shape, *value.shape[axis + 1 :])
+    im.bind(node.outputs[0], im.build.reshape(taken, final))
+
+
+def _gather_unknown(im: Importer, node: OnnxNode, value: Stored, axis: int) -> None:
+    """Indices that are known only at run time."""
+    indices = im.stored(node, 1)
+    whole = im.build.form(value, range(len(value.shape)))
+    places = im.build.form(indices, range(len(indices.shape)))
+    if places.dtype.value == "int64":
+        places = im.build.make("CAST", [places], dtype=DType.INT32)
+    made = im.build.make("GATHER", [whole, places], Gather(axis, 0), name=node.outputs[0])
+    shape = (*value.shape[:axis], *indices.shape, *value.shape[axis + 1 :])
+    im.bind(node.outputs[0], Stored(made, in_file_order(shape), shape))
+
+
+def expand(im: Importer, node: OnnxNode) -> None:
+    value = im.stored(node)
+    if node.kind == "Tile":
+        repeats = integers(im.array(node, 1))
+        shape = tuple(n * r for n, r in zip(value.shape, repeats, strict=True))
+    else:
+        shape = np.broadcast_shapes(value.shape, tuple(integers(im.array(node, 1))))
+    if math.prod(shape) > 1 << 28 or 0 in shape:
+        raise im.refuse(node, f"shape {list(shape)} is too large, or empty")
+    if shape == value.shape:
+        im.bind(node.outputs[0], value)
+        return
+    ahead = len(shape) - len(value.shape)
+    tensor = im.build.reshaped(im.build.form(value, range(len(value.shape))), (*[1] * ahead, *value.shape))
+    kind = "TILE" if node.kind == "Tile" else "BROADCAST_TO"
+    counts = im.build.ints(integers(im.array(node, 1)) if kind == "TILE" else shape, "shape")
+    made = im.build.make(kind, [tensor, counts], name=node.outputs[0])
+    im.bind(
+        node.outputs[0],
+        Stored(im.build.reshaped(made, sizes(shape, in_file_order(shape))), in_file_order(shape), shape),
+    )
+
+
+def space_depth(im: Importer, node: OnnxNode) -> None:
+    """Channels of a block are numbered as ours only in the mode DCR."""
+    value = im.stored(node)
+    block = im.attribute(node, "blocksize")
+    if im.attribute(node, "mode", "DCR") != "DCR" or len(value.shape) != 4:
+        raise im.refuse(node, "only mode DCR of images is supported")
+    tensor = im.build.form(value, CHANNELS_LAST)
+    kind = "DEPTH_TO_SPACE" if node.kind == "DepthToSpace" else "SPACE_TO_DEPTH"
+    made = im.build.make(kind, [tensor], SpaceDepth(block), name=node.outputs[0])
+    n, h, w, c = made.shape
+    im.bind(node.outputs[0], Stored(made, stored_as((n, c, h, w), CHANNELS_LAST), (n, c, h, w)))
+
+
+LOWERINGS = {
+    "Reshape": reshape,
+    "Flatten": flatten,
+    "Squeeze": squeeze,
+    "Unsqueeze": squeeze,
+    "Transpose": transpose,
+    "Concat": concat,
+    "Split": split,
+    "Slice": slice_,
+    "Pad": pad,
+    "Gather": gather,
+    "Expand": expand,
+    "Tile": expand,
+    "DepthToSpace": space_depth,
+    "SpaceToDepth": space_depth,
+}

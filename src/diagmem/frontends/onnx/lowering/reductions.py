@@ -1,0 +1,163 @@
+"""Operations that gather over axes: sums, extremes, normalisations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from diagmem.frontends.onnx.folding import axes_of
+from diagmem.frontends.onnx.importer import Importer, Lowering
+from diagmem.frontends.onnx.layout import Constant, Stored, Value, stored_as
+from diagmem.frontends.onnx.lowering.elementwise import binary_of, chain, unary_of
+from diagmem.frontends.onnx.lowering.moving import placed
+from diagmem.frontends.onnx.proto import OnnxNode
+from diagmem.model.graph import DType
+from diagmem.ops.reductions.arg_max import ArgMax
+from diagmem.ops.reductions.reduce import Reduce
+
+
+def reduce_of(im: Importer, kind: str, value: Stored, axes: Sequence[int], name: str = "") -> Stored:
+    """A reduction that keeps its axes."""
+    places = [place for place, axis in enumerate(value.dims) if axis in axes]
+    shape = tuple(1 if axis in axes else n for axis, n in enumerate(value.shape))
+    if not places:
+        return value
+    tensor = im.build.make(kind, [value.tensor, im.build.ints(places, "axes")], Reduce(keep_dims=True), name=name)
+    return Stored(tensor, stored_as(shape, value.dims), shape)
+
+
+def reduce(im: Importer, node: OnnxNode, kind: str) -> None:
+    value = im.stored(node)
+    keeps = im.attribute(node, "keepdims", 1)
+    im.attribute(node, "axes", None)
+    axes = axes_of(node, [None, im.optional_array(node, 1)])
+    if not axes:
+        if im.attribute(node, "noop_with_empty_axes", 0):
+            im.bind(node.outputs[0], value)
+            return
+        axes = list(range(len(value.shape)))
+    im.attribute(node, "noop_with_empty_axes", 0)
+    found = im.axes(node, axes, len(value.shape))
+    name = node.outputs[0]
+    if node.kind in ("ReduceSumSquare", "ReduceL2"):
+        value = _stored(unary_of(im, "SQUARE", value))
+    if node.kind == "ReduceL1":
+        value = _stored(unary_of(im, "ABS", value))
+    made: Value = reduce_of(im, kind, value, found, name)
+    if node.kind == "ReduceL2":
+        made = unary_of(im, "SQRT", made, name=name)
+    shape = made.shape if keeps else tuple(n for axis, n in enumerate(made.shape) if axis not in found)
+    im.bind(name, im.build.reshape(made, shape))
+
+
+def _stored(value: Value) -> Stored:
+    assert isinstance(value, Stored)
+    return value
+
+
+def arg_max(im: Importer, node: OnnxNode) -> None:
+    value = im.stored(node)
+    axis = im.axis(node, im.attribute(node, "axis", 0), len(value.shape))
+    keeps = im.attribute(node, "keepdims", 1)
+    if im.attribute(node, "select_last_index", 0):
+        raise im.refuse(node, "select_last_index is not supported")
+    value = placed(im, value, [axis])
+    place = value.dims.index(axis)
+    kind = "ARG_MAX" if node.kind == "ArgMax" else "ARG_MIN"
+    inputs = [value.tensor, im.build.ints(place, "axis")]
+    made = im.build.make(kind, inputs, ArgMax(DType.INT64), name=node.outputs[0], dtype=DType.INT64)
+    shape = tuple(1 if a == axis else n for a, n in enumerate(value.shape))
+    dims = tuple(a for p, a in enumerate(value.dims) if p != place)
+    found = Stored(made, stored_as(shape, dims), shape)
+    final = shape if keeps else tuple(n for a, n in enumerate(shape) if a != axis)
+    im.bind(node.outputs[0], im.build.reshape(found, final))
+
+
+def softmax(im: Importer, node: OnnxNode, kind: str) -> None:
+    """Over one axis; up to opset 12 over all axes from one on, taken as one."""
+    value = im.stored(node)
+    rank = len(value.shape)
+    name = node.outputs[0]
+    if im.model.opset >= 13:
+        axis = im.axis(node, im.attribute(node, "axis", -1), rank)
+    else:
+        axis = im.axis(node, im.attribute(node, "axis", 1), rank)
+        if math.prod(value.shape[axis + 1 :]) != 1:
+            flat = (math.prod(value.shape[:axis]), math.prod(value.shape[axis:]))
+            matrix = _unshuffled(im, im.build.reshape(value, flat))
+            im.bind(name, im.build.reshape(_softmax(im, matrix, 1, kind, name), value.shape))
+            return
+    im.bind(name, _softmax(im, value, axis, kind, name))
+
+
+def _unshuffled(im: Importer, value: Value) -> Stored:
+    return value if isinstance(value, Stored) else im.build.unshuffled(value)  # type: ignore[arg-type]
+
+
+def _softmax(im: Importer, value: Stored, axis: int, kind: str, name: str) -> Stored:
+    value = last(im, value, [axis])
+    return replace(value, tensor=im.build.make(kind, [value.tensor], name=name))
+
+
+def last(im: Importer, value: Stored, axes: Sequence[int]) -> Stored:
+    """The value stored with these axes at the end, in this order."""
+    if value.dims[-len(axes) :] == tuple(axes) and len(value.dims) > len(axes):
+        return value
+    rest: list[int | None] = [axis for axis in value.order if axis not in axes]
+    dims = (*(rest or [None]), *axes)
+    tensor = im.build.form(value, dims)
+    return Stored(tensor, dims, value.shape)
+
+
+def layer_normalisation(im: Importer, node: OnnxNode) -> None:
+    value = im.stored(node)
+    rank = len(value.shape)
+    axis = im.axis(node, im.attribute(node, "axis", -1), rank)
+    epsilon = im.attribute(node, "epsilon", 1e-5)
+    im.attribute(node, "stash_type", 1)
+    mean, inverse, made = normalised(im, value, list(range(axis, rank)), epsilon)
+    for name, found in zip(node.outputs[1:], (mean, inverse), strict=False):
+        im.bind(name, found)
+    result: Value = binary_of(im, "MUL", made, im.input(node, 1), node.outputs[0])
+    bias = im.given(node, 2)
+    if bias is not None:
+        result = binary_of(im, "ADD", result, bias, node.outputs[0])
+    im.bind(node.outputs[0], result)
+
+
+def normalised(im: Importer, value: Stored, axes: Sequence[int], epsilon: float) -> tuple[Stored, Value, Stored]:
+    """The mean, one over the deviation, and the value less its mean, over its deviation."""
+    mean = reduce_of(im, "MEAN", value, axes)
+    centred = binary_of(im, "SUB", value, mean)
+    squares = _stored(unary_of(im, "SQUARE", centred))
+    variance = reduce_of(im, "MEAN", squares, axes)
+    inverse = unary_of(im, "RSQRT", chain(im, variance, (("ADD", epsilon),), ""))
+    return mean, inverse, binary_of(im, "MUL", centred, inverse)
+
+
+def instance_normalisation(im: Importer, node: OnnxNode) -> None:
+    value = im.stored(node)
+    epsilon = im.attribute(node, "epsilon", 1e-5)
+    _, _, made = normalised(im, value, list(range(2, len(value.shape))), epsilon)
+    shape = (-1, *[1] * (len(value.shape) - 2))
+    scale, bias = (Constant(im.array(node, place).reshape(shape).astype(np.float32)) for place in (1, 2))
+    scaled = binary_of(im, "MUL", made, scale)
+    im.bind(node.outputs[0], binary_of(im, "ADD", scaled, bias, node.outputs[0]))
+
+
+_KINDS = {"ReduceMean": "MEAN", "ReduceMax": "REDUCE_MAX", "ReduceMin": "REDUCE_MIN"}
+_KINDS |= dict.fromkeys(("ReduceSum", "ReduceSumSquare", "ReduceL1", "ReduceL2"), "SUM")
+
+LOWERINGS: dict[str, Lowering] = {
+    **{name: partial(reduce, kind=kind) for name, kind in _KINDS.items()},
+    "ArgMax": arg_max,
+    "ArgMin": arg_max,
+    "Softmax": partial(softmax, kind="SOFTMAX"),
+    "LogSoftmax": partial(softmax, kind="LOG_SOFTMAX"),
+    "LayerNormalization": layer_normalisation,
+    "InstanceNormalization": instance_normalisation,
+}

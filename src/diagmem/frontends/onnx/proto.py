@@ -1,0 +1,285 @@
+"""An ONNX file as values: its graph, nodes, attributes and tensors, as they stand there. Nothing is interpreted yet,
+but whatever cannot be held apart from a damaged file is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from diagmem.frontends.onnx.external import External
+from diagmem.frontends.onnx.wire import Message
+from diagmem.model.errors import ModelError, one_line
+from diagmem.model.graph import Shape
+
+MOST_NODES = 100_000
+DEFAULT_DOMAINS = ("", "ai.onnx")
+MICROSOFT = "com.microsoft"
+
+# Numbers of ONNX's element types.
+TYPES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool"}
+TYPES |= {10: "float16", 11: "float64", 12: "uint32", 13: "uint64"}
+IN_INT32 = ("uint8", "int8", "uint16", "int16", "int32", "bool", "float16")
+"""Types whose values may stand in the field of 32-bit integers."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxValue:
+    """An input or output of the graph. A dimension without a number is its name, or empty."""
+
+    name: str
+    dtype: str | None
+    shape: tuple[int | str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxNode:
+    """`number`: its place in the file. An input that is left out has the empty name."""
+
+    number: int
+    kind: str
+    domain: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any] = field(compare=False)
+
+    @property
+    def label(self) -> str:
+        """`node 7 'block3/conv' (Conv)`, the way every message names it."""
+        name = f" '{one_line(self.name or (self.outputs[0] if self.outputs else ''))}'"
+        domain = "" if self.domain in DEFAULT_DOMAINS else f"{one_line(self.domain)}."
+        return f"node {self.number}{name} ({domain}{one_line(self.kind)})"
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxModel:
+    """`constants`: the initialisers. `inputs` are those that are no initialisers."""
+
+    opset: int
+    inputs: tuple[OnnxValue, ...]
+    outputs: tuple[OnnxValue, ...]
+    nodes: tuple[OnnxNode, ...]
+    constants: dict[str, npt.NDArray[Any]]
+
+
+def read_model(content: bytes, directory: Path | None) -> OnnxModel:
+    """The model in a file's bytes. `directory`: where files that it refers to may lie; None: nowhere."""
+    reader = _Reader(External(directory))
+    message = Message(memoryview(content), 0, len(content), "the model")
+    opset, graph = 0, None
+    for item in message.fields():
+        if item.number == 7:
+            graph = message.message(item, "the graph")
+        elif item.number == 8:
+            opset = max(opset, _opset(message.message(item, "the list of opsets")))
+        elif item.number == 25:
+            raise ModelError("the model has functions of its own; export it with functions inlined")
+    if graph is None:
+        raise ModelError("not an ONNX model: it has no graph")
+    if not 1 <= opset <= 1000:
+        raise ModelError("not an ONNX model: it names no opset")
+    return reader.graph(graph, opset)
+
+
+def _opset(message: Message) -> int:
+    domain, version = "", 0
+    for item in message.fields():
+        if item.number == 1:
+            domain = message.text(item)
+        elif item.number == 2:
+            version = message.integer(item)
+    return version if domain in DEFAULT_DOMAINS else 0
+
+
+class _Reader:
+    def __init__(self, external: External) -> None:
+        self._external = external
+
+    def graph(self, message: Message, opset: int) -> OnnxModel:
+        nodes: list[OnnxNode] = []
+        values: dict[int, list[OnnxValue]] = {11: [], 12: []}
+        constants: dict[str, npt.NDArray[Any]] = {}
+        for item in message.fields():
+            if item.number == 1:
+                if len(nodes) >= MOST_NODES:
+                    raise ModelError(f"the graph has more than {MOST_NODES} nodes")
+                nodes.append(self._node(message.message(item, f"node {len(nodes)}"), len(nodes)))
+            elif item.number == 5:
+                name, data = self._tensor(message.message(item, "an initializer"))
+                if name in constants:
+                    raise ModelError(f"initializer '{one_line(name)}' is there twice; the file is damaged")
+                constants[name] = data
+            elif item.number in values:
+                values[item.number].append(_value(message.message(item, "an input or output")))
+            elif item.number == 15:
+                raise ModelError("the model has sparse initializers; export it with dense ones")
+        inputs = tuple(value for value in values[11] if value.name not in constants)
+        return OnnxModel(opset, inputs, tuple(values[12]), tuple(nodes), constants)
+
+    def _node(self, message: Message, number: int) -> OnnxNode:
+        texts: dict[int, list[str]] = {1: [], 2: [], 3: [], 4: [], 7: []}
+        attributes: dict[str, Any] = {}
+        for item in message.fields():
+            if item.number in texts:
+                texts[item.number].append(message.text(item))
+            elif item.number == 5:
+                name, value = self._attribute(message.message(item, f"an attribute of node {number}"))
+                attributes[name] = value
+        kind, domain, name = ((texts[place] or [""])[-1] for place in (4, 7, 3))
+        return OnnxNode(number, kind, domain, name, tuple(texts[1]), tuple(texts[2]), attributes)
+
+    def _attribute(self, message: Message) -> tuple[str, Any]:
+        name, kind = "", 0
+        value: Any = None
+        lists: dict[int, list[Any]] = {7: [], 8: [], 9: []}
+        for item in message.fields():
+            if item.number == 1:
+                name = message.text(item)
+            elif item.number == 20:
+                kind = message.integer(item)
+            elif item.number == 2:
+                value = message.real(item)
+            elif item.number == 3:
+                value = message.integer(item)
+            elif item.number == 4:
+                value = message.data(item)
+            elif item.number == 5:
+                value = self._tensor(message.message(item, "a tensor"))[1]
+            elif item.number == 6:
+                value = Subgraph()
+            elif item.number == 7:
+                lists[7] += message.reals(item)
+            elif item.number == 8:
+                lists[8] += message.integers(item)
+            elif item.number == 9:
+                lists[9].append(message.data(item))
+        # A list says by its type that it is one; an empty one, and a zero, leave no other trace.
+        is_list = {6: 7, 7: 8, 8: 9}.get(kind)
+        if is_list is not None or any(lists.values()):
+            return name, lists[is_list] if is_list is not None else next(found for found in lists.values() if found)
+        zeros: dict[int, Any] = {1: 0.0, 2: 0, 3: b""}
+        return name, zeros.get(kind) if value is None else value
+
+    def _tensor(self, message: Message) -> tuple[str, npt.NDArray[Any]]:
+        name, dims, kind, raw = "", [], 0, None
+        typed: dict[int, list[Any]] = {}
+        location, places = 0, {}
+        for item in message.fields():
+            if item.number == 1:
+                dims += message.integers(item)
+            elif item.number == 2:
+                kind = message.integer(item)
+            elif item.number == 4:
+                typed.setdefault(4, []).extend(message.reals(item))
+            elif item.number in (5, 7, 11):
+                typed.setdefault(item.number, []).extend(message.integers(item))
+            elif item.number == 8:
+                name = message.text(item)
+            elif item.number == 9:
+                raw = message.data(item)
+            elif item.number == 13:
+                key, value = _entry(message.message(item, "external data"))
+                places[key] = value
+            elif item.number == 14:
+                location = message.integer(item)
+        where = f"tensor '{one_line(name)}'"
+        dtype = _dtype(kind, where)
+        shape = checked_shape(dims, where)
+        size = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        if location == 1:
+            raw = self._external.read(places, size, where)
+        if raw is not None and not typed:
+            if len(raw) != size:
+                raise ModelError(f"{where}: {len(raw)} bytes for a shape that takes {size}; the file is damaged")
+            return name, np.frombuffer(raw, dtype=dtype.newbyteorder("<")).astype(dtype).reshape(shape)
+        if raw is not None:
+            raise ModelError(f"{where}: its values stand there twice; the file is damaged")
+        return name, _typed(typed, dtype, shape, where)
+
+
+class Subgraph:
+    """An attribute that is a graph: a branch or a loop's body, which is not read."""
+
+
+def _entry(message: Message) -> tuple[str, str]:
+    texts = {1: "", 2: ""}
+    for item in message.fields():
+        if item.number in texts:
+            texts[item.number] = message.text(item)
+    return texts[1], texts[2]
+
+
+def _dtype(kind: int, where: str) -> np.dtype[Any]:
+    if kind not in TYPES:
+        raise ModelError(f"{where}: element type {kind} is not supported; export it with other weights")
+    return np.dtype(TYPES[kind])
+
+
+def checked_shape(dims: list[int], where: str) -> Shape:
+    """Dimensions of a tensor that could exist."""
+    if any(dim < 0 for dim in dims) or len(dims) > 16 or int(np.prod(dims, dtype=object)) > 1 << 31:
+        raise ModelError(f"{where}: shape {dims[:16]} is not that of a tensor; the file is damaged")
+    return tuple(dims)
+
+
+def _typed(typed: dict[int, list[Any]], dtype: np.dtype[Any], shape: Shape, where: str) -> npt.NDArray[Any]:
+    """Values from the field that is meant for their type."""
+    field_number = 4 if dtype == np.float32 else 5 if dtype.name in IN_INT32 else 11 if dtype.kind == "u" else 7
+    values = typed.pop(field_number, [])
+    if typed or dtype == np.float64:
+        raise ModelError(f"{where}: its values stand in a field of another type; the file is damaged")
+    if len(values) != int(np.prod(shape, dtype=object)):
+        raise ModelError(f"{where}: {len(values)} values for shape {list(shape)}; the file is damaged")
+    if dtype == np.float16:
+        values = [_in_range(value, np.dtype(np.uint16), where) for value in values]
+        return np.array(values, dtype=np.uint16).view(np.float16).reshape(shape)
+    if dtype.kind in "iub":
+        values = [_in_range(value, dtype, where) for value in values]
+    return np.array(values, dtype=dtype).reshape(shape)
+
+
+def _in_range(value: int, dtype: np.dtype[Any], where: str) -> int:
+    low, high = (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+    if dtype == np.uint64:
+        value %= 1 << 64
+    if not low <= value <= high:
+        raise ModelError(f"{where}: {value} is out of the range of {dtype.name}; the file is damaged")
+    return value
+
+
+def _value(message: Message) -> OnnxValue:
+    name, dtype, shape = "", None, None
+    for item in message.fields():
+        if item.number == 1:
+            name = message.text(item)
+        elif item.number == 2:
+            kind = message.message(item, "a type")
+            for part in kind.fields():
+                if part.number == 1:
+                    dtype, shape = _tensor_type(kind.message(part, "a tensor's type"))
+    return OnnxValue(name, dtype, shape)
+
+
+def _tensor_type(message: Message) -> tuple[str | None, tuple[int | str, ...] | None]:
+    dtype, shape = None, None
+    for item in message.fields():
+        if item.number == 1:
+            dtype = TYPES.get(message.integer(item), "unknown")
+        elif item.number == 2:
+            dims = message.message(item, "a shape")
+            shape = tuple(_dim(dims.message(part, "a dimension")) for part in dims.fields() if part.number == 1)
+    return dtype, shape
+
+
+def _dim(message: Message) -> int | str:
+    found: int | str = ""
+    for item in message.fields():
+        if item.number == 1:
+            found = message.integer(item)
+        elif item.number == 2:
+            found = message.text(item)
+    return found

@@ -1,0 +1,178 @@
+"""Operators: the cases that the `onnx` package brings, and random ones against onnxruntime."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from diagmem.frontends.onnx.importer import Importer
+from diagmem.frontends.onnx.lowering import LOWERINGS
+from diagmem.frontends.onnx.proto import OnnxModel, read_model
+from diagmem.model.errors import ModelError
+from diagmem.ops.signature import check_signatures
+from diagmem.verification import reference
+from tests.frontends.onnx import making
+
+Array = npt.NDArray[Any]
+
+TYPES = ("float32", "int8", "uint8", "int32", "int64", "bool")
+NEWEST = 24
+
+LEAST_PASSED = 355
+"""Of the node cases in scope; the rest is refused, and says why."""
+
+
+def computed(model: OnnxModel, values: dict[str, Array]) -> list[Array]:
+    """What the imported graph makes of its inputs, in numpy."""
+    graph = check_signatures(Importer(model, {}, False).graph("model", LOWERINGS))
+    found = reference.run(graph, [values[graph.tensors[i].name] for i in graph.inputs])
+    return [found[i] for i in graph.outputs]
+
+
+def agrees(ours: Array, theirs: Array, relative: float) -> bool:
+    if ours.shape != theirs.shape:
+        return False
+    if theirs.dtype.kind != "f":
+        return bool(np.array_equal(ours, theirs))
+    return bool(np.allclose(ours, theirs, rtol=relative, atol=1e-5, equal_nan=True))
+
+
+def with_constants(model: OnnxModel, free: str, values: dict[str, Array]) -> OnnxModel:
+    """The model with all inputs but one known, as in networks: there weights, shapes and axes are."""
+    constants = {**model.constants, **{name: array for name, array in values.items() if name != free}}
+    inputs = tuple(value for value in model.inputs if value.name == free)
+    return replace(model, constants=constants, inputs=inputs, opset=min(model.opset, NEWEST))
+
+
+def test_node_cases_of_onnx(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the single-node cases whose operator is in scope, none is computed wrongly, and most are not refused."""
+    loader = pytest.importorskip("onnx.backend.test.loader", reason="needs the onnx package for its node cases")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases = loader.load_model_tests(kind="node")
+    counts: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    wrong = []
+    for case in cases:
+        if "_expanded" in case.name:
+            continue
+        try:
+            model = read_model(case.model.SerializeToString(), None)
+        except ModelError:
+            counts["other element types"] += 1
+            continue
+        inputs, outputs = case.data_sets[0]
+        if model.nodes[0].kind not in LOWERINGS:
+            counts["operator out of scope"] += 1
+            continue
+        arrays = [*inputs, *outputs]
+        is_plain = all(isinstance(a, np.ndarray) and a.dtype.name in TYPES and a.size for a in arrays)
+        if not is_plain or not model.inputs:
+            counts["other element types, or empty"] += 1
+            continue
+        values = {value.name: array for value, array in zip(model.inputs, inputs, strict=True)}
+        free = model.inputs[1 if model.nodes[0].kind == "Where" else 0].name
+        try:
+            made = computed(with_constants(model, free, values), values)
+        except ModelError as error:
+            counts["refused"] += 1
+            reasons[f"{model.nodes[0].kind}: {str(error).partition('): ')[2]}"] += 1
+            continue
+        good = all(agrees(ours, theirs, case.rtol) for ours, theirs in zip(made, outputs, strict=False))
+        counts["passed" if good else "wrong"] += 1
+        wrong += [] if good else [case.name]
+    with capsys.disabled():
+        print(f"\nonnx node cases: {dict(counts)}; refused: {dict(reasons)}")
+    assert not wrong
+    assert counts["passed"] >= LEAST_PASSED
+
+
+def random_window(rng: np.random.Generator, kind: str) -> tuple[bytes, dict[str, Array]]:
+    """A convolution or pool over an image or a line of pixels, with all that its attributes allow."""
+    rank = int(rng.integers(1, 3))
+    groups = int(rng.choice([1, 1, 2, 4]))
+    depth, channels = 4, 4 * int(rng.integers(1, 3))
+    size = rng.integers(5, 10, rank)
+    kernel = rng.integers(1, 4, rank).tolist()
+    given: dict[str, Any] = {"kernel_shape": kernel, "strides": rng.integers(1, 4, rank).tolist()}
+    if rng.random() < 0.3:
+        given["auto_pad"] = str(rng.choice(["SAME_UPPER", "SAME_LOWER", "VALID"]))
+    else:
+        given["pads"] = [int(rng.integers(0, k)) for k in kernel * 2]
+    constants: dict[str, Array] = {}
+    if kind == "Conv":
+        given |= {"group": groups, "dilations": rng.integers(1, 3, rank).tolist()}
+        constants["w"] = rng.normal(size=(channels, depth // groups, *kernel)).astype(np.float32)
+    elif kind == "ConvTranspose":
+        constants["w"] = rng.normal(size=(depth, channels, *kernel)).astype(np.float32)
+        given["strides"] = [max(s, 1) for s in given["strides"]]
+    elif kind == "AveragePool":
+        given |= {"count_include_pad": int(rng.integers(2))}
+    node = making.node(kind, ["x", *constants], ["y"], **given)
+    shape = (1, depth, *size.tolist())
+    content = making.model([node], {"x": shape}, {"y": ("a", "b", "c", "d")[: rank + 2]}, constants)
+    return content, {"x": rng.normal(size=shape).astype(np.float32)}
+
+
+@pytest.mark.parametrize("kind", ["Conv", "ConvTranspose", "MaxPool", "AveragePool"])
+def test_windows_as_onnxruntime(kind: str) -> None:
+    """Groups, strides, dilations and every sort of padding: as onnxruntime computes them."""
+    runtime = pytest.importorskip("onnxruntime", reason="needs onnxruntime to compare with")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4
+    compared, refused = 0, 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        content, values = random_window(rng, kind)
+        try:
+            theirs = runtime.InferenceSession(content, options).run(None, values)
+        except Exception:
+            # Some draws make no sense, such as a window larger than the image.
+            continue
+        try:
+            ours = computed(read_model(content, None), values)
+        except ModelError:
+            refused += 1
+            continue
+        assert agrees(ours[0], theirs[0], 1e-4), seed
+        compared += 1
+    assert compared >= 30
+    assert refused <= compared // 4
+
+
+def test_layout_costs_no_transpose_between_layers() -> None:
+    """A network of images keeps one transpose, at its input; none where channels come last already."""
+    weights: dict[str, Array] = {f"w{n}": np.ones((4, 4 if n else 3, 3, 3), dtype=np.float32) for n in range(3)}
+    weights["d"] = np.arange(4 * 36 * 5, dtype=np.float32).reshape(144, 5)
+    nodes = [making.node("Conv", ["x", "w0"], ["a"]), making.node("Conv", ["a", "w1"], ["b"])]
+    nodes += [making.node("Conv", ["b", "w2"], ["c"]), making.node("Flatten", ["c"], ["f"])]
+    nodes += [making.node("MatMul", ["f", "d"], ["y"])]
+    content = making.model(nodes, {"x": (1, 3, 12, 12)}, {"y": (1, 5)}, weights)
+    for channels_last, transposes in ((False, 1), (True, 0)):
+        graph = Importer(read_model(content, None), {}, channels_last).graph("model", LOWERINGS)
+        assert [op.kind for op in graph.ops].count("TRANSPOSE") == transposes
+
+
+def test_activations_and_normalisation_become_part_of_layers() -> None:
+    """Conv, BatchNormalization, Relu: one operation, and the same numbers."""
+    rng = np.random.default_rng(0)
+    parts = {n: rng.uniform(0.5, 1, 4).astype(np.float32) for n in ("s", "b", "m", "v")}
+    parts["w"] = rng.normal(size=(4, 3, 3, 3)).astype(np.float32)
+    nodes = [
+        making.node("Conv", ["x", "w"], ["a"]),
+        making.node("BatchNormalization", ["a", "s", "b", "m", "v"], ["n"]),
+    ]
+    whole = making.model([*nodes, making.node("Relu", ["n"], ["y"])], {"x": (1, 3, 6, 6)}, {"y": (1, 4, 4, 4)}, parts)
+    apart = making.model(
+        [*nodes, making.node("Relu", ["n"], ["y"])], {"x": (1, 3, 6, 6)}, {"y": (1, 4, 4, 4), "a": (1, 4, 4, 4)}, parts
+    )
+    values = {"x": rng.normal(size=(1, 3, 6, 6)).astype(np.float32)}
+    kinds = [op.kind for op in Importer(read_model(whole, None), {}, True).graph("model", LOWERINGS).ops]
+    assert kinds == ["CONV_2D"]
+    assert agrees(computed(read_model(whole, None), values)[0], computed(read_model(apart, None), values)[0], 1e-4)
