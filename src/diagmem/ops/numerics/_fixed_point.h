@@ -7,6 +7,10 @@
 
 #include <stdint.h>
 
+#ifdef DIAGMEM_TO_EVEN
+#include "_to_even.h"
+#endif
+
 /* From 32-bit numbers to stored values of an output. */
 typedef struct {
     int32_t mantissa;
@@ -58,6 +62,12 @@ static inline int32_t diagmem_rescale(int32_t x, int32_t mantissa, int32_t shift
 }
 
 static inline int32_t diagmem_requantise(const diagmem_requantisation *to, int32_t x) {
+#ifdef DIAGMEM_TO_EVEN
+    if (diagmem_is_single(to->mantissa)) {
+        const int32_t low = to->low - to->zero_point, high = to->high - to->zero_point;
+        return diagmem_scaled_to_even(x, to->mantissa, to->shift, low, high) + to->zero_point;
+    }
+#endif
     return diagmem_clamp(diagmem_rescale(x, to->mantissa, to->shift) + to->zero_point, to->low, to->high);
 }
 
