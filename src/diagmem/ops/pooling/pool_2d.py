@@ -21,6 +21,7 @@ from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_counts, tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.quantised import integer_range, real_range, rounds_to_even, scale_of, zero_point_of
+from diagmem.ops.numerics.single_precision import clamped, larger
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
@@ -108,17 +109,17 @@ class Pool2DKind(OpKind):
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         loop, image, activation = _loop(node), inputs[0], node.attributes.activation
-        is_real, is_average = node.input(0).dtype is DType.FLOAT32, node.op.kind == "AVERAGE_POOL_2D"
-        if is_average and rounds_to_even(node.output):
+        is_real = node.input(0).dtype is DType.FLOAT32
+        if node.op.kind == "AVERAGE_POOL_2D" and rounds_to_even(node.output):
             return (_average_to_even(node, loop, image),)
         low, high = real_range(activation) if is_real else integer_range(activation, node.output)
+        if node.op.kind == "MAX_POOL_2D":
+            return (np.where((largest := _largest(loop, image, low)) > high, high, largest).astype(image.dtype),)
         if node.op.kind == "L2_POOL_2D":
             pooled = np.sqrt(_average_f32(loop, image * image))
-        elif is_average:
-            pooled = (_average_f32 if is_real else _average_s8)(loop, image)
         else:
-            pooled = _largest(loop, image, -np.inf if is_real else np.iinfo(image.dtype).min)
-        return (np.clip(pooled, low, high).astype(image.dtype),)
+            pooled = (_average_f32 if is_real else _average_s8)(loop, image)
+        return ((clamped if is_real else np.clip)(pooled, low, high).astype(image.dtype),)
 
     def has_row_kernel(self, node: Node) -> bool:
         return True
@@ -236,7 +237,10 @@ def _average_to_even(node: Node, loop: WindowedLoop, image: Array) -> Array:
 
 
 def _largest(loop: WindowedLoop, image: Array, least: float) -> Array:
-    largest: Array = np.maximum.reduce([pixels for _, _, pixels in tap_images(image, loop.rows, loop.cols, least)])
+    """As the kernel has it: at the least what the activation leaves."""
+    largest = np.full(loop.out, least, image.dtype)
+    for _, _, pixels in tap_images(image, loop.rows, loop.cols, least):
+        largest = larger(pixels, largest)
     return largest
 
 
