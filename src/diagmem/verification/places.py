@@ -8,15 +8,16 @@ from typing import Any
 
 from diagmem.backends.c.program import Program
 from diagmem.backends.tflm import metadata, planned_file
+from diagmem.backends.tflm.planned_file import PlannedFile
 from diagmem.frontends.source import Source
 from diagmem.model.errors import PlanError, UnsafePlanError
-from diagmem.model.graph import Graph
+from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
-from diagmem.verification.oracles import second_opinion
+from diagmem.verification.oracles import RELATIVE_TOLERANCE, Opinion, second_opinion
 from diagmem.verification.runs import Run
 from diagmem.verification.tflm.compare import Comparison, compare
 from diagmem.verification.tflm.runtime import TflmError
@@ -30,10 +31,14 @@ INTERPRETER_KERNELS = ("tflm-reference", "tflm")
 
 @dataclass(frozen=True, slots=True)
 class CVerdict:
-    """What running the C code has shown. `compared_with`: who computed what the outputs should be."""
+    """What running the C code has shown. `compared_with`: who computed what the outputs should be. `deviations`: where
+    one of them computes something else, as documented. `within`: how near numpy's outputs are to the other's, as a
+    part of the largest; 0 where they are the same bit for bit."""
 
     run: Run
     compared_with: tuple[str, ...]
+    deviations: tuple[str, ...] = ()
+    within: float = 0.0
 
     @property
     def on(self) -> str:
@@ -48,7 +53,8 @@ class CVerdict:
         return self.run.failure
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.run.to_json(), "compared_with": list(self.compared_with)}
+        told = {"compared_with": list(self.compared_with), "deviations": list(self.deviations), "within": self.within}
+        return {**self.run.to_json(), **told}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +101,16 @@ Verdict = CVerdict | TflmVerdict
 
 @dataclass(frozen=True)
 class Verification:
-    """A model to be run. `made`: the plan to run it with, in C. `planned`: for TFLM's reference kernels, where its file
-    carries no plan. `opinion`: another runtime's, if it has been asked already. What several places share is worked out
-    once."""
+    """A model to be run. `made`: the plan to run it with, in C. `planned`: its file with a plan for TFLM's reference
+    kernels, where it carries none itself. `opinion`: another runtime's, if it has been asked already. What several
+    places share is worked out once."""
 
     source: Source
     inputs: int
     seed: int
     made: Planned | Plan | None = None
-    planned: Planned | None = None
-    opinion: tuple[str | None, str | None] | None = None
+    planned: PlannedFile | None = None
+    opinion: Opinion | None = None
 
     def on(self, place: str) -> Verdict:
         if place not in PLACES:
@@ -120,27 +126,33 @@ class Verification:
         return Program.of(self.made)
 
     @cached_property
-    def second_opinion(self) -> tuple[str | None, str | None]:
-        """Another runtime's name and view of what the model computes, where there is one."""
+    def second_opinion(self) -> Opinion | None:
+        """Another runtime's view of what the model computes, where there is one."""
         if self.opinion is not None:
             return self.opinion
         if not self.source.has_file:
-            return None, None
+            return None
         model = self.program.model
         try:
             return second_opinion(self.source, model, sample_inputs(model, self.inputs, self.seed))
         except TflmError:
             # Not every model runs there, which says nothing against the C code.
-            return None, None
+            return None
 
     def _as_c(self, place: str) -> CVerdict:
         samples = sample_inputs(self.program.graph, self.inputs, self.seed)
-        oracle, disagreement = self.second_opinion
+        opinion = self.second_opinion
         is_host = place == HOST
         run = run_on_host(self.program, samples) if is_host else run_on_core(self.program, samples, CORES[place])
-        if disagreement is not None:
-            run = run.failed(f"{oracle} disagrees: {disagreement}")
-        return CVerdict(run, ("numpy", *([oracle] if oracle else [])))
+        if opinion is None:
+            return CVerdict(run, ("numpy",))
+        if opinion.disagreement is not None:
+            run = run.failed(f"{opinion.oracle} disagrees: {opinion.disagreement}")
+        notes = tuple(f"{opinion.oracle} differs as documented: {found}" for found in opinion.deviations)
+        is_real = any(self.program.model.tensors[t].dtype is DType.FLOAT32 for t in self.program.model.outputs)
+        return CVerdict(
+            run, ("numpy",) if notes else ("numpy", opinion.oracle), notes, RELATIVE_TOLERANCE if is_real else 0.0
+        )
 
     def _in_tflm(self) -> TflmVerdict:
         if self.source.is_onnx:
@@ -149,8 +161,7 @@ class Verification:
         if not carries_plan(self.source):
             if self.planned is None:
                 raise PlanError("the file carries no plan; write one into it with `emit tflm`")
-            emitted = planned_file.emit(data, self.planned.plan)
-            data, graph = emitted.data, emitted.graph
+            data, graph = self.planned.data, self.planned.graph
         note = metadata.origin(data)
         if note is not None and note.kernels not in INTERPRETER_KERNELS:
             raise PlanError(
@@ -158,7 +169,9 @@ class Verification:
                 f"which it may fail; check it with `diagmem plan --kernels {note.kernels}` and on the device"
             )
         self._judge(data, graph, note.kernels if note is not None else INTERPRETER_KERNELS[0])
-        found = compare(metadata.left_to_tflm(data), data, graph, sample_inputs(graph, self.inputs, self.seed))
+        # The file as it was given is the judge, not what has been made of it.
+        given = metadata.left_to_tflm(self.source.content)
+        found = compare(given, data, graph, sample_inputs(graph, self.inputs, self.seed))
         return TflmVerdict(found, sum(t.size_bytes for t in graph.tensors if t.is_constant))
 
     def _judge(self, data: bytes, graph: Graph, kernels: str) -> None:

@@ -24,6 +24,15 @@ static inline int32_t diagmem_clamp(int32_t x, int32_t low, int32_t high) {
     return x < low ? low : x > high ? high : x;
 }
 
+/* Sum and product in a register of 32 bits, which wraps around: odd scales and zero points may ask for that. */
+static inline int32_t diagmem_wrapping_add(int32_t a, int32_t b) {
+    return (int32_t)((uint32_t)a + (uint32_t)b);
+}
+
+static inline int32_t diagmem_wrapping_mul(int32_t a, int32_t b) {
+    return (int32_t)((uint32_t)a * (uint32_t)b);
+}
+
 /* Cores that multiply to 32 bits only would call a function for 64. */
 #ifndef DIAGMEM_SHORT_PRODUCTS
 #if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
@@ -97,7 +106,8 @@ static inline int32_t diagmem_requantise(const diagmem_requantisation *to, int32
         return diagmem_scaled_to_even(x, to->mantissa, to->shift, low, high) + to->zero_point;
     }
 #endif
-    return diagmem_clamp(diagmem_rescale(x, to->mantissa, to->shift) + to->zero_point, to->low, to->high);
+    const int32_t scaled = diagmem_rescale(x, to->mantissa, to->shift);
+    return diagmem_clamp(diagmem_wrapping_add(scaled, to->zero_point), to->low, to->high);
 }
 
 #endif
