@@ -9,7 +9,7 @@ from functools import cached_property
 from diagmem.model.graph import Graph, Tensor
 from diagmem.model.schedule import Schedule
 from diagmem.planning.lifetimes import lifetimes
-from diagmem.planning.options import Options
+from diagmem.planning.options import BEST, Options
 from diagmem.planning.problem import Buffer
 from diagmem.planning.storage import Storage
 
@@ -80,6 +80,11 @@ class Plan:
     def optimal(self) -> bool:
         """Proven: no plan of this graph (or, with a schedule that was asked for, of this order) is smaller."""
         return self.arena_bytes <= self.lower_bound_bytes
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the search ended because its effort was spent, and not with a proof."""
+        return not self.optimal and self.options.allocator in (BEST, "optimal")
 
     @cached_property
     def offsets(self) -> Mapping[int, int]:
