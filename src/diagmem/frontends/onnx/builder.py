@@ -120,6 +120,7 @@ class Builder:
         if isinstance(value, Shuffled):
             value = self.unshuffled(value)
         value = value if as_stored else self.real(value)
+        value = replace(value, dims=stored_as(value.shape, value.dims))
         if value.dims == wanted:
             return value.tensor
         key = value.tensor.index, value.dims, wanted
@@ -153,6 +154,11 @@ class Builder:
     def quantised_as(self, tensor: Tensor, source: Tensor) -> Tensor:
         """The tensor, its values quantised as those of another one."""
         self.tensors[tensor.index] = replace(tensor, quantisation=source.quantisation)
+        return self.tensors[tensor.index]
+
+    def quantise(self, tensor: Tensor, quantisation: Quantisation) -> Tensor:
+        """The tensor, of whose integers it is now known what they stand for."""
+        self.tensors[tensor.index] = replace(tensor, quantisation=quantisation)
         return self.tensors[tensor.index]
 
     def reshaped(self, tensor: Tensor, shape: Shape) -> Tensor:
