@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 from hypothesis import strategies as st
 
@@ -49,3 +50,38 @@ def _fits(problem: Problem, offsets: list[int], arena: int) -> bool:
         if clear and _fits(problem, [*offsets, at], arena):
             return True
     return False
+
+
+def cut_rectangle(seed: int, pieces: int, steps: int = 60, height: int = 64) -> Problem:
+    """Buffers that fill an arena of `height` units of 16 bytes without a gap, in random order: a rectangle of time and
+    space, cut again and again."""
+    chance = random.Random(seed)
+    rectangles = [(0, steps, 0, height)]
+    while len(rectangles) < pieces:
+        first, end, low, high = rectangles.pop(chance.randrange(len(rectangles)))
+        if chance.random() < 0.5 and end - first > 1:
+            middle = chance.randint(first + 1, end - 1)
+            rectangles += [(first, middle, low, high), (middle, end, low, high)]
+        elif high - low > 1:
+            middle = chance.randint(low + 1, high - 1)
+            rectangles += [(first, end, low, middle), (first, end, middle, high)]
+        else:
+            rectangles.append((first, end, low, high))
+    chance.shuffle(rectangles)
+    buffers = tuple(Buffer(f"b{n}", 16 * (h - lo), f, e, 16) for n, (f, e, lo, h) in enumerate(rectangles))
+    return Problem(buffers, {}, 16, lower_bound_bytes=16 * height)
+
+
+def sliding_rows(seed: int, count: int) -> Problem:
+    """Rows that come and go one after the other, each of which may lie partly over one that dies as it begins."""
+    chance = random.Random(seed)
+    buffers = [
+        Buffer(f"r{step}", 2 * chance.randint(4, 40), step, step + chance.randint(2, 9), 2) for step in range(count)
+    ]
+    overlaps = {
+        (b, a): 2 * chance.randint(-8, below.size_bytes // 2)
+        for b, below in enumerate(buffers)
+        for a, above in enumerate(buffers)
+        if a != b and below.first_step == above.end_step - 1
+    }
+    return Problem(tuple(buffers), overlaps, 2)

@@ -83,7 +83,7 @@ def command(
     \b
       host       its C code here, under the address and undefined-behaviour sanitizers: every operation
                  compared with numpy; outputs with TFLM too if installed, or LiteRT for float models
-      cortex-m0, cortex-m3, cortex-m4, cortex-m7, cortex-m33, riscv32 (RV32IMC)
+      cortex-m0, cortex-m3, cortex-m4, cortex-m7, cortex-m33, cortex-m55, riscv32 (RV32IMC)
                  its C code as firmware in QEMU, with that core's kernels: sizes, stack and instructions
                  are measured as well
       tflm       its .tflite file with a plan inside (the one it carries, or a new one), in TensorFlow

@@ -15,6 +15,7 @@ from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
 from diagmem.planning.allocators import ALLOCATORS, Placement, optimal
+from diagmem.planning.allocators.effort import NORMAL
 from diagmem.planning.allocators.many_orders import many_orders
 from diagmem.planning.allocators.rings import with_rings
 from diagmem.planning.checked import checked
@@ -117,9 +118,10 @@ def _leaner(model: Graph, options: Options, best: Planned) -> Planned:
     """As long as that makes the plan smaller, the op that sets its peak goes without scratch."""
     while True:
         plan, peak_op = best.plan, best.plan.peak_op
-        if peak_op is None or not plan.options.library.scratch_bytes(plan.graph.nodes[peak_op]):
+        library = plan.options.library
+        if library.instructions is None or peak_op is None or not library.scratch_bytes(plan.graph.nodes[peak_op]):
             return best
-        leaner = plan.options.library.leaner(plan.graph.ops[peak_op].number)
+        leaner = library.leaner(plan.graph.ops[peak_op].number)
         made = _of_given_kernels(model, replace(options, kernels=leaner.name), silently)[-1]
         if made.arena_bytes >= best.arena_bytes:
             return best
@@ -322,7 +324,7 @@ def _row_by_row(needs: Footprint, order: RowSchedule, place: Allocator) -> _Choi
     best = _Choice.of(needs, order.schedule, place)
     if order.plain is not None:
         # It seldom wins, so it gets a quarter of the time.
-        briefly = partial(many_orders, effort=0.25) if place is many_orders else place
+        briefly = partial(many_orders, effort=NORMAL.times(0.25)) if place is many_orders else place
         posed = problem(needs, order.plain)
         if posed.lower_bound_bytes <= best.arena_bytes:
             placement = briefly(posed)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from diagmem.model.graph import Graph, Node, Op
 from diagmem.planning.allocators import greedy, optimal
+from diagmem.planning.allocators.effort import QUICK
 from diagmem.planning.footprint import footprint
 from diagmem.planning.options import Options
 from diagmem.planning.posing import problem
@@ -24,7 +25,7 @@ LEAST_TRIALS, MOST_TRIALS = 4, 60
 MOST_OPS_TRIED = 30_000
 """Of all trials together."""
 
-EFFORT = 0.2
+EFFORT = QUICK.times(0.4)
 """Of the exact placement, for each trial."""
 
 Candidate = tuple[str, int]

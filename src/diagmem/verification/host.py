@@ -11,20 +11,19 @@ from diagmem.backends.c.program import Program
 from diagmem.model.errors import one_line
 from diagmem.verification import tools
 from diagmem.verification.runs import Run
-from diagmem.verification.stream import Inputs, encoded, first_difference, write_model
+from diagmem.verification.stream import ByteOrder, Inputs, encoded, first_difference, write_model
 
 SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A compiler with its flags, and what runs the programs that it makes: nothing for the machine at hand. `order`: of
-    bytes in its numbers, as numpy calls it."""
+    """A compiler with its flags, and what runs the programs that it makes: nothing for the machine at hand."""
 
     compiler: str = "gcc"
     flags: tuple[str, ...] = SANITIZED
     runner: tuple[str, ...] = ()
-    order: str = "<"
+    order: ByteOrder = "<"
 
 
 HOST = Machine()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ from diagmem.verification.tools import write_firmware
 
 MOST_TEXT_BYTES = 2**16
 """Above so many bytes of weights, compiling them as text would take most of the time."""
+
+ByteOrder = Literal["<", ">"]
+"""Of the bytes in a number, as numpy calls it: the low one first, or the high one."""
 
 Inputs = Sequence[Sequence[npt.NDArray[Any]]]
 """For each run, the values of each graph input."""
@@ -88,12 +91,14 @@ def _sizes(what: str, tensors: Sequence[Tensor]) -> str:
     return f"static const size_t harness_{what}_bytes[] = {{{sizes}}};"
 
 
-def encoded(inputs: Inputs, order: str = "<") -> bytes:
-    """`order`: of bytes in numbers, as numpy calls it."""
+def encoded(inputs: Inputs, order: ByteOrder = "<") -> bytes:
+    """All values, one behind the other."""
     return b"".join(values.astype(values.dtype.newbyteorder(order)).tobytes() for run in inputs for values in run)
 
 
-def first_difference(program: Program, inputs: Inputs, sent: bytes, is_traced: bool, order: str = "<") -> str | None:
+def first_difference(
+    program: Program, inputs: Inputs, sent: bytes, is_traced: bool, order: ByteOrder = "<"
+) -> str | None:
     """What is wrong with the bytes that the harness sent, in one line; None if they are what numpy computes."""
     expected = spans(program, is_traced)
     size_bytes = sum(span.size_bytes for span in expected)
@@ -108,7 +113,7 @@ def first_difference(program: Program, inputs: Inputs, sent: bytes, is_traced: b
 
 
 def differences(
-    expected: Sequence[Span], values: Mapping[int, npt.NDArray[Any]], received: bytes, order: str = "<"
+    expected: Sequence[Span], values: Mapping[int, npt.NDArray[Any]], received: bytes, order: ByteOrder = "<"
 ) -> Iterator[str]:
     """For each span that is not what it should be, its first element that is wrong."""
     offset = 0

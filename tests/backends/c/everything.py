@@ -10,16 +10,21 @@ from diagmem.model.graph import Graph, Node
 from diagmem.ops import kinds
 from diagmem.planning import planner
 from diagmem.planning.options import Options
-from tests.fuzzing import WAYS, graph_of, random_net
 from tests.ops.drawing import CASES, drawn
-from tests.row_networks import side_by_side
+from tests.row_networks import image_net, line_net, side_by_side
+from tests.tflite_files import graph_of
+
+WAYS = (Options(remove=()), Options(remove=(), schedule="rows", recompute=2.0))
+"""How networks are planned: every tensor has a place of its own."""
 
 
 @cache
 def everything(of_each: int, networks: int) -> Program:
     """`of_each`: nodes of each kind and type. `networks`: random ones, planned whole and by rows."""
     graphs = [(graph_of(node), Options(remove=())) for node in _nodes(of_each)]
-    graphs += [(random_net(seed), options) for seed in range(networks) for options in WAYS]
+    graphs += [
+        (image_net(seed) if seed % 3 else line_net(seed), options) for seed in range(networks) for options in WAYS
+    ]
     return side_by_side([program for program in (_program(*given) for given in graphs) if program is not None])
 
 

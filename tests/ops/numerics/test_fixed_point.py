@@ -95,13 +95,14 @@ int main(void) {
 """
 
 
-@pytest.fixture(scope="module")
-def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The C header, as a program that is sent numbers."""
+@pytest.fixture(scope="module", params=[0, 1], ids=["long products", "short products"])
+def twin(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C header, as a program that is sent numbers: as it is, and for cores whose products have 32 bits."""
     directory = tmp_path_factory.mktemp("twin")
     source = "\n".join(["#include <stdint.h>", "#include <stdio.h>", *joined(["_fixed_exp.h"]), PROGRAM])
     (directory / "twin.c").write_text(source)
     flags = ["-std=c99", "-O2", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
+    flags += [f"-DDIAGMEM_SHORT_PRODUCTS={request.param}"]
     subprocess.run([compiler("gcc"), *flags, "twin.c", "-o", "twin"], cwd=directory, check=True)
     return directory / "twin"
 

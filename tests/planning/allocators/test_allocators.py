@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from diagmem.planning.allocators import ALLOCATORS, Placement, greedy, optimal
 from diagmem.planning.allocators.core import components, core, with_removed
 from diagmem.planning.allocators.cp_sat import solve_by_cp_sat
+from diagmem.planning.allocators.effort import NORMAL
 from diagmem.planning.allocators.fit import first_fit
 from diagmem.planning.allocators.forest import forest_bound, place_forest, spanning_forest
 from diagmem.planning.allocators.heap import modified_heap, reordered_heap
@@ -52,7 +53,7 @@ def test_cp_sat_equals_exhaustive_search(posed: Problem) -> None:
     top = sum(-(-b.size_bytes // 4) * 4 for b in posed.buffers)
     hint = first_fit(posed, members)
     assert hint is not None
-    solution = solve_by_cp_sat(posed, members, hint, 0, top, effort=5)
+    solution = solve_by_cp_sat(posed, members, hint, 0, top, NORMAL)
     assert solution.offsets is not None
     assert posed.is_met_by([solution.offsets[b] for b in members])
     assert solution.bound == smallest_arena(posed)

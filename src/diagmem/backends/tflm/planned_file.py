@@ -16,6 +16,7 @@ from diagmem.model.graph import ABSENT, Graph, Op
 from diagmem.model.schedule import Schedule
 from diagmem.ops import kind_of
 from diagmem.planning.allocators import optimal
+from diagmem.planning.allocators.effort import NORMAL
 from diagmem.planning.footprint import footprint
 from diagmem.planning.lifetimes import lifetimes
 from diagmem.planning.options import Options
@@ -27,7 +28,7 @@ from diagmem.validation import Fault, Finding, replay
 LIBRARIES = ("tflm", "tflm-reference", "cmsis-nn", "cmsis-nn-mve")
 """The kernels that TFLM may be built with. The first stands for those who do not know: it is safe for all of them."""
 NO_SCRATCH = Library("", "kernels that take nothing from the arena", {})
-EFFORT = 1.0
+EFFORT = NORMAL.times(0.2)
 """For the second placement, which need not be proven the best."""
 
 

@@ -14,6 +14,9 @@ from diagmem.ops.numerics.fixed_point import Ints, wrapped
 from diagmem.ops.numerics.quantised import Requantisation, zero_point_of
 
 _LARGEST_WIDE_SHIFT = 14
+_LARGEST_WIDE_BIAS = 2.0**46
+_LARGEST_SCALED_BIAS = 2.0**30
+"""A bit less than fits, for there is a sum beside the bias."""
 
 
 def wide_mantissas(mantissas: Ints) -> Ints:
@@ -34,10 +37,14 @@ def require_wide_shifts(shifts: Ints) -> None:
         raise Unsupported(f"an output scale that is too small beside the inputs': more than 2^{_LARGEST_WIDE_SHIFT}")
 
 
-def _require_room(bias: Tensor | None) -> None:
-    """Raises Unsupported where a bias and the sum that it is added to, times 15 bits, may need more than 64."""
-    if bias is not None and bias.data is not None and np.abs(bias.data.astype(np.float64)).max(initial=0) >= 2**46:
-        raise Unsupported("a bias of 2^46 or more")
+def _require_moderate(bias: Tensor | None, output: Requantisation) -> None:
+    """Raises Unsupported unless sums with the bias can be multiplied in 64 bits, and are then numbers of 32."""
+    if bias is None or bias.data is None:
+        return
+    largest = np.abs(bias.data.astype(np.float64))
+    scaled = largest * wide_mantissas(output.mantissas) * 2.0 ** (output.shifts - 15)
+    if np.any(largest > _LARGEST_WIDE_BIAS) or np.any(scaled > _LARGEST_SCALED_BIAS):
+        raise Unsupported(f"'{bias.label}' holds biases that are far beyond the range of the output")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +69,7 @@ class ChannelsS16:
             raise Unsupported("16-bit numbers with a zero point other than 0; TensorFlow Lite refuses it too")
         if not is_narrow:
             require_wide_shifts(output.shifts)
-            _require_room(bias)
+            _require_moderate(bias, output)
         return cls(output, bias, not is_narrow)
 
     def apply(self, sums: Array, bias: Array | None) -> Array:

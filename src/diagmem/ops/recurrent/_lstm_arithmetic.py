@@ -44,7 +44,7 @@ def step_f32(node: Node, x: Array, hidden: Array, cell: Array) -> tuple[Array, A
     kept = cell * forget
     cell = kept + given * single_precision.tanh(before("cell"))
     clip = np.float32(node.attributes.cell_clip)
-    cell = np.clip(cell, -clip, clip) if clip > 0 else cell
+    cell = single_precision.clamped(cell, -clip, clip) if clip > 0 else cell
     return single_precision.tanh(cell) * single_precision.logistic(before("output")), cell
 
 

@@ -1,12 +1,18 @@
-"""A component of a problem, solved by Google's CP-SAT: each pair of buffers is a choice of which one lies below."""
+"""A component of a problem, solved by Google's CP-SAT.
+
+Where buffers may overlap, each pair of them is a choice of which one lies below. Where they may not, they are
+rectangles in time and space; and of those alive at once, set by set, none may be in another's place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
+from diagmem.planning.allocators.effort import Effort
+from diagmem.planning.allocators.sections import cliques
 from diagmem.planning.problem import Problem
 
 
@@ -21,23 +27,29 @@ class Solution:
 MOST_PAIRS = 600
 """Beyond so many pairs that must be kept apart the solver takes minutes, whatever its limit, and finds little."""
 
+MOST_RECTANGLES = 500
+"""As many it can look at, if there is time; it seldom proves anything beyond a hundred."""
+
 
 def solve_by_cp_sat(
-    problem: Problem, members: Sequence[int], hint: Sequence[int], bound: int, limit: int, effort: float
+    problem: Problem,
+    members: Sequence[int],
+    hint: Sequence[int],
+    bound: int,
+    limit: int,
+    effort: Effort,
+    as_rectangles: bool = False,
 ) -> Solution:
     """The lowest placement of the members with an end in [bound, limit], starting from the offsets in `hint`.
 
     One worker, a fixed seed and deterministic time: the same answer on every machine. A problem that is too large is
-    given back unsolved.
+    given back unsolved. `as_rectangles`: of buffers that may not overlap more can be looked at, but it takes its time.
     """
     inside = set(members)
-    pairs = [
-        (buffer, near)
-        for buffer in members
-        for near in problem.neighbours[buffer]
-        if near.index > buffer and near.index in inside
-    ]
-    if len(pairs) > MOST_PAIRS:
+    pairs = sum(
+        near.index > buffer and near.index in inside for buffer in members for near in problem.neighbours[buffer]
+    )
+    if pairs > MOST_PAIRS and (not as_rectangles or problem.overlaps or len(members) > MOST_RECTANGLES):
         return Solution(None, bound)
     # Half a second to import, and seldom needed.
     from ortools.sat.python import cp_model
@@ -52,17 +64,15 @@ def solve_by_cp_sat(
         starts[buffer] = places[buffer] * stride
         model.add(starts[buffer] + size <= height)
         model.add_hint(places[buffer], hint[buffer] // problem.buffers[buffer].align_bytes)
-    for buffer, near in pairs:
-        is_below = model.new_bool_var("")
-        rise = starts[near.index] - starts[buffer]
-        model.add(rise >= near.below // unit).only_enforce_if(is_below)
-        model.add(-rise >= near.above // unit).only_enforce_if(~is_below)
+    (_keep_rectangles_apart if as_rectangles else _keep_pairs_apart)(model, problem, starts)
     model.minimize(height)
 
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
-    solver.parameters.max_deterministic_time = effort
+    solver.parameters.max_deterministic_time = effort.proof
+    if effort.seconds is not None:
+        solver.parameters.max_time_in_seconds = effort.seconds
     status = _solved(solver, model)
     if status == cp_model.INFEASIBLE:
         return Solution(None, limit + unit)
@@ -70,6 +80,28 @@ def solve_by_cp_sat(
         return Solution(None, bound)
     offsets = {b: solver.value(place) * problem.buffers[b].align_bytes for b, place in places.items()}
     return Solution(offsets, round(solver.best_objective_bound) * unit)
+
+
+def _keep_pairs_apart(model: Any, problem: Problem, starts: Mapping[int, Any]) -> None:
+    unit = problem.unit_bytes
+    for buffer, start in starts.items():
+        for near in problem.neighbours[buffer]:
+            if near.index > buffer and near.index in starts:
+                is_below = model.new_bool_var("")
+                rise = starts[near.index] - start
+                model.add(rise >= near.below // unit).only_enforce_if(is_below)
+                model.add(-rise >= near.above // unit).only_enforce_if(~is_below)
+
+
+def _keep_rectangles_apart(model: Any, problem: Problem, starts: Mapping[int, Any]) -> None:
+    unit, in_space, in_time = problem.unit_bytes, {}, {}
+    for index, start in starts.items():
+        buffer = problem.buffers[index]
+        in_space[index] = model.new_fixed_size_interval_var(start, -(-buffer.size_bytes // unit), "")
+        in_time[index] = model.new_fixed_size_interval_var(buffer.first_step, buffer.end_step - buffer.first_step, "")
+    model.add_no_overlap_2d(list(in_time.values()), list(in_space.values()))
+    for clique in cliques(problem, list(starts)):
+        model.add_no_overlap([in_space[index] for index in clique])
 
 
 def _solved(solver: Any, model: Any) -> Any:

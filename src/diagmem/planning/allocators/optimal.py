@@ -1,7 +1,8 @@
 """The smallest placement there is, with proof, or the best found and the gap.
 
 Heuristics come first, and end it if they meet the lower bound. What is left is a small core of buffers that falls apart
-into components; a component without a circle is solved exactly in no time, any other by CP-SAT.
+into components; a component without a circle is solved exactly in no time, any other by CP-SAT. What is too large for
+that is lowered by search.
 """
 
 from __future__ import annotations
@@ -10,24 +11,42 @@ from collections.abc import Collection
 
 from diagmem.planning.allocators.core import components, core, with_removed
 from diagmem.planning.allocators.cp_sat import Solution, solve_by_cp_sat
+from diagmem.planning.allocators.effort import NORMAL, THOROUGH, Effort
 from diagmem.planning.allocators.fit import Offsets, Partial
 from diagmem.planning.allocators.forest import forest_bound, place_forest, spanning_forest
 from diagmem.planning.allocators.greedy import greedy
 from diagmem.planning.allocators.local import improve
+from diagmem.planning.allocators.lowering import Lowering
 from diagmem.planning.allocators.placement import Placement
 from diagmem.planning.problem import Problem
-
-EFFORT = 5.0
-"""CP-SAT's deterministic time for one component: about seconds, but the same work on any machine."""
 
 MOST_ROUNDS = 8
 
 
-def optimal(problem: Problem, effort: float = EFFORT) -> Placement:
-    """Lowers the best placement and raises the bound until they meet, or until the effort is spent."""
+def optimal(problem: Problem, effort: Effort = NORMAL, goal_bytes: int | None = None) -> Placement:
+    """Lowers the best placement and raises the bound until they meet, or until the effort is spent. `goal_bytes`: an
+    arena that is small enough."""
     offsets, bound = greedy(problem), problem.lower_bound_bytes
     bound = max(bound, chain_bound(problem, range(len(problem.buffers)), bound, problem.arena_bytes(offsets)))
-    offsets = improve(problem, offsets, bound)
+    goal = max(bound, goal_bytes or 0)
+    offsets = improve(problem, offsets, goal)
+    if problem.arena_bytes(offsets) > goal:
+        offsets, bound = _exactly(problem, offsets, bound, effort)
+    found = Lowering.of(problem, offsets, bound, effort, goal_bytes).placement()
+    return found if found.arena_bytes <= goal or effort.fits < THOROUGH.fits else _proven(problem, found, effort)
+
+
+def _proven(problem: Problem, found: Placement, effort: Effort) -> Placement:
+    """The placement, or a smaller one, with the bound that CP-SAT proves for the whole: for those who have the time."""
+    members, limit = range(len(problem.buffers)), found.arena_bytes - problem.unit_bytes
+    bound = found.lower_bound_bytes
+    solution = solve_by_cp_sat(problem, members, found.offsets, bound, limit, effort.times(0.1), as_rectangles=True)
+    offsets = found.offsets if solution.offsets is None else tuple(solution.offsets[b] for b in members)
+    return Placement.of(problem, offsets, min(solution.bound, problem.arena_bytes(offsets)))
+
+
+def _exactly(problem: Problem, offsets: Offsets, bound: int, effort: Effort) -> tuple[Offsets, int]:
+    """The best offsets of problems that can be solved with proof, and the bound of all."""
     for _ in range(MOST_ROUNDS):
         arena = problem.arena_bytes(offsets)
         if arena <= bound:
@@ -41,7 +60,7 @@ def optimal(problem: Problem, effort: float = EFFORT) -> Placement:
                 break
         else:
             break
-    return Placement.of(problem, offsets, min(bound, problem.arena_bytes(offsets)))
+    return offsets, bound
 
 
 def chain_bound(problem: Problem, members: Collection[int], low: int, high: int) -> int:
@@ -52,7 +71,7 @@ def chain_bound(problem: Problem, members: Collection[int], low: int, high: int)
     return forest_bound(problem, spanning_forest(problem, hard), low, high)
 
 
-def _place(problem: Problem, offsets: Offsets, bound: int, limit: int, effort: float) -> tuple[Offsets | None, int]:
+def _place(problem: Problem, offsets: Offsets, bound: int, limit: int, effort: Effort) -> tuple[Offsets | None, int]:
     """Offsets within the limit, None if there are none or none were found; and a bound for all offsets."""
     hard, removed = core(problem, limit)
     placed: Partial = [None] * len(problem.buffers)
@@ -66,7 +85,7 @@ def _place(problem: Problem, offsets: Offsets, bound: int, limit: int, effort: f
     return with_removed(problem, placed, removed), bound
 
 
-def _solve(problem: Problem, members: list[int], hint: Offsets, bound: int, limit: int, effort: float) -> Solution:
+def _solve(problem: Problem, members: list[int], hint: Offsets, bound: int, limit: int, effort: Effort) -> Solution:
     """The lowest placement of a component within the limit."""
     if len(spanning_forest(problem, members)) < len(members):
         return solve_by_cp_sat(problem, members, hint, bound, limit, effort)

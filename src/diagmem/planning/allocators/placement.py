@@ -25,3 +25,8 @@ class Placement:
     def is_optimal(self) -> bool:
         """Proven: none is smaller."""
         return self.arena_bytes <= self.lower_bound_bytes
+
+    @property
+    def excess(self) -> float:
+        """How far it may be above the best, as a share of the bound."""
+        return (self.arena_bytes - self.lower_bound_bytes) / self.lower_bound_bytes if self.lower_bound_bytes else 0.0

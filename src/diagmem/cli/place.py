@@ -1,0 +1,145 @@
+"""`diagmem place`: the allocator alone, for buffers from anywhere."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from diagmem.cli._shared import console, json_option, naming_model, size_text, working, write_file, write_json
+from diagmem.model.errors import DiagmemError, UnsafePlanError
+
+if TYPE_CHECKING:
+    from diagmem.planning.allocators.effort import Effort
+    from diagmem.planning.allocators.placement import Placement
+    from diagmem.planning.buffer_tables.table import Table
+
+ANSWER_IS_NO = 1
+
+MOST_FILE_BYTES = 256 << 20
+
+
+@click.command(short_help="The allocator alone: buffers in a CSV file, as for MiniMalloc.")
+@click.argument("buffers", metavar="BUFFERS.csv")
+@click.option("--capacity", type=click.IntRange(min=1), metavar="BYTES", help="Stop at an arena that fits into BYTES.")
+@click.option("--separations", "separations_path", metavar="FILE.csv", help="How far apart some pairs must start.")
+@click.option("-o", "--output", metavar="OUT.csv", help="Write the table with offsets; '-': to standard output.")
+@click.option(
+    "--effort",
+    type=click.Choice(["quick", "normal", "thorough"]),
+    default="thorough",
+    show_default=True,
+    help="How long to look: about a tenth of a second, a few seconds, half a minute. The same answer every time.",
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Stop after S seconds at the latest. The answer may then differ from run to run.",
+)
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    buffers: str,
+    capacity: int | None,
+    separations_path: str | None,
+    output: str | None,
+    effort: str,
+    time_limit: float | None,
+    json_path: str | None,
+) -> None:
+    """Place BUFFERS in as small an arena as can be found, or in one of BYTES.
+
+    BUFFERS is a table in MiniMalloc's CSV format: id, lower, upper (alive in [lower, upper)), size, and if wanted
+    alignment, hint, gaps, offset. Offsets that it has are kept if nothing smaller is found. The table of separations
+    has the columns below, above, bytes: if the second buffer starts above the first, then by at least so many bytes.
+
+    The placement shown has been checked, moment by moment. Exit status 1: none was found within BYTES.
+
+    \b
+    Examples:
+      diagmem place buffers.csv -o placed.csv
+      diagmem place buffers.csv --capacity 1048576 --json -
+      diagmem place buffers.csv --separations overlaps.csv --time-limit 5
+    """
+    from diagmem.planning.allocators.effort import Effort
+
+    if json_path == "-" and output == "-":
+        raise click.UsageError("--json - and -o - cannot both have standard output.")
+    with naming_model(buffers):
+        table = _read(buffers, separations_path)
+        begin = time.perf_counter()
+        with working(f"placing {len(table.rows)} buffers"):
+            offsets, found = _placed(table, Effort.named(effort, time_limit), capacity)
+        seconds = time.perf_counter() - begin
+    fits = capacity is None or found.arena_bytes <= capacity
+    if json_path:
+        chosen = {"effort": effort, "time_limit_seconds": time_limit}
+        write_json(json_path, _json(found, seconds, len(table.rows), capacity) | chosen)
+    if output and fits:
+        content = table.with_offsets(offsets)
+        click.echo(content, nl=False) if output == "-" else write_file(Path(output), content.encode())
+    if "-" not in (json_path, output):
+        _show(found, seconds, len(table.rows), capacity, time_limit)
+    if not fits:
+        ctx.exit(ANSWER_IS_NO)
+
+
+def _read(buffers: str, separations_path: str | None) -> Table:
+    from diagmem.planning.buffer_tables.table import parse_table
+
+    texts = []
+    for path in (buffers, separations_path):
+        if path is not None:
+            with Path(path).open("rb") as file:
+                content = file.read(MOST_FILE_BYTES + 1)
+            if len(content) > MOST_FILE_BYTES:
+                raise DiagmemError(f"more than {MOST_FILE_BYTES} bytes; place the buffers in parts")
+            try:
+                texts.append(content.decode())
+            except UnicodeDecodeError as error:
+                raise DiagmemError(f"not text: byte {error.start} is not UTF-8; a CSV file is needed") from error
+    return parse_table(*texts)
+
+
+def _placed(table: Table, effort: Effort, capacity: int | None) -> tuple[tuple[int, ...], Placement]:
+    """Offsets of all rows, checked; and the placement of those that ever live."""
+    from diagmem.planning.buffer_tables.check import conflicts
+    from diagmem.planning.buffer_tables.placing import table_placement
+
+    offsets, found = table_placement(table, effort, capacity)
+    wrong = next(conflicts(table, offsets), None)
+    if wrong is not None:
+        raise UnsafePlanError(f"the placement is not safe: {wrong}; this is a bug, please report it")
+    return offsets, found
+
+
+def _json(found: Placement, seconds: float, rows: int, capacity: int | None) -> dict[str, Any]:
+    limits = {} if capacity is None else {"capacity_bytes": capacity, "fits": found.arena_bytes <= capacity}
+    return {
+        "arena_bytes": found.arena_bytes,
+        "lower_bound_bytes": found.lower_bound_bytes,
+        "optimal": found.is_optimal,
+        "seconds": round(seconds, 3),
+        "buffers": rows,
+        **limits,
+    }
+
+
+def _show(found: Placement, seconds: float, rows: int, capacity: int | None, time_limit: float | None) -> None:
+    out = console()
+    gap = found.arena_bytes - found.lower_bound_bytes
+    judged = "proven the best" if found.is_optimal else f"at most {gap} B, {found.excess:.1%}, above the best"
+    out.print(f"buffers      {rows}, placed in {seconds:.2f} s")
+    out.print(f"arena        {size_text(found.arena_bytes)}, {judged}")
+    out.print(f"lower bound  {size_text(found.lower_bound_bytes)}")
+    if capacity is not None:
+        over = found.arena_bytes - capacity
+        known = "none is possible" if found.lower_bound_bytes > capacity else "none was found"
+        out.print(f"capacity     {size_text(capacity)}: " + (f"{known}, {over} B too much" if over > 0 else "fits"))
+    if time_limit is not None:
+        out.print("             stopped by the clock or before: another run may end otherwise")

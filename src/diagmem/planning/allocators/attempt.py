@@ -1,0 +1,81 @@
+"""One arena's size, and the tree search for a placement within it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from diagmem.planning.allocators.compiled import Machine
+from diagmem.planning.allocators.fit import Offsets
+from diagmem.planning.allocators.repair_loops import LEHMER, PRIME
+from diagmem.planning.allocators.tree import FIRST_NODES, GROWTH, Start, TreeSearch
+from diagmem.planning.allocators.tree_loops import FAILED, SOLVED
+from diagmem.planning.problem import Problem
+
+LEAST_NODES = 50
+"""What a run counts at the least: one that ends at once costs about as much."""
+
+APART = (("TWA", 8), ("TWA", 8), ("TSZ", 16), ("TWA", 8))
+"""For buffers that may not overlap: orders, with their pulls in 32nds, each shaken a little. How long a search takes is
+a matter of luck, and what differs a little soon differs wholly: of several the luckiest counts."""
+
+
+@dataclass
+class Attempt:
+    """`is_impossible`: the search has shown that nothing fits. `nodes`: of one run, in hundredths."""
+
+    tree: TreeSearch
+    capacity: int
+    starts: Sequence[Start]
+    is_exact: bool
+    exact: Start
+    exact_nodes: int = field(default=0, init=False)
+    is_impossible: bool = field(default=False, init=False)
+    nodes: int = field(default=100 * FIRST_NODES, init=False)
+    runs: int = field(default=0, init=False)
+
+    @classmethod
+    def of(cls, problem: Problem, members: Sequence[int], capacity: int, offsets: Offsets, machine: Machine) -> Attempt:
+        """`offsets`: of a larger arena, whose order is one to begin with."""
+        tree = TreeSearch.of(problem, members, machine)
+        links = tree.links
+        is_exact = all(below > 0 and above > 0 for below, above in zip(links.below, links.above, strict=True))
+        if not problem.overlaps:
+            starts = [tree.start(shaken(tree.sorted_by(k), seed), pull) for seed, (k, pull) in enumerate(APART)]
+        else:
+            own = sorted(range(len(members)), key=lambda place: (offsets[members[place]], place))
+            starts = [
+                tree.start(own, 0, by_rank=True),
+                tree.start(tree.sorted_by("TWA"), 2),
+                tree.start(own, 2),
+                tree.start(tree.sorted_by("TZ"), 2),
+                tree.start(own, 1, by_rank=True),
+                tree.start(tree.sorted_by("E"), 1),
+            ]
+        found = cls(tree, capacity, starts, is_exact, tree.start(tree.sorted_by("TWA"), 2))
+        found.is_impossible = is_exact and max(tree.load, default=0) > capacity
+        return found
+
+    def run(self, most_nodes: int) -> tuple[dict[int, int] | None, int]:
+        """Offsets of the members if the next run finds any; and the nodes it took."""
+        start = self.starts[self.runs % len(self.starts)]
+        self.runs += 1
+        before, budget = self.tree.nodes, min(self.nodes // 100, most_nodes)
+        self.nodes += self.nodes // GROWTH
+        outcome, placed = self.tree.run(start, self.capacity, budget)
+        if outcome == FAILED and self.is_exact and 4 * self.exact_nodes <= self.tree.nodes:
+            # The tree has ended, but with leaps: without them its end is a proof.
+            so_far = self.tree.nodes
+            outcome, placed = self.tree.run(self.exact, self.capacity, budget, jumps=False)
+            self.exact_nodes += self.tree.nodes - so_far
+            self.is_impossible = outcome == FAILED
+        return placed if outcome == SOLVED else None, max(LEAST_NODES, self.tree.nodes - before)
+
+
+def shaken(order: Sequence[int], seed: int) -> list[int]:
+    """The order with each moved by up to one in fifty places; as it is for seed 0."""
+    chance, key = seed, {}
+    for place, buffer in enumerate(order):
+        chance = chance * LEHMER % PRIME
+        key[buffer] = 50 * place + chance % len(order)
+    return sorted(order, key=lambda buffer: key[buffer])

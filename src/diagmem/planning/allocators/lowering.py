@@ -1,0 +1,153 @@
+"""A placement lowered step by step: by first fit, repaired, and by the tree search, in turns.
+
+First fit takes small steps down, and many of them; the tree is asked for an arena halfway to the bound, then for less
+or for more. Each turn is twice as long as the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from diagmem.planning.allocators.attempt import Attempt
+from diagmem.planning.allocators.compiled import PLAIN, Machine, machine
+from diagmem.planning.allocators.effort import Effort, Meter
+from diagmem.planning.allocators.fit import Offsets
+from diagmem.planning.allocators.greedy import orders
+from diagmem.planning.allocators.placement import Placement
+from diagmem.planning.allocators.repair import Repair
+from diagmem.planning.allocators.tree import MOST_MEMBERS
+from diagmem.planning.problem import Problem
+
+FIRST_ROUNDS = 50
+"""In which an order is repaired; twice as many each time that no order has brought anything."""
+
+MOST_FITS = 200_000
+"""Of one order: after that it is another one's turn, and the clock is looked at."""
+
+TURNS = 6
+"""An effort is spent in so many turns."""
+
+FIRST_SHARE = 1 / (2**TURNS - 1)
+
+
+@dataclass
+class Lowering:
+    """The best offsets so far; a size that no placement stays below; and a size that is small enough."""
+
+    problem: Problem
+    offsets: Offsets
+    bound: int
+    goal: int
+    fits: int
+    meter: Meter
+    machine: Machine
+    is_goal_given: bool = False
+    rounds: int = FIRST_ROUNDS
+    lucky: int = 0
+    attempts: dict[int, Attempt] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, problem: Problem, offsets: Offsets, bound: int, effort: Effort, goal: int | None = None) -> Lowering:
+        """`goal`: the bound, if there is none."""
+        count = len(problem.buffers)
+        fits, nodes = (effort.fits_for(count), effort.nodes) if problem.overlaps else (0, effort.nodes_apart)
+        goal_bytes, meter = max(bound, goal or 0), Meter(nodes, effort.seconds)
+        is_small = problem.arena_bytes(offsets) <= goal_bytes
+        near = 10 + sum(map(len, problem.links)) // max(1, count)
+        loops = PLAIN if is_small else machine((fits * near // 6 + nodes * count) // 10)
+        return cls(problem, offsets, bound, goal_bytes, fits, meter, loops, goal is not None)
+
+    @property
+    def arena_bytes(self) -> int:
+        return self.problem.arena_bytes(self.offsets)
+
+    @property
+    def is_done(self) -> bool:
+        return self.arena_bytes <= self.goal or self.meter.is_late
+
+    def placement(self) -> Placement:
+        """The best that the effort brings; it ends where the goal is met."""
+        if not self.is_done:
+            self._spend()
+        return Placement.of(self.problem, self.offsets, min(self.bound, self.arena_bytes))
+
+    def _spend(self) -> None:
+        repair = Repair.of(self.problem, self.machine)
+        fits, nodes = int(self.fits * FIRST_SHARE), int(self.meter.nodes * FIRST_SHARE)
+        for _ in range(TURNS):
+            self._repair(repair, fits)
+            self._climb(repair, nodes)
+            fits, nodes = 2 * fits, 2 * nodes
+
+    def _repair(self, repair: Repair, fits: int) -> None:
+        """Many small steps down."""
+        end = repair.fits + fits
+        while repair.fits < end and not self.is_done:
+            if not self._step(repair, end):
+                self.rounds *= 2
+
+    def _step(self, repair: Repair, end: int) -> bool:
+        """Whether any of the orders comes to a smaller arena."""
+        limit = self.arena_bytes - self.problem.unit_bytes
+        hard, removed = repair.core(limit)
+        members, starts = set(hard), list(self._starts())
+        for number in sorted(range(len(starts)), key=lambda n: n != self.lucky):
+            order = [buffer for buffer in starts[number] if buffer in members]
+            placed = repair.within(limit, order, self.rounds, min(end - repair.fits, MOST_FITS))
+            if placed is not None:
+                self.lucky = number
+                self.offsets = repair.with_others(placed, reversed(removed))
+                return True
+            if repair.fits >= end or self.meter.is_late:
+                break
+        return False
+
+    def _starts(self) -> Iterator[list[int]]:
+        buffers, indices, offsets = self.problem.buffers, range(len(self.problem.buffers)), self.offsets
+        yield sorted(indices, key=lambda b: (offsets[b], b))
+        yield from orders(self.problem)
+        yield sorted(indices, key=lambda b: -buffers[b].end_step)
+        yield sorted(indices, key=lambda b: (offsets[b] + buffers[b].size_bytes, b))
+        yield sorted(indices, key=lambda b: buffers[b].first_step - buffers[b].end_step)
+
+    def _climb(self, repair: Repair, nodes: int) -> None:
+        """Asks the tree for the goal, then for what lies between that and the arena, by halves."""
+        unit, end = self.problem.unit_bytes, self.meter.nodes - nodes
+        low, target, share = self.goal, self.goal, nodes // 2
+        if self.is_goal_given:
+            share = nodes
+        elif self.problem.overlaps:
+            target, share = self._middle(low), nodes // 6
+        while low < self.arena_bytes and self.meter.nodes > end and not self.meter.is_late:
+            if not self._reach(repair, target, share):
+                low = target + unit
+            target, share = self._middle(low), nodes // 6
+
+    def _middle(self, low: int) -> int:
+        unit = self.problem.unit_bytes
+        return min((low + self.arena_bytes) // 2 // unit * unit, self.arena_bytes - unit)
+
+    def _reach(self, repair: Repair, target: int, nodes: int) -> bool:
+        """Whether the tree finds a placement within the target, in about so many nodes."""
+        hard, removed = repair.core(target)
+        placed: dict[int, int] | None = None if hard else {}
+        if len(hard) > MOST_MEMBERS:
+            return False
+        attempt = self._attempt(hard, target)
+        while placed is None and nodes > 0 and not (attempt.is_impossible or self.meter.is_late):
+            placed, taken = attempt.run(nodes)
+            nodes -= taken
+            self.meter.nodes -= taken
+        if attempt.is_impossible:
+            self.bound = max(self.bound, target + self.problem.unit_bytes)
+            self.goal = max(self.goal, self.bound)
+        if placed is not None:
+            self.offsets = repair.with_others(placed, reversed(removed))
+        return placed is not None
+
+    def _attempt(self, hard: list[int], target: int) -> Attempt:
+        """The one for the goal goes on where it ended; others are new."""
+        found = self.attempts.get(target) or Attempt.of(self.problem, hard, target, self.offsets, self.machine)
+        self.attempts = {target: found} if target == self.goal else self.attempts
+        return found

@@ -1,0 +1,69 @@
+"""First fit within a limit: whoever does not fit goes earlier, and all behind it are placed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from diagmem.planning.allocators import repair_loops
+from diagmem.planning.allocators.compiled import Machine
+from diagmem.planning.allocators.fit import Offsets
+from diagmem.planning.allocators.flat import FAR, NOWHERE, Links, links
+from diagmem.planning.allocators.repair_loops import CHANCE, FITS, FITTED, Fit
+from diagmem.planning.problem import Problem
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A problem, ready for the loops of first fit. `fits` and the row of random numbers go on from call to call."""
+
+    problem: Problem
+    machine: Machine
+    links: Links
+    fit: Fit = field(repr=False)
+
+    @classmethod
+    def of(cls, problem: Problem, machine: Machine, seed: int = 1) -> Repair:
+        count = len(problem.buffers)
+        room = [machine.filled(count) for _ in range(5)]
+        counts = machine.filled(2)
+        counts[CHANCE] = seed
+        return cls(problem, machine, machine.flat(links(problem)), Fit._make((*room, counts)))
+
+    @property
+    def fits(self) -> int:
+        """How many times a buffer was placed so far."""
+        return int(self.fit.counts[FITS])
+
+    @property
+    def _loops(self) -> Any:
+        return self.machine.loops(repair_loops)
+
+    def core(self, limit: int) -> tuple[list[int], list[int]]:
+        """Buffers that matter for an arena of `limit` bytes, and the rest in the order of its removal."""
+        count = len(self.problem.buffers)
+        is_left, removed = self.machine.filled(count, 1), self.machine.filled(count)
+        out = self._loops.core(limit, self.problem.unit_bytes, self.links, is_left, removed)
+        return [b for b in range(count) if is_left[b]], [int(b) for b in removed[:out]]
+
+    def within(self, limit: int, order: Iterable[int], rounds: int, fits: int) -> dict[int, int] | None:
+        """Offsets of the buffers in the order, if in so many rounds and about so many fits there are any."""
+        given = self._put(order, {})
+        outcome = self._loops.repaired(given, limit, rounds, self.fits + fits, self.links, self.fit)
+        return {int(b): int(self.fit.at[b]) for b in given} if outcome == FITTED else None
+
+    def with_others(self, placed: Mapping[int, int], others: Iterable[int]) -> Offsets:
+        """All offsets, from those of some buffers and a first fit of the others in this order."""
+        order = self._put([*placed, *others], placed)
+        self._loops.fit_in_order(order, len(placed), FAR, self.links, self.fit)
+        return tuple(int(offset) for offset in self.fit.at)
+
+    def _put(self, order: Iterable[int], placed: Mapping[int, int]) -> Any:
+        """Makes the order ready: what is not in it stands at no place."""
+        fit, given = self.fit, self.machine.ints(order)
+        for buffer in range(len(fit.at)):
+            fit.at[buffer], fit.place_of[buffer], fit.is_stale[buffer] = placed.get(buffer, NOWHERE), FAR, 1
+        for place, buffer in enumerate(given):
+            fit.place_of[buffer] = place
+        return given

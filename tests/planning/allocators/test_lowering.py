@@ -1,0 +1,184 @@
+"""The search from the bottom up, and the repair of first fit: valid, exact where they say so, the same every time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+
+from diagmem.model.errors import PlanError
+from diagmem.planning.allocators import greedy
+from diagmem.planning.allocators.compiled import COMPILED, PLAIN, Machine, machine
+from diagmem.planning.allocators.effort import EFFORTS, NORMAL, QUICK, THOROUGH, Effort, Meter
+from diagmem.planning.allocators.lowering import Lowering
+from diagmem.planning.allocators.many_orders import many_orders
+from diagmem.planning.allocators.optimal import optimal
+from diagmem.planning.allocators.repair import Repair
+from diagmem.planning.allocators.sections import cliques, sections
+from diagmem.planning.allocators.tree import TreeSearch
+from diagmem.planning.allocators.tree_loops import FAILED, SOLVED
+from diagmem.planning.problem import Buffer, Problem
+from tests.planning.problems import cut_rectangle, problems, sliding_rows, smallest_arena
+
+LITTLE = Effort(fits=100, most_fits=3_000, nodes=300, nodes_apart=2_000, proof=0.5)
+
+needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="needs the extra 'fast'")
+
+
+def lowered(posed: Problem, loops: Machine, effort: Effort = LITTLE) -> Lowering:
+    """What the search makes of a greedy start, without any other method before it."""
+    search = replace(Lowering.of(posed, greedy(posed), posed.lower_bound_bytes, effort), machine=loops)
+    search.placement()
+    return search
+
+
+@given(problems(most=9))
+@settings(max_examples=80)
+def test_lowering_keeps_all_separations(posed: Problem) -> None:
+    """Whatever it finds solves the problem, is no larger than what it began with, and its bound is no larger."""
+    found = lowered(posed, PLAIN)
+    assert posed.is_met_by(found.offsets)
+    assert found.bound <= found.arena_bytes <= posed.arena_bytes(greedy(posed))
+
+
+@given(problems())
+@settings(max_examples=100)
+def test_bounds_are_never_above_the_best(posed: Problem) -> None:
+    """What the search proves to be needed, trying everything needs too."""
+    least = smallest_arena(posed)
+    assert lowered(posed, PLAIN).bound <= least
+    assert many_orders(posed, LITTLE).lower_bound_bytes <= least
+
+
+@given(problems())
+@settings(max_examples=100)
+def test_the_tree_without_jumps_is_exact(posed: Problem) -> None:
+    """Buffers kept apart: a placement in the least arena, and none in less."""
+    apart = replace(posed, overlaps={})
+    least, members = smallest_arena(apart), range(len(apart.buffers))
+    tree = TreeSearch.of(apart, members, PLAIN)
+    start = tree.start(tree.sorted_by("TWA"), 2)
+    outcome, placed = tree.run(start, least, 100_000, jumps=False)
+    assert outcome == SOLVED
+    assert apart.is_met_by([placed[b] for b in members])
+    assert tree.run(start, least - apart.unit_bytes, 100_000, jumps=False) == (FAILED, {})
+
+
+@given(problems())
+@settings(max_examples=100)
+def test_the_tree_is_exact_where_all_separations_are_positive(posed: Problem) -> None:
+    """Then nobody stands on one that starts above it, and the bound that the search proves is the best arena."""
+    upright = replace(posed, overlaps={pair: max(1, apart) for pair, apart in posed.overlaps.items()})
+    found = lowered(upright, PLAIN, replace(LITTLE, nodes=20_000, nodes_apart=20_000))
+    assert found.arena_bytes == smallest_arena(upright)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_cut_rectangle_is_put_together_again(seed: int) -> None:
+    """Forty pieces that fill an arena without a gap: greedy leaves gaps, the tree does not."""
+    posed = cut_rectangle(seed, 40)
+    found = optimal(posed, replace(LITTLE, nodes_apart=40_000, proof=0))
+    assert posed.is_met_by(found.offsets)
+    assert found.is_optimal
+
+
+def test_cutting_leaves_work_for_the_search() -> None:
+    """The test above would be empty if greedy did it."""
+    cut = [cut_rectangle(seed, 40) for seed in range(6)]
+    assert sum(posed.arena_bytes(greedy(posed)) > posed.lower_bound_bytes for posed in cut) > 3
+
+
+@needs_numba
+@pytest.mark.parametrize("seed", range(4))
+def test_machine_code_finds_the_same(seed: int) -> None:
+    """Plain Python and compiled loops: the same offsets, bound and nodes, with separations and without."""
+    for posed in (cut_rectangle(seed, 24, height=40), sliding_rows(seed, 40)):
+        plain, fast = (lowered(posed, loops) for loops in (PLAIN, COMPILED))
+        assert plain.offsets == fast.offsets
+        assert (plain.bound, plain.meter.nodes) == (fast.bound, fast.meter.nodes)
+
+
+@needs_numba
+@given(problems(most=9))
+@settings(max_examples=40)
+def test_machine_code_finds_the_same_on_small_problems(posed: Problem) -> None:
+    """Also with alignments, and separations below zero."""
+    assert lowered(posed, PLAIN).offsets == lowered(posed, COMPILED).offsets
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_problem_gets_the_same_placement(seed: int) -> None:
+    """Twice, and with other names."""
+    posed = sliding_rows(seed, 60)
+    renamed = replace(posed, buffers=tuple(replace(b, name=f"other {b.name}") for b in posed.buffers))
+    assert many_orders(posed, LITTLE) == many_orders(posed, LITTLE) == many_orders(renamed, LITTLE)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_more_effort_is_never_worse(seed: int) -> None:
+    """Turns only get longer, so what little effort finds more effort finds too, or better."""
+    posed = sliding_rows(seed, 60)
+    arenas = [many_orders(posed, LITTLE.times(share)).arena_bytes for share in (0, 0.2, 1)]
+    assert all(more <= less for less, more in pairwise(arenas))
+
+
+def test_a_goal_ends_the_search() -> None:
+    """Where the capacity is met nobody looks further; the bound stays honest."""
+    posed = cut_rectangle(1, 30)
+    start = posed.arena_bytes(greedy(posed))
+    assert optimal(posed, LITTLE, start).arena_bytes <= start
+    assert Lowering.of(posed, greedy(posed), 0, LITTLE, start).placement().offsets == greedy(posed)
+
+
+def test_a_time_limit_ends_the_search() -> None:
+    """It is over before the counted work is; and says that it is not reproducible."""
+    effort = replace(THOROUGH, seconds=0.01)
+    assert not effort.is_reproducible
+    assert NORMAL.is_reproducible
+    search = Lowering.of(sliding_rows(0, 80), greedy(sliding_rows(0, 80)), 0, effort)
+    search.placement()
+    assert search.meter.nodes > 0
+    assert Meter(1, 0.0).is_late
+    assert not Meter(1, None).is_late
+
+
+def test_efforts_have_names() -> None:
+    """Each does more than the one before; what is not known is said in one line."""
+    assert list(EFFORTS.values()) == sorted(EFFORTS.values(), key=lambda effort: effort.fits)
+    assert Effort.named("quick", 3).seconds == 3
+    with pytest.raises(PlanError, match="quick, normal, thorough"):
+        Effort.named("heroic")
+    with pytest.raises(PlanError, match="no time"):
+        Effort.named("quick", float("nan"))
+
+
+def test_sections_are_the_largest_sets_alive_at_once() -> None:
+    """A step whose buffers are all alive at another one is left out."""
+    posed = Problem((Buffer("a", 4, 0, 3), Buffer("b", 2, 1, 2), Buffer("c", 1, 2, 9)), {})
+    assert cliques(posed, [0, 1, 2]) == [[0, 1], [0, 2]]
+    cut, load = sections(posed, [0, 1, 2])
+    assert load == [6, 5]
+    assert (cut.first, cut.last) == ([0, 0, 1], [1, 0, 1])
+
+
+def test_repair_places_again_only_what_moved() -> None:
+    """Its offsets are those of a first fit of the order that it ends with, each fit anew."""
+    posed = sliding_rows(3, 60)
+    repair = Repair.of(posed, PLAIN)
+    limit = posed.arena_bytes(greedy(posed)) + 20
+    placed = repair.within(limit, range(60), rounds=500, fits=10**6)
+    assert placed is not None
+    again = Repair.of(posed, PLAIN).with_others({}, placed)
+    assert tuple(placed[b] for b in range(60)) == again
+
+
+def test_small_problems_do_without_numba() -> None:
+    """A small model is planned before numba would be loaded."""
+    code = "import sys, diagmem; diagmem.plan('zoo:kws_dscnn_int8'); assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert machine(QUICK.most_fits) is PLAIN
