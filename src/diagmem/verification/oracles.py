@@ -12,9 +12,11 @@ import numpy.typing as npt
 from diagmem.frontends.source import Source
 from diagmem.frontends.tflite import has_shapes_of_file
 from diagmem.model.graph import DType, Graph
+from diagmem.ops.numerics.weighted_sums import is_hybrid
 from diagmem.verification import reference
 from diagmem.verification.stream import Inputs
 from diagmem.verification.tflm import runtime
+from diagmem.verification.tflm.runtime import TflmError
 
 RELATIVE_TOLERANCE = 1e-4
 """Of the largest output, for real numbers: runtimes add up in different orders. Integers must be equal."""
@@ -27,15 +29,14 @@ def second_opinion(source: Source, graph: Graph, inputs: Inputs) -> tuple[str | 
     if source.is_onnx:
         return _onnxruntime_opinion(source, graph, inputs)
     content = source.content
-    if runtime.is_installed() and has_shapes_of_file(content, graph):
-        return "tflm", _difference(graph, inputs, _tflm(content, graph, inputs))
-    if importlib.util.find_spec("ai_edge_litert") and _is_real(graph):
-        try:
-            theirs = _litert(content, inputs)
-        except (ValueError, RuntimeError):
-            # Not every model runs there, which says nothing against ours.
-            return None, None
-        return "litert", _difference(graph, inputs, theirs)
+    for name, run in (("tflm", _tflm), ("litert", _litert)):
+        if _is_judge(name, content, graph):
+            try:
+                theirs = run(content, graph, inputs)
+            except (TflmError, ValueError, RuntimeError):
+                # Not every model runs there, which says nothing against ours.
+                continue
+            return name, _difference(graph, inputs, theirs)
     return None, None
 
 
@@ -52,9 +53,15 @@ def _onnxruntime_opinion(source: Source, graph: Graph, inputs: Inputs) -> tuple[
     return "onnxruntime", _difference(graph, inputs, theirs)
 
 
-def _is_real(graph: Graph) -> bool:
-    """LiteRT rounds once where TFLM's kernels, and so ours, round twice: on integers it is no judge of single bits."""
-    return all(t.dtype is DType.FLOAT32 for t in graph.tensors if not t.is_constant)
+def _is_judge(name: str, content: bytes, graph: Graph) -> bool:
+    """LiteRT rounds once where TFLM's kernels, and so ours, round twice: of signed integers it is no judge of single
+    bits. Unsigned ones, which TFLM does not know, are computed as LiteRT does. Where weights have 8 bits and data are
+    real, it rounds the data, which we do not. TFLM infers no shapes."""
+    if name == "tflm":
+        return runtime.is_installed() and has_shapes_of_file(content, graph)
+    in_ram = {t.dtype for t in graph.tensors if not t.is_constant}
+    is_exact = not in_ram & {DType.INT8, DType.INT16} and not any(is_hybrid(node) for node in graph.nodes)
+    return importlib.util.find_spec("ai_edge_litert") is not None and is_exact
 
 
 def _tflm(content: bytes, graph: Graph, inputs: Inputs) -> Outputs:
@@ -65,7 +72,7 @@ def _tflm(content: bytes, graph: Graph, inputs: Inputs) -> Outputs:
     ]
 
 
-def _litert(content: bytes, inputs: Inputs) -> Outputs:
+def _litert(content: bytes, graph: Graph, inputs: Inputs) -> Outputs:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     interpreter = Interpreter(model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF)

@@ -351,10 +351,19 @@ def _check_activation(where: str, tensor: Tensor) -> None:
 
 def _values(raw: npt.NDArray[np.uint8], tensor: Tensor) -> npt.NDArray[Any] | None:
     """A constant's values; None where the buffer does not hold them all (a graph published without its weights)."""
-    if tensor.dtype is DType.INT4 or raw.size != tensor.size_bytes:
+    if raw.size != tensor.size_bytes:
         return None
+    if tensor.dtype is DType.INT4:
+        return _unpacked(raw, tensor)
     values: npt.NDArray[Any] = raw.view(tensor.dtype.numpy.newbyteorder("<")).reshape(tensor.shape)
     return values
+
+
+def _unpacked(raw: npt.NDArray[np.uint8], tensor: Tensor) -> npt.NDArray[Any]:
+    """Numbers of 4 bits as bytes: two lie in one, the first in its lower half."""
+    both = np.stack([raw & 15, raw >> 4], axis=1).reshape(-1)[: tensor.elems]
+    signed: npt.NDArray[Any] = ((both ^ 8).astype(np.int8) - 8).reshape(tensor.shape)
+    return signed
 
 
 def _check_wiring(graph: Graph) -> None:
