@@ -10,13 +10,13 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.tflm import metadata, planned_file
 from diagmem.frontends.source import Source
 from diagmem.model.errors import PlanError, UnsafePlanError
-from diagmem.model.graph import Graph
+from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
-from diagmem.verification.oracles import second_opinion
+from diagmem.verification.oracles import RELATIVE_TOLERANCE, Opinion, second_opinion
 from diagmem.verification.runs import Run
 from diagmem.verification.tflm.compare import Comparison, compare
 
@@ -29,10 +29,14 @@ INTERPRETER_KERNELS = ("tflm-reference", "tflm")
 
 @dataclass(frozen=True, slots=True)
 class CVerdict:
-    """What running the C code has shown. `compared_with`: who computed what the outputs should be."""
+    """What running the C code has shown. `compared_with`: who computed what the outputs should be. `deviations`: where
+    one of them computes something else, as documented. `within`: how near numpy's outputs are to the other's, as a
+    part of the largest; 0 where they are the same bit for bit."""
 
     run: Run
     compared_with: tuple[str, ...]
+    deviations: tuple[str, ...] = ()
+    within: float = 0.0
 
     @property
     def on(self) -> str:
@@ -47,7 +51,8 @@ class CVerdict:
         return self.run.failure
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.run.to_json(), "compared_with": list(self.compared_with)}
+        told = {"compared_with": list(self.compared_with), "deviations": list(self.deviations), "within": self.within}
+        return {**self.run.to_json(), **told}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,7 @@ class Verification:
     seed: int
     made: Planned | Plan | None = None
     planned: Planned | None = None
-    opinion: tuple[str | None, str | None] | None = None
+    opinion: Opinion | None = None
 
     def on(self, place: str) -> Verdict:
         if place not in PLACES:
@@ -119,23 +124,29 @@ class Verification:
         return Program.of(self.made)
 
     @cached_property
-    def second_opinion(self) -> tuple[str | None, str | None]:
-        """Another runtime's name and view of what the model computes, where there is one."""
+    def second_opinion(self) -> Opinion | None:
+        """Another runtime's view of what the model computes, where there is one."""
         if self.opinion is not None:
             return self.opinion
         if not self.source.has_file:
-            return None, None
+            return None
         model = self.program.model
         return second_opinion(self.source, model, sample_inputs(model, self.inputs, self.seed))
 
     def _as_c(self, place: str) -> CVerdict:
         samples = sample_inputs(self.program.graph, self.inputs, self.seed)
-        oracle, disagreement = self.second_opinion
+        opinion = self.second_opinion
         is_host = place == HOST
         run = run_on_host(self.program, samples) if is_host else run_on_core(self.program, samples, CORES[place])
-        if disagreement is not None:
-            run = run.failed(f"{oracle} disagrees: {disagreement}")
-        return CVerdict(run, ("numpy", *([oracle] if oracle else [])))
+        if opinion is None:
+            return CVerdict(run, ("numpy",))
+        if opinion.disagreement is not None:
+            run = run.failed(f"{opinion.oracle} disagrees: {opinion.disagreement}")
+        notes = tuple(f"{opinion.oracle} differs as documented: {found}" for found in opinion.deviations)
+        is_real = any(self.program.model.tensors[t].dtype is DType.FLOAT32 for t in self.program.model.outputs)
+        return CVerdict(
+            run, ("numpy",) if notes else ("numpy", opinion.oracle), notes, RELATIVE_TOLERANCE if is_real else 0.0
+        )
 
     def _in_tflm(self) -> TflmVerdict:
         if self.source.is_onnx:

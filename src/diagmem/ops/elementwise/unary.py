@@ -41,7 +41,7 @@ from diagmem.ops.loops.broadcast import c_elementwise
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics import single_precision
-from diagmem.ops.numerics.quantised import real_range, rounds_to_even
+from diagmem.ops.numerics.quantised import rounds_to_even
 from diagmem.ops.options import TYPE_CODES, BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
@@ -81,7 +81,18 @@ _FIXED = {
 
 class UnaryKind(RearrangeKind):
     names = (
-        *("RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "ELU", "HARD_SWISH", "LOGISTIC", "TANH", "GELU"),
+        *(
+            "RELU",
+            "RELU6",
+            "RELU_N1_TO_1",
+            "RELU_0_TO_1",
+            "LEAKY_RELU",
+            "ELU",
+            "HARD_SWISH",
+            "LOGISTIC",
+            "TANH",
+            "GELU",
+        ),
         *("SQRT", "RSQRT", "SQUARE", "EXP", "LOG", "SIN", "COS", "ABS", "NEG", "FLOOR", "CEIL", "ROUND"),
         *("LOGICAL_NOT", "CAST", "QUANTIZE", "DEQUANTIZE"),
     )
@@ -181,7 +192,7 @@ _REAL: Mapping[str, Callable[[Array], Array]] = {
 
 def _real(node: Node, x: Array) -> Array:
     if node.op.kind in CLAMPS:
-        return single_precision.clamped(x, *real_range(CLAMPS[node.op.kind]))
+        return single_precision.clamped(x, *CLAMPS[node.op.kind])
     if node.op.kind == "LEAKY_RELU":
         return np.where(x > 0, x, x * np.float32(node.attributes.alpha))
     if node.op.kind == "GELU":
@@ -193,7 +204,7 @@ def _real(node: Node, x: Array) -> Array:
 def _call_f32(node: Node) -> CCall:
     require_types(DType.FLOAT32, (node.output,))
     kind = node.op.kind
-    low, high = real_range(CLAMPS[kind]) if kind in CLAMPS else (0.0, 0.0)
+    low, high = CLAMPS.get(kind, (0.0, 0.0))
     name = "relu" if kind in CLAMPS else "exponential" if kind == "EXP" else kind.lower()
     name += "_by_tanh" if kind == "GELU" and node.attributes.approximate else ""
     fields = {"shape": c_elementwise(node), "low": low, "high": high, "slope": float(node.attributes.alpha)}
