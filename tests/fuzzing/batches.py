@@ -187,7 +187,7 @@ def is_same(got: Array, wanted: Array) -> bool:
     """To the last bit, but that any two values that are no numbers are the same."""
     if got.tobytes() == np.ascontiguousarray(wanted, got.dtype).tobytes():
         return True
-    if got.dtype.kind != "f":
+    if got.dtype.kind != "f" or got.shape != wanted.shape:
         return False
     is_alike = got.view(np.uint32) == np.ascontiguousarray(wanted, got.dtype).view(np.uint32)
     return bool(np.all(is_alike | (np.isnan(got) & np.isnan(wanted))))
