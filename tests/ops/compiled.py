@@ -17,6 +17,7 @@ from diagmem.backends.c.kernel_sources import joined
 from diagmem.backends.c.literals import initialiser, numbers
 from diagmem.model.graph import Node, Tensor
 from diagmem.ops import CArgument, CCall, CPointers, CScratch, CStruct, CTable, kinds
+from diagmem.ops.numerics.quantised import TO_EVEN, rounds_to_even
 
 Array = npt.NDArray[Any]
 
@@ -145,7 +146,8 @@ def compiled(
     most = 2 + max((t.index for node in nodes for t in (*node.inputs, *node.outputs) if t is not None), default=0)
     source = directory / "kernels.c"
     made = [kinds()[node.op.kind].c_call(node) for node in nodes] if calls is None else calls
-    source.write_text("\n".join(_text(made, most)))
+    optional = {TO_EVEN: 1} if any(rounds_to_even(t) for node in nodes for t in node.outputs) else {}
+    source.write_text("\n".join(_text(made, most, optional)))
     executable = directory / "kernels"
     assert COMPILER is not None
     kind = ["-O3"] if optimised else [NO_COPIES, *SANITIZE]
@@ -155,15 +157,15 @@ def compiled(
     return Program(tuple(nodes), executable, most)
 
 
-def _text(calls: Sequence[CCall], most_tensors: int) -> Iterator[str]:
+def _text(calls: Sequence[CCall], most_tensors: int, optional: Mapping[str, int]) -> Iterator[str]:
     yield from (f"#include <{name}.h>" for name in ("stddef", "stdint", "stdio", "stdlib"))
-    limits: dict[str, int] = {}
+    limits = dict(optional)
     for call in calls:
         for macro, value in call.limits.items():
             limits[macro] = max(value, limits.get(macro, 0))
     yield from (f"#define {macro} {value}" for macro, value in limits.items())
     yield f"#define MOST_TENSORS {most_tensors}"
-    yield from joined(sorted({call.source for call in calls}))
+    yield from joined(sorted({call.source for call in calls}), limits.keys())
     for index, call in enumerate(calls):
         yield from _case(index, call)
     yield "static void run(int32_t index, unsigned char *arena, const int32_t *at) {"

@@ -40,7 +40,7 @@ def _drawn(kind: str, rng: Rng) -> Node:
     def pick(*choices: int) -> int:
         return int(rng.choice(choices))
 
-    image = [pick(1, 1, 2), pick(1, 3, 5, 6), pick(1, 2, 4, 5, 7), pick(1, 3, 4, 8, 10, 12, 16)]
+    image = [pick(1, 1, 2), pick(1, 3, 5, 6), pick(1, 2, 4, 5, 7), pick(1, 3, 4, 8, 10, 12, 16, 20)]
     kernel, stride = (pick(1, 2, 3), pick(1, 2, 3, 3)), (pick(1, 2), pick(1, 2))
     dilation = (pick(1, 1, 1, 2), pick(1, 1, 1, 2))
     out = pick(1, 3, 4, 6, 8, 11, 16)
@@ -54,7 +54,7 @@ def _drawn(kind: str, rng: Rng) -> Node:
         inputs = [activation(image), constant((1, *kernel, depth)), constant((depth,))]
         return node_of(kind, DepthwiseConv2D(Padding.SAME, *stride, *dilation, depth // image[3]), inputs)
     if kind == "FULLY_CONNECTED":
-        size = pick(3, 4, 8, 12, 20)
+        size = pick(3, 4, 8, 12, 20, 37)
         return node_of(kind, FullyConnected(), [activation((pick(1, 2, 3), size)), constant((out, size)), None])
     if kind in ("ADD", "MUL"):
         second = image if rng.integers(3) else [1, 1, 1, image[3]]

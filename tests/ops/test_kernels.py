@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from diagmem.backends.c.kernel_sources import joined, sources
 from diagmem.kernels import library
-from diagmem.model.graph import Node, Tensor
+from diagmem.model.graph import DType, Node, Rounding, Tensor
 from diagmem.ops import kinds
 from diagmem.ops.fitting import input_values
 from tests.ops.compiled import COMPILER, FLAGS, Job, Place, compiled, disjoint, overlapped
@@ -23,6 +24,9 @@ from tests.ops.drawing import CASES, drawn, is_supported, names_of, spread_out
 Array = npt.NDArray[Any]
 
 DIAGMEM = library("diagmem")
+
+TO_EVEN_CASES = ("conv_2d", "depthwise_conv_2d", "fully_connected", "pool_2d", "softmax", "reduce", "unary", "binary")
+"""Files with kernels that can round once."""
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
 
@@ -80,6 +84,29 @@ def test_c_computes_the_reference(case: str, tmp_path: Path) -> None:
     nearer, for each kind that overlaps. What leaves the arena is the sanitizers' to find."""
     nodes = _spread_out(drawn(case, 6))
     assert {node.op.kind for node in nodes} == names_of(case)
+    _compare(nodes, tmp_path)
+
+
+@pytest.mark.parametrize("case", TO_EVEN_CASES)
+def test_c_rounds_to_even(case: str, tmp_path: Path) -> None:
+    """The same for results that are rounded once, halves to even, which the reference does in single precision and the
+    kernel by integers."""
+    nodes = [node for node in map(_to_even, drawn(case, 12)) if node is not None and is_supported(node)]
+    assert len(nodes) >= 8
+    _compare(_spread_out(nodes), tmp_path)
+
+
+def _to_even(node: Node) -> Node | None:
+    """The node with an output of 8 bits that is rounded so; scales of pools may then differ."""
+    output = node.output
+    if output.dtype is not DType.INT8 or output.quantisation is None:
+        return None
+    scale = output.quantisation.scales[0] * (0.7 if node.op.kind == "AVERAGE_POOL_2D" else 1.0)
+    rounded = replace(output.quantisation, scales=(scale,), rounding=Rounding.ONNX)
+    return replace(node, outputs=(replace(output, quantisation=rounded), *node.outputs[1:]))
+
+
+def _compare(nodes: list[Node], tmp_path: Path) -> None:
     program = compiled(nodes, tmp_path)
     jobs: list[Job] = []
     checks: list[tuple[str, tuple[Array, ...]]] = []

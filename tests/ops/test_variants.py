@@ -22,14 +22,54 @@ from tests.ops.test_contract import accesses_stay_inside_and_fill_the_outputs, s
 
 Array = npt.NDArray[Any]
 
-ORDERS = {
+_ALIKE = {
     "CONV_2D": {Order.PAIRS, Order.BLOCKS},
-    "DEPTHWISE_CONV_2D": {Order.FOURS},
     "FULLY_CONNECTED": {Order.BLOCKS},
-    "AVERAGE_POOL_2D": {Order.FOURS},
-    "MAX_POOL_2D": {Order.FOURS},
     "ADD": {Order.REFERENCE},
     "MUL": {Order.REFERENCE},
+}
+ORDERS = {
+    InstructionSet.DSP: {
+        **_ALIKE,
+        **{name: {Order.FOURS} for name in ("DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D")},
+    },
+    InstructionSet.MVE: {
+        **_ALIKE,
+        **{name: {Order.EIGHTS} for name in ("DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D")},
+        "MAX_POOL_2D": {Order.SIXTEENS},
+    },
+}
+KERNELS = {
+    InstructionSet.DSP: {
+        "diagmem_conv_2d_vfp_f32",
+        "diagmem_fully_connected_vfp_f32",
+        "diagmem_conv_2d_pairs_s8",
+        "diagmem_conv_2d_wide_pairs_s8",
+        "diagmem_conv_2d_direct_s8",
+        "diagmem_conv_2d_s8",
+        "diagmem_depthwise_conv_2d_fours_s8",
+        "diagmem_depthwise_conv_2d_wide_fours_s8",
+        "diagmem_fully_connected_packed_s8",
+        "diagmem_fully_connected_s8",
+        "diagmem_average_pool_2d_fours_s8",
+        "diagmem_max_pool_2d_fours_s8",
+        "diagmem_add_packed_s8",
+        "diagmem_add_s8",
+        "diagmem_mul_packed_s8",
+        "diagmem_mul_s8",
+    },
+    InstructionSet.MVE: {
+        "diagmem_conv_2d_vfp_f32",
+        "diagmem_fully_connected_vfp_f32",
+        "diagmem_conv_2d_mve_s8",
+        "diagmem_conv_2d_point_mve_s8",
+        "diagmem_depthwise_conv_2d_mve_s8",
+        "diagmem_fully_connected_mve_s8",
+        "diagmem_average_pool_2d_mve_s8",
+        "diagmem_max_pool_2d_mve_s8",
+        "diagmem_add_mve_s8",
+        "diagmem_mul_mve_s8",
+    },
 }
 
 
@@ -42,13 +82,13 @@ class Case(NamedTuple):
     scratch_bytes: int
 
 
-def cases(kind: str, count: int) -> list[Case]:
+def cases(kind: str, count: int, instructions: InstructionSet) -> list[Case]:
     """All kernels of some nodes; every third node has views, where its kernel can address them."""
     found: list[Case] = []
     for number, node in enumerate(deep_nodes(kind, count)):
         spread = spread_out(node, number)
         chosen = spread if number % 3 == 2 and kinds()[node.op.kind].can_address(spread) else node
-        variants = kinds()[node.op.kind].variants(chosen, InstructionSet.DSP)
+        variants = kinds()[node.op.kind].variants(chosen, instructions)
         found += [Case(chosen, variant.order, variant.call(chosen), variant.scratch_bytes) for variant in variants]
     return found
 
@@ -62,12 +102,14 @@ def test_contract(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("instructions", InstructionSet)
 @pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
-def test_every_variant_computes_the_reference(kind: str, tmp_path: Path) -> None:
+def test_every_variant_computes_the_reference(kind: str, instructions: InstructionSet, tmp_path: Path) -> None:
     """Disjoint, where nothing else may change; at the separation of every input from the output; and not one element
     nearer."""
-    found = cases(kind, 60)
-    assert {case.order for case in found} == ({Order.BLOCKS} if REAL in kind else ORDERS[found[0].node.op.kind])
+    found = cases(kind, 60, instructions)
+    orders = {Order.BLOCKS} if REAL in kind else ORDERS[instructions][found[0].node.op.kind]
+    assert {case.order for case in found} == orders
     program = compiled([case.node for case in found], tmp_path, calls=[case.call for case in found])
     jobs: list[Job] = []
     checks: list[tuple[Case, str, tuple[Array, ...]]] = []
@@ -103,33 +145,17 @@ def _places(case: Case) -> Iterator[tuple[str, Place]]:
             yield from [("too near", near)] * 2
 
 
-def test_both_packed_and_wide_kernels_are_tested() -> None:
+@pytest.mark.parametrize("instructions", InstructionSet)
+def test_every_kernel_is_tested(instructions: InstructionSet) -> None:
     """Numbers that two channels can share, and numbers that they cannot."""
-    found = {case.call.function for kind in KINDS for case in cases(kind, 60)}
-    assert found == {
-        "diagmem_conv_2d_vfp_f32",
-        "diagmem_fully_connected_vfp_f32",
-        "diagmem_conv_2d_pairs_s8",
-        "diagmem_conv_2d_wide_pairs_s8",
-        "diagmem_conv_2d_direct_s8",
-        "diagmem_conv_2d_s8",
-        "diagmem_depthwise_conv_2d_fours_s8",
-        "diagmem_depthwise_conv_2d_wide_fours_s8",
-        "diagmem_fully_connected_packed_s8",
-        "diagmem_fully_connected_s8",
-        "diagmem_average_pool_2d_fours_s8",
-        "diagmem_max_pool_2d_fours_s8",
-        "diagmem_add_packed_s8",
-        "diagmem_add_s8",
-        "diagmem_mul_packed_s8",
-        "diagmem_mul_s8",
-    }
+    found = {case.call.function for kind in KINDS for case in cases(kind, 60, instructions)}
+    assert found == KERNELS[instructions]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_plans_need_no_weights(kind: str) -> None:
     """Order and scratch follow from shapes and types: they are the same for all weights."""
-    for lib in (library("diagmem-dsp"), library("diagmem-dsp/all")):
+    for lib in map(library, ("diagmem-dsp", "diagmem-dsp/all", "diagmem-mve", "diagmem-mve/all")):
         for node in deep_nodes(kind, 30):
             bare = _without_data(node)
             assert lib.order(bare) == lib.order(node)

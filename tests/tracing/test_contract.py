@@ -57,7 +57,7 @@ def test_kernels_for_16_bits_are_traced_alike(
     check(on, nodes, tmp_path_factory.mktemp("ops"))
 
 
-@pytest.mark.parametrize("kernels", ["diagmem-dsp", "diagmem-dsp/all"])
+@pytest.mark.parametrize("kernels", ["diagmem-dsp", "diagmem-dsp/all", "diagmem-mve", "diagmem-mve/all"])
 @pytest.mark.parametrize("on", ["x86", "cortex-m4"])
 def test_kernels_for_more_than_plain_c_are_traced_alike(on: str, kernels: str, tmp_path: Path) -> None:
     """The fastest ones and those without scratch, as instructions of the core and as what these mean in plain C."""

@@ -12,7 +12,7 @@ from diagmem.frontends.source import Source
 from diagmem.model.errors import PlanError
 from tests.backends.c.models import compiler
 
-MODELS = ("micro_kws_float", "resnet8_float")
+MODELS = ("ad_qdq", "kws_qdq", "micro_kws_float", "micro_kws_qoperator", "resnet8_float", "resnet8_qdq")
 
 
 @pytest.mark.parametrize("name", MODELS)

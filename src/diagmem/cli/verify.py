@@ -77,12 +77,13 @@ def command(
 ) -> None:
     """Build and run MODEL as it is handed out, and compare every byte with what it should be.
 
-    Inputs are the edges of the range, noise, and pictures of many scales; the same for the same seed.
+    Inputs are the edges of the range, noise, and pictures of many scales; the same for the same seed. A NaN equals any
+    NaN, whatever its bits. Where another runtime is known not to be followed, that is told, and is no failure.
 
     \b
       host       its C code here, under the address and undefined-behaviour sanitizers: every operation
                  compared with numpy; outputs with TFLM too if installed, or LiteRT for float models
-      cortex-m0, cortex-m3, cortex-m4, cortex-m7, cortex-m33, riscv32 (RV32IMC)
+      cortex-m0, cortex-m3, cortex-m4, cortex-m7, cortex-m33, cortex-m55, riscv32 (RV32IMC)
                  its C code as firmware in QEMU, with that core's kernels: sizes, stack and instructions
                  are measured as well
       tflm       its .tflite file with a plan inside (the one it carries, or a new one), in TensorFlow
@@ -135,10 +136,10 @@ def _lines(verdict: Verdict) -> list[str]:
 
     if isinstance(verdict, TflmVerdict):
         return _tflm_lines(verdict.found)
-    return _c_lines(verdict.run, verdict.compared_with)
+    return _c_lines(verdict.run, verdict.compared_with, verdict.deviations)
 
 
-def _c_lines(run: Run, oracles: tuple[str, ...]) -> list[str]:
+def _c_lines(run: Run, oracles: tuple[str, ...], deviations: tuple[str, ...]) -> list[str]:
     what = "every operation" if run.on == "host" else "every output"
     count = f"{run.inputs} input{'s' if run.inputs > 1 else ''}"
     verdict = f"OK: {count}, {what} bit for bit as {' and '.join(oracles)} {'have' if len(oracles) > 1 else 'has'} it"
@@ -152,6 +153,7 @@ def _c_lines(run: Run, oracles: tuple[str, ...]) -> list[str]:
     )
     return [
         f"{run.on:<10} {verdict if run.ok else f'FAILED: {run.failure}'}",
+        *(f"{'':<10} {deviation}" for deviation in deviations),
         *(f"{'':<10} {name:<13}{value:>12,} {unit}".rstrip() for name, value, unit in sizes if value is not None),
     ]
 

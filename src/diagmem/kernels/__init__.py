@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from diagmem.kernels._cmsis_nn import CMSIS_NN, CMSIS_NN_MVE
 from diagmem.kernels._cores import CPUS, GENERIC, kernels_for
-from diagmem.kernels._diagmem import DIAGMEM, DIAGMEM_DSP
+from diagmem.kernels._diagmem import DIAGMEM, DIAGMEM_DSP, DIAGMEM_MVE
 from diagmem.kernels._library import LEAN, Library, OrderRule, lean_name
 from diagmem.kernels._tflm import TFLM_REFERENCE
 from diagmem.kernels._tflm_any import TFLM
@@ -28,7 +28,9 @@ __all__ = [
     "signature",
 ]
 
-LIBRARIES = {library.name: library for library in (DIAGMEM, DIAGMEM_DSP, TFLM, TFLM_REFERENCE, CMSIS_NN, CMSIS_NN_MVE)}
+_OWN = (DIAGMEM, DIAGMEM_DSP, DIAGMEM_MVE)
+
+LIBRARIES = {library.name: library for library in (*_OWN, TFLM, TFLM_REFERENCE, CMSIS_NN, CMSIS_NN_MVE)}
 
 
 def library(name: str) -> Library:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diagmem.kernels._diagmem import DIAGMEM, DIAGMEM_DSP
+from diagmem.kernels._diagmem import DIAGMEM, DIAGMEM_DSP, DIAGMEM_MVE
 from diagmem.model.errors import PlanError
 
 GENERIC = "generic"
@@ -11,6 +11,7 @@ CPUS = {
     GENERIC: DIAGMEM.name,
     **dict.fromkeys(("cortex-m0", "cortex-m3", "riscv32"), DIAGMEM.name),
     **dict.fromkeys(("cortex-m4", "cortex-m7", "cortex-m33"), DIAGMEM_DSP.name),
+    "cortex-m55": DIAGMEM_MVE.name,
 }
 """A core -> the name of the library. What is emitted for a generic one runs on all of them."""
 

@@ -16,3 +16,11 @@ DIAGMEM_DSP = replace(
     instructions=InstructionSet.DSP,
     scratch_align_bytes=8,
 )
+
+DIAGMEM_MVE = replace(
+    DIAGMEM,
+    name="diagmem-mve",
+    summary="the C kernels that `diagmem emit c --cpu cortex-m55` writes for cores with Helium",
+    instructions=InstructionSet.MVE,
+    scratch_align_bytes=8,
+)

@@ -30,6 +30,7 @@ __all__ = [
     "Op",
     "Padding",
     "Quantisation",
+    "Rounding",
     "Shape",
     "Tensor",
     "View",
@@ -84,6 +85,14 @@ _BITS = {
 }
 
 
+class Rounding(enum.Enum):
+    """How results become stored values. TensorFlow Lite's reference kernels scale in fixed point and round twice;
+    onnxruntime scales in single precision and rounds once, halves to even."""
+
+    TFLITE = "tflite"
+    ONNX = "onnx"
+
+
 @dataclass(frozen=True, slots=True)
 class Quantisation:
     """real = scale * (stored - zero_point); one pair, or one for each index along `axis`."""
@@ -91,6 +100,7 @@ class Quantisation:
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
     axis: int = 0
+    rounding: Rounding = Rounding.TFLITE
 
     @property
     def per_channel(self) -> bool:

@@ -45,6 +45,12 @@ class Order(enum.Enum):
     """The kernel reads what four channels of a pixel are made of, then writes them; channels that remain follow one by
     one."""
 
+    EIGHTS = "eights"
+    """The kernel reads what eight channels of a pixel are made of, then writes them; the last ones may be fewer."""
+
+    SIXTEENS = "sixteens"
+    """The same with sixteen."""
+
     ROWS = "rows"
     """The kernel computes a whole row together, channel by channel."""
 

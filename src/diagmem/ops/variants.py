@@ -17,6 +17,9 @@ class InstructionSet(enum.Enum):
     DSP = "dsp"
     """Pairs of 16-bit numbers in a word, and a floating-point unit where there is one: Cortex-M4, M7, M33, M35P."""
 
+    MVE = "mve"
+    """Vectors of 16 bytes (Helium), and all that DSP says: Cortex-M55, M85."""
+
 
 @dataclass(frozen=True, slots=True)
 class Variant:

@@ -17,6 +17,8 @@ from diagmem.verification.stream import Inputs, encoded, first_difference, write
 TRACE = "trace.h"
 BOARD_BYTES = 4 * 2**20
 """Flash, and RAM, of the emulated boards."""
+VECTORS_BYTES = 64
+"""What a core reads when it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ RISC_V = Toolchain(
 @dataclass(frozen=True, slots=True)
 class Core:
     """`board`: a machine of QEMU's that has this core, or one that runs all of its instructions. `flash_at`, `ram_at`:
-    where its memories begin. `made_by`: what builds and runs its code."""
+    where its memories begin. `made_by`: what builds and runs its code. `vectors_at`: where it looks for its first
+    instruction, if not where flash begins."""
 
     name: str
     board: str
@@ -66,6 +69,7 @@ class Core:
     flash_at: int = 0
     ram_at: int = 0x2000_0000
     made_by: Toolchain = ARM
+    vectors_at: int | None = None
 
 
 CORES = {
@@ -83,6 +87,14 @@ CORES = {
             ("-mcpu=cortex-m33", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"),
             flash_at=0x1000_0000,
             ram_at=0x3800_0000,
+        ),
+        Core(
+            "cortex-m55",
+            "mps3-an547",
+            ("-mcpu=cortex-m55", "-mfloat-abi=hard"),
+            flash_at=0x6000_0000,
+            ram_at=0x6000_0000 + BOARD_BYTES,
+            vectors_at=0,
         ),
         Core(
             "riscv32",
@@ -177,9 +189,12 @@ def build(program: Program, runs: int, core: Core, memory: Memory, directory: Pa
     tools.build([*common, "-c", weights, "-o", "model_weights.o"], directory)
     for name in ("harness", "cortex_m"):
         tools.build([*common, *traced, "-c", f"{name}.c", "-o", f"{name}.o"], directory)
+    first = VECTORS_BYTES if core.vectors_at is None else 0
     numbers = {
-        "FLASH_AT": core.flash_at,
-        "FLASH_BYTES": memory.flash_bytes,
+        "VECTORS_AT": core.flash_at if core.vectors_at is None else core.vectors_at,
+        "VECTORS_BYTES": VECTORS_BYTES,
+        "FLASH_AT": core.flash_at + first,
+        "FLASH_BYTES": memory.flash_bytes - first,
         "RAM_AT": core.ram_at,
         "RAM_BYTES": memory.ram_bytes,
     }

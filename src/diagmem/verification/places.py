@@ -16,7 +16,7 @@ from diagmem.planning.planner import Planned
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
-from diagmem.verification.oracles import second_opinion
+from diagmem.verification.oracles import Opinion, second_opinion
 from diagmem.verification.runs import Run
 from diagmem.verification.tflm.compare import Comparison, compare
 from diagmem.verification.tflm.runtime import TflmError
@@ -30,10 +30,12 @@ INTERPRETER_KERNELS = ("tflm-reference", "tflm")
 
 @dataclass(frozen=True, slots=True)
 class CVerdict:
-    """What running the C code has shown. `compared_with`: who computed what the outputs should be."""
+    """What running the C code has shown. `compared_with`: who computed what the outputs should be. `deviations`: where
+    one of them computes something else, as documented."""
 
     run: Run
     compared_with: tuple[str, ...]
+    deviations: tuple[str, ...] = ()
 
     @property
     def on(self) -> str:
@@ -48,7 +50,8 @@ class CVerdict:
         return self.run.failure
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.run.to_json(), "compared_with": list(self.compared_with)}
+        told = {"compared_with": list(self.compared_with), "deviations": list(self.deviations)}
+        return {**self.run.to_json(), **told}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ class Verification:
     seed: int
     made: Planned | Plan | None = None
     planned: Planned | None = None
-    opinion: tuple[str | None, str | None] | None = None
+    opinion: Opinion | None = None
 
     def on(self, place: str) -> Verdict:
         if place not in PLACES:
@@ -120,27 +123,30 @@ class Verification:
         return Program.of(self.made)
 
     @cached_property
-    def second_opinion(self) -> tuple[str | None, str | None]:
-        """Another runtime's name and view of what the model computes, where there is one."""
+    def second_opinion(self) -> Opinion | None:
+        """Another runtime's view of what the model computes, where there is one."""
         if self.opinion is not None:
             return self.opinion
         if not self.source.has_file:
-            return None, None
+            return None
         model = self.program.model
         try:
             return second_opinion(self.source, model, sample_inputs(model, self.inputs, self.seed))
         except TflmError:
             # Not every model runs there, which says nothing against the C code.
-            return None, None
+            return None
 
     def _as_c(self, place: str) -> CVerdict:
         samples = sample_inputs(self.program.graph, self.inputs, self.seed)
-        oracle, disagreement = self.second_opinion
+        opinion = self.second_opinion
         is_host = place == HOST
         run = run_on_host(self.program, samples) if is_host else run_on_core(self.program, samples, CORES[place])
-        if disagreement is not None:
-            run = run.failed(f"{oracle} disagrees: {disagreement}")
-        return CVerdict(run, ("numpy", *([oracle] if oracle else [])))
+        if opinion is None:
+            return CVerdict(run, ("numpy",))
+        if opinion.disagreement is not None:
+            run = run.failed(f"{opinion.oracle} disagrees: {opinion.disagreement}")
+        notes = tuple(f"{opinion.oracle} differs as documented: {found}" for found in opinion.deviations)
+        return CVerdict(run, ("numpy",) if notes else ("numpy", opinion.oracle), notes)
 
     def _in_tflm(self) -> TflmVerdict:
         if self.source.is_onnx:

@@ -12,6 +12,7 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.c.sequence import offset_type
 from diagmem.backends.c.tables import Tables
 from diagmem.backends.c.values import values_source
+from diagmem.ops.numerics.quantised import TO_EVEN, rounds_to_even
 
 __all__ = ["LAYOUTS", "MOST_TEXT_BYTES", "FileLayout", "emit", "weights_bytes"]
 
@@ -57,7 +58,7 @@ def weights_bytes(program: Program) -> int:
 def _kernels(program: Program, attribute: str) -> str:
     """The kernels that the program calls, and the limits that it sets them."""
     calls = [call for call in program.calls.values() if call is not None]
-    limits: dict[str, int] = {}
+    limits: dict[str, int] = {TO_EVEN: 1} if any(rounds_to_even(t) for t in program.graph.tensors) else {}
     for call in calls:
         for macro, value in call.limits.items():
             limits[macro] = max(value, limits.get(macro, 0))
@@ -66,4 +67,4 @@ def _kernels(program: Program, attribute: str) -> str:
     if program.visits:
         defines += f"#define DIAGMEM_OFFSET {offset_type(program)}\n"
         sources.insert(1, "_rows.h")
-    return with_attribute("\n".join(part for part in (defines, *joined(sources)) if part), attribute)
+    return with_attribute("\n".join(part for part in (defines, *joined(sources, limits.keys())) if part), attribute)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from functools import cache
 from importlib.resources import files
 
+from diagmem.ops.numerics.quantised import TO_EVEN
+
 _FUNCTION = re.compile(r"\bstatic ((?:inline|DIAGMEM_\w+) )")
 _INCLUDE = re.compile(r'^#include "(?:[^"]*/)?([^"/]+)"\n', re.MULTILINE)
+
+
+_OPTIONAL = {macro: re.compile(rf"#ifdef {macro}\n.*?#endif\n", re.DOTALL) for macro in (TO_EVEN,)}
+"""Parts of kernels that only some programs need."""
 
 
 @cache
@@ -20,19 +27,27 @@ def sources() -> dict[str, str]:
     return {file.name: file.read_text(encoding="utf-8") for file in found}
 
 
-def needed(names: Iterable[str]) -> list[str]:
+def needed(names: Iterable[str], macros: AbstractSet[str] = frozenset()) -> list[str]:
     """The files and all that they include, what is included first."""
     found: list[str] = []
     for name in names:
-        for file in (*needed(_INCLUDE.findall(sources()[name])), name):
+        for file in (*needed(_INCLUDE.findall(_text(name, macros)), macros), name):
             if file not in found:
                 found.append(file)
     return found
 
 
-def joined(names: Iterable[str]) -> Iterator[str]:
-    """The texts of these files and of all that they include, as parts of one file."""
-    return (_INCLUDE.sub("", sources()[name]).replace("\n\n\n", "\n\n") for name in needed(names))
+def joined(names: Iterable[str], macros: AbstractSet[str] = frozenset()) -> Iterator[str]:
+    """The texts of these files and of all that they include, as parts of one file. What depends on a macro that is not
+    among these is left out."""
+    return (_INCLUDE.sub("", _text(name, macros)).replace("\n\n\n", "\n\n") for name in needed(names, macros))
+
+
+def _text(name: str, macros: AbstractSet[str]) -> str:
+    text = sources()[name]
+    for macro, part in _OPTIONAL.items():
+        text = text if macro in macros else part.sub("", text)
+    return text
 
 
 def with_attribute(kernels: str, attribute: str) -> str:

@@ -155,6 +155,11 @@ class Builder:
         self.tensors[tensor.index] = replace(tensor, quantisation=source.quantisation)
         return self.tensors[tensor.index]
 
+    def quantise(self, tensor: Tensor, quantisation: Quantisation) -> Tensor:
+        """The tensor, of whose integers it is now known what they stand for."""
+        self.tensors[tensor.index] = replace(tensor, quantisation=quantisation)
+        return self.tensors[tensor.index]
+
     def reshaped(self, tensor: Tensor, shape: Shape) -> Tensor:
         if tensor.shape == shape:
             return tensor

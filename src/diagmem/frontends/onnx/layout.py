@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.model.graph import DType, Shape, Tensor
+from diagmem.model.graph import DType, Quantisation, Rounding, Shape, Tensor
 
 Dims = tuple[int | None, ...]
 """For each axis of a stored tensor the axis of the file's tensor that it is; None: it has size one."""
@@ -25,10 +25,26 @@ CHANNELS_LAST: Dims = (0, 2, 3, 1)
 
 
 @dataclass(frozen=True, slots=True)
+class Scale:
+    """real = scale * (stored - zero_point), for all elements or for each index along `axis`. Stored values of 8 bits
+    without a sign are taken 128 lower, so that they have one."""
+
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+    axis: int = 0
+
+    @property
+    def quantisation(self) -> Quantisation:
+        return Quantisation(self.scales, self.zero_points, self.axis, Rounding.ONNX)
+
+
+@dataclass(frozen=True, slots=True)
 class Constant:
-    """A tensor whose values are known, in the order of the file."""
+    """A tensor whose values are known, in the order of the file. `stored`: the integers that stand for them, and how,
+    where the file has those."""
 
     array: npt.NDArray[Any]
+    stored: tuple[npt.NDArray[Any], Scale] | None = None
 
     @property
     def shape(self) -> Shape:

@@ -11,13 +11,15 @@ from diagmem.ops.c_call import CCall, CName, CTable, kernel_call, values_of
 from diagmem.ops.c_rows import window_row_call
 from diagmem.ops.kind import Array
 from diagmem.ops.loops.c_window import c_window, window_limits
-from diagmem.ops.loops.fours import TOGETHER
+from diagmem.ops.loops.channel_groups import GROUPS
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.fixed_point import Ints
 from diagmem.ops.numerics.packed import Channels, Packed, Words, stream, words, words_of
 from diagmem.ops.numerics.weighted_sums import c_padding
 from diagmem.ops.orders import Order
 from diagmem.ops.variants import Variant
+
+TOGETHER = GROUPS[Order.FOURS]
 
 
 @dataclass(frozen=True, slots=True)

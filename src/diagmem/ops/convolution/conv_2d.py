@@ -16,6 +16,7 @@ from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import TYPES, CCall, by_type, kernel_call, values_of
 from diagmem.ops.c_rows import window_row_call
 from diagmem.ops.convolution._conv_2d_dsp import DspConv2D
+from diagmem.ops.convolution._conv_2d_mve import MveConv2D
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.held_pixels import HeldPixels
 from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
@@ -136,12 +137,14 @@ class Conv2DKind(OpKind):
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         loop = _loop(node)
-        if instructions is not InstructionSet.DSP or loop.groups > 1:
+        if loop.groups > 1:
             return ()
         if node.input(0).dtype is DType.FLOAT32:
             return (Variant(Order.BLOCKS, Order.BLOCKS, _vfp_call, _vfp_row_call),)
         if not is_8_bit(node):
             return ()
+        if instructions is InstructionSet.MVE:
+            return MveConv2D(node, loop, _paired(loop)).variants()
         return DspConv2D(node, loop, _paired(loop), self.c_call).variants()
 
     def c_call(self, node: Node) -> CCall:

@@ -15,9 +15,10 @@ from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import TYPES, CCall, by_type, values_of
 from diagmem.ops.c_rows import window_row_call
 from diagmem.ops.convolution._depthwise_conv_2d_dsp import DspDepthwiseConv2D, by_channel
+from diagmem.ops.convolution._depthwise_conv_2d_mve import MveDepthwiseConv2D
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.channel_blocks import ChannelBlocks
-from diagmem.ops.loops.fours import Fours
+from diagmem.ops.loops.channel_groups import GROUPS, ChannelGroups
 from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
@@ -50,7 +51,7 @@ class DepthwiseConv2D:
 
 class DepthwiseConv2DKind(OpKind):
     names = ("DEPTHWISE_CONV_2D",)
-    orders = (Order.REFERENCE, Order.FOURS, Order.CHANNEL_BLOCKS)
+    orders = (Order.REFERENCE, Order.FOURS, Order.EIGHTS, Order.CHANNEL_BLOCKS)
     tflm_agrees = True
     int8_version = 3
 
@@ -84,8 +85,8 @@ class DepthwiseConv2DKind(OpKind):
         return ((image.batch, window.rows.size_out, window.cols.size_out, filters.depth),)
 
     def accesses(self, node: Node, order: Order) -> Accesses:
-        if order is Order.FOURS and _loop(node).group_out == 1:
-            return swept(node, {0: Fours(_loop(node)).reads()})
+        if order in GROUPS and _loop(node).group_out == 1:
+            return swept(node, {0: ChannelGroups(_loop(node), order).reads()})
         if order is not Order.CHANNEL_BLOCKS:
             return swept(node, {0: _loop(node).reads()})
         blocks = ChannelBlocks(_loop(node), CHANNELS_OF_A_BLOCK)
@@ -95,8 +96,8 @@ class DepthwiseConv2DKind(OpKind):
         if position:
             return held_separation(node)
         loop = _loop(node)
-        if order is Order.FOURS and loop.group_out == 1:
-            return Fours(loop).separation()
+        if order in GROUPS and loop.group_out == 1:
+            return ChannelGroups(loop, order).separation()
         in_blocks = order is Order.CHANNEL_BLOCKS
         return ChannelBlocks(loop, CHANNELS_OF_A_BLOCK).separation() if in_blocks else loop.separation()
 
@@ -139,9 +140,10 @@ class DepthwiseConv2DKind(OpKind):
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         loop = _loop(node)
-        if instructions is not InstructionSet.DSP or loop.group_out > 1 or not is_8_bit(node):
+        if loop.group_out > 1 or not is_8_bit(node):
             return ()
-        return DspDepthwiseConv2D(loop).variants()
+        is_mve = instructions is InstructionSet.MVE
+        return MveDepthwiseConv2D(loop).variants() if is_mve else DspDepthwiseConv2D(loop).variants()
 
     def c_call(self, node: Node) -> CCall:
         return by_type(node, dict.fromkeys(TYPES, _call))

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from diagmem.model.graph import DType, Node
-from diagmem.ops.c_call import CCall, CStruct, Fields, Unsupported, element_code, kernel_call
+from diagmem.model.graph import DType, Node, Tensor
+from diagmem.ops.c_call import (
+    CCall,
+    CStruct,
+    CTable,
+    Fields,
+    Unsupported,
+    element_code,
+    kernel_call,
+    require_types,
+)
 from diagmem.ops.kind import Array
 from diagmem.ops.loops.broadcast import c_elementwise
-from diagmem.ops.numerics.quantised import Requantisation, scale_of, zero_point_of
+from diagmem.ops.numerics.quantised import Requantisation, rounds_to_even, scale_of, zero_point_of
 
 STORED = (DType.INT8, DType.UINT8, DType.INT16, DType.INT32)
 
@@ -37,6 +47,8 @@ def cast_call(node: Node) -> CCall:
 
 
 def quantize(node: Node, data: Array) -> Array:
+    if rounds_to_even(node.output):
+        return stored_to_even(node.output, data if node.input(0).dtype is DType.FLOAT32 else dequantize(node, data))
     if node.input(0).dtype is not DType.FLOAT32:
         result = _rescaling(node).apply(data.astype(np.int64) - zero_point_of(node.input(0)))
         return result.astype(node.output.dtype.numpy)
@@ -51,7 +63,22 @@ def quantize(node: Node, data: Array) -> Array:
     return stored
 
 
+def stored_to_even(output: Tensor, real: Array) -> Array:
+    """Real numbers as onnxruntime stores them: halves to even."""
+    low, high = _limits(output.dtype)
+    zero_point = zero_point_of(output)
+    with np.errstate(all="ignore"):
+        units = real / np.float32(scale_of(output))
+    held = np.clip(np.nan_to_num(units, nan=-np.inf), low - zero_point, high - zero_point)
+    stored: Array = (np.rint(held).astype(np.int64) + zero_point).astype(output.dtype.numpy)
+    return stored
+
+
 def quantize_call(node: Node) -> CCall:
+    if rounds_to_even(node.output) and node.input(0).dtype is not DType.FLOAT32:
+        return lookup_to_even_call(node, dequantize)
+    if rounds_to_even(node.output):
+        return _real_call(node, "quantize_to_even", node.output)
     if node.input(0).dtype is not DType.FLOAT32:
         return requantize_call(node, _rescaling(node))
     return _real_call(node, "quantize", node.output)
@@ -80,6 +107,18 @@ def requantize_call(node: Node, output: Requantisation) -> CCall:
     types = {"from": element_code(node.input(0).dtype), "to": element_code(node.output.dtype)}
     fields = {**types, "zero_point": zero_point_of(node.input(0)), "output": output.c_struct()}
     return _call(node, "requantize", "requantize", fields)
+
+
+def table_to_even(node: Node, function: Callable[[Node, Array], Array]) -> Array:
+    """The outputs of -128, -127, … 127: real numbers in between, through a function of them."""
+    require_types(DType.INT8, (node.input(0), node.output))
+    stored = np.arange(-128, 128, dtype=np.int8)
+    return stored_to_even(node.output, function(node, stored))
+
+
+def lookup_to_even_call(node: Node, function: Callable[[Node, Array], Array]) -> CCall:
+    fields = {"shape": c_elementwise(node), "table": CTable("table", table_to_even(node, function))}
+    return kernel_call("lookup_s8", fields, (node.input(0), node.output))
 
 
 def _rescaling(node: Node) -> Requantisation:

@@ -23,10 +23,11 @@ from diagmem.ops.elementwise._binary_int import (
     sum_call,
     sum_or_difference,
 )
+from diagmem.ops.elementwise._binary_mve import mve_variants
 from diagmem.ops.kind import Array, Values, input_at
 from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape
 from diagmem.ops.numerics import single_precision
-from diagmem.ops.numerics.quantised import real_range
+from diagmem.ops.numerics.quantised import real_range, rounds_to_even
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.sampling import OPERAND_SIZE, Draw, Fitting, activation, constant, node_of
 from diagmem.ops.signature import Signature
@@ -70,7 +71,9 @@ class BinaryKind(BroadcastKind):
         return (np.reshape(way.reference(node, *inputs), node.output.shape),)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
-        return dsp_variants(node) if instructions is InstructionSet.DSP else ()
+        if rounds_to_even(node.output):
+            return ()
+        return mve_variants(node) if instructions is InstructionSet.MVE else dsp_variants(node)
 
     def c_call(self, node: Node) -> CCall:
         return by_type(node, {dtype: way.call for dtype, way in _WAYS[node.op.kind].items()})

@@ -47,6 +47,22 @@ static inline void diagmem_quantize_one(const diagmem_quantize_params *p, const 
     diagmem_store_int(out, p->type, diagmem_rounded(p, diagmem_load_f32(in) / p->scale));
 }
 
+#ifdef DIAGMEM_TO_EVEN
+/* The same, halves to even. */
+static inline int32_t diagmem_rounded_to_even(const diagmem_quantize_params *p, float x) {
+    const int32_t value = diagmem_rounded(p, x);
+    const float rest = x - (float)(value - p->zero_point);
+    return (rest == 0.5f || rest == -0.5f) && ((value - p->zero_point) & 1) ? value + (rest > 0.0f ? 1 : -1) : value;
+}
+
+static inline void diagmem_quantize_to_even_one(const diagmem_quantize_params *p, const unsigned char *in,
+                                                unsigned char *out) {
+    diagmem_store_int(out, p->type, diagmem_rounded_to_even(p, diagmem_load_f32(in) / p->scale));
+}
+
+DIAGMEM_CONVERSION(diagmem_quantize_to_even, diagmem_quantize_params, diagmem_quantize_to_even_one, DIAGMEM_F32, p->type)
+#endif
+
 static inline void diagmem_dequantize_one(const diagmem_quantize_params *p, const unsigned char *in,
                                           unsigned char *out) {
     diagmem_store_f32(out, p->scale * (float)((int32_t)diagmem_load_int(in, p->type) - p->zero_point));

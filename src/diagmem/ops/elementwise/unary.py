@@ -17,8 +17,10 @@ from diagmem.ops.elementwise._conversions import (
     cast_call,
     dequantize,
     dequantize_call,
+    lookup_to_even_call,
     quantize,
     quantize_call,
+    table_to_even,
 )
 from diagmem.ops.elementwise._unary_int import (
     CLAMPS,
@@ -38,7 +40,7 @@ from diagmem.ops.loops.broadcast import c_elementwise
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics import single_precision
-from diagmem.ops.numerics.quantised import real_range
+from diagmem.ops.numerics.quantised import rounds_to_even
 from diagmem.ops.options import TYPE_CODES, BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
@@ -78,7 +80,18 @@ _FIXED = {
 
 class UnaryKind(RearrangeKind):
     names = (
-        *("RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "ELU", "HARD_SWISH", "LOGISTIC", "TANH", "GELU"),
+        *(
+            "RELU",
+            "RELU6",
+            "RELU_N1_TO_1",
+            "RELU_0_TO_1",
+            "LEAKY_RELU",
+            "ELU",
+            "HARD_SWISH",
+            "LOGISTIC",
+            "TANH",
+            "GELU",
+        ),
         *("SQRT", "RSQRT", "SQUARE", "EXP", "LOG", "SIN", "COS", "ABS", "NEG", "FLOOR", "CEIL", "ROUND"),
         *("LOGICAL_NOT", "CAST", "QUANTIZE", "DEQUANTIZE"),
     )
@@ -120,7 +133,7 @@ class UnaryKind(RearrangeKind):
         return all_have_pitches(node)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        way = _ways(node.op.kind).get(node.input(0).dtype)
+        way = _way(node)
         if way is None:
             return OpKind.reference(self, node, inputs)
         return (np.reshape(way.reference(node, inputs[0]), node.output.shape),)
@@ -129,6 +142,8 @@ class UnaryKind(RearrangeKind):
         return is_row_local(node)
 
     def c_call(self, node: Node) -> CCall:
+        if _is_looked_up_to_even(node):
+            return lookup_to_even_call(node, _through_real)
         return by_type(node, {dtype: way.call for dtype, way in _ways(node.op.kind).items()})
 
     def sample(self, name: str, draw: Draw) -> Node:
@@ -176,7 +191,7 @@ _REAL: Mapping[str, Callable[[Array], Array]] = {
 
 def _real(node: Node, x: Array) -> Array:
     if node.op.kind in CLAMPS:
-        return single_precision.clamped(x, *real_range(CLAMPS[node.op.kind]))
+        return single_precision.clamped(x, *CLAMPS[node.op.kind])
     if node.op.kind == "LEAKY_RELU":
         return np.where(x > 0, x, x * np.float32(node.attributes.alpha))
     if node.op.kind == "GELU":
@@ -188,7 +203,7 @@ def _real(node: Node, x: Array) -> Array:
 def _call_f32(node: Node) -> CCall:
     require_types(DType.FLOAT32, (node.output,))
     kind = node.op.kind
-    low, high = real_range(CLAMPS[kind]) if kind in CLAMPS else (0.0, 0.0)
+    low, high = CLAMPS.get(kind, (0.0, 0.0))
     name = "relu" if kind in CLAMPS else "exponential" if kind == "EXP" else kind.lower()
     name += "_by_tanh" if kind == "GELU" and node.attributes.approximate else ""
     fields = {"shape": c_elementwise(node), "low": low, "high": high, "slope": float(node.attributes.alpha)}
@@ -228,6 +243,27 @@ def _ways(kind: str) -> dict[DType, _Way]:
     if kind == "LOGICAL_NOT":
         ways[DType.BOOL] = _Way(logical_not, logical_not_call)
     return ways
+
+
+def _is_looked_up_to_even(node: Node) -> bool:
+    """Of 8 bits, rounded once: any function that real numbers have too."""
+    is_known = node.op.kind not in _CONVERSIONS and DType.FLOAT32 in _ways(node.op.kind)
+    return is_known and node.input(0).dtype is DType.INT8 and rounds_to_even(node.output)
+
+
+def _way(node: Node) -> _Way | None:
+    if _is_looked_up_to_even(node):
+        return _Way(_looked_up_to_even, lambda node: lookup_to_even_call(node, _through_real))
+    return _ways(node.op.kind).get(node.input(0).dtype)
+
+
+def _looked_up_to_even(node: Node, data: Array) -> Array:
+    found: Array = table_to_even(node, _through_real)[data.astype(np.int64) + 128]
+    return found
+
+
+def _through_real(node: Node, data: Array) -> Array:
+    return _ways(node.op.kind)[DType.FLOAT32].reference(node, dequantize(node, data))
 
 
 KIND = UnaryKind()

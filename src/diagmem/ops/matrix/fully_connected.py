@@ -17,6 +17,7 @@ from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, s
 from diagmem.ops.loops.separable import AxisTerm, separation_of
 from diagmem.ops.numerics.packed import Channels, c_packed, is_8_bit
 from diagmem.ops.numerics.quantised import zero_point_of
+from diagmem.ops.numerics.vectors import c_eights, vectors_of
 from diagmem.ops.numerics.weighted_sums import (
     block_start,
     filter_fields,
@@ -102,10 +103,12 @@ class FullyConnectedKind(OpKind):
         return (finished(node, 0, sums, bias).reshape(node.output.shape),)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
-        """All outputs of a block together: the order is that of the kernel in plain C. Bytes must come in fours."""
-        is_packed = is_8_bit(node) and _sizes(node.inputs)[2] % 4 == 0
-        calls = {DType.FLOAT32: _vfp_call, **({DType.INT8: _packed_call} if is_packed else {})}
-        call = calls.get(node.input(0).dtype) if instructions is InstructionSet.DSP else None
+        """All outputs of a block together: the order is that of the kernel in plain C. Without vectors, bytes must come
+        in fours."""
+        is_mve = instructions is InstructionSet.MVE
+        is_packed = is_8_bit(node) and (is_mve or _sizes(node.inputs)[2] % 4 == 0)
+        packed = {DType.INT8: _mve_call if is_mve else _packed_call} if is_packed else {}
+        call = {DType.FLOAT32: _vfp_call, **packed}.get(node.input(0).dtype)
         return () if call is None else (Variant(Order.BLOCKS, Order.BLOCKS, call, self.c_row_call),)
 
     def c_call(self, node: Node) -> CCall:
@@ -166,6 +169,13 @@ def _packed_call(node: Node) -> CCall:
     sizes = _c_sizes(node)
     fields = {"rows": sizes["rows"], "inputs": sizes["inputs"], "output": output}
     return kernel_call("fully_connected_packed_s8", fields, (node.input(0), node.output))
+
+
+def _mve_call(node: Node) -> CCall:
+    channels, sizes = Channels.of(node, 0, values_of(node.input(1))), _c_sizes(node)
+    own = {"filter": vectors_of(channels.weights), "output": c_eights(channels)}
+    fields = {"rows": sizes["rows"], "inputs": sizes["inputs"], **own}
+    return kernel_call("fully_connected_mve_s8", fields, (node.input(0), node.output))
 
 
 def _vfp_call(node: Node) -> CCall:

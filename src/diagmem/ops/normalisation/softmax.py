@@ -12,6 +12,7 @@ from diagmem.ops.c_call import CCall, Fields, Unsupported, by_type, kernel_call,
 from diagmem.ops.kind import Array, Values
 from diagmem.ops.loops.rowwise import RowwiseKind
 from diagmem.ops.normalisation._softmax_s16 import softmax_s16, softmax_s16_fields
+from diagmem.ops.normalisation._softmax_to_even import softmax_to_even, softmax_to_even_fields
 from diagmem.ops.numerics import single_precision
 from diagmem.ops.numerics.fixed_functions import log_of_sum
 from diagmem.ops.numerics.fixed_point import (
@@ -24,7 +25,7 @@ from diagmem.ops.numerics.fixed_point import (
     rounding_shift,
     wrapped,
 )
-from diagmem.ops.numerics.quantised import quantisation_of, scale_of
+from diagmem.ops.numerics.quantised import quantisation_of, rounds_to_even, scale_of
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
@@ -52,11 +53,16 @@ class SoftmaxKind(RowwiseKind):
         return Signature(made={DType.INT8: (DType.INT8, DType.INT16)} if name == "SOFTMAX" else {})
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        if _is_to_even(node):
+            return (softmax_to_even(node, inputs[0]),)
         by_kind = _REFERENCES.get((node.op.kind, node.output.dtype))
         return super().reference(node, inputs) if by_kind is None else (by_kind(node, inputs[0]),)
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0),))
+        if _is_to_even(node):
+            fields = {**_rows(node), **softmax_to_even_fields(node)}
+            return kernel_call("softmax_to_even_s8", fields, (node.input(0), node.output))
         return by_type(node, _CALLS.get(node.op.kind, {}))
 
     def sample(self, name: str, draw: Draw) -> Node:
@@ -69,6 +75,11 @@ class SoftmaxKind(RowwiseKind):
         if node.op.kind == "LOG_SOFTMAX":
             return Fitting((DType.INT8, DType.FLOAT32), fixed={DType.INT8: (1 / 16, 127)})
         return Fitting(fixed={DType.INT8: (1 / 256, -128), DType.INT16: (1 / 32768, 0)})
+
+
+def _is_to_even(node: Node) -> bool:
+    is_known = node.op.kind == "SOFTMAX" and node.input(0).dtype is DType.INT8
+    return is_known and rounds_to_even(node.output)
 
 
 _OUTPUTS_S8 = {"SOFTMAX": (1 / 256, -128), "LOG_SOFTMAX": (1 / 16, 127)}

@@ -32,8 +32,15 @@ static inline int8_t diagmem_plain_s8(const diagmem_channels_s8 *to, int32_t cha
 }
 
 static inline int8_t diagmem_general_s8(const diagmem_channels_s8 *to, int32_t channel, int32_t sum) {
+#ifdef DIAGMEM_TO_EVEN
+    if (diagmem_is_single(to->mantissa[channel])) {
+        const int32_t low = to->low - to->zero_point, high = to->high - to->zero_point;
+        const int32_t scaled = diagmem_scaled_to_even(sum, to->mantissa[channel], to->shift[channel], low, high);
+        return (int8_t)(scaled + to->zero_point);
+    }
+#endif
     const int32_t scaled = diagmem_rescale(sum, to->mantissa[channel], to->shift[channel]);
-    return (int8_t)diagmem_clamp(scaled + to->zero_point, to->low, to->high);
+    return (int8_t)diagmem_clamp(diagmem_wrapping_add(scaled, to->zero_point), to->low, to->high);
 }
 
 #endif

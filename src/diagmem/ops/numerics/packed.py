@@ -16,7 +16,7 @@ from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import CStruct, CTable, require_types, values_of
 from diagmem.ops.kind import Array
 from diagmem.ops.numerics.fixed_point import Ints
-from diagmem.ops.numerics.quantised import Requantisation, folded_bias, zero_point_of
+from diagmem.ops.numerics.quantised import Requantisation, folded_bias, rounds_to_even, zero_point_of
 from diagmem.ops.numerics.weighted_sums import bias_of, requantisation_of
 
 Words = npt.NDArray[np.uint32]
@@ -32,7 +32,8 @@ INT8 = (-128, 127)
 
 def is_8_bit(node: Node) -> bool:
     """Whether data and weights are such as the kernels take; a bias that is none of theirs is refused later."""
-    return all(t.dtype is DType.INT8 for t in (node.input(0), node.input(1), node.output))
+    is_known = all(t.dtype is DType.INT8 for t in (node.input(0), node.input(1), node.output))
+    return is_known and not rounds_to_even(node.output)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.model.graph import DType, Quantisation, Tensor
+from diagmem.model.graph import DType, Quantisation, Rounding, Tensor
 from diagmem.ops.c_call import CStruct, CTable, Unsupported
-from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale, round_half_away
+from diagmem.ops.numerics.fixed_point import Ints, Multiplier, SingleMultiplier, rescale, round_half_away, wrapped
 from diagmem.ops.options import Activation
+
+TO_EVEN = "DIAGMEM_TO_EVEN"
+"""Limit: some multipliers are in single precision, and their products rounded once."""
 
 LARGEST = float(np.finfo(np.float32).max)
 """This number stands for "no limit", as in TFLite."""
@@ -35,8 +38,13 @@ def real_range(activation: Activation) -> tuple[float, float]:
 
 def integer_range(activation: Activation, output: Tensor) -> tuple[int, int]:
     """The interval of stored values, closed, that a fused activation clamps the output to."""
+    return stored_range(real_range(activation), output)
+
+
+def stored_range(bounds: tuple[float, float], output: Tensor) -> tuple[int, int]:
+    """The stored values, closed, that stand for a range of real numbers."""
     info = np.iinfo(output.dtype.numpy)
-    low, high = (quantised(bound, output) for bound in real_range(activation))
+    low, high = (quantised(bound, output) for bound in bounds)
     return int(max(info.min, low)), int(min(info.max, high))
 
 
@@ -46,7 +54,13 @@ def quantised(real: float, tensor: Tensor) -> float:
         return math.copysign(math.inf, real)
     with np.errstate(over="ignore"):
         units = float(np.float32(real) / np.float32(scale_of(tensor)))
-    return zero_point_of(tensor) + (round_half_away(units) if math.isfinite(units) else units)
+    nearest = round if rounds_to_even(tensor) else round_half_away
+    return zero_point_of(tensor) + (nearest(units) if math.isfinite(units) else units)
+
+
+def rounds_to_even(tensor: Tensor) -> bool:
+    """Whether the values of a tensor are rounded once, halves to even, as onnxruntime does it."""
+    return tensor.quantisation is not None and tensor.quantisation.rounding is Rounding.ONNX
 
 
 def quantisation_of(tensor: Tensor) -> Quantisation:
@@ -96,23 +110,37 @@ def channel_scales(filters: Tensor, axis: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requantisation:
-    """32-bit accumulators to stored values of an output, a multiplier for each channel (the last axis)."""
+    """32-bit accumulators to stored values of an output, a multiplier for each channel (the last axis). `singles`: the
+    same in single precision, where the output is rounded once, halves to even; mantissas then have 24 bits."""
 
     mantissas: Ints
     shifts: Ints
     zero_point: int
     low: int
     high: int
+    singles: npt.NDArray[np.float32] | None = None
 
     @classmethod
     def of(cls, reals: Sequence[float], output: Tensor, activation: Activation = Activation.NONE) -> Requantisation:
         """`reals`: what one unit of the accumulator is worth, in units of the output."""
-        multipliers = [Multiplier.of(real) for real in reals]
+        return cls.between(reals, output, real_range(activation))
+
+    @classmethod
+    def between(cls, reals: Sequence[float], output: Tensor, bounds: tuple[float, float]) -> Requantisation:
+        """The same, clamped to a range of real numbers."""
+        to_even = rounds_to_even(output)
+        multipliers = [SingleMultiplier.of(real) if to_even else Multiplier.of(real) for real in reals]
         mantissas, shifts = (np.array(column, dtype=np.int64) for column in zip(*multipliers, strict=True))
-        return cls(mantissas, shifts, zero_point_of(output), *integer_range(activation, output))
+        singles = np.array(reals, dtype=np.float32) if to_even else None
+        return cls(mantissas, shifts, zero_point_of(output), *stored_range(bounds, output), singles)
 
     def apply(self, accumulators: Any) -> Ints:
-        scaled = rescale(accumulators, self.mantissas, self.shifts) + self.zero_point
+        if self.singles is not None:
+            products = np.asarray(accumulators).astype(np.float32) * self.singles
+            held = np.clip(products, self.low - self.zero_point, self.high - self.zero_point)
+            rounded: Ints = np.rint(held).astype(np.int64) + self.zero_point
+            return rounded
+        scaled = wrapped(rescale(accumulators, self.mantissas, self.shifts) + self.zero_point)
         clipped: Ints = np.clip(scaled, self.low, self.high)
         return clipped
 
@@ -123,7 +151,7 @@ class Requantisation:
 
     def c_channels(self, bias: npt.NDArray[np.int32]) -> CStruct:
         """The `diagmem_channels_s8` that has a bias and a multiplier for each channel."""
-        is_plain = bool(self.shifts.max() <= -2) and (self.low, self.high) == (-128, 127)
+        is_plain = self.singles is None and bool(self.shifts.max() <= -2) and (self.low, self.high) == (-128, 127)
         return CStruct(
             "diagmem_channels_s8",
             {

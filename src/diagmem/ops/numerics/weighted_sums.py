@@ -19,6 +19,7 @@ from diagmem.ops.numerics.quantised import (
     channel_scales,
     folded_bias,
     real_range,
+    rounds_to_even,
     scale_of,
     zero_point_of,
 )
@@ -53,7 +54,12 @@ def bias_of(node: Node) -> Tensor | None:
 def requantisation_of(node: Node, axis: int) -> Requantisation:
     """A convolution's, with a multiplier for each channel along the filter's `axis`."""
     unit, output = scale_of(node.input(0)), scale_of(node.output)
-    reals = [unit * scale / output for scale in channel_scales(node.input(1), axis)]
+    scales = channel_scales(node.input(1), axis)
+    if rounds_to_even(node.output):
+        factors = np.float32(unit) * np.array(scales, dtype=np.float32) / np.float32(output)
+        reals = [float(factor) for factor in factors]
+    else:
+        reals = [unit * scale / output for scale in scales]
     return Requantisation.of(reals, node.output, node.attributes.activation)
 
 

@@ -15,12 +15,12 @@ from diagmem.ops.c_call import MAX_ROWS, SUFFIXES, CCall, Unsupported, by_type, 
 from diagmem.ops.c_rows import taking_call, window_row_call
 from diagmem.ops.kind import SUM_BYTES, Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.c_window import c_window
-from diagmem.ops.loops.fours import Fours
+from diagmem.ops.loops.channel_groups import GROUPS, ChannelGroups
 from diagmem.ops.loops.held_pixels import HeldPixels
 from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_counts, tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
-from diagmem.ops.numerics.quantised import integer_range, real_range, scale_of, zero_point_of
+from diagmem.ops.numerics.quantised import integer_range, real_range, rounds_to_even, scale_of, zero_point_of
 from diagmem.ops.numerics.single_precision import clamped, larger
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
@@ -47,7 +47,7 @@ class Pool2D:
 
 class Pool2DKind(OpKind):
     names = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
-    orders = (Order.REFERENCE, Order.FOURS, Order.ACCUMULATE)
+    orders = (Order.REFERENCE, Order.FOURS, Order.EIGHTS, Order.SIXTEENS, Order.ACCUMULATE)
     tflm_agrees = True
 
     def decode(self, name: str, options: Any) -> Pool2D:
@@ -104,11 +104,14 @@ class Pool2DKind(OpKind):
     def accumulator_bytes(self, node: Node) -> int | None:
         rows = _loop(node).rows
         takes_all = node.op.kind == "AVERAGE_POOL_2D" and len(rows.taps()[1]) == rows.size_in > 1
+        takes_all = takes_all and not rounds_to_even(node.output)
         return node.output.elems * SUM_BYTES if takes_all and rows.size_out == 1 == node.output.shape[0] else None
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         loop, image, activation = _loop(node), inputs[0], node.attributes.activation
         is_real = node.input(0).dtype is DType.FLOAT32
+        if node.op.kind == "AVERAGE_POOL_2D" and rounds_to_even(node.output):
+            return (_average_to_even(node, loop, image),)
         low, high = real_range(activation) if is_real else integer_range(activation, node.output)
         if node.op.kind == "MAX_POOL_2D":
             return (np.where((largest := _largest(loop, image, low)) > high, high, largest).astype(image.dtype),)
@@ -133,13 +136,30 @@ class Pool2DKind(OpKind):
         loop = _loop(node)
         is_small = node.op.kind == "MAX_POOL_2D" or loop.rows.kernel * loop.cols.kernel <= MOST_SUMMED
         is_known = node.op.kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D") and node.input(0).dtype is DType.INT8
-        if instructions is not InstructionSet.DSP or not is_known or not is_small:
+        is_known = is_known and not (node.op.kind == "AVERAGE_POOL_2D" and rounds_to_even(node.output))
+        if not is_known or not is_small:
             return ()
+        if instructions is InstructionSet.MVE:
+            return (self._mve_variant(node),)
         return (Variant(Order.FOURS, Order.FOURS, self._fours, self._fours_row),)
 
+    def _mve_variant(self, node: Node) -> Variant:
+        """What takes in its rows one by one is run in plain C then."""
+        order = Order.EIGHTS if node.op.kind == "AVERAGE_POOL_2D" else Order.SIXTEENS
+        if self.accumulator_bytes(node) is not None:
+            return Variant(order, Order.REFERENCE, self._mve, self.c_row_call)
+        return Variant(order, order, self._mve, lambda n: self._by_rows(self._mve(n), n))
+
+    def _mve(self, node: Node) -> CCall:
+        return self._by_kernel(node, "mve")
+
     def _fours(self, node: Node) -> CCall:
+        return self._by_kernel(node, "fours")
+
+    def _by_kernel(self, node: Node, name: str) -> CCall:
+        """The call of a kernel that is told what the one in plain C is told."""
         call = self.c_call(node)
-        stem = f"{node.op.kind.lower()}_fours_s8"
+        stem = f"{node.op.kind.lower()}_{name}_s8"
         return kernel_call(stem, call.parameters.fields, call.arguments, call.limits)
 
     def _fours_row(self, node: Node) -> CCall:
@@ -184,9 +204,9 @@ def _loop(node: Node) -> WindowedLoop:
     return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, image.depth, *sizes, *pitches)
 
 
-def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels | Fours:
-    if order is Order.FOURS:
-        return Fours(loop)
+def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels | ChannelGroups:
+    if order in GROUPS:
+        return ChannelGroups(loop, order)
     return HeldPixels(loop, ahead=0, writes=loop.out.depth) if order is Order.ACCUMULATE else loop
 
 
@@ -203,6 +223,16 @@ def _average_f32(loop: WindowedLoop, image: Array) -> Array:
     for _, _, pixels in tap_images(image, loop.rows, loop.cols, 0):
         total += pixels
     mean: Array = total / tap_counts(loop.rows, loop.cols)[:, :, None].astype(np.float32)
+    return mean
+
+
+def _average_to_even(node: Node, loop: WindowedLoop, image: Array) -> Array:
+    """As onnxruntime: sums of real numbers, one after the other; the zero point is added before rounding."""
+    source, target = node.input(0), node.output
+    real = np.float32(scale_of(source)) * (image.astype(np.int64) - zero_point_of(source)).astype(np.float32)
+    units = _average_f32(loop, real) / np.float32(scale_of(target)) + np.float32(zero_point_of(target))
+    low, high = integer_range(node.attributes.activation, target)
+    mean: Array = np.clip(np.rint(units), low, high).astype(image.dtype)
     return mean
 
 
@@ -225,6 +255,13 @@ def _call(node: Node, suffix: str, low: float, high: float) -> CCall:
 
 def _call_int(node: Node) -> CCall:
     source, target = node.input(0), node.output
+    if node.op.kind == "AVERAGE_POOL_2D" and rounds_to_even(target):
+        require_types(DType.INT8, (source, target))
+        call = _call(node, "to_even_s8", *integer_range(node.attributes.activation, target))
+        scales = {"in_scale": scale_of(source), "in_zero_point": zero_point_of(source)}
+        scales |= {"scale": scale_of(target), "zero_point": zero_point_of(target)}
+        fields = {**call.parameters.fields, **scales}
+        return kernel_call("average_pool_2d_to_even_s8", fields, call.arguments, call.limits)
     if abs(scale_of(source) - scale_of(target)) > 1e-6 or zero_point_of(source) != zero_point_of(target):
         raise Unsupported("input and output of different scale; TensorFlow Lite refuses it too")
     return _call(node, SUFFIXES[target.dtype], *integer_range(node.attributes.activation, target))

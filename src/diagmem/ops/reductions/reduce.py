@@ -16,7 +16,13 @@ from diagmem.ops.c_rows import taking_call
 from diagmem.ops.kind import SUM_BYTES, Array, OpKind, Values, axis_of, held_separation, input_at, swept
 from diagmem.ops.loops.fibres import c_fibres, fibre_reads, fibre_separation, kept_shape
 from diagmem.ops.loops.pixels import has_pitches
-from diagmem.ops.numerics.quantised import Requantisation, require_same_quantisation, scale_of, zero_point_of
+from diagmem.ops.numerics.quantised import (
+    Requantisation,
+    require_same_quantisation,
+    rounds_to_even,
+    scale_of,
+    zero_point_of,
+)
 from diagmem.ops.numerics.single_precision import larger, smaller
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
@@ -132,7 +138,11 @@ def _count(node: Node) -> int:
 
 
 def _requantisation(node: Node) -> Requantisation:
-    """For a mean, the division by the count goes into the multiplier, as TFLite does it."""
+    """For a mean, the division by the count goes into the multiplier, as TFLite does it, and onnxruntime."""
+    if rounds_to_even(node.output):
+        count = np.float32(_count(node) if node.op.kind == "MEAN" else 1)
+        unit = np.float32(scale_of(node.input(0))) / (np.float32(scale_of(node.output)) * count)
+        return Requantisation.of([float(unit)], node.output)
     plain = Requantisation.of([scale_of(node.input(0)) / scale_of(node.output)], node.output)
     if node.op.kind == "SUM":
         return plain

@@ -91,7 +91,7 @@ void harness_write(const void *from, size_t bytes) { write_file(outputs, from, b
 
 /* Paints what lies below this function's own frame, which the next call will use. Volatile, for otherwise the compiler
  * may call memset, which would paint over its own frame. */
-HARNESS_NOINLINE void harness_paint_stack(void) {
+__attribute__((optimize("no-shrink-wrap"))) HARNESS_NOINLINE void harness_paint_stack(void) {
     uint32_t *end;
     __asm__ volatile(STACK_POINTER : "=r"(end));
     for (volatile uint32_t *at = stack_limit; at < end; ++at) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -96,6 +96,24 @@ def binary_of(
 
 
 def stretched(im: Importer, kind: str, values: Sequence[Value], name: str = "", dtype: DType | None = None) -> Stored:
+    operands = broadcast_operands(im, values)
+    return operands.result(im.build.make(kind, operands.tensors, name=name, dtype=dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """Tensors with their axes in the same places, and how their result is stored."""
+
+    tensors: list[Tensor]
+    dims: Dims
+    shape: Shape
+
+    def result(self, tensor: Tensor) -> Stored:
+        return Stored(tensor, stored_as(self.shape, self.dims), self.shape)
+
+
+def broadcast_operands(im: Importer, values: Sequence[Value], as_stored: bool = False) -> Operands:
+    """Operands that stretch to a common shape."""
     try:
         shape = np.broadcast_shapes(*(value.shape for value in values))
     except ValueError:
@@ -103,9 +121,7 @@ def stretched(im: Importer, kind: str, values: Sequence[Value], name: str = "", 
         raise im.refuse_here(f"shapes {shapes} do not stretch to a common one; the file is damaged") from None
     plain = [im.build.unshuffled(value) if isinstance(value, Shuffled) else value for value in values]
     dims = _common(shape, plain)
-    tensors = [_operand(im, value, shape, dims) for value in plain]
-    tensor = im.build.make(kind, tensors, name=name, dtype=dtype)
-    return Stored(tensor, stored_as(shape, dims), shape)
+    return Operands([_operand(im, value, shape, dims, as_stored) for value in plain], dims, shape)
 
 
 def _common(shape: Shape, values: Sequence[Constant | Stored]) -> Dims:
@@ -120,13 +136,13 @@ def _common(shape: Shape, values: Sequence[Constant | Stored]) -> Dims:
     return tuple(range(len(shape)))
 
 
-def _operand(im: Importer, value: Constant | Stored, shape: Shape, dims: Dims) -> Tensor:
+def _operand(im: Importer, value: Constant | Stored, shape: Shape, dims: Dims, as_stored: bool) -> Tensor:
     """An operand with its axes where those of the result are."""
     ahead = len(shape) - len(value.shape)
     own = tuple(None if axis is None or axis < ahead else axis - ahead for axis in dims)
     if isinstance(value, Constant) and value.array.size == 1:
         return im.build.constant(value.array.reshape(()))
-    return im.build.form(value, own)
+    return im.build.form(value, own, as_stored)
 
 
 def binary(im: Importer, node: OnnxNode, kind: str, dtype: DType | None = None) -> None:

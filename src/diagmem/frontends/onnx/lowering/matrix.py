@@ -94,7 +94,7 @@ def product(im: Importer, node: OnnxNode, first: Value, second: Value, name: str
 
 def _layer(im: Importer, first: Stored | Shuffled, weights: Any, name: str, bias: Any) -> Stored:
     shape: Shape = (*first.shape[:-1], weights.shape[1])
-    tensor, columns = _rows(im, first)
+    tensor, columns = layer_input(im, first)
     data = weights.T if columns is None else weights.T[:, columns]
     inputs: list[Tensor | None] = [tensor, im.build.constant(np.ascontiguousarray(data), "weights")]
     if bias is not None:
@@ -104,15 +104,15 @@ def _layer(im: Importer, first: Stored | Shuffled, weights: Any, name: str, bias
     return Stored(made, in_file_order(shape), shape)
 
 
-def _rows(im: Importer, value: Stored | Shuffled) -> tuple[Tensor, Any]:
+def layer_input(im: Importer, value: Stored | Shuffled, as_stored: bool = False) -> tuple[Tensor, Any]:
     """The tensor with the axis that is summed over last, and in which order that lies if not in the file's."""
     if isinstance(value, Shuffled) and len(value.shape) == 2:
         columns = value.columns()
         if columns is not None:
-            source = im.build.real(value.source)
+            source = value.source if as_stored else im.build.real(value.source)
             return im.build.reshaped(source.tensor, value.shape), columns
-    tensor = im.build.form(value, range(len(value.shape)))
-    return tensor, None
+    tensor = im.build.form(value, range(len(value.shape)), as_stored)
+    return im.build.reshaped(tensor, value.shape), None
 
 
 def _matrices(im: Importer, value: Value) -> tuple[Tensor, bool]:

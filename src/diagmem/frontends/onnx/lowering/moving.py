@@ -88,12 +88,18 @@ def concat(im: Importer, node: OnnxNode) -> None:
     rest = {tuple(n for a, n in enumerate(value.shape) if a != axis) for value in values}
     if len(rest) != 1 or any(len(value.shape) != rank for value in values):
         raise im.refuse(node, "the shapes of its inputs do not fit; the file is damaged")
+    im.bind(node.outputs[0], joined(im, node, values, axis))
+
+
+def joined(im: Importer, node: OnnxNode, values: Sequence[Value], axis: int, as_stored: bool = False) -> Stored:
+    """Tensors side by side."""
     shape = tuple(sum(v.shape[a] for v in values) if a == axis else n for a, n in enumerate(values[0].shape))
-    values = [value for value in values if value.shape[axis]]
-    dims = _dims_with(values, axis, shape)
-    tensors = [im.build.form(value, dims) for value in values]
-    made = im.build.make("CONCATENATION", tensors, Concatenation(axis=dims.index(axis)), name=node.outputs[0])
-    im.bind(node.outputs[0], Stored(made, stored_as(shape, dims), shape))
+    parts = [value for value in values if value.shape[axis]]
+    dims = _dims_with(parts, axis, shape)
+    tensors = [im.build.form(value, dims, as_stored) for value in parts]
+    rest = {"name": node.outputs[0], "quantisation": tensors[0].quantisation}
+    made = im.build.make("CONCATENATION", tensors, Concatenation(axis=dims.index(axis)), **rest)
+    return Stored(made, stored_as(shape, dims), shape)
 
 
 def _dims_with(values: Sequence[Value], axis: int, shape: Shape) -> Dims:

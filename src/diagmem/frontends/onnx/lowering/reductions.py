@@ -103,14 +103,13 @@ def _softmax(im: Importer, value: Stored, axis: int, kind: str, name: str) -> St
     return replace(value, tensor=im.build.make(kind, [value.tensor], name=name))
 
 
-def last(im: Importer, value: Stored, axes: Sequence[int]) -> Stored:
+def last(im: Importer, value: Stored, axes: Sequence[int], as_stored: bool = False) -> Stored:
     """The value stored with these axes at the end, in this order."""
     if value.dims[-len(axes) :] == tuple(axes) and len(value.dims) > len(axes):
         return value
     rest: list[int | None] = [axis for axis in value.order if axis not in axes]
     dims = (*(rest or [None]), *axes)
-    tensor = im.build.form(value, dims)
-    return Stored(tensor, dims, value.shape)
+    return replace(value, tensor=im.build.form(value, dims, as_stored), dims=dims)
 
 
 def layer_normalisation(im: Importer, node: OnnxNode) -> None:

@@ -1,5 +1,5 @@
-"""Kernels that treat each channel on its own, but four of a pixel together: all that the four are made of is read, then
-they are written. Channels that remain follow one by one."""
+"""Kernels that treat each channel on its own, but some of a pixel together: all that these are made of is read, then
+they are written."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from diagmem.model.graph import IntArray
 from diagmem.ops.accesses import Runs
 from diagmem.ops.loops.pixels import PixelLoop
 from diagmem.ops.loops.separable import AxisTerm
+from diagmem.ops.orders import Order
 
-TOGETHER = 4
+GROUPS = {Order.FOURS: 4, Order.EIGHTS: 8, Order.SIXTEENS: 16}
+"""How many channels are together."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fours:
-    """A pixel loop with a group for each channel, of one output channel."""
+class ChannelGroups:
+    """A pixel loop with a group for each channel, of one output channel. `order`: one of `GROUPS`."""
 
     loop: PixelLoop
+    order: Order
 
     @property
     def steps(self) -> int:
@@ -27,10 +30,11 @@ class Fours:
 
     @property
     def _begun(self) -> IntArray:
-        """For each channel, the one that is the first to be written after it is read."""
-        channel = np.arange(self.loop.out.depth, dtype=np.int64)
-        whole = self.loop.out.depth // TOGETHER * TOGETHER
-        return np.where(channel < whole, channel - channel % TOGETHER, channel)
+        """For each channel, the one that is the first to be written after it is read. Of fours, channels that remain
+        follow one by one; else they are together too."""
+        channel, together = np.arange(self.loop.out.depth, dtype=np.int64), GROUPS[self.order]
+        whole = self.loop.out.depth // together * together if self.order is Order.FOURS else self.loop.out.depth
+        return np.where(channel < whole, channel - channel % together, channel)
 
     def reads(self) -> Runs:
         step, start = self.loop.pixels()
