@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node
+from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops import CStruct, CTable, InstructionSet, Unsupported, kinds
 from diagmem.ops.fitting import fitted, input_values
 from diagmem.ops.pooling.pool_2d import Pool2D
@@ -84,3 +84,28 @@ def _tables(node: Node) -> list[bytes]:
     calls = [kinds()[node.op.kind].c_call(node)]
     calls += [v.call(node) for v in kinds()[node.op.kind].variants(node, InstructionSet.DSP)]
     return [table for call in calls for table in inside(call.parameters)]
+
+
+@pytest.mark.parametrize("kind", ["RESHAPE", "EXPAND_DIMS", "ONE_HOT", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"])
+def test_shapes_that_only_the_file_knows_suit_the_inputs(kind: str) -> None:
+    """Where sizes are computed, outputs are what the file says: as far as that is possible."""
+    refused = 0
+    for seed in range(40):
+        node = fitted(kinds()[kind].sample(kind, SeededDraw(f"{kind} {seed}")), seed)
+        computed = tuple(_computed(t) for t in node.inputs)
+        node = replace(node, inputs=computed)
+        if kinds()[kind].output_shapes(kind, node.attributes, computed) is None:
+            check_node(node, kinds()[kind])
+            shape = node.output.shape
+            for wrong in [(*shape, 2), *([(shape[0] + 1, *shape[1:])] if "RESIZE" in kind else [])]:
+                with pytest.raises(ModelError, match="cannot give them"):
+                    check_node(replace(node, outputs=(replace(node.output, shape=wrong),)), kinds()[kind])
+                refused += 1
+    assert refused > 5
+
+
+def _computed(tensor: Tensor | None) -> Tensor | None:
+    """A constant of whole numbers as one that an operation would make."""
+    if tensor is None or tensor.data is None or tensor.dtype is not DType.INT32:
+        return tensor
+    return replace(tensor, is_constant=False, data=None)
