@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 
-from diagmem.model.graph import Graph, Tensor, View
+from diagmem.model.graph import Graph, View
 from diagmem.planning.lifetimes import Lifetime, lifetimes, live_bytes
 from tests.networks import Net, nets
 
@@ -15,10 +17,10 @@ def hand_made() -> tuple[Graph, dict[str, int]]:
     net = Net()
     at = {"given": net.input(1, 2, 2, 1), "late": net.input(1, 2, 2, 1), "unread": net.input(3)}
     at["kept"] = net.variable(1, 5)
-    at["weights"] = net.constant(7)
+    at["weights"] = net.filters(at["given"], 1, 2, 2, 1)
     at["left"] = net.relu(at["given"])
     at["early"] = net.relu(at["given"])
-    at["dead"] = net.relu(at["left"])
+    at["dead"] = net.add(at["left"], at["weights"])
     at["sum"] = net.add(at["left"], at["late"])
     at["end"] = net.relu(at["sum"])
     return net.graph(at["early"], at["end"]), at
@@ -53,19 +55,42 @@ def test_lives_in_another_order() -> None:
     assert found[at["end"]] == Lifetime(2, 5)
 
 
-def test_a_tensor_lives_as_long_as_its_views() -> None:
-    """Whoever reads or writes an element of it under another name keeps it; so does an output that lies in it."""
+def with_a_view() -> tuple[Net, int, int]:
+    """A tensor in two parts, each written by an op of its own; the first op is another one."""
     net = Net()
     given = net.input(4)
-    whole = net.relu(given)
-    read = net.relu(whole)
-    graph = net.graph(read)
-    part = Tensor(3, "part", (2,), graph.tensors[whole].dtype, view=View(whole, 0, (1,)))
-    later = Net()
-    later.tensors, later.ops, later.inputs = [*graph.tensors, part], list(net.ops), list(net.inputs)
-    last = later.relu(3)
-    assert lifetimes(later.graph(last), range(3))[whole] == Lifetime(0, 3)
-    assert lifetimes(later.graph(3), range(3))[whole].end == 3
+    net.relu(given)
+    whole = net.tensor((4,))
+    halves = [net.relu(net.input(2)) for _ in range(2)]
+    for number, half in enumerate(halves):
+        net.tensors[half] = replace(net.tensors[half], view=View(whole, 2 * number, (1,)))
+    net.relu(net.relu(given))
+    return net, whole, halves[0]
+
+
+def test_a_tensor_lives_as_long_as_its_views() -> None:
+    """From the first op that writes an element of it, under any name, to the last that touches one; an output that lies
+    in it keeps it to the end."""
+    net, whole, half = with_a_view()
+    assert lifetimes(net.graph(), range(5))[whole] == Lifetime(1, 3)
+    assert lifetimes(net.graph(half), range(5))[whole] == Lifetime(1, 5)
+    assert lifetimes(net.graph(whole), range(5))[half] == Lifetime(1, 5)
+    net.relu(half)
+    assert lifetimes(net.graph(), range(6))[whole] == Lifetime(1, 6)
+
+
+def test_what_is_read_and_never_written_lives_from_the_start() -> None:
+    """A variable too that an op writes: it holds what the last run has left."""
+    net = Net()
+    given = net.input(3)
+    stray, kept = net.tensor((3,)), net.variable(3)
+    net.relu(given)
+    net.relu(stray)
+    net.relu(stray)
+    net.ops[1] = replace(net.ops[1], outputs=(kept,))
+    found = lifetimes(net.graph(), range(3))
+    assert found[stray] == Lifetime(0, 3)
+    assert found[kept] == Lifetime(0, 3)
 
 
 @given(nets())
