@@ -10,13 +10,13 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.tflm import metadata, planned_file
 from diagmem.frontends.source import Source
 from diagmem.model.errors import PlanError, UnsafePlanError
-from diagmem.model.graph import Graph
+from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
-from diagmem.verification.oracles import Opinion, second_opinion
+from diagmem.verification.oracles import RELATIVE_TOLERANCE, Opinion, second_opinion
 from diagmem.verification.runs import Run
 from diagmem.verification.tflm.compare import Comparison, compare
 from diagmem.verification.tflm.runtime import TflmError
@@ -31,11 +31,13 @@ INTERPRETER_KERNELS = ("tflm-reference", "tflm")
 @dataclass(frozen=True, slots=True)
 class CVerdict:
     """What running the C code has shown. `compared_with`: who computed what the outputs should be. `deviations`: where
-    one of them computes something else, as documented."""
+    one of them computes something else, as documented. `within`: how near numpy's outputs are to the other's, as a
+    part of the largest; 0 where they are the same bit for bit."""
 
     run: Run
     compared_with: tuple[str, ...]
     deviations: tuple[str, ...] = ()
+    within: float = 0.0
 
     @property
     def on(self) -> str:
@@ -50,7 +52,7 @@ class CVerdict:
         return self.run.failure
 
     def to_json(self) -> dict[str, Any]:
-        told = {"compared_with": list(self.compared_with), "deviations": list(self.deviations)}
+        told = {"compared_with": list(self.compared_with), "deviations": list(self.deviations), "within": self.within}
         return {**self.run.to_json(), **told}
 
 
@@ -146,7 +148,10 @@ class Verification:
         if opinion.disagreement is not None:
             run = run.failed(f"{opinion.oracle} disagrees: {opinion.disagreement}")
         notes = tuple(f"{opinion.oracle} differs as documented: {found}" for found in opinion.deviations)
-        return CVerdict(run, ("numpy",) if notes else ("numpy", opinion.oracle), notes)
+        is_real = any(self.program.model.tensors[t].dtype is DType.FLOAT32 for t in self.program.model.outputs)
+        return CVerdict(
+            run, ("numpy",) if notes else ("numpy", opinion.oracle), notes, RELATIVE_TOLERANCE if is_real else 0.0
+        )
 
     def _in_tflm(self) -> TflmVerdict:
         if self.source.is_onnx:
