@@ -145,7 +145,8 @@ def _source(program: Program, runs: int, name: str) -> str:
     parts = [files[f"{name}{end}"].decode() for end in (".h", "_kernels.h", "_weights.h", "_weights.c", ".c")]
     # Its own headers are there already; two of them have no guard against a second time.
     text = _OWN_INCLUDE.sub("", "\n".join(parts))
-    return f"#define {name.upper()}_NO_STATIC_ARENA\n{text}{_harness(program, runs, name, f'{name}_reset_in(' in parts[0])}"
+    harness = _harness(program, runs, name, f"{name}_reset_in(" in parts[0])
+    return f"#define {name.upper()}_NO_STATIC_ARENA\n{text}{harness}"
 
 
 def _harness(program: Program, runs: int, name: str, remembers: bool) -> str:
