@@ -67,6 +67,13 @@ def test_shifts_round_halves_away_from_zero(x: int, exponent: int) -> None:
     assert int(rounding_shift(x, exponent)) == half_away(Fraction(x, 2**exponent))
 
 
+def test_small_numbers_are_shifted_right() -> None:
+    """Where halves are frequent, all of them."""
+    for x in range(-40, 41):
+        for exponent in range(5):
+            assert int(rounding_shift(x, exponent)) == half_away(Fraction(x, 2**exponent)), (x, exponent)
+
+
 @given(INT32, st.integers(2**29, INT32_MAX), st.integers(-31, 0))
 def test_rescaling_rounds_twice(x: int, mantissa: int, shift: int) -> None:
     once = half_up(Fraction(x * mantissa, 2**31))
