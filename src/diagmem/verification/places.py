@@ -8,6 +8,7 @@ from typing import Any
 
 from diagmem.backends.c.program import Program
 from diagmem.backends.tflm import metadata, planned_file
+from diagmem.backends.tflm.planned_file import PlannedFile
 from diagmem.frontends.source import Source
 from diagmem.model.errors import PlanError, UnsafePlanError
 from diagmem.model.graph import DType, Graph
@@ -100,15 +101,15 @@ Verdict = CVerdict | TflmVerdict
 
 @dataclass(frozen=True)
 class Verification:
-    """A model to be run. `made`: the plan to run it with, in C. `planned`: for TFLM's reference kernels, where its file
-    carries no plan. `opinion`: another runtime's, if it has been asked already. What several places share is worked out
-    once."""
+    """A model to be run. `made`: the plan to run it with, in C. `planned`: its file with a plan for TFLM's reference
+    kernels, where it carries none itself. `opinion`: another runtime's, if it has been asked already. What several
+    places share is worked out once."""
 
     source: Source
     inputs: int
     seed: int
     made: Planned | Plan | None = None
-    planned: Planned | None = None
+    planned: PlannedFile | None = None
     opinion: Opinion | None = None
 
     def on(self, place: str) -> Verdict:
@@ -160,8 +161,7 @@ class Verification:
         if not carries_plan(self.source):
             if self.planned is None:
                 raise PlanError("the file carries no plan; write one into it with `emit tflm`")
-            emitted = planned_file.emit(data, self.planned.plan)
-            data, graph = emitted.data, emitted.graph
+            data, graph = self.planned.data, self.planned.graph
         note = metadata.origin(data)
         if note is not None and note.kernels not in INTERPRETER_KERNELS:
             raise PlanError(
@@ -169,7 +169,9 @@ class Verification:
                 f"which it may fail; check it with `diagmem plan --kernels {note.kernels}` and on the device"
             )
         self._judge(data, graph, note.kernels if note is not None else INTERPRETER_KERNELS[0])
-        found = compare(metadata.left_to_tflm(data), data, graph, sample_inputs(graph, self.inputs, self.seed))
+        # The file as it was given is the judge, not what has been made of it.
+        given = metadata.left_to_tflm(self.source.content)
+        found = compare(given, data, graph, sample_inputs(graph, self.inputs, self.seed))
         return TflmVerdict(found, sum(t.size_bytes for t in graph.tensors if t.is_constant))
 
     def _judge(self, data: bytes, graph: Graph, kernels: str) -> None:
