@@ -215,7 +215,7 @@ def _vfp_call(node: Node) -> CCall:
     """For floating-point units that multiply and add in one instruction: weights of eight channels tap by tap."""
     call, filters = _call(node), by_channel(values_of(node.input(1)))
     fields = {name: value for name, value in call.parameters.fields.items() if name != "multiplier"}
-    stored = {**fields, "filter": CTable("filter", interleaved(filters))}
+    stored = {**fields, "filter": CTable("filter", interleaved(node, filters))}
     return kernel_call("depthwise_conv_2d_vfp_f32", stored, call.arguments, call.limits)
 
 
