@@ -56,6 +56,8 @@ class DType(enum.Enum):
     INT16 = "int16"
     INT32 = "int32"
     INT64 = "int64"
+    UINT32 = "uint32"
+    UINT64 = "uint64"
     BOOL = "bool"
 
     @property
@@ -81,6 +83,8 @@ _BITS = {
     DType.INT16: 16,
     DType.INT32: 32,
     DType.INT64: 64,
+    DType.UINT32: 32,
+    DType.UINT64: 64,
     DType.BOOL: 8,
 }
 
