@@ -6,12 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Tensor
+from diagmem.ops.options import CUSTOM
 
 LARGEST_TENSOR_BYTES = 2**28
 """No micro-controller comes near 256 MiB of RAM; beyond it, sizes are a sign of a damaged file."""
-
-CUSTOM = "CUSTOM:"
-"""What the kind of an operation begins with that TFLite does not define."""
 
 
 def check_sizes(graph: Graph) -> None:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import tflite
 
 from diagmem.frontends.shapes import with_shapes
-from diagmem.frontends.tflite.checks import CUSTOM, check_sizes, check_wiring
+from diagmem.frontends.tflite.checks import check_sizes, check_wiring
 from diagmem.frontends.tflite.options import options_of
 from diagmem.frontends.tflite.variables import attributes_of, called_once, with_variables
 from diagmem.model.errors import ModelError, one_line
