@@ -82,14 +82,14 @@ class Plan:
         return self.arena_bytes <= self.lower_bound_bytes
 
     @property
-    def is_bounded(self) -> bool:
-        """Whether the search ended because its effort was spent, and not with a proof."""
-        return not self.optimal and self.options.allocator in (BEST, "optimal")
-
-    @property
     def state_bytes(self) -> int:
         """Of the arena: what lives from run to run."""
         return sum(tensor.size_bytes for tensor in self.graph.variables if tensor.base in self.storage)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the search ended because its effort was spent, and not with a proof."""
+        return not self.optimal and self.options.allocator in (BEST, "optimal")
 
     @cached_property
     def offsets(self) -> Mapping[int, int]:
