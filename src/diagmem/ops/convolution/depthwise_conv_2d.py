@@ -149,7 +149,7 @@ class DepthwiseConv2DKind(OpKind):
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         loop = _loop(node)
-        if loop.group_out == 1 and {node.input(0).dtype, node.input(1).dtype} == {DType.FLOAT32}:
+        if loop.group_out == 1 and all(node.input(p).dtype is DType.FLOAT32 for p in (0, 1)):
             return (Variant(Order.EIGHTS, Order.EIGHTS, _vfp_call, _vfp_row_call),)
         if loop.group_out > 1 or not is_8_bit(node):
             return ()
