@@ -154,6 +154,9 @@ class _Reader:
             self.op(i, _checked_name(i, codes, operator), operator, *wires, tensors)
             for i, (operator, wires) in enumerate(zip(operators, wiring, strict=True))
         )
+        # Converters know nothing of what operations make that TFLite does not define, and write no shape.
+        made = {t for op in ops if op.kind.startswith(CUSTOM) for t in op.outputs}
+        self.dynamic |= {t for t in made if not tensors[t].shape}
         return Graph(name, tensors, ops, inputs, outputs)
 
     def op_names(self) -> list[str]:
