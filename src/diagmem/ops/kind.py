@@ -56,6 +56,9 @@ class OpKind(ABC):
     is_alias: ClassVar[bool] = False
     """True where the output is the input's bytes under another shape, so that no copy need exist."""
 
+    is_copy: ClassVar[bool] = False
+    """True where the output is the input, element by element, so that nothing moves where both lie at one place."""
+
     is_pointwise: ClassVar[bool] = False
     """Whether it treats all pixels alike: a pixel of the output is made of the pixel at its place in each input."""
 

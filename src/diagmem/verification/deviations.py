@@ -15,9 +15,9 @@ import numpy as np
 from diagmem.model.graph import DType, Graph, Node
 from diagmem.ops import Activation, kinds
 from diagmem.ops.kind import Array, Values
-from diagmem.ops.numerics.quantised import quantised, zero_point_of
+from diagmem.ops.numerics.quantised import integer_range, quantised, rounds_to_even, scale_of, zero_point_of
 
-TFLM, LITERT = "tflm", "litert"
+TFLM, LITERT, ONNXRUNTIME = "tflm", "litert", "onnxruntime"
 
 Theirs = Callable[[Node, Values], tuple[Array, ...]]
 """What the runtime computes, like a kind's `reference`."""
@@ -104,12 +104,35 @@ def _is_fast(node: Node) -> bool:
     return not node.attributes.use_regular_nms
 
 
+def _rounds_once(node: Node) -> bool:
+    return rounds_to_even(node.output)
+
+
+def _sum_of_singles(node: Node, inputs: Values) -> tuple[Array, ...]:
+    """A sum as onnxruntime has it on x86: three terms in single precision. On Arm it has another arithmetic."""
+    output = np.float32(scale_of(node.output))
+    factors = [np.float32(scale_of(node.input(place))) / output for place in (0, 1)]
+    zeros = [np.float32(zero_point_of(node.input(place))) for place in (0, 1)]
+    first, second = (np.asarray(values).astype(np.float32) for values in inputs[:2])
+    constant = np.float32(zero_point_of(node.output)) - (factors[0] * zeros[0] + factors[1] * zeros[1])
+    total = np.rint(constant + first * factors[0] + second * factors[1])
+    low, high = integer_range(node.attributes.activation, node.output)
+    return (np.clip(total, low, high).astype(np.int8).reshape(node.output.shape),)
+
+
 _UNWRITTEN = "without use_regular_nms it does not write what lies behind the last detection; here it is 0"
 _NARROW = "it takes 32-bit biases for 64-bit ones, and reads beyond them"
 _SHIFTED = "it shifts small quotients by more than 31 bits, of which processors make what they like"
 _PRECISION = "it computes multipliers in single precision: of 65,536 inputs a few are off by one"
 
 DEVIATIONS = (
+    Deviation(
+        ONNXRUNTIME,
+        ("ADD",),
+        "its sums of 8 bits are rounded in single precision, in another way on each processor: off by one at most",
+        _rounds_once,
+        _sum_of_singles,
+    ),
     Deviation(
         TFLM,
         ("RELU6",),
