@@ -275,7 +275,9 @@ class _Reader:
         known = kind_of(kind)
         bare = Op(index, kind, inputs, outputs)
         if known is None:
-            return replace(bare, attributes=attributes_of(kind, options_of(kind, operator), self.text))
+            # What nobody knows may have options of any form.
+            options = None if kind.startswith(CUSTOM) else options_of(kind, operator)
+            return replace(bare, attributes=attributes_of(kind, options, self.text))
         sources = tuple(None if i == ABSENT else tensors[i] for i in inputs)
         results = tuple(tensors[i] for i in outputs)
         label = Node(bare, sources, results).label
