@@ -16,6 +16,7 @@ from diagmem.model.graph import DType, Graph, Node
 from diagmem.ops import Activation, kinds
 from diagmem.ops.kind import Array, Values
 from diagmem.ops.numerics.quantised import integer_range, quantised, rounds_to_even, scale_of, zero_point_of
+from diagmem.ops.numerics.weighted_sums import is_hybrid
 
 TFLM, LITERT, ONNXRUNTIME = "tflm", "litert", "onnxruntime"
 
@@ -87,6 +88,10 @@ def _has_16_bits(node: Node) -> bool:
     return node.output.dtype is DType.INT16
 
 
+def _is_signed(node: Node) -> bool:
+    return node.output.dtype in (DType.INT8, DType.INT16)
+
+
 def _is_divided(node: Node) -> bool:
     return node.output.dtype is DType.INT8
 
@@ -94,10 +99,6 @@ def _is_divided(node: Node) -> bool:
 def _has_narrow_bias(node: Node) -> bool:
     bias = node.inputs[-1]
     return _has_16_bits(node) and bias is not None and bias.dtype is DType.INT32
-
-
-def _leaves_gaps(node: Node) -> bool:
-    return (node.attributes.start, node.attributes.end) != (0, node.output.elems)
 
 
 def _is_fast(node: Node) -> bool:
@@ -118,6 +119,10 @@ def _sum_of_singles(node: Node, inputs: Values) -> tuple[Array, ...]:
     total = np.rint(constant + first * factors[0] + second * factors[1])
     low, high = integer_range(node.attributes.activation, node.output)
     return (np.clip(total, low, high).astype(np.int8).reshape(node.output.shape),)
+
+
+def _leaves_gaps(node: Node) -> bool:
+    return (node.attributes.start, node.attributes.end) != (0, node.output.elems)
 
 
 _UNWRITTEN = "without use_regular_nms it does not write what lies behind the last detection; here it is 0"
@@ -162,8 +167,14 @@ DEVIATIONS = (
         for runtime in (TFLM, LITERT)
     ),
     Deviation(LITERT, ("RELU", "LEAKY_RELU", "ABS", "MUL", "PRELU"), _PRECISION, _has_16_bits),
+    Deviation(
+        LITERT,
+        ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
+        "it rounds real numbers to 8 bits beside weights that have no more",
+        is_hybrid,
+    ),
     Deviation(LITERT, ("SOFTMAX",), "its tables for 16 bits are made in double precision", _has_16_bits),
-    Deviation(LITERT, ("FULLY_CONNECTED",), "it scales sums of 16-bit numbers in double precision", _has_16_bits),
+    Deviation(LITERT, ("FULLY_CONNECTED",), "it scales sums in double precision, and rounds once", _is_signed),
     Deviation(
         LITERT,
         ("CONV_2D",),
