@@ -164,6 +164,9 @@ class _Reader:
             self.op(i, _checked_name(i, codes, operator), operator, *wires, tensors)
             for i, (operator, wires) in enumerate(zip(operators, wiring, strict=True))
         )
+        # Converters know nothing of what operations make that TFLite does not define, and write no shape.
+        made = {t for op in ops if op.kind.startswith(CUSTOM) for t in op.outputs}
+        self.dynamic |= {t for t in made if not tensors[t].shape}
         return Graph(name, tensors, ops, inputs, outputs)
 
     def op_names(self) -> list[str]:
@@ -271,6 +274,7 @@ class _Reader:
         known = kind_of(kind)
         bare = Op(index, kind, inputs, outputs)
         if known is None:
+            # What nobody knows may have options of any form.
             options = None if kind.startswith(CUSTOM) else options_of(kind, operator)
             return replace(bare, attributes=attributes_of(kind, options, self.text))
         sources = tuple(None if i == ABSENT else tensors[i] for i in inputs)
