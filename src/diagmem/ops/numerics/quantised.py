@@ -190,7 +190,7 @@ def folded_bias(
     """bias - zero_point * sum(weights) for each output channel (the first axis of `weights`), so that a kernel may
     multiply stored inputs as they are. `largest`: the largest magnitude of a stored input."""
     rows = weights.reshape(len(weights), -1).astype(np.int64)
-    folded = -zero_point * rows.sum(axis=1) + (0 if bias is None else bias.astype(np.int64))
+    folded = -zero_point * rows.sum(axis=1) + (0 if bias is None else bias.reshape(-1).astype(np.int64))
     worst = np.abs(folded) + largest * np.abs(rows).sum(axis=1)
     if worst.max(initial=0) >= 2**31:
         raise Unsupported("its accumulators may overflow 32 bits")

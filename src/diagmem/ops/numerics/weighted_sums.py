@@ -95,13 +95,13 @@ def finished(node: Node, axis: int, sums: Array, bias: Array | None) -> Array:
 
 def finished_8_bit(node: Node, sums: Array, bias: Array | None, output: Requantisation) -> Array:
     """An output of 8-bit numbers, signed or not, from the sums of its products."""
-    whole = sums.astype(np.int64) + (0 if bias is None else bias)
+    whole = sums.astype(np.int64) + (0 if bias is None else bias.reshape(-1))
     return output.apply(whole).astype(node.output.dtype.numpy)
 
 
 def finished_f32(node: Node, sums: Array, bias: Array | None) -> Array:
     """A real output from the sums of its products."""
-    whole: Array = clamped(sums if bias is None else sums + bias, *real_range(node.attributes.activation))
+    whole: Array = clamped(sums if bias is None else sums + bias.reshape(-1), *real_range(node.attributes.activation))
     return whole
 
 

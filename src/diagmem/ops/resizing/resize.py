@@ -80,6 +80,10 @@ class ResizeKind(OpKind):
             raise ModelError(f"new size {list(size)} is not a height and a width; the file is damaged")
         return ((image.batch, *size, image.depth),)
 
+    def can_make(self, node: Node) -> bool:
+        image, made = node.input(0).shape, node.output.shape
+        return len(made) == 4 and (made[0], made[3]) == (image[0], image[3]) and min(made) > 0
+
     def accesses(self, node: Node, order: Order) -> Accesses:
         loop = _ordered(_loop(node), order)
         return replace(swept(node, {0: loop.reads()}), steps=loop.steps)
