@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from diagmem.frontends.tflite.flat_tables import FlatTables
 from diagmem.model.graph import ABSENT, Graph, Node, Tensor
-from diagmem.ops import kinds
+from diagmem.ops import BuiltinOptions, kind_of
 
 
 def file_of(graph: Graph) -> bytes:
@@ -30,6 +30,12 @@ def graph_of(node: Node) -> Graph:
     return Graph("model", tuple(tensors), (replace(node.op, inputs=ins, outputs=outs),), given, outs)
 
 
+def _options(node: Node) -> BuiltinOptions | None:
+    """None too for an operation that nobody knows."""
+    kind = kind_of(node.op.kind)
+    return None if kind is None else kind.encode(node)
+
+
 class GraphFile(FlatTables):
     """Writes one graph."""
 
@@ -45,9 +51,7 @@ class GraphFile(FlatTables):
         tensors = self.offsets([self.tensor_at(t, place.get(t.index, 0)) for t in graph.tensors])
         codes = sorted({op.kind for op in graph.ops})
         operators = [
-            self.operator(
-                codes.index(node.op.kind), node.op.inputs, node.op.outputs, kinds()[node.op.kind].encode(node)
-            )
+            self.operator(codes.index(node.op.kind), node.op.inputs, node.op.outputs, _options(node))
             for node in graph.nodes
         ]
         subgraph = self.table(
