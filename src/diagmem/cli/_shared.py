@@ -137,6 +137,7 @@ TRANSFORMS = {
     "drop-dead": "Keep ops whose results nobody looks at.",
     "fuse-activation": "Keep activations apart from the op before them.",
     "fold-pad": "Keep PAD apart from the op behind it.",
+    "remove-channels": "Compute channels that are constant, or that nobody reads.",
     "time-as-rows": "With --schedule rows: keep 1-D layers as they are, in one row.",
     "drop-no-ops": "Keep reshapes, and moves that move nothing.",
     "merge-duplicates": "Keep ops that compute the same from the same.",
@@ -179,7 +180,7 @@ def planning_option(name: str, meaning: str | None = None) -> Callable[[Command]
         return click.option(flag, is_flag=True, help=shown)
     sorts: dict[bool, Any] = {
         bool(choices): click.Choice(choices) if choices else None,
-        default is None: click.IntRange(min=1),
+        default is None: click.FloatRange(min=0, min_open=True) if unit == "S" else click.IntRange(min=1),
         isinstance(default, float): click.FloatRange(min=1),
     }
     return click.option(
