@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from diagmem.frontends.tflite.flat_tables import FlatTables
 from diagmem.model.graph import ABSENT, Graph, Node, Tensor
-from diagmem.ops import BuiltinOptions, kind_of
+from diagmem.ops import kind_of
+from diagmem.ops.options import Options
 
 
 def file_of(graph: Graph) -> bytes:
@@ -30,7 +31,7 @@ def graph_of(node: Node) -> Graph:
     return Graph("model", tuple(tensors), (replace(node.op, inputs=ins, outputs=outs),), given, outs)
 
 
-def _options(node: Node) -> BuiltinOptions | None:
+def _options(node: Node) -> Options:
     """None too for an operation that nobody knows."""
     kind = kind_of(node.op.kind)
     return None if kind is None else kind.encode(node)
