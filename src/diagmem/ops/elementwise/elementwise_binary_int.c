@@ -1,4 +1,4 @@
-/* ADD, SUB, SQUARED_DIFFERENCE, MUL, DIV, MAXIMUM, MINIMUM on integers, quantised ones (s8, s16) and plain ones (s32, s64). */
+/* ADD, SUB, SQUARED_DIFFERENCE, MUL, DIV, MAXIMUM, MINIMUM on integers, quantised ones (s8, u8, s16) and plain ones (s32, s64). */
 #include "../numerics/_fixed_exp.h"
 #include "_pairwise.h"
 
@@ -35,8 +35,10 @@ static inline int32_t diagmem_squared_difference(const diagmem_sum_params *p, in
 }
 
 DIAGMEM_PAIRWISE(diagmem_add_s8, diagmem_sum_params, int8_t, int8_t, diagmem_sum(p, x, y))
+DIAGMEM_PAIRWISE(diagmem_add_u8, diagmem_sum_params, uint8_t, uint8_t, diagmem_sum(p, x, y))
 DIAGMEM_PAIRWISE(diagmem_add_s16, diagmem_sum_params, int16_t, int16_t, diagmem_sum(p, x, y))
 DIAGMEM_PAIRWISE(diagmem_sub_s8, diagmem_sum_params, int8_t, int8_t, diagmem_difference(p, x, y))
+DIAGMEM_PAIRWISE(diagmem_sub_u8, diagmem_sum_params, uint8_t, uint8_t, diagmem_difference(p, x, y))
 DIAGMEM_PAIRWISE(diagmem_sub_s16, diagmem_sum_params, int16_t, int16_t, diagmem_difference(p, x, y))
 DIAGMEM_PAIRWISE(diagmem_squared_difference_s8, diagmem_sum_params, int8_t, int8_t, diagmem_squared_difference(p, x, y))
 DIAGMEM_PAIRWISE(diagmem_squared_difference_s16, diagmem_sum_params, int16_t, int16_t,
@@ -55,6 +57,7 @@ static inline int32_t diagmem_product(const diagmem_product_params *p, int32_t x
 }
 
 DIAGMEM_PAIRWISE(diagmem_mul_s8, diagmem_product_params, int8_t, int8_t, diagmem_product(p, x, y))
+DIAGMEM_PAIRWISE(diagmem_mul_u8, diagmem_product_params, uint8_t, uint8_t, diagmem_product(p, x, y))
 DIAGMEM_PAIRWISE(diagmem_mul_s16, diagmem_product_params, int16_t, int16_t, diagmem_product(p, x, y))
 
 /* The reciprocal of the divisor with 31 bits, times the dividend with all bits that there are. What is divided by 0 becomes
@@ -86,10 +89,12 @@ typedef struct {
 } diagmem_plain_params;
 
 DIAGMEM_PAIRWISE(diagmem_maximum_s8, diagmem_plain_params, int8_t, int8_t, x > y ? x : y)
+DIAGMEM_PAIRWISE(diagmem_maximum_u8, diagmem_plain_params, uint8_t, uint8_t, x > y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_maximum_s16, diagmem_plain_params, int16_t, int16_t, x > y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_maximum_s32, diagmem_plain_params, int32_t, int32_t, x > y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_maximum_s64, diagmem_plain_params, int64_t, int64_t, x > y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_minimum_s8, diagmem_plain_params, int8_t, int8_t, x < y ? x : y)
+DIAGMEM_PAIRWISE(diagmem_minimum_u8, diagmem_plain_params, uint8_t, uint8_t, x < y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_minimum_s16, diagmem_plain_params, int16_t, int16_t, x < y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_minimum_s32, diagmem_plain_params, int32_t, int32_t, x < y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_minimum_s64, diagmem_plain_params, int64_t, int64_t, x < y ? x : y)
