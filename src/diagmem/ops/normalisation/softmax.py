@@ -55,10 +55,12 @@ class SoftmaxKind(RowwiseKind):
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         if _is_to_even(node):
             return (softmax_to_even(node, inputs[0]),)
-        by_kind = _REFERENCES.get((node.op.kind, node.output.dtype))
+        by_kind = _softmax_s8 if _is_widening(node) else _REFERENCES.get((node.op.kind, node.output.dtype))
         return super().reference(node, inputs) if by_kind is None else (by_kind(node, inputs[0]),)
 
     def c_call(self, node: Node) -> CCall:
+        if _is_widening(node):
+            return _call_s8(node)
         require_types(node.output.dtype, (node.input(0),))
         if _is_to_even(node):
             fields = {**_rows(node), **softmax_to_even_fields(node)}
@@ -74,12 +76,19 @@ class SoftmaxKind(RowwiseKind):
     def fitting(self, node: Node) -> Fitting:
         if node.op.kind == "LOG_SOFTMAX":
             return Fitting((DType.INT8, DType.FLOAT32), fixed={DType.INT8: (1 / 16, 127)})
+        if _is_widening(node):
+            return Fitting((DType.INT8,), fixed={DType.INT8: (1 / 65536, -(2**15))}, draws_output_types=True)
         return Fitting(fixed={DType.INT8: (1 / 256, -128), DType.INT16: (1 / 32768, 0)})
 
 
 def _is_to_even(node: Node) -> bool:
     is_known = node.op.kind == "SOFTMAX" and node.input(0).dtype is DType.INT8
     return is_known and rounds_to_even(node.output)
+
+
+def _is_widening(node: Node) -> bool:
+    """Whether it makes 16 bits of 8."""
+    return node.op.kind == "SOFTMAX" and (node.input(0).dtype, node.output.dtype) == (DType.INT8, DType.INT16)
 
 
 _OUTPUTS_S8 = {"SOFTMAX": (1 / 256, -128), "LOG_SOFTMAX": (1 / 16, 127)}
@@ -96,7 +105,13 @@ def _difference_scaling(node: Node) -> tuple[Multiplier, int]:
     """From a difference of stored inputs to a number with 26 fractional bits, and the least difference whose
     exponential is not taken as 0."""
     output, (scale, zero_point) = quantisation_of(node.output), _OUTPUTS_S8[node.op.kind]
-    if output.scales[0] != scale or output.zero_points[0] != zero_point:
+    if _is_widening(node):
+        # Whatever the file says of the scale, runtimes take it as 1/65536.
+        if output.zero_points[0] != -(2**15):
+            raise Unsupported(
+                "an output of 16 bits with a zero point other than -32768; TensorFlow Lite refuses it too"
+            )
+    elif output.scales[0] != scale or output.zero_points[0] != zero_point:
         raise Unsupported(
             f"an output scale other than 1/{round(1 / scale)} with zero point {zero_point}; "
             "TensorFlow Lite refuses it too"
@@ -118,14 +133,16 @@ def _softmax_s8(node: Node, data: Array) -> Array:
     exponentials = exp_of_negative(high_mul(np.where(is_counted, difference, 0) << shift, mantissa))
     total = np.where(is_counted, rounding_shift(exponentials, _SUM_BITS), 0).sum(axis=-1, keepdims=True)
     scale, bits_over_unit = reciprocal(total, _SUM_BITS)
-    scaled = rounding_shift(high_mul(scale, exponentials), bits_over_unit + 31 - 8)
-    return np.clip(np.where(is_counted, scaled - 128, -128), -128, 127).astype(np.int8)
+    stored = np.iinfo(node.output.dtype.numpy)
+    scaled = rounding_shift(high_mul(scale, exponentials), bits_over_unit + 31 - stored.bits) + stored.min
+    return np.clip(np.where(is_counted, scaled, stored.min), stored.min, stored.max).astype(stored.dtype)
 
 
 def _call_s8(node: Node) -> CCall:
     (mantissa, shift), least = _difference_scaling(node)
     scaling = {"mantissa": mantissa, "shift": shift, "least_difference": least}
-    return kernel_call("softmax_s8", {**_rows(node), **scaling}, (node.input(0), node.output))
+    stem = "softmax_s8_s16" if _is_widening(node) else "softmax_s8"
+    return kernel_call(stem, {**_rows(node), **scaling}, (node.input(0), node.output))
 
 
 def _softmax_f32(node: Node, data: Array) -> Array:
