@@ -16,6 +16,7 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Quantisation, Tensor
 from diagmem.ops import kinds
 from diagmem.ops.fitting import input_values
+from diagmem.ops.options import CUSTOM
 from diagmem.verification.deviations import deviation
 from tests.ops.cases import activation, node_of
 from tests.ops.drawing import CASES, drawn, runnable
@@ -25,7 +26,7 @@ Array = npt.NDArray[Any]
 
 SILENT = {
     "tflm": {"GELU", "RELU_N1_TO_1", "RELU_0_TO_1", "REDUCE_ANY", "TILE", "ONE_HOT", "POW"},
-    "litert": {"ELU", "BROADCAST_TO", "CEIL", "ROUND"},
+    "litert": {"ELU", "BROADCAST_TO", "CEIL", "ROUND", *(name for name in kinds() if name.startswith(CUSTOM))},
 }
 """Kinds that an oracle does not have."""
 

@@ -56,12 +56,23 @@ REFERENCE_WARNING = (
 )
 @click.option("--align", type=click.IntRange(min=1), default=16, show_default=True, help="Alignment of every offset.")
 @click.option("--keep-inputs", is_flag=True, help="Let the inputs survive a run; TFLM alone does not promise that.")
+@click.option("--no-remove-channels", is_flag=True, help="Leave channels in the file that make no difference.")
 @json_option
-def command(model: str, output: Path, kernels: str, align: int, keep_inputs: bool, json_path: str | None) -> None:
+def command(
+    model: str,
+    output: Path,
+    kernels: str,
+    align: int,
+    keep_inputs: bool,
+    no_remove_channels: bool,
+    json_path: str | None,
+) -> None:
     """Write MODEL with its arena plan inside, for stock TensorFlow Lite Micro (TFLM).
 
     TFLM obeys the plan without any change to its code. Nothing else in the file changes: what was there stands, byte
-    for byte, behind a block of new metadata. Only where another order of operations needs less, they are reordered.
+    for byte, behind a block of new metadata. Only where another order of operations needs less, they are reordered;
+    and where channels are constant, or nobody reads them, they are left out: the file gets smaller and faster, and
+    computes the same bytes.
 
     How far tensors may overlap depends on the loops of the kernels in your firmware. A plan for other kernels gives
     wrong results without any error, so the default is safe for all that TFLM is built with, and saves less:
@@ -84,7 +95,8 @@ def command(model: str, output: Path, kernels: str, align: int, keep_inputs: boo
     if kernels == "tflm-reference":
         click.echo(REFERENCE_WARNING, err=True)
     with naming_model(model), working("planning") as bar:
-        made = _make(source_of(model), kernels, align, keep_inputs, bar)
+        asked = {"align": align, "keep_inputs": keep_inputs, "remove_channels": not no_remove_channels}
+        made = _make(source_of(model), kernels, asked, bar)
     write_file(output, made.emitted.data)
     if json_path:
         write_json(json_path, _to_json(model, output, made))
@@ -119,7 +131,7 @@ class _Made:
         return sum(op != place for place, op in enumerate(self.plan.schedule.ops))
 
 
-def _make(given: Source, kernels: str, align: int, keep_inputs: bool, bar: Bar) -> _Made:
+def _make(given: Source, kernels: str, asked: dict[str, Any], bar: Bar) -> _Made:
     from diagmem import pipeline
     from diagmem.backends.tflm import metadata
     from diagmem.frontends.tflite import rewriter as flatbuffer
@@ -127,7 +139,7 @@ def _make(given: Source, kernels: str, align: int, keep_inputs: bool, bar: Bar) 
     files = {}
     for done, name in enumerate(LIBRARIES):
         bar.tell(f"planning for {name}", done, len(LIBRARIES) + 1)
-        files[name] = pipeline.emit_tflm(given, kernels=name, align=align, keep_inputs=keep_inputs)
+        files[name] = pipeline.emit_tflm(given, kernels=name, **asked)
     bar.tell("measuring in TFLM", len(LIBRARIES), len(LIBRARIES) + 1)
     emitted = files[kernels]
     arenas, reason = _measure(metadata.left_to_tflm(given.content), emitted)
@@ -142,7 +154,7 @@ def _measure(alone: bytes, emitted: PlannedFile) -> tuple[tuple[Arena, Arena] | 
 
     heads = emitted.heads[emitted.plan.options.kernels]
     try:
-        before = runtime.run(alone, emitted.plan.graph, ())
+        before = runtime.run(alone, emitted.graph, ())
         after = runtime.run(emitted.data, emitted.graph, ())
     except runtime.TflmError as error:
         return None, str(error)
@@ -156,12 +168,19 @@ def _report(output: Path, made: _Made) -> list[str]:
         f"  plan       for kernels {made.plan.options.kernels}"
         + (", in place of an older one" if made.had_plan else ""),
         f"  operators  {moved}",
-        "  all else   unchanged, byte for byte",
+        _rest_line(made.emitted),
         "",
         *(_measured_lines(*made.arenas) if made.arenas else _unmeasured_lines(made)),
         "",
         *_library_lines(made),
     ]
+
+
+def _rest_line(emitted: PlannedFile) -> str:
+    less = emitted.given_bytes - emitted.source_bytes
+    if emitted.given_bytes == emitted.source_bytes:
+        return "  all else   unchanged, byte for byte"
+    return f"  channels   those that make no difference are left out: {less} B of {emitted.given_bytes} B"
 
 
 def _measured_lines(before: Arena, after: Arena) -> list[str]:
@@ -227,6 +246,8 @@ def _to_json(model: str, output: Path, made: _Made) -> dict[str, Any]:
         "output": str(output),
         "kernels": made.plan.options.kernels,
         "new_bytes": made.emitted.new_bytes,
+        "file_bytes": len(made.emitted.data),
+        "file_bytes_before": made.emitted.given_bytes,
         "moved_ops": made.moved_ops,
         "replaced_plan": made.had_plan,
         "head_bytes": after,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from diagmem.kernels._cmsis_nn import CMSIS_NN, CMSIS_NN_MVE
 from diagmem.kernels._cores import CPUS, GENERIC, kernels_for
 from diagmem.kernels._diagmem import DIAGMEM, DIAGMEM_DSP, DIAGMEM_MVE
-from diagmem.kernels._library import LEAN, Library, OrderRule, lean_name
+from diagmem.kernels._library import LEAN, ONE_BY_ONE, ChannelBlock, Library, OrderRule, lean_name
 from diagmem.kernels._tflm import TFLM_REFERENCE
 from diagmem.kernels._tflm_any import TFLM
 from diagmem.kernels._traced import PREFIX, signature, traced_library
@@ -21,6 +21,8 @@ __all__ = [
     "CPUS",
     "GENERIC",
     "LIBRARIES",
+    "ONE_BY_ONE",
+    "ChannelBlock",
     "Library",
     "OrderRule",
     "kernels_for",

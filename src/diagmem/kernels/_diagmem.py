@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from diagmem.kernels._library import Library
+from diagmem.kernels._library import ChannelBlock, Library
 from diagmem.ops import InstructionSet
 
-DIAGMEM = Library("diagmem", "the C kernels that `diagmem emit c` writes", addresses_views=True, is_own=True)
+DIAGMEM = Library(
+    "diagmem",
+    "the C kernels that `diagmem emit c` writes",
+    addresses_views=True,
+    is_own=True,
+    channel_block=ChannelBlock(8, least_rest=3),
+)
 
 DIAGMEM_DSP = replace(
     DIAGMEM,
@@ -15,6 +21,7 @@ DIAGMEM_DSP = replace(
     summary="the C kernels that `diagmem emit c --cpu …` writes for cores with the DSP extension",
     instructions=InstructionSet.DSP,
     scratch_align_bytes=8,
+    channel_block=ChannelBlock(4),
 )
 
 DIAGMEM_MVE = replace(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from diagmem.model.graph import Node
 from diagmem.ops import CCall, InstructionSet, OpKind, Unsupported, Variant, kind_of
@@ -22,6 +23,22 @@ def own_order(node: Node) -> Order | None:
     kind = kind_of(node.op.kind)
     return None if kind is None else kind.default_order(node)
 
+
+class ChannelBlock(NamedTuple):
+    """Output channels that kernels compute together, `size` of them. Where at least `least_rest` are left over behind
+    the last whole block, a whole block more is faster, though it computes channels that nobody needs: measured."""
+
+    size: int = 1
+    least_rest: int = 1
+
+    def filled(self, channels: int) -> int:
+        """How many channels to compute where so many are needed."""
+        rest = channels % self.size
+        return channels if rest < self.least_rest else channels - rest + self.size
+
+
+ONE_BY_ONE = ChannelBlock()
+"""Of kernels to which all numbers of channels are alike, or of which nothing is known."""
 
 LEAN = "/"
 """Stands between the name of a library and those of its ops that are run without scratch."""
@@ -50,7 +67,7 @@ class Library:
     part of a tensor. `is_own`: its kernels are ours, so that C can be emitted. `instructions`: what they use beyond
     plain C. `scratch_align_bytes`: the alignment of what kernels take from the arena. `lean`: ops of the model, by
     their numbers in its file, that are run by a kernel that takes nothing from the arena, though there be a faster
-    one; None: all of them."""
+    one; None: all of them. `channel_block`: how many channels its convolutions should have."""
 
     name: str
     summary: str
@@ -64,6 +81,7 @@ class Library:
     instructions: InstructionSet | None = None
     scratch_align_bytes: int = 4
     lean: frozenset[int] | None = frozenset()
+    channel_block: ChannelBlock = ONE_BY_ONE
 
     def order(self, node: Node) -> Order | None:
         """The loop order that this library uses for the node, one of its kind's. None: not known, may not overlap."""

@@ -56,6 +56,8 @@ class DType(enum.Enum):
     INT16 = "int16"
     INT32 = "int32"
     INT64 = "int64"
+    UINT32 = "uint32"
+    UINT64 = "uint64"
     BOOL = "bool"
 
     @property
@@ -81,16 +83,20 @@ _BITS = {
     DType.INT16: 16,
     DType.INT32: 32,
     DType.INT64: 64,
+    DType.UINT32: 32,
+    DType.UINT64: 64,
     DType.BOOL: 8,
 }
 
 
 class Rounding(enum.Enum):
     """How results become stored values. TensorFlow Lite's reference kernels scale in fixed point and round twice;
-    onnxruntime scales in single precision and rounds once, halves to even."""
+    onnxruntime scales in single precision and rounds once, halves to even. Where its values have no sign, ours are 128
+    lower, and sums that have the zero point in them are rounded where they were."""
 
     TFLITE = "tflite"
     ONNX = "onnx"
+    ONNX_UNSIGNED = "onnx-unsigned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,8 @@ class Tensor:
     what it is before the first; None: its zero point.
 
     `view`: where it lies, if inside another tensor; such a tensor is never a graph output, and a graph input only where
-    it lies beside state, in one piece.
+    it lies beside state, in one piece. `channels`: which indices of the last axis of the model's tensor it has, where a
+    transform has taken some out; None: all.
     """
 
     index: int
@@ -128,6 +135,7 @@ class Tensor:
     data: npt.NDArray[Any] | None = field(default=None, compare=False, repr=False)
     view: View | None = None
     initial: npt.NDArray[Any] | None = field(default=None, compare=False, repr=False)
+    channels: tuple[int, ...] | None = None
 
     @property
     def elems(self) -> int:

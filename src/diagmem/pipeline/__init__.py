@@ -217,9 +217,17 @@ def emit_c(
     return EmittedC(c.emit(program, name, layout, sha256), program.arena_bytes)
 
 
-def emit_tflm(model: Model, *, kernels: str = "tflm", align: int = 16, keep_inputs: bool = False) -> PlannedFile:
+def emit_tflm(
+    model: Model,
+    *,
+    kernels: str = "tflm",
+    align: int = 16,
+    keep_inputs: bool = False,
+    remove_channels: bool = True,
+) -> PlannedFile:
     """The .tflite file with its arena plan inside, for stock TensorFlow Lite Micro built with these kernels: `tflm` is
-    safe for all of them. `.data` is the file.
+    safe for all of them. `.data` is the file. `remove_channels`: without channels that make no difference to any
+    output; a file that has none stands in the new one as it was.
 
     >>> diagmem.emit_tflm("zoo:vww_96_int8", kernels="tflm-reference").plan.arena_bytes
     36880
@@ -240,8 +248,9 @@ def emit_tflm(model: Model, *, kernels: str = "tflm", align: int = 16, keep_inpu
         raise PlanError(
             "the file leaves shapes open, and TensorFlow Lite Micro infers none; convert it with fixed shapes"
         )
-    options = Options(kernels, align, keep_inputs)
-    return planned_file.emit(content, planner.planned(graph, options).plan)
+    options, before = Options(kernels, align, keep_inputs), planned_file.Given(content, graph)
+    less = planned_file.lean(content, graph, kernels) if remove_channels else before
+    return planned_file.emit(less.data, planner.planned(less.graph, options).plan, before)
 
 
 def verify(
@@ -288,8 +297,7 @@ def verdicts(
     opinion = None
     for place in on:
         if place == TFLM:
-            carried = carries_plan(source)
-            for_tflm = None if carried else planner.planned(source.runnable, Options("tflm-reference"))
+            for_tflm = None if carries_plan(source) else emit_tflm(source, kernels="tflm-reference")
             yield Verification(source, inputs, seed, planned=for_tflm).on(place)
             continue
         core = GENERIC if plan is not None else cpu or place

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from diagmem.model.graph import Graph
 from diagmem.ops import kind_of
 from diagmem.planning.lifetimes import live_bytes
+from diagmem.transforms.channels.counting import ChannelCounts, channel_counts
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """`live`: bytes of the tensors that live while op i runs, in file order."""
+    """`live`: bytes of the tensors that live while op i runs, in file order. `channels`: how many channels of op i's
+    output need not exist; none, where the model has no weights."""
 
     graph: Graph
     live: tuple[int, ...]
     macs: tuple[int, ...]
+    channels: tuple[ChannelCounts, ...]
 
     @property
     def peak_bytes(self) -> int:
@@ -46,8 +49,9 @@ class Inspection:
                     "outputs": list(op.outputs),
                     "live_bytes": live,
                     "macs": macs,
+                    "channels": asdict(channels),
                 }
-                for op, live, macs in zip(self.graph.ops, self.live, self.macs, strict=True)
+                for op, live, macs, channels in zip(self.graph.ops, self.live, self.macs, self.channels, strict=True)
             ],
             "tensors": [
                 {
@@ -77,4 +81,4 @@ def inspect(graph: Graph) -> Inspection:
         return kind.macs(node) if kind else 0
 
     live = live_bytes(graph, range(len(graph.ops)))
-    return Inspection(graph, tuple(live), tuple(macs(node) for node in graph.nodes))
+    return Inspection(graph, tuple(live), tuple(macs(node) for node in graph.nodes), channel_counts(graph))

@@ -292,7 +292,8 @@ class _Planner:
         not cut up."""
         turns = 0
         for chosen in (FOR_ROWS, [name for name in FOR_ROWS if name not in ONLY_FOR_ROWS]):
-            lean, removals = transformed(self.model, [name for name in self.transforms if name in chosen])
+            names = [name for name in self.transforms if name in chosen]
+            lean, removals = transformed(self.model, names, block=self.options.library.channel_block)
             needs = footprint(lean, self.options)
             turns = sum(op.turns for op in needs.rows.ops)
             if turns <= MOST_TURNS:

@@ -44,7 +44,7 @@ def without_ops(graph: Graph, options: Options, names: Collection[str], limit_by
     """Graphs from which transforms have removed ops, the one with fewest first: after all that let a plan stay within
     the limit, after those that never cost anything."""
     always = [name for name in names if name not in SOMETIMES_WORSE]
-    lean, removals = transformed(graph, always)
+    lean, removals = transformed(graph, always, block=options.library.channel_block)
     found = [Removed(lean, removals)] if removals else []
     chosen, more = _Trials(lean, options, limit_bytes).best([name for name in SOMETIMES_WORSE if name in names])
     found += [Removed(chosen, removals + more)] if more else []

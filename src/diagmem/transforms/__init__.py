@@ -1,16 +1,17 @@
-"""Operations that need not exist: graphs that compute the same with fewer ops, and fewer bytes.
+"""Operations and channels that need not exist: graphs that compute the same with fewer ops, and fewer bytes.
 
-Each transform is a function of a graph and of which ops it may remove. All are made for kernels that can address a part
-of a tensor: those of the C backend.
+Each transform is a function of a graph and of which ops it may remove. All but `remove-channels` are made for kernels
+that can address a part of a tensor: those of the C backend.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from diagmem.model.graph import Graph, Op
+from diagmem.kernels import ONE_BY_ONE, ChannelBlock
+from diagmem.model.graph import Graph, Op, Tensor
 from diagmem.ops import kind_of
 from diagmem.transforms._editing import Choice
 from diagmem.transforms.drop_dead import drop_dead
@@ -19,6 +20,7 @@ from diagmem.transforms.fold_constants import fold_constants
 from diagmem.transforms.fold_pad import fold_pad
 from diagmem.transforms.fuse_activation import fuse_activation
 from diagmem.transforms.merge_duplicates import merge_duplicates
+from diagmem.transforms.remove_channels import remove_channels
 from diagmem.transforms.remove_concat import remove_concat
 from diagmem.transforms.remove_slices import remove_slices
 from diagmem.transforms.state_in_place import state_in_place
@@ -33,8 +35,10 @@ __all__ = [
     "Choice",
     "Removal",
     "Transform",
+    "macs_of",
     "transformed",
     "transformed_again",
+    "weights_of",
 ]
 
 Transform = Callable[[Graph, Choice], Graph]
@@ -44,6 +48,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     "drop-dead": drop_dead,
     "fuse-activation": fuse_activation,
     "fold-pad": fold_pad,
+    "remove-channels": remove_channels,
     "time-as-rows": time_as_rows,
     "drop-no-ops": drop_no_ops,
     "merge-duplicates": merge_duplicates,
@@ -56,7 +61,7 @@ TRANSFORMS: Mapping[str, Transform] = {
 ONCE_CALLED = {"stand-upright": "time-as-rows"}
 """Names that plans and commands may still use."""
 
-FOR_ROWS = ("fold-constants", "drop-dead", "fuse-activation", "fold-pad", "time-as-rows")
+FOR_ROWS = ("fold-constants", "drop-dead", "fuse-activation", "fold-pad", "remove-channels", "time-as-rows")
 """Those that make no tensor part of another one, which has rows of its own."""
 
 ONLY_FOR_ROWS = ("time-as-rows",)
@@ -69,46 +74,79 @@ SOMETIMES_WORSE = ("merge-duplicates", "state-in-place", "remove-slices", "remov
 @dataclass(frozen=True, slots=True)
 class Removal:
     """What a transform did. `ops`: those that are gone, by their number in the model's file. `bytes_changed`: of
-    tensors with bytes of their own in RAM. `macs_changed`: of multiply-accumulates."""
+    tensors with bytes of their own in RAM. `macs_changed`: of multiply-accumulates. `weights_changed`: bytes of
+    constants, as the file stores them. `channels`: those that are gone from tensors that are left."""
 
     transform: str
     ops: tuple[int, ...]
     bytes_changed: int
     macs_changed: int
+    weights_changed: int = 0
+    channels: int = 0
 
 
 def transformed(
-    graph: Graph, names: Collection[str], may_go: Callable[[str, Op], bool] = lambda name, op: True
+    graph: Graph,
+    names: Collection[str],
+    may_go: Callable[[str, Op], bool] = lambda name, op: True,
+    block: ChannelBlock = ONE_BY_ONE,
 ) -> tuple[Graph, tuple[Removal, ...]]:
-    """The graph after some transforms, and what each of them removed. `may_go`: which ops a transform may remove."""
+    """The graph after some transforms, and what each of them removed. `may_go`: which ops a transform may remove.
+    `block`: how many channels kernels compute together."""
     removals = []
     for name, transform in TRANSFORMS.items():
         if name in names:
-            before, graph = graph, transform(graph, partial(may_go, name))
+            change = partial(remove_channels, block=block) if transform is remove_channels else transform
+            before, graph = graph, change(graph, partial(may_go, name))
             if graph is not before:
                 removals.append(_removal(name, before, graph))
     return graph, tuple(removals)
 
 
-def transformed_again(graph: Graph, removed: Iterable[tuple[str, Collection[int]]]) -> Graph:
+def transformed_again(
+    graph: Graph, removed: Iterable[tuple[str, Collection[int]]], block: ChannelBlock = ONE_BY_ONE
+) -> Graph:
     """The graph from which the same ops are removed as once before: transforms, and the numbers of the ops."""
     gone = {name: set(ops) for name, ops in removed}
-    return transformed(graph, gone, lambda name, op: name not in SOMETIMES_WORSE or op.number in gone[name])[0]
+    return transformed(graph, gone, lambda name, op: name not in SOMETIMES_WORSE or op.number in gone[name], block)[0]
 
 
 def _removal(name: str, before: Graph, after: Graph) -> Removal:
     kept = {op.number for op in after.ops}
     gone = tuple(op.number for op in before.ops if op.number not in kept)
-    return Removal(name, gone, _held_bytes(after) - _held_bytes(before), _macs(after) - _macs(before))
+    return Removal(
+        name,
+        gone,
+        _held_bytes(after) - _held_bytes(before),
+        macs_of(after) - macs_of(before),
+        weights_of(after) - weights_of(before),
+        _channels_gone(before, after),
+    )
+
+
+def _used(graph: Graph) -> Iterator[Tensor]:
+    used = {t for op in graph.ops for t in (*op.inputs, *op.outputs)} | {*graph.inputs, *graph.outputs}
+    return (graph.tensors[t] for t in sorted(used) if t >= 0)
 
 
 def _held_bytes(graph: Graph) -> int:
-    used = {t for op in graph.ops for t in (*op.inputs, *op.outputs)} | {*graph.inputs, *graph.outputs}
-    held = {graph.tensors[t].base for t in used if t >= 0}
+    held = {tensor.base for tensor in _used(graph)}
     return sum(graph.tensors[t].size_bytes for t in held if not graph.tensors[t].is_constant)
 
 
-def _macs(graph: Graph) -> int:
+def weights_of(graph: Graph) -> int:
+    """Bytes of the constants that ops use, as the file stores them."""
+    return sum(tensor.size_bytes for tensor in _used(graph) if tensor.is_constant)
+
+
+def _channels_gone(before: Graph, after: Graph) -> int:
+    """Of tensors that are left."""
+    narrow = (t for t in _used(after) if t.channels is not None)
+    return sum(before.tensors[t.index].shape[-1] - len(t.channels or ()) for t in narrow)
+
+
+def macs_of(graph: Graph) -> int:
+    """Multiply-accumulates of one run."""
     return sum(_macs_of(graph, op) for op in graph.ops)
 
 

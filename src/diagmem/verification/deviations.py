@@ -15,9 +15,9 @@ import numpy as np
 from diagmem.model.graph import DType, Graph, Node
 from diagmem.ops import Activation, kinds
 from diagmem.ops.kind import Array, Values
-from diagmem.ops.numerics.quantised import quantised, zero_point_of
+from diagmem.ops.numerics.quantised import integer_range, quantised, rounds_to_even, scale_of, zero_point_of
 
-TFLM, LITERT = "tflm", "litert"
+TFLM, LITERT, ONNXRUNTIME = "tflm", "litert", "onnxruntime"
 
 Theirs = Callable[[Node, Values], tuple[Array, ...]]
 """What the runtime computes, like a kind's `reference`."""
@@ -96,11 +96,38 @@ def _has_narrow_bias(node: Node) -> bool:
     return _has_16_bits(node) and bias is not None and bias.dtype is DType.INT32
 
 
+def _rounds_once(node: Node) -> bool:
+    return rounds_to_even(node.output)
+
+
+def _sum_of_singles(node: Node, inputs: Values) -> tuple[Array, ...]:
+    """A sum as onnxruntime has it on x86: three terms in single precision. On Arm it has another arithmetic."""
+    output = np.float32(scale_of(node.output))
+    factors = [np.float32(scale_of(node.input(place))) / output for place in (0, 1)]
+    zeros = [np.float32(zero_point_of(node.input(place))) for place in (0, 1)]
+    first, second = (np.asarray(values).astype(np.float32) for values in inputs[:2])
+    constant = np.float32(zero_point_of(node.output)) - (factors[0] * zeros[0] + factors[1] * zeros[1])
+    total = np.rint(constant + first * factors[0] + second * factors[1])
+    low, high = integer_range(node.attributes.activation, node.output)
+    return (np.clip(total, low, high).astype(np.int8).reshape(node.output.shape),)
+
+
+def _leaves_gaps(node: Node) -> bool:
+    return (node.attributes.start, node.attributes.end) != (0, node.output.elems)
+
+
 _NARROW = "it takes 32-bit biases for 64-bit ones, and reads beyond them"
 _SHIFTED = "it shifts small quotients by more than 31 bits, of which processors make what they like"
 _PRECISION = "it computes multipliers in single precision: of 65,536 inputs a few are off by one"
 
 DEVIATIONS = (
+    Deviation(
+        ONNXRUNTIME,
+        ("ADD",),
+        "its sums of 8 bits are rounded in single precision, in another way on each processor: off by one at most",
+        _rounds_once,
+        _sum_of_singles,
+    ),
     Deviation(
         TFLM,
         ("RELU6",),
@@ -117,6 +144,12 @@ DEVIATIONS = (
     ),
     Deviation(TFLM, ("BATCH_TO_SPACE_ND",), "it reads other pixels where there are no channels", _has_no_channels),
     Deviation(TFLM, ("STRIDED_SLICE",), "it has room for four slices", lambda node: node.input(1).elems > 4),
+    Deviation(
+        TFLM,
+        ("CUSTOM:SignalEnergy",),
+        "it does not write frequencies that are not asked for; here they are 0",
+        _leaves_gaps,
+    ),
     *(Deviation(runtime, ("DIV",), _SHIFTED, _is_divided) for runtime in (TFLM, LITERT)),
     *(
         Deviation(runtime, ("DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"), _NARROW, _has_narrow_bias)

@@ -15,7 +15,7 @@ from diagmem.frontends.tflite import has_shapes_of_file
 from diagmem.model.graph import DType, Graph, Node
 from diagmem.ops.state import changed_variables
 from diagmem.verification import reference
-from diagmem.verification.deviations import LITERT, TFLM, Deviation, deviations
+from diagmem.verification.deviations import LITERT, ONNXRUNTIME, TFLM, Deviation, deviations
 from diagmem.verification.inputs import restarts
 from diagmem.verification.stream import Inputs
 from diagmem.verification.tflm import runtime
@@ -63,7 +63,7 @@ def _onnxruntime_opinion(source: Source, graph: Graph, inputs: Inputs) -> Opinio
         theirs = outputs_of(source, inputs)
     except Refused:
         return None
-    return _compared("onnxruntime", graph, inputs, theirs)
+    return _compared(ONNXRUNTIME, graph, inputs, theirs)
 
 
 def _is_real(graph: Graph) -> bool:

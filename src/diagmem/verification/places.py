@@ -8,15 +8,16 @@ from typing import Any
 
 from diagmem.backends.c.program import Program
 from diagmem.backends.tflm import metadata, planned_file
+from diagmem.backends.tflm.planned_file import PlannedFile
 from diagmem.frontends.source import Source
 from diagmem.model.errors import PlanError, UnsafePlanError
-from diagmem.model.graph import Graph
+from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
-from diagmem.verification.oracles import Opinion, second_opinion
+from diagmem.verification.oracles import RELATIVE_TOLERANCE, Opinion, second_opinion
 from diagmem.verification.runs import Run
 from diagmem.verification.tflm.compare import Comparison, compare
 from diagmem.verification.tflm.runtime import TflmError
@@ -31,11 +32,13 @@ INTERPRETER_KERNELS = ("tflm-reference", "tflm")
 @dataclass(frozen=True, slots=True)
 class CVerdict:
     """What running the C code has shown. `compared_with`: who computed what the outputs should be. `deviations`: where
-    one of them computes something else, as documented."""
+    one of them computes something else, as documented. `within`: how near numpy's outputs are to the other's, as a
+    part of the largest; 0 where they are the same bit for bit."""
 
     run: Run
     compared_with: tuple[str, ...]
     deviations: tuple[str, ...] = ()
+    within: float = 0.0
 
     @property
     def on(self) -> str:
@@ -50,7 +53,7 @@ class CVerdict:
         return self.run.failure
 
     def to_json(self) -> dict[str, Any]:
-        told = {"compared_with": list(self.compared_with), "deviations": list(self.deviations)}
+        told = {"compared_with": list(self.compared_with), "deviations": list(self.deviations), "within": self.within}
         return {**self.run.to_json(), **told}
 
 
@@ -98,15 +101,15 @@ Verdict = CVerdict | TflmVerdict
 
 @dataclass(frozen=True)
 class Verification:
-    """A model to be run. `made`: the plan to run it with, in C. `planned`: for TFLM's reference kernels, where its file
-    carries no plan. `opinion`: another runtime's, if it has been asked already. What several places share is worked out
-    once."""
+    """A model to be run. `made`: the plan to run it with, in C. `planned`: its file with a plan for TFLM's reference
+    kernels, where it carries none itself. `opinion`: another runtime's, if it has been asked already. What several
+    places share is worked out once."""
 
     source: Source
     inputs: int
     seed: int
     made: Planned | Plan | None = None
-    planned: Planned | None = None
+    planned: PlannedFile | None = None
     opinion: Opinion | None = None
 
     def on(self, place: str) -> Verdict:
@@ -146,7 +149,10 @@ class Verification:
         if opinion.disagreement is not None:
             run = run.failed(f"{opinion.oracle} disagrees: {opinion.disagreement}")
         notes = tuple(f"{opinion.oracle} differs as documented: {found}" for found in opinion.deviations)
-        return CVerdict(run, ("numpy",) if notes else ("numpy", opinion.oracle), notes)
+        is_real = any(self.program.model.tensors[t].dtype is DType.FLOAT32 for t in self.program.model.outputs)
+        return CVerdict(
+            run, ("numpy",) if notes else ("numpy", opinion.oracle), notes, RELATIVE_TOLERANCE if is_real else 0.0
+        )
 
     def _in_tflm(self) -> TflmVerdict:
         if self.source.is_onnx:
@@ -155,8 +161,7 @@ class Verification:
         if not carries_plan(self.source):
             if self.planned is None:
                 raise PlanError("the file carries no plan; write one into it with `emit tflm`")
-            emitted = planned_file.emit(data, self.planned.plan)
-            data, graph = emitted.data, emitted.graph
+            data, graph = self.planned.data, self.planned.graph
         note = metadata.origin(data)
         if note is not None and note.kernels not in INTERPRETER_KERNELS:
             raise PlanError(
@@ -164,7 +169,9 @@ class Verification:
                 f"which it may fail; check it with `diagmem plan --kernels {note.kernels}` and on the device"
             )
         self._judge(data, graph, note.kernels if note is not None else INTERPRETER_KERNELS[0])
-        found = compare(metadata.left_to_tflm(data), data, graph, sample_inputs(graph, self.inputs, self.seed))
+        # The file as it was given is the judge, not what has been made of it.
+        given = metadata.left_to_tflm(self.source.content)
+        found = compare(given, data, graph, sample_inputs(graph, self.inputs, self.seed))
         return TflmVerdict(found, sum(t.size_bytes for t in graph.tensors if t.is_constant))
 
     def _judge(self, data: bytes, graph: Graph, kernels: str) -> None:

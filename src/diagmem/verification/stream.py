@@ -127,7 +127,8 @@ def differences(expected: Sequence[Span], values: Mapping[int, npt.NDArray[Any]]
         span_elems = span.size_bytes // tensor.dtype.size_bytes
         got = np.frombuffer(received, tensor.dtype.numpy, span_elems, offset)[places(shape, tensor.strides)]
         offset += span.size_bytes
-        want = values[tensor.index].reshape(-1)[first * len(got) : (first + 1) * len(got)].astype(tensor.dtype.numpy)
+        own = _channels(values[tensor.index], tensor).reshape(-1)
+        want = own[first * len(got) : (first + 1) * len(got)].astype(tensor.dtype.numpy)
         wrong = np.flatnonzero(differing(got, want))
         if wrong.size:
             at = int(wrong[0])
@@ -135,3 +136,8 @@ def differences(expected: Sequence[Span], values: Mapping[int, npt.NDArray[Any]]
             yield (
                 f"{span.source}: element [{index}] of '{one_line(tensor.name)}' is {got[at]}, and should be {want[at]}"
             )
+
+
+def _channels(values: npt.NDArray[Any], tensor: Tensor) -> npt.NDArray[Any]:
+    """Of the values of a tensor of the model, those that a narrower one should have."""
+    return values if tensor.channels is None else values[..., list(tensor.channels)]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from diagmem.backends.tflm import metadata
 from diagmem.backends.tflm.greedy import ALIGN_BYTES, ONLINE, HeadLayout, layout
 from diagmem.backends.tflm.metadata import Origin
 from diagmem.frontends import tflite
+from diagmem.frontends.tflite.copying import copied
 from diagmem.kernels import Library, library
 from diagmem.model.errors import PlanError, UnsafePlanError
 from diagmem.model.graph import ABSENT, Graph, Op
@@ -23,6 +25,7 @@ from diagmem.planning.options import Options
 from diagmem.planning.plan import Plan, scratch_of, stored
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Buffer
+from diagmem.transforms import transformed
 from diagmem.validation import Fault, Finding, replay
 
 LIBRARIES = ("tflm", "tflm-reference", "cmsis-nn", "cmsis-nn-mve")
@@ -35,13 +38,15 @@ EFFORT = NORMAL.times(0.2)
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
     """A file with a plan inside, as it was read back: its graph has the plan's order. `source_bytes`: the size of the
-    file without it. `heads`: kernel library -> the head as TFLM alone plans it, and with this file."""
+    file without it. `heads`: kernel library -> the head as TFLM alone plans the file that was given, and with this
+    file. `given_bytes`: the size of the one that was given; more than `source_bytes` where channels were taken out."""
 
     data: bytes
     graph: Graph
     plan: Plan
     source_bytes: int
     heads: Mapping[str, tuple[int, int]]
+    given_bytes: int
 
     @property
     def new_bytes(self) -> int:
@@ -49,8 +54,26 @@ class PlannedFile:
         return len(self.data) - self.source_bytes
 
 
-def emit(data: bytes, plan: Plan) -> PlannedFile:
+class Given(NamedTuple):
+    """The file that a leaner one was made of, and its graph."""
+
+    data: bytes
+    graph: Graph
+
+
+def lean(data: bytes, graph: Graph, kernels: str) -> Given:
+    """The file without channels that make no difference, for these kernels; itself if there are none. The graph is the
+    file's."""
+    less, removals = transformed(graph, ["remove-channels"], block=library(kernels).channel_block)
+    if not removals:
+        return Given(data, graph)
+    content = copied(data, graph, less)
+    return Given(content, tflite.parse(content, graph.name))
+
+
+def emit(data: bytes, plan: Plan, given: Given | None = None) -> PlannedFile:
     """The file with the plan inside, its operators in the plan's order. The plan must be that of the file's graph.
+    `given`: what the file was made of, if it is not itself what was given.
 
     What was written is read back and replayed once more, since TFLM checks nothing.
     """
@@ -66,8 +89,9 @@ def emit(data: bytes, plan: Plan) -> PlannedFile:
     if found is None or found.findings or found.doubts:
         reason = "it cannot be read back" if found is None else (*found.findings, *found.doubts)[0]
         raise UnsafePlanError(f"{plan.graph.name}: the file is not safe: {reason}; this is a bug, please report it")
-    heads = heads_by_kernels(plan.graph, graph, metadata.offsets_in(planned, graph) or ())
-    return PlannedFile(planned, graph, plan, len(data), heads)
+    before = given or Given(data, plan.graph)
+    heads = heads_by_kernels(before.graph, graph, metadata.offsets_in(planned, graph) or ())
+    return PlannedFile(planned, graph, plan, len(data), heads, len(before.data))
 
 
 def _check_scratch_alignment(found: Plan, align_bytes: int) -> None:

@@ -22,10 +22,12 @@ import tflite
 
 from diagmem.frontends.shapes import with_shapes
 from diagmem.frontends.tflite.control_flow import called_subgraphs, control_flow_of, without_control_flow
+from diagmem.frontends.tflite.options import options_of
 from diagmem.frontends.tflite.variables import attributes_of, called_once, with_variables
 from diagmem.model.errors import ModelError, one_line
 from diagmem.model.graph import ABSENT, DType, Graph, Node, Op, Quantisation, Shape, Tensor
 from diagmem.ops import kind_of
+from diagmem.ops.options import CUSTOM
 from diagmem.ops.signature import check_signatures
 
 LARGEST_FILE_BYTES = 2**31 - 1
@@ -51,6 +53,8 @@ _DTYPES = {
     tflite.TensorType.INT16: DType.INT16,
     tflite.TensorType.INT32: DType.INT32,
     tflite.TensorType.INT64: DType.INT64,
+    tflite.TensorType.UINT32: DType.UINT32,
+    tflite.TensorType.UINT64: DType.UINT64,
     tflite.TensorType.BOOL: DType.BOOL,
     # A handle of a variable, which to runtimes is a number.
     tflite.TensorType.RESOURCE: DType.INT32,
@@ -58,9 +62,6 @@ _DTYPES = {
 
 _BUILTIN_CODE_FIELD = 10
 """Of an operator code, in the table of its fields."""
-
-CUSTOM = "CUSTOM:"
-"""What the kind of an operation begins with that TFLite does not define."""
 
 _CONTROL_FLOW = frozenset({"CALL", "STABLEHLO_WHILE", "STABLEHLO_REDUCE", "STABLEHLO_CASE", "DELEGATE"})
 
@@ -273,14 +274,15 @@ class _Reader:
         known = kind_of(kind)
         bare = Op(index, kind, inputs, outputs)
         if known is None:
-            options = _options(operator)
+            options = None if kind.startswith(CUSTOM) else options_of(kind, operator)
             called = control_flow_of(kind, options) or attributes_of(kind, options, self.text)
             return replace(bare, attributes=called)
         sources = tuple(None if i == ABSENT else tensors[i] for i in inputs)
         results = tuple(tensors[i] for i in outputs)
         label = Node(bare, sources, results).label
+        self.spend(operator.CustomOptionsLength())
         try:
-            attributes = known.decode(kind, _options(operator))
+            attributes = known.decode(kind, options_of(kind, operator))
         except ModelError as error:
             raise ModelError(f"{label}: {error}") from error
         except DAMAGE as error:
@@ -298,26 +300,6 @@ def _raw_builtin_code(code: Any) -> int:
 @cache
 def _builtin_names() -> dict[int, str]:
     return {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
-
-
-@cache
-def _option_classes() -> dict[int, type[Any]]:
-    return {
-        v: getattr(tflite, k)
-        for k, v in vars(tflite.BuiltinOptions).items()
-        if isinstance(v, int) and hasattr(tflite, k)
-    }
-
-
-def _options(operator: Any) -> Any:
-    """The table of options, in the schema's class for it; None where there is none."""
-    cls = _option_classes().get(operator.BuiltinOptionsType())
-    union = operator.BuiltinOptions()
-    if cls is None or union is None:
-        return None
-    options = cls()
-    options.Init(union.Bytes, union.Pos)
-    return options
 
 
 def _checked_name(index: int, names: Sequence[str], operator: Any) -> str:

@@ -60,7 +60,7 @@ def quantised(real: float, tensor: Tensor) -> float:
 
 def rounds_to_even(tensor: Tensor) -> bool:
     """Whether the values of a tensor are rounded once, halves to even, as onnxruntime does it."""
-    return tensor.quantisation is not None and tensor.quantisation.rounding is Rounding.ONNX
+    return tensor.quantisation is not None and tensor.quantisation.rounding is not Rounding.TFLITE
 
 
 def quantisation_of(tensor: Tensor) -> Quantisation:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
+from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Rounding, Shape, Tensor, Window2D
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import MAX_ROWS, SUFFIXES, CCall, Unsupported, by_type, kernel_call, require_types
 from diagmem.ops.c_rows import taking_call, window_row_call
@@ -226,13 +226,20 @@ def _average_f32(loop: WindowedLoop, image: Array) -> Array:
     return mean
 
 
+def _lower(tensor: Tensor) -> int:
+    """By how much stored values are lower than those that onnxruntime computes with."""
+    is_unsigned = tensor.quantisation is not None and tensor.quantisation.rounding is Rounding.ONNX_UNSIGNED
+    return 128 if is_unsigned else 0
+
+
 def _average_to_even(node: Node, loop: WindowedLoop, image: Array) -> Array:
     """As onnxruntime: sums of real numbers, one after the other; the zero point is added before rounding."""
     source, target = node.input(0), node.output
     real = np.float32(scale_of(source)) * (image.astype(np.int64) - zero_point_of(source)).astype(np.float32)
-    units = _average_f32(loop, real) / np.float32(scale_of(target)) + np.float32(zero_point_of(target))
+    lower = _lower(target)
+    units = _average_f32(loop, real) / np.float32(scale_of(target)) + np.float32(zero_point_of(target) + lower)
     low, high = integer_range(node.attributes.activation, target)
-    mean: Array = np.clip(np.rint(units), low, high).astype(image.dtype)
+    mean: Array = np.clip(np.rint(units) - lower, low, high).astype(image.dtype)
     return mean
 
 
@@ -259,7 +266,7 @@ def _call_int(node: Node) -> CCall:
         require_types(DType.INT8, (source, target))
         call = _call(node, "to_even_s8", *integer_range(node.attributes.activation, target))
         scales = {"in_scale": scale_of(source), "in_zero_point": zero_point_of(source)}
-        scales |= {"scale": scale_of(target), "zero_point": zero_point_of(target)}
+        scales |= {"scale": scale_of(target), "zero_point": zero_point_of(target), "lower": _lower(target)}
         fields = {**call.parameters.fields, **scales}
         return kernel_call("average_pool_2d_to_even_s8", fields, call.arguments, call.limits)
     if abs(scale_of(source) - scale_of(target)) > 1e-6 or zero_point_of(source) != zero_point_of(target):

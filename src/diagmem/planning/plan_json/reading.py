@@ -59,8 +59,9 @@ def from_json(value: Any, model: Graph) -> Plan:
 
 
 def _plan(found: _Fields, model: Graph) -> Plan:
-    graph = transformed_again(model, [_removal(row) for row in found.rows("removed", default=[])])
     options = _options(found)
+    removed = [_removal(row) for row in found.rows("removed", default=[])]
+    graph = transformed_again(model, removed, options.library.channel_block)
     schedule = _schedule(found, graph)
     return Plan(
         graph,

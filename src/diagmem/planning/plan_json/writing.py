@@ -53,6 +53,8 @@ def to_json(made: Planned) -> dict[str, Any]:
                 "ops": list(removal.ops),
                 "bytes_changed": removal.bytes_changed,
                 "macs_changed": removal.macs_changed,
+                "weights_changed": removal.weights_changed,
+                "channels": removal.channels,
             }
             for removal in made.removals
         ],

@@ -1,0 +1,219 @@
+"""Ranges through operations, kind by kind. What is not listed here can give any value of its output's type.
+
+The numpy reference of an operation is what its values are taken from, at the ends of ranges or at all values within:
+there is no second arithmetic that might differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from diagmem.model.graph import DType, Node, Tensor
+from diagmem.ops import Activation, kind_of
+from diagmem.ops.kind import axis_of
+from diagmem.ops.moving.pad import zero_paddings_of
+from diagmem.ops.numerics.quantised import integer_range, real_range, scale_of, stored_zero
+from diagmem.ops.numerics.weighted_sums import finished_f32
+from diagmem.transforms.channels.ranges import Range
+from diagmem.transforms.channels.sums import STORED, Array, Sums
+
+Given = Sequence[Range | None]
+"""The range of each input, None for one that is absent."""
+
+TABULATED = (*STORED, DType.UINT8)
+"""Types of which every value can be tried."""
+
+CORNERED = ("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM")
+"""Never falling, or never rising, in either input while the other stands still: the ends of ranges give the ends."""
+
+
+def outputs_of(node: Node, given: Given) -> Range | None:
+    """The range of the one output; None where nothing is known."""
+    rule = RULES.get(node.op.kind)
+    if rule is None or len(node.outputs) != 1 or not node.output.elems or not node.output.shape:
+        return None
+    return rule(node, given)
+
+
+def _first(given: Given) -> Range:
+    assert given[0] is not None
+    return given[0]
+
+
+def _weighted(node: Node, given: Given) -> Range | None:
+    sums = Sums.of(node)
+    if sums is None:
+        return None
+    if sums.is_real:
+        return _weighted_f32(sums, _first(given))
+    lowest, highest = sums.limits(_first(given).low, _first(given).high)
+    if not sums.is_safe(lowest, highest):
+        return None
+    low, high = (sums.outputs(ends).astype(np.float64) for ends in (lowest, highest))
+    return Range(low.min(axis=0), high.max(axis=0))
+
+
+def _weighted_f32(sums: Sums, given: Range) -> Range:
+    """Constant is what reads nothing but zeros."""
+    is_zero = given.is_constant & (given.low == 0)
+    if sums.sources is not None:
+        is_fixed = is_zero[sums.sources] | ~sums.reads()[:, 0]
+    else:
+        is_fixed = ~(sums.reads() & ~is_zero).any(axis=1)
+    zeros = np.zeros(len(sums.weights), np.float32)
+    value = finished_f32(sums.node, zeros, sums.bias.astype(np.float32)).astype(np.float64)
+    return Range(np.where(is_fixed, value, -np.inf), np.where(is_fixed, value, np.inf))
+
+
+def _unary(node: Node, given: Given) -> Range | None:
+    """Every value within the range is tried."""
+    data, found = node.input(0), _first(given)
+    if data.dtype not in TABULATED:
+        return _at_constants(node, given)
+    info = np.iinfo(data.dtype.numpy)
+    values = np.arange(info.min, info.max + 1).astype(data.dtype.numpy)
+    table = _applied(node, [values], len(values)).astype(np.float64)
+    pairs, which = np.unique(np.stack([found.low, found.high], axis=1), axis=0, return_inverse=True)
+    parts = [table[int(low) - info.min : int(high) - info.min + 1] for low, high in pairs]
+    ends = np.array([(part.min(), part.max()) for part in parts])[which.reshape(-1)]
+    return Range(ends[:, 0], ends[:, 1])
+
+
+def _binary(node: Node, given: Given) -> Range | None:
+    first, second = (_spread(found, node.output) for found in given[:2])
+    if first is None or second is None:
+        return None
+    if node.op.kind not in CORNERED or node.output.dtype not in STORED or not _stays_small(node):
+        return _at_constants(node, (first, second))
+    dtype = node.output.dtype.numpy
+    corners = [
+        _applied(node, [a.astype(dtype), b.astype(dtype)], len(a)).astype(np.float64)
+        for a in (first.low, first.high)
+        for b in (second.low, second.high)
+    ]
+    return Range(np.minimum.reduce(corners), np.maximum.reduce(corners))
+
+
+def _stays_small(node: Node) -> bool:
+    """Whether products are scaled down, so that none wraps around."""
+    if node.op.kind != "MUL":
+        return True
+    return scale_of(node.input(0)) * scale_of(node.input(1)) < scale_of(node.output)
+
+
+def _spread(found: Range | None, output: Tensor) -> Range | None:
+    """Of an operand that is repeated to match the output."""
+    if found is None or len(found.low) not in (1, output.shape[-1]):
+        return None
+    return Range(*(np.broadcast_to(limit, output.shape[-1:]) for limit in (found.low, found.high)))
+
+
+def _at_constants(node: Node, given: Given) -> Range | None:
+    """Where all operands are constant, what becomes of them; else anything."""
+    ranges = [found for found in given if found is not None]
+    if not all(np.isin(len(found.low), (1, node.output.shape[-1])) for found in ranges):
+        return None
+    is_fixed = np.logical_and.reduce(np.broadcast_arrays(*(found.is_constant for found in ranges)))
+    whole = Range.whole(node.output)
+    if not is_fixed.any():
+        return whole
+    sources = [t for t in node.inputs if t is not None]
+    values = [np.where(is_fixed, found.low, 0).astype(t.dtype.numpy) for found, t in zip(ranges, sources, strict=True)]
+    made = _applied(node, values, len(is_fixed)).astype(np.float64)
+    return Range(np.where(is_fixed, made, whole.low), np.where(is_fixed, made, whole.high))
+
+
+def _applied(node: Node, values: Sequence[Array], count: int) -> Array:
+    """What a pointwise operation makes of so many elements in a row."""
+    kind = kind_of(node.op.kind)
+    assert kind is not None
+    inputs = tuple(None if t is None else replace(t, shape=(count,)) for t in node.inputs)
+    row = Node(node.op, inputs, (replace(node.output, shape=(count,)),))
+    with np.errstate(all="ignore"):
+        return kind.reference(row, values)[0]
+
+
+def _pooled(node: Node, given: Given) -> Range | None:
+    """A window's largest, or its mean, lies between the ends; then it is clamped."""
+    found, activation = _first(given), node.attributes.activation
+    is_real = node.output.dtype is DType.FLOAT32
+    if is_real and node.op.kind != "MAX_POOL_2D":
+        found = Range(*(np.where(found.is_constant & (found.low == 0), 0.0, end) for end in (-np.inf, np.inf)))
+    if node.op.kind == "L2_POOL_2D" or not (is_real or node.output.dtype in STORED):
+        return None
+    low, high = real_range(activation) if is_real else integer_range(activation, node.output)
+    return Range(np.clip(found.low, low, high), np.clip(found.high, low, high))
+
+
+def _monotone(node: Node, given: Given) -> Range | None:
+    """Never falling in any input, and each channel made of that channel only: the ends of ranges give the ends."""
+    found, kind, data = _first(given), kind_of(node.op.kind), node.input(0)
+    if kind is None or data.dtype not in STORED or not _keeps_channels(node) or not found.is_constant.any():
+        return None
+    others = [None if t is None else t.data for t in node.inputs[1:]]
+    if any(values is None for values in others):
+        return None
+    ends = []
+    for limit in (found.low, found.high):
+        filled = np.broadcast_to(limit.astype(data.dtype.numpy), data.shape)
+        made = kind.reference(node, [filled, *others])[0].reshape(-1, node.output.shape[-1])
+        ends.append(made.astype(np.float64))
+    return Range(ends[0].min(axis=0), ends[1].max(axis=0))
+
+
+def _keeps_channels(node: Node) -> bool:
+    """Of a reduction: the last axis is not reduced; of a resized image: always."""
+    if node.op.kind.startswith("RESIZE"):
+        return True
+    rank = len(node.input(0).shape)
+    return all(axis_of(axis, rank) != rank - 1 for axis in node.input(1).ints)
+
+
+def _padded(node: Node, given: Given) -> Range | None:
+    pads = zero_paddings_of(node)
+    if pads is None:
+        return None
+    zero, found = float(stored_zero(node.input(0))), _first(given)
+    if any(before or after for before, after in pads[:-1]):
+        edge = np.full(len(found.low), zero)
+        found = found.hull(Range(edge, edge))
+    return Range(*(np.pad(limit, pads[-1], constant_values=zero) for limit in (found.low, found.high)))
+
+
+def _joined(node: Node, given: Given) -> Range | None:
+    parts = [found for found in given if found is not None]
+    if node.attributes.activation is not Activation.NONE or not _means_the_same(node):
+        return None
+    if axis_of(node.attributes.axis, len(node.output.shape)) == len(node.output.shape) - 1:
+        return Range(np.concatenate([p.low for p in parts]), np.concatenate([p.high for p in parts]))
+    return Range(np.minimum.reduce([p.low for p in parts]), np.maximum.reduce([p.high for p in parts]))
+
+
+def _means_the_same(node: Node) -> bool:
+    tensors = [t for t in (*node.inputs, *node.outputs) if t is not None]
+    return len({(t.dtype, t.quantisation) for t in tensors}) == 1
+
+
+def _reshaped(node: Node, given: Given) -> Range | None:
+    found, before, after = _first(given), node.input(0).shape, node.output.shape
+    if not before or node.input(0).elems != node.output.elems:
+        return None
+    period = int(np.lcm(before[-1], after[-1]))
+    return found.over(np.arange(period) % before[-1], after[-1])
+
+
+RULES: Mapping[str, Callable[[Node, Given], Range | None]] = {
+    **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"), _weighted),
+    **dict.fromkeys(("RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "ELU", "HARD_SWISH", "LOGISTIC", "TANH"), _unary),
+    **dict.fromkeys(("GELU", "ABS", "NEG", "EXP", "SQUARE", "QUANTIZE", "DEQUANTIZE"), _unary),
+    **dict.fromkeys((*CORNERED, "DIV", "SQUARED_DIFFERENCE", "PRELU"), _binary),
+    **dict.fromkeys(("MAX_POOL_2D", "AVERAGE_POOL_2D"), _pooled),
+    **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN"), _monotone),
+    **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"), _monotone),
+    **dict.fromkeys(("PAD", "PADV2"), _padded),
+    **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), _reshaped),
+    "CONCATENATION": _joined,
+}

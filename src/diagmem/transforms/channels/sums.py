@@ -1,0 +1,169 @@
+"""Layers that add up products of inputs and constant weights: what each channel of the input does to each of the
+output, at every place where the window may lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from diagmem.model.graph import DType, Node, Tensor, Window1D, Window2D
+from diagmem.ops.convolution import conv_2d, depthwise_conv_2d
+from diagmem.ops.numerics.channels_s16 import ChannelsS16
+from diagmem.ops.numerics.quantised import stored_zero
+from diagmem.ops.numerics.weighted_sums import bias_of, finished, requantisation_of
+
+Array = npt.NDArray[Any]
+
+STORED = (DType.INT8, DType.INT16)
+"""Integers for which sums are worked out."""
+
+MOST_SUM = 2**31
+"""Sums below that do not wrap around in 32 bits."""
+
+MOST_WIDE_SUM = 2**46
+"""The same where they are kept in 64 bits, and multiplied by 15."""
+
+MOST_WEIGHTS = 2**22
+"""That are looked at together, so that large layers do not take much memory."""
+
+KINDS = ("CONV_2D", "FULLY_CONNECTED", "DEPTHWISE_CONV_2D")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sums:
+    """`weights`: [output channel, tap, input channel]; of a depthwise layer the last axis has one index, and `sources`
+    tells which input channel it stands for. `inside`: [place, tap], the sets of taps that lie inside the image at once.
+    `zero`: the stored value that stands for 0, which taps outside read. `bias`: a number for each output channel."""
+
+    node: Node
+    weights: Array
+    inside: Array
+    zero: int
+    bias: Array
+    sources: Array | None
+
+    @classmethod
+    def of(cls, node: Node) -> Sums | None:
+        """None where there are no constant weights that are known, or it is some other arithmetic."""
+        if node.op.kind not in KINDS or len(node.inputs) < 2 or not _is_known(node):
+            return None
+        data, filters = node.input(0), node.input(1)
+        values, channels = filters.data, data.shape[-1] if data.shape else 0
+        if values is None or not channels or not values.size:
+            return None
+        sources = None
+        if node.op.kind == "DEPTHWISE_CONV_2D":
+            weights = values[0].reshape(-1, values.shape[3]).T[:, :, None]
+            sources = np.arange(values.shape[3]) // node.attributes.multiplier
+        elif node.op.kind == "CONV_2D":
+            weights = values.reshape(len(values), -1, values.shape[3])
+        elif values.shape[1] % channels == 0:
+            weights = values.reshape(len(values), -1, channels)
+        else:
+            return None
+        if sources is None and weights.shape[2] != channels:
+            return None
+        bias = bias_of(node)
+        added = np.zeros(len(weights)) if bias is None or bias.data is None else bias.data.reshape(-1)
+        return cls(node, weights, _inside(node, weights.shape[1]), _zero(data), added, sources)
+
+    @property
+    def is_real(self) -> bool:
+        return self.node.input(0).dtype is DType.FLOAT32
+
+    @property
+    def axis(self) -> int:
+        """Of the filter's output channels."""
+        return 0 if self.sources is None else 3
+
+    @property
+    def bias_dtype(self) -> DType:
+        """The type of its bias, or of one that it may be given."""
+        bias, dtype = bias_of(self.node), self.node.input(0).dtype
+        if bias is not None:
+            return bias.dtype
+        return {DType.INT16: DType.INT64, DType.FLOAT32: DType.FLOAT32}.get(dtype, DType.INT32)
+
+    def limits(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """The least and the largest sum of products, [place, output channel], of integers within these limits."""
+        least, most = (np.asarray(limit, np.float64) - self.zero for limit in (low, high))
+        found: list[tuple[Array, Array]] = []
+        together = max(1, MOST_WEIGHTS // max(1, self.weights[0].size))
+        for first in range(0, len(self.weights), together):
+            some = slice(first, first + together)
+            rows = self.weights[some].astype(np.float64)
+            above, below = np.maximum(rows, 0), np.minimum(rows, 0)
+            if self.sources is not None:
+                ends = least[self.sources[some], None, None], most[self.sources[some], None, None]
+                found.append(
+                    ((above * ends[0] + below * ends[1])[:, :, 0], (above * ends[1] + below * ends[0])[:, :, 0])
+                )
+            else:
+                found.append((above @ least + below @ most, above @ most + below @ least))
+        lowest, highest = (np.concatenate(ends) for ends in zip(*found, strict=True))
+        taps = self.inside.T.astype(np.float64)
+        return (lowest @ taps).T, (highest @ taps).T
+
+    def outputs(self, sums: Array) -> Array:
+        """What stored values become of sums of products, [place, output channel]."""
+        return finished(self.node, self.axis, sums, self.bias)
+
+    def is_safe(self, lowest: Array, highest: Array) -> bool:
+        """Whether no sum between these wraps around, so that a larger one never gives a smaller output."""
+        output = requantisation_of(self.node, self.axis)
+        largest = np.maximum(np.abs(lowest), np.abs(highest)) + np.abs(self.bias.astype(np.float64))
+        if self.node.input(0).dtype is DType.INT16 and ChannelsS16.of(self.node, output, bias_of(self.node)).is_wide:
+            return bool(largest.max(initial=0) < MOST_WIDE_SUM)
+        return bool((largest * 2.0 ** np.maximum(output.shifts, 0)).max(initial=0) < MOST_SUM)
+
+    def reads(self) -> Array:
+        """[output channel, input channel]: whether the one depends on the other."""
+        found: Array = (self.weights != 0).any(axis=1)
+        return found
+
+    def added(self, outputs: Array, inputs: Array, values: Array) -> Array:
+        """What some input channels with these values add to the sums of some outputs: [place, output, input]."""
+        by_tap = self.weights[outputs][:, :, inputs] * (np.asarray(values, np.float64)[inputs] - self.zero)
+        found: Array = np.tensordot(self.inside.astype(np.float64), by_tap, axes=(1, 1))
+        return found
+
+
+def _is_known(node: Node) -> bool:
+    """Whether types and zero points are those that the arithmetic here is right for."""
+    data, filters, bias = node.input(0), node.input(1), bias_of(node)
+    if not filters.is_constant or (bias is not None and bias.data is None):
+        return False
+    if data.dtype is DType.FLOAT32:
+        return filters.dtype is DType.FLOAT32 and (bias is None or bias.dtype is DType.FLOAT32)
+    symmetric = filters.quantisation is not None and not any(filters.quantisation.zero_points)
+    whole = bias is None or bias.dtype in (DType.INT32, DType.INT64)
+    return (
+        data.dtype in STORED and node.output.dtype is data.dtype and filters.dtype is DType.INT8 and symmetric and whole
+    )
+
+
+def _zero(data: Tensor) -> int:
+    return 0 if data.dtype is DType.FLOAT32 else stored_zero(data)
+
+
+def _inside(node: Node, taps: int) -> Array:
+    if node.op.kind == "FULLY_CONNECTED":
+        return np.ones((1, taps), bool)
+    window = (conv_2d if node.op.kind == "CONV_2D" else depthwise_conv_2d).window_of(node)
+    return places_of(window)
+
+
+def places_of(window: Window2D) -> Array:
+    """[place, tap]: the different sets of taps that lie inside the image at once."""
+    rows, cols = (_sets(axis) for axis in (window.rows, window.cols))
+    both = rows[:, None, :, None] & cols[None, :, None, :]
+    return both.reshape(len(rows) * len(cols), -1)
+
+
+def _sets(axis: Window1D) -> Array:
+    ends = np.unique(np.stack([axis.first_taps(), axis.end_taps()], axis=1), axis=0)
+    taps = np.arange(axis.kernel)
+    return (ends[:, :1] <= taps) & (taps < ends[:, 1:])
