@@ -17,6 +17,7 @@ from diagmem.model.graph import DType, Graph, Node, Op, Tensor
 from diagmem.ops import BuiltinOptions, kinds
 from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.elementwise.unary import Unary
+from diagmem.ops.options import CustomOptions
 from diagmem.verification import reference
 from diagmem.verification.tflm import runtime
 
@@ -151,7 +152,7 @@ class _File(FlatTables):
         return self.table("SubGraph", Tensors=self.offsets(tensors), Operators=self.offsets(operators), **wires)
 
     @staticmethod
-    def options(node: Node) -> BuiltinOptions | None:
+    def options(node: Node) -> BuiltinOptions | CustomOptions | None:
         called = node.attributes
         if isinstance(called, Branches):
             fields = {"ThenSubgraphIndex": called.then, "ElseSubgraphIndex": called.otherwise}
