@@ -12,7 +12,7 @@ import numpy as np
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
 from diagmem.ops.accesses import Accesses
-from diagmem.ops.c_call import TYPES, CCall, by_type, values_of
+from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, by_type, values_of
 from diagmem.ops.c_rows import window_row_call
 from diagmem.ops.convolution._depthwise_conv_2d_dsp import DspDepthwiseConv2D, by_channel
 from diagmem.ops.convolution._depthwise_conv_2d_mve import MveDepthwiseConv2D
@@ -23,8 +23,15 @@ from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.packed import is_8_bit
-from diagmem.ops.numerics.quantised import zero_point_of
-from diagmem.ops.numerics.weighted_sums import filter_window, finished, weighted_fitting, window_call
+from diagmem.ops.numerics.quantised import centred_weights, real_weights, zero_point_of
+from diagmem.ops.numerics.weighted_sums import (
+    filter_window,
+    finished,
+    halves,
+    kernel_suffix,
+    weighted_fitting,
+    window_call,
+)
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
@@ -130,7 +137,8 @@ class DepthwiseConv2DKind(OpKind):
         bias = rest[0] if rest else None
         is_real = node.input(0).dtype is DType.FLOAT32
         zero = np.float32(0) if is_real else np.int64(zero_point_of(node.input(0)))
-        return (finished(node, 3, _sums(loop, image, filters, zero), bias),)
+        weights = real_weights(node.input(1), filters, 3) if is_real else centred_weights(node.input(1), filters)
+        return (finished(node, 3, _sums(loop, image, weights, zero), bias),)
 
     def has_row_kernel(self, node: Node) -> bool:
         return True
@@ -146,7 +154,7 @@ class DepthwiseConv2DKind(OpKind):
         return MveDepthwiseConv2D(loop).variants() if is_mve else DspDepthwiseConv2D(loop).variants()
 
     def c_call(self, node: Node) -> CCall:
-        return by_type(node, dict.fromkeys(TYPES, _call))
+        return by_type(node, dict.fromkeys(QUANTISED_OR_REAL, _call))
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Any padding, stride, dilation and multiplier."""
@@ -196,7 +204,8 @@ def _sums(loop: WindowedLoop, image: Array, filters: Array, zero_point: Any) -> 
 
 def _call(node: Node) -> CCall:
     loop, filters = _loop(node), by_channel(values_of(node.input(1)))
-    return window_call("depthwise_conv_2d", node, loop, {"multiplier": loop.group_out}, 3, filters)
+    stored = halves(filters.reshape(len(filters), -1)) if kernel_suffix(node) == "s4" else filters
+    return window_call("depthwise_conv_2d", node, loop, {"multiplier": loop.group_out}, 3, filters, stored)
 
 
 KIND = DepthwiseConv2DKind()

@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from diagmem.model.graph import DType, Node
-from diagmem.ops.c_call import CCall, Fields, Unsupported, by_type, kernel_call, require_types
+from diagmem.ops.c_call import (
+    QUANTISED_OR_REAL,
+    SUFFIXES,
+    CCall,
+    Fields,
+    Unsupported,
+    by_type,
+    kernel_call,
+    require_types,
+)
 from diagmem.ops.kind import Array, Values
 from diagmem.ops.loops.rowwise import RowwiseKind
 from diagmem.ops.normalisation._softmax_s16 import softmax_s16, softmax_s16_fields
@@ -55,12 +64,12 @@ class SoftmaxKind(RowwiseKind):
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         if _is_to_even(node):
             return (softmax_to_even(node, inputs[0]),)
-        by_kind = _softmax_s8 if _is_widening(node) else _REFERENCES.get((node.op.kind, node.output.dtype))
+        by_kind = _softmax_8_bit if _is_widening(node) else _REFERENCES.get((node.op.kind, node.output.dtype))
         return super().reference(node, inputs) if by_kind is None else (by_kind(node, inputs[0]),)
 
     def c_call(self, node: Node) -> CCall:
         if _is_widening(node):
-            return _call_s8(node)
+            return _call_8_bit(node)
         require_types(node.output.dtype, (node.input(0),))
         if _is_to_even(node):
             fields = {**_rows(node), **softmax_to_even_fields(node)}
@@ -78,7 +87,8 @@ class SoftmaxKind(RowwiseKind):
             return Fitting((DType.INT8, DType.FLOAT32), fixed={DType.INT8: (1 / 16, 127)})
         if _is_widening(node):
             return Fitting((DType.INT8,), fixed={DType.INT8: (1 / 65536, -(2**15))}, draws_output_types=True)
-        return Fitting(fixed={DType.INT8: (1 / 256, -128), DType.INT16: (1 / 32768, 0)})
+        fixed = {DType.INT8: (1 / 256, -128), DType.UINT8: (1 / 256, 0), DType.INT16: (1 / 32768, 0)}
+        return Fitting(QUANTISED_OR_REAL, fixed=fixed)
 
 
 def _is_to_even(node: Node) -> bool:
@@ -91,7 +101,11 @@ def _is_widening(node: Node) -> bool:
     return node.op.kind == "SOFTMAX" and (node.input(0).dtype, node.output.dtype) == (DType.INT8, DType.INT16)
 
 
-_OUTPUTS_S8 = {"SOFTMAX": (1 / 256, -128), "LOG_SOFTMAX": (1 / 16, 127)}
+_OUTPUTS = {
+    ("SOFTMAX", DType.INT8): (1 / 256, -128),
+    ("SOFTMAX", DType.UINT8): (1 / 256, 0),
+    ("LOG_SOFTMAX", DType.INT8): (1 / 16, 127),
+}
 """Scale and zero point of outputs of 8 bits."""
 
 _DIFFERENCE_BITS = 5
@@ -104,14 +118,13 @@ _SUM_BITS = 12
 def _difference_scaling(node: Node) -> tuple[Multiplier, int]:
     """From a difference of stored inputs to a number with 26 fractional bits, and the least difference whose
     exponential is not taken as 0."""
-    output, (scale, zero_point) = quantisation_of(node.output), _OUTPUTS_S8[node.op.kind]
     if _is_widening(node):
         # Whatever the file says of the scale, runtimes take it as 1/65536.
-        if output.zero_points[0] != -(2**15):
-            raise Unsupported(
-                "an output of 16 bits with a zero point other than -32768; TensorFlow Lite refuses it too"
-            )
-    elif output.scales[0] != scale or output.zero_points[0] != zero_point:
+        scale, zero_point = quantisation_of(node.output).scales[0], -(2**15)
+    else:
+        scale, zero_point = _OUTPUTS[node.op.kind, node.output.dtype]
+    output = quantisation_of(node.output)
+    if output.scales[0] != scale or output.zero_points[0] != zero_point:
         raise Unsupported(
             f"an output scale other than 1/{round(1 / scale)} with zero point {zero_point}; "
             "TensorFlow Lite refuses it too"
@@ -126,23 +139,24 @@ def _difference_scaling(node: Node) -> tuple[Multiplier, int]:
     return multiplier, -radius
 
 
-def _softmax_s8(node: Node, data: Array) -> Array:
+def _softmax_8_bit(node: Node, data: Array) -> Array:
     (mantissa, shift), least = _difference_scaling(node)
     difference = data.astype(np.int64) - data.max(axis=-1, keepdims=True)
     is_counted = difference >= least
     exponentials = exp_of_negative(high_mul(np.where(is_counted, difference, 0) << shift, mantissa))
     total = np.where(is_counted, rounding_shift(exponentials, _SUM_BITS), 0).sum(axis=-1, keepdims=True)
     scale, bits_over_unit = reciprocal(total, _SUM_BITS)
-    stored = np.iinfo(node.output.dtype.numpy)
-    scaled = rounding_shift(high_mul(scale, exponentials), bits_over_unit + 31 - stored.bits) + stored.min
-    return np.clip(np.where(is_counted, scaled, stored.min), stored.min, stored.max).astype(stored.dtype)
+    info = np.iinfo(node.output.dtype.numpy)
+    scaled = rounding_shift(high_mul(scale, exponentials), bits_over_unit + 31 - info.bits)
+    shares: Array = np.clip(np.where(is_counted, scaled, 0) + info.min, info.min, info.max).astype(info.dtype)
+    return shares
 
 
-def _call_s8(node: Node) -> CCall:
+def _call_8_bit(node: Node) -> CCall:
     (mantissa, shift), least = _difference_scaling(node)
     scaling = {"mantissa": mantissa, "shift": shift, "least_difference": least}
-    stem = "softmax_s8_s16" if _is_widening(node) else "softmax_s8"
-    return kernel_call(stem, {**_rows(node), **scaling}, (node.input(0), node.output))
+    name = "softmax_s8_s16" if _is_widening(node) else f"softmax_{SUFFIXES[node.output.dtype]}"
+    return kernel_call(name, {**_rows(node), **scaling}, (node.input(0), node.output))
 
 
 def _softmax_f32(node: Node, data: Array) -> Array:
@@ -217,7 +231,8 @@ def _call_log_f32(node: Node) -> CCall:
 
 
 _REFERENCES = {
-    ("SOFTMAX", DType.INT8): _softmax_s8,
+    ("SOFTMAX", DType.INT8): _softmax_8_bit,
+    ("SOFTMAX", DType.UINT8): _softmax_8_bit,
     ("SOFTMAX", DType.INT16): softmax_s16,
     ("SOFTMAX", DType.FLOAT32): _softmax_f32,
     ("LOG_SOFTMAX", DType.INT8): _log_softmax_s8,
@@ -225,7 +240,7 @@ _REFERENCES = {
 }
 
 _CALLS = {
-    "SOFTMAX": {DType.INT8: _call_s8, DType.INT16: _call_s16, DType.FLOAT32: _call_f32},
+    "SOFTMAX": {DType.INT8: _call_8_bit, DType.UINT8: _call_8_bit, DType.INT16: _call_s16, DType.FLOAT32: _call_f32},
     "LOG_SOFTMAX": {DType.INT8: _call_log_s8, DType.FLOAT32: _call_log_f32},
 }
 
