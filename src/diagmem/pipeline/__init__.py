@@ -155,7 +155,8 @@ def plan_telling(model: Model, tell: Tell, options: Mapping[str, Any]) -> Planne
 
 def pareto(model: Model, **options: Any) -> tuple[Planned, ...]:
     """What less memory costs in work: plans for our own kernels of which each takes less RAM than the one before, and
-    no fewer multiply-accumulates, up to `recompute` times those of the first (4, if it is not given).
+    no fewer multiply-accumulates, up to `recompute` times those of the first (4, if it is not given). Where kernels
+    take scratch, there are plans without it at the peak: slower ones, whose kernels say so by their name.
 
     >>> [made.arena_bytes for made in diagmem.pareto("zoo:kws_dscnn_int8", recompute=1.1)]
     [9760, 3866]

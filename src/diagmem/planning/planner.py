@@ -98,7 +98,9 @@ class Planned:
 
 def planned(model: Graph, options: Options, tell: Tell = silently) -> Planned:
     """The plan of a model. It has passed the validator; one that does not is a bug, and raises UnsafePlanError."""
-    return planned_front(model, options, tell)[-1]
+    effort = Effort.named(options.effort, options.time_limit)
+    found = _of_given_kernels(model, options, effort, tell)[-1]
+    return found if options.prefer == SPEED else _leaner(model, options, effort, found)
 
 
 def planned_front(model: Graph, options: Options, tell: Tell = silently) -> list[Planned]:
@@ -106,8 +108,12 @@ def planned_front(model: Graph, options: Options, tell: Tell = silently) -> list
     may be slower."""
     effort = Effort.named(options.effort, options.time_limit)
     found = _of_given_kernels(model, options, effort, tell)
-    lean = found[-1] if options.prefer == SPEED else _leaner(model, options, effort, found[-1])
-    return found if lean is found[-1] else [*found, lean]
+    leaner = [_leaner(model, options, effort, found[-1])]
+    if options.schedule == ROWS and not found[0].plan.runs_by_rows:
+        whole = replace(options, schedule=BEST, input_rows=False, recompute=1)
+        leaner.append(_leaner(model, whole, effort, found[0]))
+    by_size = {made.arena_bytes: made for made in (*leaner, *found)}
+    return [by_size[size] for size in sorted(by_size, reverse=True)]
 
 
 def _of_given_kernels(model: Graph, options: Options, effort: Effort, tell: Tell) -> list[Planned]:

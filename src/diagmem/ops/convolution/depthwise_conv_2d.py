@@ -12,7 +12,7 @@ import numpy as np
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
 from diagmem.ops.accesses import Accesses
-from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, by_type, values_of
+from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, CTable, by_type, kernel_call, values_of
 from diagmem.ops.c_rows import window_row_call
 from diagmem.ops.convolution._depthwise_conv_2d_dsp import DspDepthwiseConv2D, by_channel
 from diagmem.ops.convolution._depthwise_conv_2d_mve import MveDepthwiseConv2D
@@ -28,6 +28,7 @@ from diagmem.ops.numerics.weighted_sums import (
     filter_window,
     finished,
     halves,
+    interleaved,
     kernel_suffix,
     weighted_fitting,
     window_call,
@@ -148,6 +149,8 @@ class DepthwiseConv2DKind(OpKind):
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         loop = _loop(node)
+        if loop.group_out == 1 and all(node.input(p).dtype is DType.FLOAT32 for p in (0, 1)):
+            return (Variant(Order.EIGHTS, Order.EIGHTS, _vfp_call, _vfp_row_call),)
         if loop.group_out > 1 or not is_8_bit(node):
             return ()
         is_mve = instructions is InstructionSet.MVE
@@ -206,6 +209,18 @@ def _call(node: Node) -> CCall:
     loop, filters = _loop(node), by_channel(values_of(node.input(1)))
     stored = halves(filters.reshape(len(filters), -1)) if kernel_suffix(node) == "s4" else filters
     return window_call("depthwise_conv_2d", node, loop, {"multiplier": loop.group_out}, 3, filters, stored)
+
+
+def _vfp_call(node: Node) -> CCall:
+    """For floating-point units that multiply and add in one instruction: weights of eight channels tap by tap."""
+    call, filters = _call(node), by_channel(values_of(node.input(1)))
+    fields = {name: value for name, value in call.parameters.fields.items() if name != "multiplier"}
+    stored = {**fields, "filter": CTable("filter", interleaved(node, filters))}
+    return kernel_call("depthwise_conv_2d_vfp_f32", stored, call.arguments, call.limits)
+
+
+def _vfp_row_call(node: Node) -> CCall:
+    return window_row_call(_vfp_call(node), node, window_of(node).rows)
 
 
 KIND = DepthwiseConv2DKind()
