@@ -15,7 +15,7 @@ from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
 from diagmem.planning.allocators import ALLOCATORS, Placement, optimal
-from diagmem.planning.allocators.effort import NORMAL
+from diagmem.planning.allocators.effort import Effort
 from diagmem.planning.allocators.many_orders import many_orders
 from diagmem.planning.allocators.rings import with_rings
 from diagmem.planning.checked import checked
@@ -98,23 +98,30 @@ class Planned:
 
 def planned(model: Graph, options: Options, tell: Tell = silently) -> Planned:
     """The plan of a model. It has passed the validator; one that does not is a bug, and raises UnsafePlanError."""
-    return planned_front(model, options, tell)[-1]
+    effort = Effort.named(options.effort, options.time_limit)
+    found = _of_given_kernels(model, options, effort, tell)[-1]
+    return found if options.prefer == SPEED else _leaner(model, options, effort, found)
 
 
 def planned_front(model: Graph, options: Options, tell: Tell = silently) -> list[Planned]:
     """Plans of which each takes less RAM than the one before: a single one, unless rows may be made again, or kernels
     may be slower."""
-    found = _of_given_kernels(model, options, tell)
-    lean = found[-1] if options.prefer == SPEED else _leaner(model, options, found[-1])
-    return found if lean is found[-1] else [*found, lean]
+    effort = Effort.named(options.effort, options.time_limit)
+    found = _of_given_kernels(model, options, effort, tell)
+    leaner = [_leaner(model, options, effort, found[-1])]
+    if options.schedule == ROWS and not found[0].plan.runs_by_rows:
+        whole = replace(options, schedule=BEST, input_rows=False, recompute=1)
+        leaner.append(_leaner(model, whole, effort, found[0]))
+    by_size = {made.arena_bytes: made for made in (*leaner, *found)}
+    return [by_size[size] for size in sorted(by_size, reverse=True)]
 
 
-def _of_given_kernels(model: Graph, options: Options, tell: Tell) -> list[Planned]:
-    planner = _Planner(model, options, tell)
+def _of_given_kernels(model: Graph, options: Options, effort: Effort, tell: Tell) -> list[Planned]:
+    planner = _Planner(model, options, effort, tell)
     return planner.by_rows() if options.schedule == ROWS else [planner.layer_by_layer()]
 
 
-def _leaner(model: Graph, options: Options, best: Planned) -> Planned:
+def _leaner(model: Graph, options: Options, effort: Effort, best: Planned) -> Planned:
     """As long as that makes the plan smaller, the op that sets its peak goes without scratch."""
     while True:
         plan, peak_op = best.plan, best.plan.peak_op
@@ -122,7 +129,7 @@ def _leaner(model: Graph, options: Options, best: Planned) -> Planned:
         if library.instructions is None or peak_op is None or not library.scratch_bytes(plan.graph.nodes[peak_op]):
             return best
         leaner = library.leaner(plan.graph.ops[peak_op].number)
-        made = _of_given_kernels(model, replace(options, kernels=leaner.name), silently)[-1]
+        made = _of_given_kernels(model, replace(options, kernels=leaner.name), effort, silently)[-1]
         if made.arena_bytes >= best.arena_bytes:
             return best
         best = made
@@ -178,6 +185,7 @@ class _Planner:
 
     model: Graph
     options: Options
+    effort: Effort
     tell: Tell
 
     @cached_property
@@ -193,19 +201,23 @@ class _Planner:
     def baseline(self) -> _Choice:
         """The best without overlap, in file order."""
         self.tell("placing whole tensors", 0, self.stages)
-        return _in_file_order(self.apart)
+        return _in_file_order(self.apart, self.whole_effort)
 
     @cached_property
     def whole(self) -> _Choice:
         """The best layer by layer, with every op of the model."""
         baseline = self.baseline
         self.tell("ordering ops, and overlapping their tensors", 1, self.stages)
-        return _layer_by_layer(self.needs, self.order, self.options.allocator, baseline)
+        return _layer_by_layer(self.needs, self.order, self.whole_effort, self.options.allocator, baseline)
 
     @property
     def stages(self) -> int:
         """Whole tensors, order and overlap, removal; and rows."""
         return 4 if self.options.schedule == ROWS else 3
+
+    @property
+    def whole_effort(self) -> Effort:
+        return self.effort.for_whole_tensors
 
     @property
     def order(self) -> str:
@@ -226,7 +238,7 @@ class _Planner:
         rungs = [Rung("whole tensors", self.baseline.arena_bytes)]
         order = BEST if self.whole.is_over_all_orders else self.order
         if self.options.overlap:
-            ordered = _layer_by_layer(self.apart, order, BEST, self.baseline).arena_bytes
+            ordered = _layer_by_layer(self.apart, order, self.whole_effort, BEST, self.baseline).arena_bytes
             rungs += [Rung(f"{order} order", ordered), Rung("overlap", self.whole.arena_bytes)]
         else:
             rungs.append(Rung(f"{order} order", self.whole.arena_bytes))
@@ -237,9 +249,9 @@ class _Planner:
         options, whole = self.options, self.whole
         self.tell("leaving out ops", 2, self.stages)
         names = [name for name in self.transforms if name not in ONLY_FOR_ROWS]
-        for removed in without_ops(self.model, options, names, whole.arena_bytes) if names else ():
+        for removed in without_ops(self.model, options, names, whole.arena_bytes, self.whole_effort) if names else ():
             needs = footprint(removed.graph, options)
-            chosen = _layer_by_layer(needs, self.order, options.allocator)
+            chosen = _layer_by_layer(needs, self.order, self.whole_effort, options.allocator)
             if chosen.arena_bytes <= whole.arena_bytes:
                 rungs = (*self.ladder, Rung("removal", chosen.arena_bytes))
                 return self._told(chosen.plan(needs), rungs, removed.removals)
@@ -255,12 +267,14 @@ class _Planner:
         needs, removals = self._needs_of_rows()
         input_rows = self.options.input_rows
         allocator = self.options.allocator
-        place = many_orders if allocator == BEST else ALLOCATORS[allocator]
+        place = partial(many_orders, effort=self.effort) if allocator == BEST else _allocator(allocator, self.effort)
         found = [] if input_rows else [self.layer_by_layer()]
         orders = recomputing_orders(needs.rows, input_rows, self.options.recompute)
         rungs = self.ladder
         for number, order in enumerate(orders):
             self.tell("running row by row", self.stages - 1 + number, self.stages - 1 + len(orders))
+            if found and self.effort.is_late:
+                break
             chosen = _row_by_row(needs, order, place)
             again = order.macs / orders[0].macs if orders[0].macs else 1.0
             if not found or chosen.arena_bytes < found[-1].arena_bytes:
@@ -303,21 +317,27 @@ class _Planner:
         )
 
 
-def _in_file_order(apart: Footprint) -> _Choice:
-    return _Choice.of(apart, file_order(apart), optimal)
+def _allocator(name: str, effort: Effort) -> Allocator:
+    return partial(optimal, effort=effort) if name in (BEST, "optimal") else ALLOCATORS[name]
 
 
-def _layer_by_layer(needs: Footprint, order: str, allocator: str, plain: _Choice | None = None) -> _Choice:
+def _in_file_order(apart: Footprint, effort: Effort) -> _Choice:
+    return _Choice.of(apart, file_order(apart), _allocator(BEST, effort))
+
+
+def _layer_by_layer(
+    needs: Footprint, order: str, effort: Effort, allocator: str, plain: _Choice | None = None
+) -> _Choice:
     """The best choice for ops that run whole. `plain`: the best without overlap in file order, if that is known."""
-    place = ALLOCATORS["optimal" if allocator == BEST else allocator]
+    place = _allocator(allocator, effort)
     if order in (BEST, "search"):
-        chosen = _over_all_orders(needs, place, others=order == BEST)
+        chosen = _over_all_orders(needs, place, effort, others=order == BEST)
     else:
         chosen = _Choice.of(needs, SCHEDULERS[order](needs), place)
     if allocator != BEST or order not in (BEST, "file"):
         return chosen
     if plain is None:
-        plain = _in_file_order(footprint(needs.graph, replace(needs.options, overlap=False)))
+        plain = _in_file_order(footprint(needs.graph, replace(needs.options, overlap=False)), effort)
     if chosen.arena_bytes <= plain.arena_bytes:
         return chosen
     # What keeps buffers apart also serves where they might overlap.
@@ -330,7 +350,9 @@ def _row_by_row(needs: Footprint, order: RowSchedule, place: Allocator) -> _Choi
     best = _Choice.of(needs, order.schedule, place)
     if order.plain is not None:
         # It seldom wins, so it gets a quarter of the time.
-        briefly = partial(many_orders, effort=NORMAL.times(0.25)) if place is many_orders else place
+        briefly = place
+        if isinstance(place, partial) and place.func is many_orders:
+            briefly = partial(many_orders, effort=place.keywords["effort"].times(0.25))
         posed = problem(needs, order.plain)
         if posed.lower_bound_bytes <= best.arena_bytes:
             placement = briefly(posed)
@@ -339,19 +361,21 @@ def _row_by_row(needs: Footprint, order: RowSchedule, place: Allocator) -> _Choi
     return best
 
 
-def _over_all_orders(needs: Footprint, place: Allocator, others: bool) -> _Choice:
+def _over_all_orders(needs: Footprint, place: Allocator, effort: Effort, others: bool) -> _Choice:
     """The best choice found, with a bound that holds for all orders. `others`: where the order that needs least cannot
     be placed at its bound, try other ones."""
-    searched = search(needs)
+    states = effort.states_for(len(needs.after))
+    searched = search(needs, states)
     best = _Choice.of(needs, searched.schedule, place)
     bound = searched.bound_bytes
     if best.arena_bytes > bound:
-        bound = max(bound, _bound_of_fixed_part(needs, best.problem, bound))
-    for name in SCHEDULERS if others else ():
-        if best.arena_bytes <= bound:
+        bound = max(bound, _bound_of_fixed_part(needs, best.problem, bound, effort))
+    for name in [name for name in SCHEDULERS if name != "search"] if others else ():
+        if best.arena_bytes <= bound or effort.is_late:
             break
         best = _better(needs, best, SCHEDULERS[name](needs), place)
-    every = every_order(needs, best.arena_bytes, MOST_ORDERS) if others and best.arena_bytes > bound else None
+    may_try = others and best.arena_bytes > bound and not effort.is_late
+    every = every_order(needs, best.arena_bytes, MOST_ORDERS, states) if may_try else None
     if every is not None:
         choices = [_Choice.of(needs, order, place) for order in every]
         least = min((c.placement.lower_bound_bytes for c in choices), default=best.arena_bytes)
@@ -367,10 +391,10 @@ def _better(needs: Footprint, best: _Choice, order: Schedule, place: Allocator) 
     return min(best, _Choice.of(needs, order, place), key=lambda choice: choice.arena_bytes)
 
 
-def _bound_of_fixed_part(needs: Footprint, posed: Problem, bound: int) -> int:
+def _bound_of_fixed_part(needs: Footprint, posed: Problem, bound: int, effort: Effort) -> int:
     """A bound from the buffers whose writers and readers run in the same sequence in every order: what they are to each
     other does not depend on the order either."""
     fixed = gates(needs)
     users = [store.writers | store.readers for store in needs.stores]
     members = [index for index, ops in enumerate(users) if all(fixed >> op & 1 for op in ops)]
-    return optimal(replace(posed.part(members), lower_bound_bytes=bound)).lower_bound_bytes
+    return optimal(replace(posed.part(members), lower_bound_bytes=bound), effort).lower_bound_bytes

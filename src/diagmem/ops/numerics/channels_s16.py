@@ -59,7 +59,7 @@ class ChannelsS16:
     def of(cls, node: Node, output: Requantisation, bias: Tensor | None) -> ChannelsS16:
         """What makes the outputs of a node. A bias of 32 bits means sums of 32 bits to those kinds that TFLite knows to
         take one; others widen it."""
-        require_types(DType.INT8, (node.input(1),))
+        require_types(DType.INT8, () if node.input(1).dtype is DType.INT4 else (node.input(1),))
         require_types(DType.INT16, (node.output,))
         has_narrow_bias = bias is not None and bias.dtype is DType.INT32
         is_narrow = has_narrow_bias and node.op.kind in ("CONV_2D", "FULLY_CONNECTED")
