@@ -319,36 +319,6 @@ def _type_name(code: int) -> str:
     return next((str(k) for k, v in vars(tflite.TensorType).items() if v == code), f"number {code}")
 
 
-<<<<<<< HEAD
-def _check_sizes(graph: Graph) -> None:
-    """Of all that lies in RAM; constants have sizes too."""
-    used = {*graph.inputs, *graph.outputs, *(t for op in graph.ops for t in (*op.inputs, *op.outputs))}
-    for tensor in graph.tensors:
-        if tensor.index in used and not tensor.is_constant:
-            _check_activation(f"tensor {tensor.index} '{tensor.label}'", tensor)
-        elif tensor.index in used and any(size < 0 for size in tensor.shape):
-            raise ModelError(
-                f"tensor {tensor.index} '{tensor.label}': a constant of shape {list(tensor.shape)}; the file is damaged"
-            )
-
-
-def _check_activation(where: str, tensor: Tensor) -> None:
-    shape = list(tensor.shape)
-    if any(size < 0 for size in shape):
-        raise ModelError(
-            f"{where}: shape {shape} is dynamic or damaged; give the shapes of inputs, such as --shape NAME=1x49x10x1, "
-            "or convert the model with fixed shapes"
-        )
-    if tensor.dtype is DType.INT4:
-        raise ModelError(f"{where}: 4-bit elements are supported in constants only")
-    if tensor.elems == 0:
-        raise ModelError(f"{where}: shape {shape} holds no elements; such tensors are not supported")
-    if tensor.size_bytes > LARGEST_TENSOR_BYTES:
-        raise ModelError(f"{where}: shape {shape} takes {tensor.size_bytes} bytes; the limit is 256 MiB")
-
-
-=======
->>>>>>> main
 def _values(raw: npt.NDArray[np.uint8], tensor: Tensor) -> npt.NDArray[Any] | None:
     """A constant's values; None where the buffer does not hold them all (a graph published without its weights)."""
     if raw.size != tensor.size_bytes:
