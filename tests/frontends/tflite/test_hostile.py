@@ -5,13 +5,18 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from diagmem.frontends import tflite
+from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.errors import ModelError
+from diagmem.model.graph import DType
 from diagmem.planning.inspection import inspect
+from tests.row_networks import with_values
+from tests.tflite_files import file_of
 
 SLOWEST_SECONDS = 5.0
 EXTREMES = (0, 1, 0x7F, 0xFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x01000000)
@@ -68,3 +73,14 @@ def test_truncated_at_every_byte_of_the_head(shared: Path) -> None:
     data = (shared / "models" / "mlperf_tiny" / "kws_ref_model.tflite").read_bytes()
     for size in [*range(2048), *range(2048, len(data), 97)]:
         assert not check(data[:size])
+
+
+def test_constants_have_sizes() -> None:
+    """A constant whose shape is left open is damage: nobody works it out."""
+    b = Builder("open", DType.FLOAT32)
+    graph = with_values(b.graph(b.mean(b.input(1, 4, 4, 2), keep_dims=True)), 0)
+    axes = next(t for t in graph.tensors if t.is_constant)
+    tflite.parse(file_of(graph), "model")
+    tensors = tuple(replace(t, shape=(-1,)) if t.index == axes.index else t for t in graph.tensors)
+    with pytest.raises(ModelError, match="a constant of shape"):
+        tflite.parse(file_of(replace(graph, tensors=tensors)), "model")

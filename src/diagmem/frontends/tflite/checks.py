@@ -13,11 +13,15 @@ LARGEST_TENSOR_BYTES = 2**28
 
 
 def check_sizes(graph: Graph) -> None:
-    """Of all that lies in RAM."""
+    """Of all that lies in RAM; constants have sizes too."""
     used = {*graph.inputs, *graph.outputs, *(t for op in graph.ops for t in (*op.inputs, *op.outputs))}
     for tensor in graph.tensors:
         if tensor.index in used and not tensor.is_constant:
             _check_activation(f"tensor {tensor.index} '{tensor.label}'", tensor)
+        elif tensor.index in used and any(size < 0 for size in tensor.shape):
+            raise ModelError(
+                f"tensor {tensor.index} '{tensor.label}': a constant of shape {list(tensor.shape)}; the file is damaged"
+            )
 
 
 def _check_activation(where: str, tensor: Tensor) -> None:

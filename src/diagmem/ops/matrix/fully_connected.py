@@ -157,7 +157,7 @@ def _sums_f32(rows: Array, weights: Array) -> Array:
 def _finished_u8(node: Node, axis: int, sums: Array, bias: Array | None) -> Array:
     """Unsigned outputs from the sums of their products, in double precision and rounded once, as LiteRT does it."""
     factor = scale_of(node.input(0)) * scale_of(node.input(1)) / scale_of(node.output)
-    real = (sums + (0 if bias is None else bias)) * factor
+    real = (sums + (0 if bias is None else bias.reshape(-1))) * factor
     whole = np.trunc(real)
     nearest = whole + np.sign(real) * (np.abs(real - whole) >= 0.5)
     low, high = integer_range(node.attributes.activation, node.output)
