@@ -6,14 +6,14 @@ once, and what each step on the way is worth is written down as it is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
-from diagmem.model.schedule import Schedule
+from diagmem.model.schedule import PUSH, Schedule
 from diagmem.planning.allocators import ALLOCATORS, Placement, optimal
 from diagmem.planning.allocators.effort import NORMAL
 from diagmem.planning.allocators.many_orders import many_orders
@@ -24,11 +24,11 @@ from diagmem.planning.options import BEST, ROWS, SPEED, Options
 from diagmem.planning.plan import Plan, scratch_of, stored
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
-from diagmem.planning.removal import without_ops
+from diagmem.planning.removal import Removed, without_ops
 from diagmem.planning.schedulers import SCHEDULERS, every_order, file_order, gates, search
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowSchedule
-from diagmem.transforms import FOR_ROWS, ONLY_FOR_ROWS, TRANSFORMS, Removal, transformed
+from diagmem.transforms import CHANNELS, FOR_ROWS, ONLY_FOR_ROWS, TRANSFORMS, Removal, transformed
 
 MOST_TURNS = 16_384
 """Of a run row by row: beyond that the list of steps would take more flash than anyone has, and planning minutes."""
@@ -236,13 +236,21 @@ class _Planner:
         options, whole = self.options, self.whole
         self.tell("leaving out ops", 2, self.stages)
         names = [name for name in self.transforms if name not in ONLY_FOR_ROWS]
-        for removed in without_ops(self.model, options, names, whole.arena_bytes) if names else ():
+        for removed in self._leaner_graphs(names):
             needs = footprint(removed.graph, options)
             chosen = _layer_by_layer(needs, self.order, options.allocator)
             if chosen.arena_bytes <= whole.arena_bytes:
                 rungs = (*self.ladder, Rung("removal", chosen.arena_bytes))
                 return self._told(chosen.plan(needs), rungs, removed.removals)
         return self._told(whole.plan(self.needs), self.ladder)
+
+    def _leaner_graphs(self, names: list[str]) -> Iterator[Removed]:
+        """With fewer ops and channels; those whose plan might grow without channels come again with all of them."""
+        found = without_ops(self.model, self.options, names, self.whole.arena_bytes) if names else ()
+        yield from found
+        if any(removal.transform == CHANNELS for removed in found for removal in removed.removals):
+            rest = [name for name in names if name != CHANNELS]
+            yield from without_ops(self.model, self.options, rest, self.whole.arena_bytes)
 
     def by_rows(self) -> list[Planned]:
         """Plans that take ever less memory for ever more work: layer by layer (unless the input is streamed), row by
@@ -257,7 +265,8 @@ class _Planner:
         rungs = self.ladder
         for number, order in enumerate(orders):
             self.tell("running row by row", self.stages - 1 + number, self.stages - 1 + len(orders))
-            chosen = _row_by_row(needs, order, place)
+            others = self._orders_of_all_channels(needs, removals) if number == 0 else ()
+            chosen = _row_by_row(needs, order, place, others)
             again = order.macs / orders[0].macs if orders[0].macs else 1.0
             if not found or chosen.arena_bytes < found[-1].arena_bytes:
                 step = "recomputation" if again > 1 else "streamed input" if input_rows else "rows"
@@ -267,6 +276,19 @@ class _Planner:
                 once = min(chosen.arena_bytes, found[-1].arena_bytes)
                 rungs = (*self.ladder, Rung("streamed input" if input_rows else "rows", once))
         return found
+
+    def _orders_of_all_channels(self, needs: Footprint, removals: tuple[Removal, ...]) -> tuple[Schedule, ...]:
+        """What would be the order if no channel had been taken out: it serves without them too, and now and then its
+        rows are easier to place."""
+        names = [removal.transform for removal in removals if removal.transform != CHANNELS]
+        if len(names) == len(removals):
+            return ()
+        wide = transformed(self.model, names)[0]
+        order = recomputing_orders(footprint(wide, self.options).rows, self.options.input_rows, 1.0)[0].schedule
+        index_of = {PUSH: PUSH, **{op.number: op.index for op in needs.graph.ops}}
+        numbers = {PUSH: PUSH, **{op.index: op.number for op in wide.ops}}
+        steps = (replace(s, op=index_of[numbers[s.op]]) for s in order.steps if numbers[s.op] in index_of)
+        return (replace(order, steps=tuple(steps)),)
 
     def _told(self, plan: Plan, ladder: tuple[Rung, ...], removals: tuple[Removal, ...] = ()) -> Planned:
         checked(plan, "; this is a bug, please report it")
@@ -320,8 +342,10 @@ def _layer_by_layer(needs: Footprint, order: str, allocator: str, plain: _Choice
     return replace(apart, bound_bytes=chosen.bound_bytes, is_over_all_orders=chosen.is_over_all_orders)
 
 
-def _row_by_row(needs: Footprint, order: RowSchedule, place: Allocator) -> _Choice:
-    best = _Choice.of(needs, order.schedule, place)
+def _row_by_row(needs: Footprint, order: RowSchedule, place: Allocator, others: Collection[Schedule] = ()) -> _Choice:
+    """The best choice for an order, or for one of the others."""
+    choices = [_Choice.of(needs, schedule, place) for schedule in (order.schedule, *others)]
+    best = min(choices, key=lambda choice: choice.arena_bytes)
     if order.plain is not None:
         # It seldom wins, so it gets a quarter of the time.
         briefly = partial(many_orders, effort=NORMAL.times(0.25)) if place is many_orders else place

@@ -26,6 +26,7 @@ from diagmem.transforms.remove_slices import remove_slices
 from diagmem.transforms.time_as_rows import time_as_rows
 
 __all__ = [
+    "CHANNELS",
     "FOR_ROWS",
     "ONCE_CALLED",
     "ONLY_FOR_ROWS",
@@ -61,6 +62,9 @@ ONCE_CALLED = {"stand-upright": "time-as-rows"}
 
 FOR_ROWS = ("fold-constants", "drop-dead", "fuse-activation", "fold-pad", "remove-channels", "time-as-rows")
 """Those that make no tensor part of another one, which has rows of its own."""
+
+CHANNELS = "remove-channels"
+"""The one that makes tensors narrower."""
 
 ONLY_FOR_ROWS = ("time-as-rows",)
 """Those that bring nothing to ops that run whole."""

@@ -14,6 +14,8 @@ from diagmem.model.errors import PlanError, UnsafePlanError
 from diagmem.model.graph import Graph
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
+from diagmem.transforms.channels.analysis import ranges_of
+from diagmem.verification.channels import range_faults
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
@@ -134,6 +136,14 @@ class Verification:
             # Not every model runs there, which says nothing against the C code.
             return None, None
 
+    @cached_property
+    def range_fault(self) -> str | None:
+        """What is wrong with the ranges by which channels were taken out, if any were."""
+        if all(tensor.channels is None for tensor in self.program.graph.tensors):
+            return None
+        model = self.program.model
+        return next(range_faults(model, ranges_of(model), self.seed), None)
+
     def _as_c(self, place: str) -> CVerdict:
         samples = sample_inputs(self.program.graph, self.inputs, self.seed)
         oracle, disagreement = self.second_opinion
@@ -141,6 +151,8 @@ class Verification:
         run = run_on_host(self.program, samples) if is_host else run_on_core(self.program, samples, CORES[place])
         if disagreement is not None:
             run = run.failed(f"{oracle} disagrees: {disagreement}")
+        if self.range_fault is not None:
+            run = run.failed(f"a channel was taken for what it is not: {self.range_fault}")
         return CVerdict(run, ("numpy", *([oracle] if oracle else [])))
 
     def _in_tflm(self) -> TflmVerdict:
