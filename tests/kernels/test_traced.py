@@ -20,6 +20,14 @@ from diagmem.ops.accesses import replayed_separation
 from diagmem.planning.overlaps import all_overlaps
 from tests.ops.cases import activation, node_of
 
+BAD_ROWS = (
+    '{"signature": {}, "position": 0, "number": 0, "traced": -1}',
+    '{"signature": {}, "position": 0, "number": 0, "traced": 1.5}',
+    '{"signature": {}, "position": true, "number": 0, "traced": 1}',
+    '{"signature": {}, "position": 0, "number": 0, "traced": 1, "scratch_bytes": 1e999}',
+    '{"signature": {}, "position": 0, "number": 0, "traced": 99999999999999}',
+)
+
 MODELS = ("kws_dscnn_int8", "resnet8_int8", "mobilenet_v1_0.25_128_int8")
 
 
@@ -93,6 +101,12 @@ def test_accesses_have_the_traced_separation(
         ("[]", "not a file that `diagmem trace --json` writes"),
         ('{"rows": 3}', "not a file that `diagmem trace --json` writes"),
         ('{"rows": [{"signature": {}}]}', "not a file that `diagmem trace --json` writes"),
+        ('{"rows": ["x"]}', "not a file that `diagmem trace --json` writes"),
+        ('{"rows": {"a": 1}}', "not a file that `diagmem trace --json` writes"),
+        ('{"rows": [], "align_bytes": 0}', "not a file that `diagmem trace --json` writes"),
+        ('{"rows": [], "align_bytes": 12}', "not a file that `diagmem trace --json` writes"),
+        (f'{{"rows": [], "align_bytes": {2**64}}}', "not a file that `diagmem trace --json` writes"),
+        *((f'{{"rows": [{row}]}}', "not a file that `diagmem trace --json` writes") for row in BAD_ROWS),
         (None, "No such file"),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,68 +14,24 @@ import pytest
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Quantisation, Tensor
-from diagmem.ops import Activation, kinds
+from diagmem.ops import kinds
 from diagmem.ops.fitting import input_values
+from diagmem.verification.deviations import deviation
 from tests.ops.cases import activation, node_of
 from tests.ops.drawing import CASES, drawn, runnable
 from tests.ops.single_op import ORACLES, ask, is_installed
 
 Array = npt.NDArray[Any]
 
-DEVIATIONS = {
-    ("tflm", "RELU6"): "it does not rescale to the output's scale, as LiteRT does",
-    ("tflm", "SPACE_TO_BATCH_ND"): "it never sets the value that it pads with",
-    ("tflm", "BATCH_TO_SPACE_ND"): "it takes shapes that LiteRT refuses, and reads other pixels",
-    ("litert", "SUM"): "its quantised sums are off where scales differ",
-    ("litert", "SOFTMAX"): "its tables for 16 bits are made in double precision",
-    ("litert", "FULLY_CONNECTED"): "it scales sums of 16-bit numbers in double precision",
-    ("litert", "TRANSPOSE"): "it does not copy a scalar",
-}
-"""Where an oracle is not followed, and why."""
-
-
-def _is_odd_int32(node: Node) -> bool:
-    return node.output.dtype is DType.INT32 and node.attributes.activation is not Activation.NONE
-
-
-def _has_narrow_bias(node: Node) -> bool:
-    bias = node.inputs[-1]
-    return node.output.dtype is DType.INT16 and bias is not None and bias.dtype is DType.INT32
-
-
-def _is_divided(node: Node) -> bool:
-    return node.output.dtype is DType.INT8
-
-
-_NARROW = "it takes 32-bit biases for 64-bit ones, and reads beyond them"
-_SHIFTED = "it shifts small quotients by more than 31 bits; test_all_quotients compares the others"
-
-PARTLY: dict[tuple[str, str], tuple[Callable[[Node], bool], str]] = {
-    ("tflm", "ADD"): (_is_odd_int32, "it does not clamp sums of 32 bits"),
-    ("tflm", "STRIDED_SLICE"): (lambda node: node.input(1).elems > 4, "it has room for four slices"),
-    ("tflm", "DIV"): (_is_divided, _SHIFTED),
-    ("litert", "DIV"): (_is_divided, _SHIFTED),
-    **{
-        (oracle, kind): (_has_narrow_bias, _NARROW)
-        for oracle in ORACLES
-        for kind in ("DEPTHWISE_CONV_2D", "TRANSPOSE_CONV")
-    },
-    ("litert", "CONV_2D"): (_has_narrow_bias, "it takes 32-bit biases of groups and dilations for 64-bit ones"),
-}
-"""Nodes for which an oracle is not followed, and why."""
-
-
 SILENT = {
-    "tflm": {"GELU", "RELU_N1_TO_1", "REDUCE_ANY", "TILE", "ONE_HOT", "POW"},
+    "tflm": {"GELU", "RELU_N1_TO_1", "RELU_0_TO_1", "REDUCE_ANY", "TILE", "ONE_HOT", "POW"},
     "litert": {"ELU", "BROADCAST_TO", "CEIL", "ROUND"},
 }
 """Kinds that an oracle does not have."""
 
 
 def _is_followed(oracle: str, node: Node) -> bool:
-    if (oracle, node.op.kind) in DEVIATIONS:
-        return False
-    return (oracle, node.op.kind) not in PARTLY or not PARTLY[oracle, node.op.kind][0](node)
+    return deviation(oracle, node) is None
 
 
 def _agrees(found: Array, wanted: Array) -> bool:
@@ -116,7 +71,7 @@ def test_all_numbers_of_8_bits(oracle: str) -> None:
         pytest.skip(f"needs {ORACLES[oracle]}")
     every = np.arange(-128, 128, dtype=np.int8).reshape(1, 256)
     found = [_with_every_number(node) for node in drawn("unary", 10) if node.input(0).dtype is DType.INT8]
-    unary = [node for node in found if (oracle, node.op.kind) not in DEVIATIONS and node.op.kind != "RSQRT"]
+    unary = [node for node in found if _is_followed(oracle, node) and node.op.kind != "RSQRT"]
     answers = ask(oracle, unary, [(every,)] * len(unary))
     assert sum(not isinstance(answer, str) for answer in answers) > len(unary) // 2
     for node, answer in zip(unary, answers, strict=True):
@@ -138,10 +93,6 @@ def test_all_quotients() -> None:
         values = first, np.where(second == 3, 4, second).astype(np.int8)
         (answer,), (wanted,) = ask("tflm", [node], [values]), kinds()["DIV"].reference(node, values)
         assert _agrees(np.asarray(answer[0]), wanted), scales
-
-
-ON_16_BITS = {"tflm": {"RELU6", "RELU_N1_TO_1"}, "litert": {"RELU", "LEAKY_RELU", "ABS", "MUL", "PRELU"}}
-"""Kinds whose multipliers the oracle computes in another precision; few of all numbers of 16 bits show it."""
 
 
 def _rescales_16_bits(node: Node) -> bool:
@@ -178,8 +129,8 @@ def test_all_numbers_of_16_bits(oracle: str) -> None:
 
 
 SILENT_ON_16_BITS = {
-    "tflm": {"REDUCE_MAX", "REDUCE_MIN", "RESIZE_BILINEAR"},
-    "litert": {"RELU_N1_TO_1", "SQUARED_DIFFERENCE"},
+    "tflm": {"RELU_N1_TO_1", "RELU_0_TO_1", "REDUCE_MAX", "REDUCE_MIN", "RESIZE_BILINEAR"},
+    "litert": {"RELU_N1_TO_1", "RELU_0_TO_1", "SQUARED_DIFFERENCE"},
 }
 """Kinds of which the oracle runs none of these."""
 
@@ -200,7 +151,7 @@ def _on_16_bits(case: str, oracle: str) -> list[Node]:
         kind = node.op.kind
         in_ram = [t for t in node.inputs if t is not None and not t.is_constant]
         is_plain = node.output.dtype is DType.INT16 and all(t.dtype.bits < 32 for t in in_ram)
-        if is_plain and in_ram and _is_followed(oracle, node) and kind not in ON_16_BITS[oracle]:
+        if is_plain and in_ram and _is_followed(oracle, node):
             larger = _many_numbers(node) if ON_MANY[case] == 0 else _many_images(node)
             found.setdefault(kind, []).extend([] if larger is None else [larger])
     return [node for nodes in found.values() for node in nodes[:3]]

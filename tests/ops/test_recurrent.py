@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops import kinds
+from diagmem.ops.signature import check_node
 from tests.ops.drawing import CASES, drawn
 from tests.ops.single_op import to_tflite
 
@@ -70,3 +73,17 @@ def test_runs_in_a_row(case: str) -> None:
                 np.testing.assert_array_equal(given, wanted, f"run {step} of {node}")
         compared.add(node.input(0).dtype)
     assert compared == {node.input(0).dtype for node in drawn(case, 20)}
+
+
+@pytest.mark.parametrize("case", ["lstm", "svdf"])
+def test_operands_of_other_sizes_are_refused(case: str) -> None:
+    """Kernels read as many weights, biases and states as their sizes ask for: each must be there."""
+    for node in drawn(case, 1)[:4]:
+        kind = kinds()[node.op.kind]
+        check_node(node, kind)
+        for position, tensor in enumerate(node.inputs):
+            if tensor is not None:
+                longer = replace(tensor, shape=(*tensor.shape[:-1], tensor.shape[-1] + 1), data=None)
+                inputs = (*node.inputs[:position], longer, *node.inputs[position + 1 :])
+                with pytest.raises(ModelError):
+                    check_node(replace(node, inputs=inputs), kind)

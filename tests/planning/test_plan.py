@@ -10,7 +10,7 @@ import pytest
 import diagmem
 from diagmem.model.graph import Graph
 from diagmem.planning.storage import Storage
-from tests.networks import Net
+from tests.networks import Net, chain
 from tests.row_networks import image_net, line_net
 
 
@@ -35,3 +35,11 @@ def test_rows_that_run_downwards_are_no_piece() -> None:
     upside_down = Storage.of([6, 4, 2, 0])
     assert upside_down.form == "linear"
     assert replace(plan, storage={**plan.storage, 0: upside_down}).offsets.keys() == plan.offsets.keys() - {0}
+
+
+def test_ram_before_speed_where_kernels_have_no_choice() -> None:
+    """Others' kernels come with their scratch: a plan for RAM is then the plan for speed."""
+    graph = chain(8, 8)
+    for kernels in ("cmsis-nn", "cmsis-nn-mve", "tflm-reference"):
+        plans = [diagmem.plan(graph, kernels=kernels, prefer=prefer) for prefer in ("speed", "ram")]
+        assert plans[0].arena_bytes == plans[1].arena_bytes

@@ -63,6 +63,8 @@ def test_data_differ_between_runs_and_constants_do_not() -> None:
         ("f(int32 1.5)", "1.5 is no int32"),
         ("f(pointer 3)", "a type expected, 'pointer' found"),
         ("f(input int8)", "'[' expected"),
+        ("f(" + "struct(" * 3000, "no struct in 16 others expected"),
+        ("f(struct(struct(int8 1 * 60000) * 60000))", "3600060000 arguments; up to 131072 can be traced"),
         ("f(input int8[0])", "a buffer of 0 bytes"),
         ("f(input int8[99999999])", "a size expected"),
         ("f(input int8[4] = {1, 2)", "',' or '}' expected"),

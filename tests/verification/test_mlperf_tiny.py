@@ -14,7 +14,7 @@ from diagmem.verification import reference
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
-from diagmem.verification.oracles import second_opinion
+from diagmem.verification.oracles import Opinion, second_opinion
 from diagmem.verification.tflm import runtime
 from tests.backends.c.models import compiler, program
 
@@ -34,7 +34,7 @@ def test_on_the_host(name: str, shared: Path) -> None:
     assert run_on_host(program(graph), inputs).failure is None
     if not runtime.is_installed():
         pytest.skip("needs tflite-micro to compare with")
-    assert second_opinion(Source(path), graph, inputs) == ("tflm", None)
+    assert second_opinion(Source(path), graph, inputs) == Opinion("tflm")
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -22,8 +22,7 @@ from diagmem.cli._shared import (
 )
 
 if TYPE_CHECKING:
-    from diagmem.verification.places import Verdict
-    from diagmem.verification.runs import Run
+    from diagmem.verification.places import CVerdict, Verdict
     from diagmem.verification.tflm.compare import Comparison
 
 ANSWER_IS_NO = 1
@@ -77,7 +76,8 @@ def command(
 ) -> None:
     """Build and run MODEL as it is handed out, and compare every byte with what it should be.
 
-    Inputs are the edges of the range, noise, and pictures of many scales; the same for the same seed.
+    Inputs are the edges of the range, noise, and pictures of many scales; the same for the same seed. A NaN equals any
+    NaN, whatever its bits. Where another runtime is known not to be followed, that is told, and is no failure.
 
     \b
       host       its C code here, under the address and undefined-behaviour sanitizers: every operation
@@ -135,13 +135,18 @@ def _lines(verdict: Verdict) -> list[str]:
 
     if isinstance(verdict, TflmVerdict):
         return _tflm_lines(verdict.found)
-    return _c_lines(verdict.run, verdict.compared_with)
+    return _c_lines(verdict)
 
 
-def _c_lines(run: Run, oracles: tuple[str, ...]) -> list[str]:
+def _c_lines(found: CVerdict) -> list[str]:
+    run, deviations = found.run, found.deviations
     what = "every operation" if run.on == "host" else "every output"
     count = f"{run.inputs} input{'s' if run.inputs > 1 else ''}"
-    verdict = f"OK: {count}, {what} bit for bit as {' and '.join(oracles)} {'have' if len(oracles) > 1 else 'has'} it"
+    ours, *others = found.compared_with
+    exact = found.compared_with if not found.within else (ours,)
+    verdict = f"OK: {count}, {what} bit for bit as {' and '.join(exact)} {'have' if len(exact) > 1 else 'has'} it"
+    if found.within and others:
+        verdict += f"; {others[0]}'s outputs are the same to {found.within:g} of the largest"
     sizes = (
         ("arena", run.arena_bytes, "B"),
         ("stack", run.stack_bytes, "B"),
@@ -152,6 +157,7 @@ def _c_lines(run: Run, oracles: tuple[str, ...]) -> list[str]:
     )
     return [
         f"{run.on:<10} {verdict if run.ok else f'FAILED: {run.failure}'}",
+        *(f"{'':<10} {deviation}" for deviation in deviations),
         *(f"{'':<10} {name:<13}{value:>12,} {unit}".rstrip() for name, value, unit in sizes if value is not None),
     ]
 

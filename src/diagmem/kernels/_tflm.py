@@ -31,7 +31,7 @@ _COPIES = (
 )
 """Operations for which it calls memcpy."""
 
-_ABSENT = ("GELU", "RELU_N1_TO_1", "POW")
+_ABSENT = ("GELU", "RELU_N1_TO_1", "RELU_0_TO_1", "POW")
 """Operations that it does not have."""
 
 _TO_OTHER_TYPES = (

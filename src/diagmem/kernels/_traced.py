@@ -27,6 +27,9 @@ PREFIX = "traced:"
 SMALL_CONSTANT_ELEMS = 64
 """Axes, paddings, shapes: constants up to this size belong to an operation's signature with their values."""
 
+_LARGEST = 1 << 40
+"""No size that anybody means is larger."""
+
 Overlapping = tuple[int, int]
 """An input by its position, and an output by its number."""
 
@@ -125,12 +128,14 @@ def traced_library(name: str) -> TracedLibrary:
     try:
         content = json.loads(Path(path).read_bytes())
         traces = _traces(content["rows"])
-        align_bytes = int(content.get("align_bytes", 1))
+        align_bytes = _whole_number(content.get("align_bytes", 1))
+        if align_bytes < 1 or align_bytes & (align_bytes - 1):
+            raise ValueError("no power of two")
     except OSError as error:
         raise PlanError(
             f"kernel library '{one_line(name)}': {error.strerror}; `diagmem trace --json` writes such a file"
         ) from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise PlanError(
             f"kernel library '{one_line(name)}': not a file that `diagmem trace --json` writes ({type(error).__name__})"
         ) from error
@@ -144,8 +149,15 @@ def _traces(rows: list[dict[str, Any]]) -> dict[str, TracedOp]:
     for row in rows:
         if row.get("signature") is None or row["traced"] is None:
             continue
-        key, pair = _canonical(row["signature"]), (int(row["position"]), int(row["number"]))
-        found = overlaps.setdefault(key, {})
-        found[pair] = min(max(0, int(row["traced"])), found.get(pair, int(row["traced"])))
-        scratch[key] = max(scratch.get(key, 0), int(row.get("scratch_bytes", 0)))
+        key, pair = _canonical(row["signature"]), (_whole_number(row["position"]), _whole_number(row["number"]))
+        found, traced = overlaps.setdefault(key, {}), _whole_number(row["traced"])
+        found[pair] = min(traced, found.get(pair, traced))
+        scratch[key] = max(scratch.get(key, 0), _whole_number(row.get("scratch_bytes", 0)))
     return {key: TracedOp(found, scratch[key]) for key, found in overlaps.items()}
+
+
+def _whole_number(value: Any) -> int:
+    """A size or a position; ValueError where it can be none."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
+        raise ValueError("no size")
+    return value

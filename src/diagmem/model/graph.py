@@ -87,10 +87,12 @@ _BITS = {
 
 class Rounding(enum.Enum):
     """How results become stored values. TensorFlow Lite's reference kernels scale in fixed point and round twice;
-    onnxruntime scales in single precision and rounds once, halves to even."""
+    onnxruntime scales in single precision and rounds once, halves to even. Where its values have no sign, ours are 128
+    lower, and sums that have the zero point in them are rounded where they were."""
 
     TFLITE = "tflite"
     ONNX = "onnx"
+    ONNX_UNSIGNED = "onnx-unsigned"
 
 
 @dataclass(frozen=True, slots=True)

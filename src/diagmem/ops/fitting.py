@@ -25,16 +25,20 @@ _LARGEST_INT = 2000
 """Of numbers with 32 bits or more, so that sums of them stay far from overflows."""
 
 
-def fitted(node: Node, seed: int) -> Node:
+def fitted(node: Node, seed: int, given: Tensor | None = None) -> Node:
     """The node with one of the types that kernels take, everything it needs to run, and the same shapes. From one seed
-    to the next another type is taken; of a node that is run with several, all are seen."""
+    to the next another type is taken; of a node that is run with several, all are seen. `given`: the data's type and
+    scale are those of this tensor, which another node has made."""
     rng = np.random.default_rng(seed)
     wants = kinds()[node.op.kind].fitting(node)
     if wants.is_drawn_whole:
         return node
     data = node.input(wants.data)
-    dtype = data.dtype if wants.types is None else wants.types[seed % len(wants.types)]
-    first = replace(data, dtype=dtype, quantisation=_quantisation(wants, dtype, rng))
+    if given is not None:
+        first = replace(data, dtype=given.dtype, quantisation=given.quantisation)
+    else:
+        dtype = data.dtype if wants.types is None else wants.types[seed % len(wants.types)]
+        first = replace(data, dtype=dtype, quantisation=_quantisation(wants, dtype, rng))
     if first.is_constant:
         first = replace(first, data=_values(node, wants.data, first, rng))
     inputs = tuple(

@@ -32,7 +32,8 @@ def lifetimes(graph: Graph, order: Sequence[int]) -> dict[int, Lifetime]:
             continue
         first = 0 if is_input or tensor.is_variable else min(writers, default=0)
         is_kept = tensor.is_variable or any(t in graph.outputs for t in graph.sharing.get(tensor.index, [tensor.index]))
-        found[tensor.index] = Lifetime(first, len(order) if is_kept else max([first, *readers, *writers]) + 1)
+        last = max([first, *readers, *writers])
+        found[tensor.index] = Lifetime(first, len(order) if is_kept else min(last + 1, len(order)))
     return found
 
 

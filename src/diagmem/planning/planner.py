@@ -118,9 +118,10 @@ def _leaner(model: Graph, options: Options, best: Planned) -> Planned:
     """As long as that makes the plan smaller, the op that sets its peak goes without scratch."""
     while True:
         plan, peak_op = best.plan, best.plan.peak_op
-        if peak_op is None or not plan.options.library.scratch_bytes(plan.graph.nodes[peak_op]):
+        library = plan.options.library
+        if library.instructions is None or peak_op is None or not library.scratch_bytes(plan.graph.nodes[peak_op]):
             return best
-        leaner = plan.options.library.leaner(plan.graph.ops[peak_op].number)
+        leaner = library.leaner(plan.graph.ops[peak_op].number)
         made = _of_given_kernels(model, replace(options, kernels=leaner.name), silently)[-1]
         if made.arena_bytes >= best.arena_bytes:
             return best

@@ -7,17 +7,25 @@ quantised network in real numbers. The settings here make it compute what the fi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from diagmem.frontends.onnx.proto import read_model
 from diagmem.frontends.source import Source
+from diagmem.model.graph import Graph
 from diagmem.verification.stream import Inputs
 
 Outputs = Sequence[Sequence[npt.NDArray[Any]]]
 
 TO_CHANNELS_FIRST, TO_CHANNELS_LAST = (0, 3, 1, 2), (0, 2, 3, 1)
+
+
+SETTINGS = {False: "session.qdqisint8allowed", True: "session.x64quantprecision"}
+"""For 8-bit activations with a sign and without: the one keeps them as they are, the other does not saturate. Both at
+once are refused."""
 
 
 class Refused(Exception):
@@ -47,12 +55,20 @@ def _session(source: Source) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.qdqisint8allowed", "1")
+    options.add_session_config_entry(SETTINGS[is_unsigned(source)], "1")
     model = source.content if isinstance(source.model, bytes) else str(source.model)
     try:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise Refused(str(error)) from error
+
+
+def is_unsigned(source: Source) -> bool:
+    """Whether activations are quantised to 8 bits without a sign."""
+    directory = None if isinstance(source.model, bytes | Graph) else Path(source.model).parent
+    model = read_model(source.content, directory)
+    zeros = (node.inputs[2] for node in model.nodes if node.kind == "QuantizeLinear" and len(node.inputs) > 2)
+    return any(name in model.constants and model.constants[name].dtype == np.uint8 for name in zeros)
 
 
 def _turned(values: npt.NDArray[Any], axes: tuple[int, ...]) -> npt.NDArray[Any]:

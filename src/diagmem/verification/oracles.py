@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,45 +12,56 @@ import numpy.typing as npt
 
 from diagmem.frontends.source import Source
 from diagmem.frontends.tflite import has_shapes_of_file
-from diagmem.model.graph import DType, Graph
+from diagmem.model.graph import DType, Graph, Node
 from diagmem.verification import reference
+from diagmem.verification.deviations import LITERT, ONNXRUNTIME, TFLM, Deviation, deviations
 from diagmem.verification.stream import Inputs
 from diagmem.verification.tflm import runtime
 
 RELATIVE_TOLERANCE = 1e-4
 """Of the largest output, for real numbers: runtimes add up in different orders. Integers must be equal."""
 
-Outputs = Sequence[Sequence[npt.NDArray[Any]]]
+Array = npt.NDArray[Any]
+Outputs = Sequence[Sequence[Array]]
 
 
-def second_opinion(source: Source, graph: Graph, inputs: Inputs) -> tuple[str | None, str | None]:
-    """Whose opinion there is, and how it differs from numpy's; None for either where there is nothing to say."""
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What another runtime makes of a model. `disagreement`: how it differs from numpy, where nothing explains that.
+    `deviations`: the documented ones that show, one line each."""
+
+    oracle: str
+    disagreement: str | None = None
+    deviations: tuple[str, ...] = ()
+
+
+def second_opinion(source: Source, graph: Graph, inputs: Inputs) -> Opinion | None:
+    """What a runtime that is installed has to say; None where there is none, or where it does not run the model, which
+    says nothing against ours."""
     if source.is_onnx:
         return _onnxruntime_opinion(source, graph, inputs)
     content = source.content
     if runtime.is_installed() and has_shapes_of_file(content, graph):
-        return "tflm", _difference(graph, inputs, _tflm(content, graph, inputs))
+        return _compared(TFLM, graph, inputs, _tflm(content, graph, inputs))
     if importlib.util.find_spec("ai_edge_litert") and _is_real(graph):
         try:
             theirs = _litert(content, inputs)
         except (ValueError, RuntimeError):
-            # Not every model runs there, which says nothing against ours.
-            return None, None
-        return "litert", _difference(graph, inputs, theirs)
-    return None, None
+            return None
+        return _compared(LITERT, graph, inputs, theirs)
+    return None
 
 
-def _onnxruntime_opinion(source: Source, graph: Graph, inputs: Inputs) -> tuple[str | None, str | None]:
+def _onnxruntime_opinion(source: Source, graph: Graph, inputs: Inputs) -> Opinion | None:
     if not importlib.util.find_spec("onnxruntime"):
-        return None, None
+        return None
     from diagmem.verification.onnx_runtime import Refused, outputs_of
 
     try:
         theirs = outputs_of(source, inputs)
     except Refused:
-        # Not every model runs there, which says nothing against ours.
-        return None, None
-    return "onnxruntime", _difference(graph, inputs, theirs)
+        return None
+    return _compared(ONNXRUNTIME, graph, inputs, theirs)
 
 
 def _is_real(graph: Graph) -> bool:
@@ -81,17 +93,53 @@ def _litert(content: bytes, inputs: Inputs) -> Outputs:
     return found
 
 
-def _difference(graph: Graph, inputs: Inputs, theirs: Outputs) -> str | None:
-    for run, (values, found) in enumerate(zip(inputs, theirs, strict=True)):
-        ours = reference.run(graph, values)
+def _compared(oracle: str, graph: Graph, inputs: Inputs, theirs: Outputs) -> Opinion:
+    """Where the runtime differs from numpy, it must do so as documented: what it is known to compute instead is
+    computed too, and where nobody can say what that is, only outputs that depend on it may differ."""
+    ours = [reference.run(graph, values) for values in inputs]
+    if _difference(graph, ours, theirs) is None:
+        return Opinion(oracle)
+    known = list(deviations(oracle, graph))
+    instead = {node.op.index: found.theirs for node, found in known if found.theirs is not None}
+    unclear = _behind(graph, [node for node, found in known if found.theirs is None])
+    documented = [reference.run(graph, values, instead) for values in inputs]
+    disagreement = _difference(graph, documented, theirs, unclear)
+    if disagreement is not None:
+        return Opinion(oracle, disagreement)
+    return Opinion(oracle, None, tuple(_lines(known)))
+
+
+def _lines(known: Iterable[tuple[Node, Deviation]]) -> Iterator[str]:
+    """One for each deviation, with the first op that shows it."""
+    found: dict[Deviation, list[Node]] = {}
+    for node, why in known:
+        found.setdefault(why, []).append(node)
+    for why, nodes in found.items():
+        yield f"{nodes[0].label}{f' and {len(nodes) - 1} more' if len(nodes) > 1 else ''}: {why.why}"
+
+
+def _behind(graph: Graph, nodes: Iterable[Node]) -> frozenset[int]:
+    """Tensors that depend on what some nodes compute."""
+    found = {t for node in nodes for t in node.op.outputs}
+    for op in graph.ops:
+        if found.intersection(op.inputs):
+            found.update(op.outputs)
+    return frozenset(found)
+
+
+def _difference(
+    graph: Graph, ours: Sequence[Mapping[int, Array]], theirs: Outputs, unclear: frozenset[int] = frozenset()
+) -> str | None:
+    for run, (values, found) in enumerate(zip(ours, theirs, strict=True)):
         for number, (t, their) in enumerate(zip(graph.outputs, found, strict=True)):
-            if not _agrees(ours[t], their, graph.tensors[t].dtype):
+            if t not in unclear and not _agrees(values[t], their, graph.tensors[t].dtype):
                 return f"input {run}: output {number} is not what numpy computes"
     return None
 
 
-def _agrees(ours: npt.NDArray[Any], theirs: npt.NDArray[Any], dtype: DType) -> bool:
+def _agrees(ours: Array, theirs: Array, dtype: DType) -> bool:
+    """What is no number, or infinite, must be so on both sides."""
     if dtype is not DType.FLOAT32:
         return bool(np.array_equal(ours, theirs))
-    largest = float(np.abs(theirs).max(initial=0))
-    return bool(np.allclose(ours, theirs, rtol=0, atol=RELATIVE_TOLERANCE * max(largest, 1e-6)))
+    largest = float(np.abs(theirs[np.isfinite(theirs)]).max(initial=1e-6))
+    return bool(np.allclose(ours, theirs, rtol=0, atol=RELATIVE_TOLERANCE * largest, equal_nan=True))

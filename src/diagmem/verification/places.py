@@ -11,7 +11,7 @@ from diagmem.backends.tflm import metadata, planned_file
 from diagmem.backends.tflm.planned_file import PlannedFile
 from diagmem.frontends.source import Source
 from diagmem.model.errors import PlanError, UnsafePlanError
-from diagmem.model.graph import Graph
+from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
 from diagmem.transforms.channels.analysis import ranges_of
@@ -19,7 +19,7 @@ from diagmem.verification.channels import range_faults
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
-from diagmem.verification.oracles import second_opinion
+from diagmem.verification.oracles import RELATIVE_TOLERANCE, Opinion, second_opinion
 from diagmem.verification.runs import Run
 from diagmem.verification.tflm.compare import Comparison, compare
 from diagmem.verification.tflm.runtime import TflmError
@@ -33,10 +33,14 @@ INTERPRETER_KERNELS = ("tflm-reference", "tflm")
 
 @dataclass(frozen=True, slots=True)
 class CVerdict:
-    """What running the C code has shown. `compared_with`: who computed what the outputs should be."""
+    """What running the C code has shown. `compared_with`: who computed what the outputs should be. `deviations`: where
+    one of them computes something else, as documented. `within`: how near numpy's outputs are to the other's, as a
+    part of the largest; 0 where they are the same bit for bit."""
 
     run: Run
     compared_with: tuple[str, ...]
+    deviations: tuple[str, ...] = ()
+    within: float = 0.0
 
     @property
     def on(self) -> str:
@@ -51,7 +55,8 @@ class CVerdict:
         return self.run.failure
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.run.to_json(), "compared_with": list(self.compared_with)}
+        told = {"compared_with": list(self.compared_with), "deviations": list(self.deviations), "within": self.within}
+        return {**self.run.to_json(), **told}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,7 @@ class Verification:
     seed: int
     made: Planned | Plan | None = None
     planned: PlannedFile | None = None
-    opinion: tuple[str | None, str | None] | None = None
+    opinion: Opinion | None = None
 
     def on(self, place: str) -> Verdict:
         if place not in PLACES:
@@ -123,18 +128,18 @@ class Verification:
         return Program.of(self.made)
 
     @cached_property
-    def second_opinion(self) -> tuple[str | None, str | None]:
-        """Another runtime's name and view of what the model computes, where there is one."""
+    def second_opinion(self) -> Opinion | None:
+        """Another runtime's view of what the model computes, where there is one."""
         if self.opinion is not None:
             return self.opinion
         if not self.source.has_file:
-            return None, None
+            return None
         model = self.program.model
         try:
             return second_opinion(self.source, model, sample_inputs(model, self.inputs, self.seed))
         except TflmError:
             # Not every model runs there, which says nothing against the C code.
-            return None, None
+            return None
 
     @cached_property
     def range_fault(self) -> str | None:
@@ -146,14 +151,20 @@ class Verification:
 
     def _as_c(self, place: str) -> CVerdict:
         samples = sample_inputs(self.program.graph, self.inputs, self.seed)
-        oracle, disagreement = self.second_opinion
+        opinion = self.second_opinion
         is_host = place == HOST
         run = run_on_host(self.program, samples) if is_host else run_on_core(self.program, samples, CORES[place])
-        if disagreement is not None:
-            run = run.failed(f"{oracle} disagrees: {disagreement}")
         if self.range_fault is not None:
             run = run.failed(f"a channel was taken for what it is not: {self.range_fault}")
-        return CVerdict(run, ("numpy", *([oracle] if oracle else [])))
+        if opinion is None:
+            return CVerdict(run, ("numpy",))
+        if opinion.disagreement is not None:
+            run = run.failed(f"{opinion.oracle} disagrees: {opinion.disagreement}")
+        notes = tuple(f"{opinion.oracle} differs as documented: {found}" for found in opinion.deviations)
+        is_real = any(self.program.model.tensors[t].dtype is DType.FLOAT32 for t in self.program.model.outputs)
+        return CVerdict(
+            run, ("numpy",) if notes else ("numpy", opinion.oracle), notes, RELATIVE_TOLERANCE if is_real else 0.0
+        )
 
     def _in_tflm(self) -> TflmVerdict:
         if self.source.is_onnx:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import ABSENT, Graph
+from diagmem.model.graph import ABSENT, Graph, Node
 from diagmem.ops import Unsupported, kind_of, values_of
+from diagmem.transforms.drop_dead import drop_dead
 
 Array = npt.NDArray[Any]
 
+Reference = Callable[[Node, Sequence[Array | None]], tuple[Array, ...]]
+"""What a node computes from the values of its inputs."""
 
-def run(graph: Graph, inputs: Sequence[Array]) -> dict[int, Array]:
-    """The values of all tensors: constants, inputs, and whatever an operation writes."""
+
+def run(graph: Graph, inputs: Sequence[Array], instead: Mapping[int, Reference] | None = None) -> dict[int, Array]:
+    """The values of all tensors: constants, inputs, and whatever an operation writes. `instead`: ops, by their index,
+    that are computed in another way than their kind's. An op that nobody knows, and on which no output depends, is
+    passed over, with all that reads from it: no plan needs to keep it."""
     values: dict[int, Array] = dict(zip(graph.inputs, inputs, strict=True))
+    unknown: set[int] = set()
     for node in graph.nodes:
+        if unknown.intersection(node.op.inputs):
+            unknown.update(node.op.outputs)
+            continue
         kind = kind_of(node.op.kind)
         try:
             if kind is None:
@@ -25,9 +35,18 @@ def run(graph: Graph, inputs: Sequence[Array]) -> dict[int, Array]:
             for tensor in node.inputs:
                 if tensor is not None and tensor.is_constant:
                     values[tensor.index] = values_of(tensor)
-            outputs = kind.reference(node, [None if i == ABSENT else values[i] for i in node.op.inputs])
+            way = (instead or {}).get(node.op.index, kind.reference)
+            outputs = way(node, [None if i == ABSENT else values[i] for i in node.op.inputs])
         except Unsupported as reason:
+            if _is_dead(graph, node):
+                unknown.update(node.op.outputs)
+                continue
             raise ModelError(f"{node.label}: {reason}; it cannot be verified") from reason
         written = (*node.op.outputs, *(node.op.inputs[p] for p in kind.states(node)))
         values.update(zip(written, outputs, strict=True))
     return values
+
+
+def _is_dead(graph: Graph, node: Node) -> bool:
+    """Whether an op makes nothing that an output depends on, and does nothing else."""
+    return node.op.number not in {op.number for op in drop_dead(graph, lambda op: True).ops}

@@ -16,6 +16,7 @@ from diagmem.model.errors import one_line
 from diagmem.model.graph import Shape, Tensor
 from diagmem.model.views import places
 from diagmem.verification import reference
+from diagmem.verification.equality import differing
 from diagmem.verification.tools import write_firmware
 
 MOST_TEXT_BYTES = 2**16
@@ -113,9 +114,11 @@ def differences(expected: Sequence[Span], values: Mapping[int, npt.NDArray[Any]]
         span_elems = span.size_bytes // tensor.dtype.size_bytes
         got = np.frombuffer(received, tensor.dtype.numpy, span_elems, offset)[places(shape, tensor.strides)]
         offset += span.size_bytes
-        want = _channels(values[tensor.index], tensor).reshape(-1)[first * len(got) : (first + 1) * len(got)]
-        if got.tobytes() != want.astype(tensor.dtype.numpy).tobytes():
-            at = int(np.flatnonzero(got.view(np.uint8) != want.view(np.uint8))[0]) // tensor.dtype.size_bytes
+        whole = _channels(values[tensor.index], tensor).reshape(-1).astype(tensor.dtype.numpy)
+        want = whole[first * len(got) : (first + 1) * len(got)]
+        wrong = np.flatnonzero(differing(got, want))
+        if wrong.size:
+            at = int(wrong[0])
             index = ", ".join(str(i) for i in np.unravel_index(first * len(got) + at, tensor.shape))
             yield (
                 f"{span.source}: element [{index}] of '{one_line(tensor.name)}' is {got[at]}, and should be {want[at]}"

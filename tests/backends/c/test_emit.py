@@ -153,6 +153,18 @@ def _without_weights() -> Graph:
     return replace(scaled, tensors=tuple(replace(t, data=None) for t in scaled.tensors))
 
 
+def test_operands_that_the_file_lacks_are_named() -> None:
+    """Also where no kernel looks at them before it runs."""
+    shapes = {"given": (2, 3), "lacking": (), "made": (2, 3)}
+    types = {"given": DType.INT32, "lacking": DType.INT32, "made": DType.BOOL}
+    tensors = [
+        Tensor(n, name, shape, types[name], is_constant=n == 1) for n, (name, shape) in enumerate(shapes.items())
+    ]
+    graph = Graph("comparison", tuple(tensors), (Op(0, "LESS_EQUAL", (0, 1), (2,)),), (0,), (2,))
+    with pytest.raises(ModelError, match=r"LESS_EQUAL.*the values of 'lacking' are not in the model"):
+        emit(program(graph))
+
+
 @pytest.mark.parametrize(
     ("options", "reason"), [({"kernels": "tflm-reference"}, "kernels"), ({"external_io": True}, "io")]
 )

@@ -23,6 +23,7 @@ from diagmem.ops.numerics.fixed_point import (
     rescale,
     rounding_shift,
 )
+from diagmem.ops.numerics.quantised import Requantisation
 from tests.backends.c.models import compiler
 
 INT32 = st.integers(INT32_MIN, INT32_MAX)
@@ -76,12 +77,16 @@ PROGRAM = """
 int main(void) {
     int32_t in[3];
     while (fread(in, sizeof in, 1, stdin) == 1) {
-        const int32_t out[5] = {
+        const diagmem_requantisation above = {in[1], in[2], 127, -128, 127};
+        const diagmem_requantisation below = {in[1], in[2], -128, -128, 127};
+        const int32_t out[7] = {
             diagmem_high_mul(in[0], in[1]),
             diagmem_rounding_shift(in[0], in[2] < 0 ? -in[2] : in[2]),
             diagmem_rescale(in[0], in[1], in[2]),
             diagmem_exp_of_negative(in[0] > 0 ? -in[0] : in[0] == INT32_MIN ? 0 : in[0]),
             diagmem_one_over_one_plus(in[1]),
+            diagmem_requantise(&above, in[0]),
+            diagmem_requantise(&below, in[0]),
         };
         fwrite(out, sizeof out, 1, stdout);
     }
@@ -90,13 +95,14 @@ int main(void) {
 """
 
 
-@pytest.fixture(scope="module")
-def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The C header, as a program that is sent numbers."""
+@pytest.fixture(scope="module", params=[0, 1], ids=["long products", "short products"])
+def twin(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C header, as a program that is sent numbers: as it is, and for cores whose products have 32 bits."""
     directory = tmp_path_factory.mktemp("twin")
     source = "\n".join(["#include <stdint.h>", "#include <stdio.h>", *joined(["_fixed_exp.h"]), PROGRAM])
     (directory / "twin.c").write_text(source)
     flags = ["-std=c99", "-O2", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
+    flags += [f"-DDIAGMEM_SHORT_PRODUCTS={request.param}"]
     subprocess.run([compiler("gcc"), *flags, "twin.c", "-o", "twin"], cwd=directory, check=True)
     return directory / "twin"
 
@@ -109,7 +115,7 @@ def test_c_twin(twin: Path) -> None:
     x[: count // 2] >>= rng.integers(0, 31, count // 2)
     mantissa = rng.integers(2**29, INT32_MAX, len(x), endpoint=True)
     mantissa[-len(EDGES) * 64 * 5 :] = np.tile([2**30, 2**30 + 1, INT32_MAX, 2**29, 0], len(EDGES) * 64)
-    shift = rng.integers(-31, 8, len(x))
+    shift = rng.integers(-31, 32, len(x))
     shift[-len(EDGES) * 64 * 5 :] = np.tile(np.repeat(np.arange(-31, 1), 10), len(EDGES))
     sent = np.stack([x, mantissa, shift], axis=1).astype(np.int32)
     got = np.frombuffer(subprocess.run([twin], input=sent.tobytes(), capture_output=True, check=True).stdout, np.int32)
@@ -120,5 +126,6 @@ def test_c_twin(twin: Path) -> None:
         rescale(x, mantissa, shift),
         exp_of_negative(negative),
         one_over_one_plus(mantissa),
+        *(Requantisation(mantissa, shift, zero_point, -128, 127).apply(x) for zero_point in (127, -128)),
     ]
-    assert np.array_equal(got.reshape(-1, 5), np.stack(wanted, axis=1))
+    assert np.array_equal(got.reshape(-1, 7), np.stack(wanted, axis=1))

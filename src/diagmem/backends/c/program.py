@@ -10,7 +10,7 @@ from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
-from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of
+from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of, values_of
 from diagmem.planning.plan import Plan, offsets_in_one_piece
 from diagmem.planning.planner import Planned
 from diagmem.planning.rows import RowGraph, row_graph
@@ -226,7 +226,11 @@ class Program:
         return self.offsets[node.input(0).index] == self.offsets[node.output.index]
 
     def _call(self, node: Node) -> CCall:
-        return self.library.row_call(node) if node.op.index in self.visits else self.library.call(node)
+        call = self.library.row_call(node) if node.op.index in self.visits else self.library.call(node)
+        for tensor in call.tensors:
+            if tensor.is_constant:
+                values_of(tensor)
+        return call
 
 
 def _passed_by_rows(call: CCall) -> Iterator[int]:

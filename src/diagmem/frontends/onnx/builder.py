@@ -120,6 +120,7 @@ class Builder:
         if isinstance(value, Shuffled):
             value = self.unshuffled(value)
         value = value if as_stored else self.real(value)
+        value = replace(value, dims=stored_as(value.shape, value.dims))
         if value.dims == wanted:
             return value.tensor
         key = value.tensor.index, value.dims, wanted

@@ -63,7 +63,7 @@ class Importer:
     def graph(self, name: str, lowerings: Mapping[str, Lowering]) -> Graph:
         """The whole model."""
         for node in self.model.nodes:
-            if not node.outputs or not node.outputs[0]:
+            if not any(node.outputs) or (not node.outputs[0] and node.kind not in RECURRENT):
                 raise ModelError(f"{node.label}: it has no output; the file is damaged")
         for value in self.model.inputs:
             self._input(value)
@@ -251,6 +251,9 @@ class Importer:
     def refuse(self, node: OnnxNode, why: str) -> ModelError:
         return ModelError(f"{node.label}: {why}")
 
+
+RECURRENT = ("LSTM", "GRU", "RNN")
+"""Operators whose first output need not have a name: their last states may be all that is wanted."""
 
 INPUT_TYPES = ("float32", "int8", "uint8", "int16", "int32", "int64", "bool")
 

@@ -32,10 +32,12 @@ class Scale:
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
     axis: int = 0
+    is_unsigned: bool = False
 
     @property
     def quantisation(self) -> Quantisation:
-        return Quantisation(self.scales, self.zero_points, self.axis, Rounding.ONNX)
+        rounding = Rounding.ONNX_UNSIGNED if self.is_unsigned else Rounding.ONNX
+        return Quantisation(self.scales, self.zero_points, self.axis, rounding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Stored:
     @property
     def order(self) -> tuple[int, ...]:
         """The axes of more than one element, as they are stored."""
-        return tuple(axis for axis in self.dims if axis is not None)
+        return tuple(axis for axis in self.dims if axis is not None and self.shape[axis] > 1)
 
     @property
     def dtype(self) -> DType:

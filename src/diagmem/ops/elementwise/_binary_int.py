@@ -126,7 +126,8 @@ def quotient(node: Node, first: Array, second: Array) -> Array:
     inverse, inverse_bits = reciprocal(np.where(y == 0, 1, y), 31)
     headroom = 31 - bit_lengths(np.where(x < 0, -x - 1, x))
     scaled = high_mul(high_mul(x << headroom, inverse), to.mantissas)
-    result = rounding_shift(scaled, np.clip(inverse_bits + headroom - to.shifts, 0, _MOST_SHIFT)) + to.zero_point
+    shifted = rounding_shift(scaled, np.clip(inverse_bits + headroom - to.shifts, 0, _MOST_SHIFT))
+    result = wrapped(shifted + to.zero_point)
     beyond = np.sign(x) * 2**31
     return np.clip(np.where(y == 0, beyond, result), to.low, to.high).astype(first.dtype)
 

@@ -14,14 +14,20 @@ from diagmem.ops.elementwise._conversions import requantize_call
 from diagmem.ops.kind import Array
 from diagmem.ops.loops.broadcast import c_elementwise
 from diagmem.ops.numerics.fixed_functions import hard_swish, inverse_sqrt, scaled_argument, sigmoid, sigmoid_table, tanh
-from diagmem.ops.numerics.fixed_point import INT32_MAX, Ints, Multiplier, rescale, rounding_shift
-from diagmem.ops.numerics.quantised import Requantisation, quantisation_of, scale_of, zero_point_of
+from diagmem.ops.numerics.fixed_point import INT32_MAX, Ints, Multiplier, rescale, rounding_shift, wrapped
+from diagmem.ops.numerics.quantised import Requantisation, quantisation_of, real_range, scale_of, zero_point_of
 from diagmem.ops.options import Activation
 
 Function = Callable[[Node, Ints], Ints]
 """From stored inputs to stored outputs, of which a type holds only those in its range."""
 
-CLAMPS = {"RELU": Activation.RELU, "RELU6": Activation.RELU6, "RELU_N1_TO_1": Activation.RELU_N1_TO_1}
+CLAMPS = {
+    "RELU": real_range(Activation.RELU),
+    "RELU6": real_range(Activation.RELU6),
+    "RELU_N1_TO_1": real_range(Activation.RELU_N1_TO_1),
+    "RELU_0_TO_1": (0.0, 1.0),
+}
+"""Kinds that clamp, and the real numbers that they leave."""
 
 
 def single(x: float) -> Any:
@@ -40,7 +46,7 @@ def _clamp_requantisation(node: Node) -> Requantisation:
     """RELU as TFLite Micro does it; of the others LiteRT is the judge, which divides in single precision."""
     coarse = float(single(scale_of(node.input(0))) / single(scale_of(node.output)))
     unit = _unit(node) if node.op.kind == "RELU" else coarse
-    return Requantisation.of([unit], node.output, CLAMPS[node.op.kind])
+    return Requantisation.between([unit], node.output, CLAMPS[node.op.kind])
 
 
 def _clamped(node: Node, x: Ints) -> Ints:
@@ -54,14 +60,16 @@ def _leaky_slope(node: Node) -> float:
 
 
 def _leaky_relu(node: Node, x: Ints) -> Ints:
+    """A negative slope turns the sign before it is rounded: halves go upwards in what comes out."""
     value, slope = x - zero_point_of(node.input(0)), _leaky_slope(node)
-    below = int(math.copysign(1, slope)) * rescale(value, *Multiplier.of(abs(slope)))
-    return np.where(value >= 0, rescale(value, *Multiplier.of(_unit(node))), below) + zero_point_of(node.output)
+    below = rescale(int(math.copysign(1, slope)) * value, *Multiplier.of(abs(slope)))
+    scaled = np.where(value >= 0, rescale(value, *Multiplier.of(_unit(node))), below)
+    return wrapped(scaled + zero_point_of(node.output))
 
 
 def _abs(node: Node, x: Ints) -> Ints:
     value = np.abs(x - zero_point_of(node.input(0)))
-    return rescale(value, *Multiplier.of(_unit(node))) + zero_point_of(node.output)
+    return wrapped(rescale(value, *Multiplier.of(_unit(node))) + zero_point_of(node.output))
 
 
 @np.errstate(over="ignore")
@@ -182,14 +190,12 @@ def two_sided_s16_call(node: Node) -> CCall:
     require_types(DType.INT16, (node.output,))
     is_abs = node.op.kind == "ABS"
     slope = _unit(node) if is_abs else _leaky_slope(node)
-    if slope < 0:
-        raise Unsupported("a negative slope")
     fields = {
         "shape": c_elementwise(node),
         "zero_point": zero_point_of(node.input(0)),
-        "sign": -1 if is_abs else 1,
+        "sign": -1 if is_abs or slope < 0 else 1,
         "above": Requantisation.of([_unit(node)], node.output).c_struct(),
-        "below": Requantisation.of([slope], node.output).c_struct(),
+        "below": Requantisation.of([abs(slope)], node.output).c_struct(),
     }
     return kernel_call("two_sided_s16", fields, (node.input(0), node.output))
 

@@ -26,7 +26,8 @@ from diagmem.ops.elementwise._binary_int import (
 from diagmem.ops.elementwise._binary_mve import mve_variants
 from diagmem.ops.kind import Array, Values, input_at
 from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape
-from diagmem.ops.numerics.quantised import real_range
+from diagmem.ops.numerics import single_precision
+from diagmem.ops.numerics.quantised import real_range, rounds_to_even
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.sampling import OPERAND_SIZE, Draw, Fitting, activation, constant, node_of
 from diagmem.ops.signature import Signature
@@ -70,6 +71,8 @@ class BinaryKind(BroadcastKind):
         return (np.reshape(way.reference(node, *inputs), node.output.shape),)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
+        if rounds_to_even(node.output):
+            return ()
         return mve_variants(node) if instructions is InstructionSet.MVE else dsp_variants(node)
 
     def c_call(self, node: Node) -> CCall:
@@ -104,17 +107,16 @@ _REAL: Mapping[str, Callable[[Array, Array], Array]] = {
     "SUB": np.subtract,
     "MUL": np.multiply,
     "DIV": np.divide,
-    "MAXIMUM": np.maximum,
-    "MINIMUM": np.minimum,
+    "MAXIMUM": single_precision.larger,
+    "MINIMUM": single_precision.smaller,
     "SQUARED_DIFFERENCE": lambda x, y: (x - y) * (x - y),
 }
 
 
 def _real(node: Node, first: Array, second: Array) -> Array:
-    low, high = map(np.float32, real_range(node.attributes.activation))
     with np.errstate(all="ignore"):
-        result: Array = np.clip(_REAL[node.op.kind](first, second), low, high)
-    return result
+        result: Array = _REAL[node.op.kind](first, second)
+        return single_precision.clamped(result, *real_range(node.attributes.activation))
 
 
 def _call_f32(node: Node) -> CCall:

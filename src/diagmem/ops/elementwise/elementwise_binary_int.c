@@ -31,7 +31,7 @@ static inline int32_t diagmem_difference(const diagmem_sum_params *p, int32_t x,
 
 static inline int32_t diagmem_squared_difference(const diagmem_sum_params *p, int32_t x, int32_t y) {
     const int32_t difference = diagmem_scaled(p, &p->first, x) - diagmem_scaled(p, &p->second, y);
-    return diagmem_requantise(&p->output, difference * difference);
+    return diagmem_requantise(&p->output, diagmem_wrapping_mul(difference, difference));
 }
 
 DIAGMEM_PAIRWISE(diagmem_add_s8, diagmem_sum_params, int8_t, int8_t, diagmem_sum(p, x, y))
@@ -50,7 +50,8 @@ typedef struct {
 } diagmem_product_params;
 
 static inline int32_t diagmem_product(const diagmem_product_params *p, int32_t x, int32_t y) {
-    return diagmem_requantise(&p->output, (x - p->first_zero_point) * (y - p->second_zero_point));
+    const int32_t product = diagmem_wrapping_mul(x - p->first_zero_point, y - p->second_zero_point);
+    return diagmem_requantise(&p->output, product);
 }
 
 DIAGMEM_PAIRWISE(diagmem_mul_s8, diagmem_product_params, int8_t, int8_t, diagmem_product(p, x, y))
@@ -72,7 +73,8 @@ static inline int32_t diagmem_quotient(const diagmem_product_params *p, int32_t 
     const int32_t whole = diagmem_high_mul((int32_t)((uint32_t)dividend << headroom), inverse);
     const int32_t right = 31 - zeros + headroom - to->shift;
     const int32_t scaled = diagmem_high_mul(whole, to->mantissa);
-    return diagmem_clamp((right > 31 ? 0 : diagmem_rounding_shift(scaled, right)) + to->zero_point, to->low, to->high);
+    const int32_t result = right > 31 ? 0 : diagmem_rounding_shift(scaled, right < 0 ? 0 : right);
+    return diagmem_clamp(diagmem_wrapping_add(result, to->zero_point), to->low, to->high);
 }
 
 DIAGMEM_PAIRWISE(diagmem_div_s8, diagmem_product_params, int8_t, int8_t, diagmem_quotient(p, x, y))

@@ -40,7 +40,7 @@ from diagmem.ops.loops.broadcast import c_elementwise
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics import single_precision
-from diagmem.ops.numerics.quantised import real_range, rounds_to_even
+from diagmem.ops.numerics.quantised import rounds_to_even
 from diagmem.ops.options import TYPE_CODES, BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
@@ -80,7 +80,18 @@ _FIXED = {
 
 class UnaryKind(RearrangeKind):
     names = (
-        *("RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "ELU", "HARD_SWISH", "LOGISTIC", "TANH", "GELU"),
+        *(
+            "RELU",
+            "RELU6",
+            "RELU_N1_TO_1",
+            "RELU_0_TO_1",
+            "LEAKY_RELU",
+            "ELU",
+            "HARD_SWISH",
+            "LOGISTIC",
+            "TANH",
+            "GELU",
+        ),
         *("SQRT", "RSQRT", "SQUARE", "EXP", "LOG", "SIN", "COS", "ABS", "NEG", "FLOOR", "CEIL", "ROUND"),
         *("LOGICAL_NOT", "CAST", "QUANTIZE", "DEQUANTIZE"),
     )
@@ -166,7 +177,7 @@ class UnaryKind(RearrangeKind):
 
 _REAL: Mapping[str, Callable[[Array], Array]] = {
     "ELU": lambda x: np.where(x < 0, single_precision.expm1(x), x),
-    "HARD_SWISH": lambda x: x * np.clip(x + np.float32(3), np.float32(0), np.float32(6)) / np.float32(6),
+    "HARD_SWISH": lambda x: x * single_precision.clamped(x + np.float32(3), 0, 6) / np.float32(6),
     "LOGISTIC": single_precision.logistic,
     "TANH": single_precision.tanh,
     "SQRT": np.sqrt,
@@ -180,8 +191,7 @@ _REAL: Mapping[str, Callable[[Array], Array]] = {
 
 def _real(node: Node, x: Array) -> Array:
     if node.op.kind in CLAMPS:
-        low, high = map(np.float32, real_range(CLAMPS[node.op.kind]))
-        return np.clip(x, low, high)
+        return single_precision.clamped(x, *CLAMPS[node.op.kind])
     if node.op.kind == "LEAKY_RELU":
         return np.where(x > 0, x, x * np.float32(node.attributes.alpha))
     if node.op.kind == "GELU":
@@ -193,7 +203,7 @@ def _real(node: Node, x: Array) -> Array:
 def _call_f32(node: Node) -> CCall:
     require_types(DType.FLOAT32, (node.output,))
     kind = node.op.kind
-    low, high = real_range(CLAMPS[kind]) if kind in CLAMPS else (0.0, 0.0)
+    low, high = CLAMPS.get(kind, (0.0, 0.0))
     name = "relu" if kind in CLAMPS else "exponential" if kind == "EXP" else kind.lower()
     name += "_by_tanh" if kind == "GELU" and node.attributes.approximate else ""
     fields = {"shape": c_elementwise(node), "low": low, "high": high, "slope": float(node.attributes.alpha)}

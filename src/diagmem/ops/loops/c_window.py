@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from diagmem.ops.c_call import MAX_ROWS, MAX_TAPS, CStruct
+from diagmem.ops.c_call import MAX_ROWS, MAX_TAPS, CStruct, Unsupported
 from diagmem.ops.loops.windowed import WindowedLoop
+
+MOST_TAPS = 4096
+"""Along an axis. A kernel keeps a pointer for each row on the stack; a window of a pool may be any size."""
 
 
 def c_window(loop: WindowedLoop) -> CStruct:
     """The `diagmem_window` of a loop."""
     image, out, rows, cols = loop.image, loop.out, loop.rows, loop.cols
     pitches_in, pitches_out = loop.pitches_in, loop.pitches_out
+    if max(rows.kernel, cols.kernel) > MOST_TAPS:
+        raise Unsupported(f"a window of {rows.kernel}x{cols.kernel} pixels; at most {MOST_TAPS}x{MOST_TAPS}")
     return CStruct(
         "diagmem_window",
         {

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import CCall, kernel_call, require_types
@@ -25,7 +26,10 @@ class BroadcastArgsKind(OpKind):
         return Signature((2, 2), numbers=(0, 1))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
-        return ((max(input_at(inputs, 0).elems, input_at(inputs, 1).elems),),)
+        first, second = input_at(inputs, 0).shape, input_at(inputs, 1).shape
+        if len(first) != 1 or len(second) != 1:
+            raise ModelError(f"{list(first)} and {list(second)} numbers are no two shapes; the file is damaged")
+        return ((max(*first, *second),),)
 
     def accesses(self, node: Node, order: Order) -> Accesses:
         return swept(node, {p: _chunks(node, p).reads(p) for p, _ in node.activations()})

@@ -32,6 +32,9 @@ class DynamicUpdateSliceKind(OpKind):
         shape, part = input_at(inputs, 0).shape, input_at(inputs, 1).shape
         if len(shape) != len(part) or any(b > a for a, b in zip(shape, part, strict=True)):
             raise ModelError(f"{list(part)} is no part of {list(shape)}; the file is damaged")
+        begin = input_at(inputs, 2).shape
+        if begin != (len(shape),):
+            raise ModelError(f"a part of {len(shape)} axes begins at indices {list(begin)}; the file is damaged")
         return (shape,)
 
     def accesses(self, node: Node, order: Order) -> Accesses:

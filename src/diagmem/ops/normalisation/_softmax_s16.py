@@ -13,7 +13,7 @@ import numpy.typing as npt
 from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import CTable, Fields, Unsupported
 from diagmem.ops.kind import Array
-from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale
+from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale, wrapped
 from diagmem.ops.numerics.quantised import quantisation_of, scale_of, zero_point_of
 
 _RANGE = 2**16 - 1
@@ -33,7 +33,7 @@ def _scaling(node: Node) -> Multiplier:
 
 def softmax_s16(node: Node, data: Array) -> Array:
     mantissa, shift = _scaling(node)
-    place = rescale(data.astype(np.int64) - data.max(axis=-1, keepdims=True), mantissa, shift) + _MOST
+    place = wrapped(rescale(data.astype(np.int64) - data.max(axis=-1, keepdims=True), mantissa, shift) + _MOST)
     exponentials = _on_lines(_exponentials(), np.clip(place, _LEAST, _MOST))
     total = exponentials.sum(axis=-1, keepdims=True)
     bits = np.frexp(total.astype(np.float64))[1].astype(np.int64)

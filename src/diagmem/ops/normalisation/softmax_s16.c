@@ -19,7 +19,7 @@ static inline int32_t diagmem_on_lines(const int16_t *table, int32_t place) {
 
 /* exp((x - largest) * beta), 15 fractional bits. */
 static inline int32_t diagmem_softmax_s16_exp(const diagmem_softmax_s16_params *p, int32_t difference) {
-    const int32_t place = diagmem_rescale(difference, p->mantissa, p->shift) + INT16_MAX;
+    const int32_t place = diagmem_wrapping_add(diagmem_rescale(difference, p->mantissa, p->shift), INT16_MAX);
     return diagmem_on_lines(p->exponentials, diagmem_clamp(place, INT16_MIN, INT16_MAX));
 }
 

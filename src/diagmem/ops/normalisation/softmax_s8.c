@@ -13,7 +13,8 @@ typedef struct {
 
 /* exp((x - largest) * beta), 31 fractional bits. */
 static inline int32_t diagmem_softmax_s8_exp(const diagmem_softmax_s8_params *p, int32_t difference) {
-    return diagmem_exp_of_negative(diagmem_high_mul(difference * (1 << p->shift), p->mantissa));
+    const int32_t shifted = (int32_t)((uint32_t)difference << p->shift);
+    return diagmem_exp_of_negative(diagmem_high_mul(shifted, p->mantissa));
 }
 
 static inline void diagmem_softmax_s8(const diagmem_softmax_s8_params *p, const int8_t *in, int8_t *out) {

@@ -14,7 +14,7 @@ typedef struct {
     int32_t is_wide; /* sums need more than 32 bits */
 } diagmem_channels_s16;
 
-/* x times mantissa * 2^(shift - 15), halves upwards. */
+/* x times mantissa * 2^(shift - 15), halves upwards, of which 32 bits remain. */
 static inline int32_t diagmem_rescale_wide(int64_t x, int32_t mantissa, int32_t shift) {
     const int32_t right = 15 - shift;
     return (int32_t)((x * mantissa + ((int64_t)1 << (right - 1))) >> right);

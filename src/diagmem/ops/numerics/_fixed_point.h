@@ -24,9 +24,38 @@ static inline int32_t diagmem_clamp(int32_t x, int32_t low, int32_t high) {
     return x < low ? low : x > high ? high : x;
 }
 
+/* Sum and product in a register of 32 bits, which wraps around: odd scales and zero points may ask for that. */
+static inline int32_t diagmem_wrapping_add(int32_t a, int32_t b) {
+    return (int32_t)((uint32_t)a + (uint32_t)b);
+}
+
+static inline int32_t diagmem_wrapping_mul(int32_t a, int32_t b) {
+    return (int32_t)((uint32_t)a * (uint32_t)b);
+}
+
+/* Cores that multiply to 32 bits only would call a function for 64. */
+#ifndef DIAGMEM_SHORT_PRODUCTS
+#if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
+#define DIAGMEM_SHORT_PRODUCTS 1
+#else
+#define DIAGMEM_SHORT_PRODUCTS 0
+#endif
+#endif
+
 /* a * b / 2^31, halves upwards. */
 static inline int32_t diagmem_high_mul(int32_t a, int32_t b) {
+#if DIAGMEM_SHORT_PRODUCTS
+    /* Of halves: a_low * b_high and a_high * b_low fit into 32 bits with a sign, and what is added to them as well. */
+    const int32_t a_low = (int32_t)((uint32_t)a & 0xffffu), b_low = (int32_t)((uint32_t)b & 0xffffu);
+    const int32_t a_high = a >> 16, b_high = b >> 16;
+    const int32_t first = a_low * b_high + (int32_t)(((uint32_t)a_low * (uint32_t)b_low) >> 16);
+    const int32_t second = a_high * b_low + (int32_t)((uint32_t)first & 0xffffu);
+    const uint32_t low = (uint32_t)a * (uint32_t)b + (1u << 30);
+    const int32_t high = a_high * b_high + (first >> 16) + (second >> 16) + (low < (1u << 30));
+    return (int32_t)(((uint32_t)high << 1) | (low >> 31));
+#else
     return (int32_t)(((int64_t)a * b + (1 << 30)) >> 31);
+#endif
 }
 
 /* x / 2^exponent, halves away from zero. */
@@ -50,9 +79,18 @@ static inline int32_t diagmem_rescale_up(int32_t x, int32_t mantissa, int32_t sh
 static inline int32_t diagmem_rescale_down(int32_t x, int32_t mantissa, int32_t shift) {
     const int32_t right = -1 - shift;
     const int32_t high = (int32_t)((1u << right) >> 1) + (x >> 31);
+#if DIAGMEM_SHORT_PRODUCTS
+    const int32_t x_low = (int32_t)((uint32_t)x & 0xffffu), m_low = (int32_t)((uint32_t)mantissa & 0xffffu);
+    const int32_t x_high = x >> 16, m_high = mantissa >> 16;
+    const uint32_t low = 0x4000u + ((uint32_t)(x >> 31) & 0x8000u);
+    const uint32_t first = (uint32_t)x_low * (uint32_t)m_high + (((uint32_t)x_low * (uint32_t)m_low) >> 16) + low;
+    const int32_t second = x_high * m_low + (int32_t)(first & 0xffffu);
+    return (x_high * m_high + (int32_t)(first >> 16) + (second >> 16) + high) >> right;
+#else
     const uint32_t low = ((uint32_t)x & 0x80000000u) | 0x40000000u;
     const int64_t addend = (int64_t)(((uint64_t)(uint32_t)high << 32) | low);
     return (int32_t)(((int64_t)x * mantissa + addend) >> 32) >> right;
+#endif
 }
 
 /* x times a real multiplier, rounded to 31 fractional bits, halves upwards, and then to an integer, halves away from
@@ -68,7 +106,8 @@ static inline int32_t diagmem_requantise(const diagmem_requantisation *to, int32
         return diagmem_scaled_to_even(x, to->mantissa, to->shift, low, high) + to->zero_point;
     }
 #endif
-    return diagmem_clamp(diagmem_rescale(x, to->mantissa, to->shift) + to->zero_point, to->low, to->high);
+    const int32_t scaled = diagmem_rescale(x, to->mantissa, to->shift);
+    return diagmem_clamp(diagmem_wrapping_add(scaled, to->zero_point), to->low, to->high);
 }
 
 #endif

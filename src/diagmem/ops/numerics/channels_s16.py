@@ -10,10 +10,13 @@ import numpy as np
 from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.c_call import CStruct, CTable, Unsupported, require_types, values_of
 from diagmem.ops.kind import Array
-from diagmem.ops.numerics.fixed_point import Ints
+from diagmem.ops.numerics.fixed_point import Ints, wrapped
 from diagmem.ops.numerics.quantised import Requantisation, zero_point_of
 
 _LARGEST_WIDE_SHIFT = 14
+_LARGEST_WIDE_BIAS = 2.0**46
+_LARGEST_SCALED_BIAS = 2.0**30
+"""A bit less than fits, for there is a sum beside the bias."""
 
 
 def wide_mantissas(mantissas: Ints) -> Ints:
@@ -23,16 +26,25 @@ def wide_mantissas(mantissas: Ints) -> Ints:
 
 
 def rescale_wide(x: Any, mantissa: Any, shift: Any) -> Ints:
-    """x times mantissa * 2**(shift - 15), halves upwards."""
+    """x times mantissa * 2**(shift - 15), halves upwards, of which 32 bits remain."""
     right = 15 - np.asarray(shift, dtype=np.int64)
-    scaled: Ints = (np.asarray(x, dtype=np.int64) * mantissa + (np.int64(1) << (right - 1))) >> right
-    return scaled
+    return wrapped((np.asarray(x, dtype=np.int64) * mantissa + (np.int64(1) << (right - 1))) >> right)
 
 
 def require_wide_shifts(shifts: Ints) -> None:
     """Raises Unsupported unless `rescale_wide` can shift to the right."""
     if shifts.max(initial=0) > _LARGEST_WIDE_SHIFT:
         raise Unsupported(f"an output scale that is too small beside the inputs': more than 2^{_LARGEST_WIDE_SHIFT}")
+
+
+def _require_moderate(bias: Tensor | None, output: Requantisation) -> None:
+    """Raises Unsupported unless sums with the bias can be multiplied in 64 bits, and are then numbers of 32."""
+    if bias is None or bias.data is None:
+        return
+    largest = np.abs(bias.data.astype(np.float64))
+    scaled = largest * wide_mantissas(output.mantissas) * 2.0 ** (output.shifts - 15)
+    if np.any(largest > _LARGEST_WIDE_BIAS) or np.any(scaled > _LARGEST_SCALED_BIAS):
+        raise Unsupported(f"'{bias.label}' holds biases that are far beyond the range of the output")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,10 +64,12 @@ class ChannelsS16:
         has_narrow_bias = bias is not None and bias.dtype is DType.INT32
         is_narrow = has_narrow_bias and node.op.kind in ("CONV_2D", "FULLY_CONNECTED")
         require_types(DType.INT64, () if bias is None or has_narrow_bias else (bias,))
-        if output.zero_point or any(zero_point_of(t) for t in node.inputs[:1] if t is not None and t.quantisation):
+        data = [t for t in node.inputs if t is not None and t.dtype is DType.INT16 and t.quantisation is not None]
+        if output.zero_point or any(map(zero_point_of, data)):
             raise Unsupported("16-bit numbers with a zero point other than 0; TensorFlow Lite refuses it too")
         if not is_narrow:
             require_wide_shifts(output.shifts)
+            _require_moderate(bias, output)
         return cls(output, bias, not is_narrow)
 
     def apply(self, sums: Array, bias: Array | None) -> Array:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from diagmem.model.graph import DType, Quantisation, Rounding, Tensor
 from diagmem.ops.c_call import CStruct, CTable, Unsupported
-from diagmem.ops.numerics.fixed_point import Ints, Multiplier, SingleMultiplier, rescale, round_half_away
+from diagmem.ops.numerics.fixed_point import Ints, Multiplier, SingleMultiplier, rescale, round_half_away, wrapped
 from diagmem.ops.options import Activation
 
 TO_EVEN = "DIAGMEM_TO_EVEN"
@@ -38,8 +38,13 @@ def real_range(activation: Activation) -> tuple[float, float]:
 
 def integer_range(activation: Activation, output: Tensor) -> tuple[int, int]:
     """The interval of stored values, closed, that a fused activation clamps the output to."""
+    return stored_range(real_range(activation), output)
+
+
+def stored_range(bounds: tuple[float, float], output: Tensor) -> tuple[int, int]:
+    """The stored values, closed, that stand for a range of real numbers."""
     info = np.iinfo(output.dtype.numpy)
-    low, high = (quantised(bound, output) for bound in real_range(activation))
+    low, high = (quantised(bound, output) for bound in bounds)
     return int(max(info.min, low)), int(min(info.max, high))
 
 
@@ -55,7 +60,7 @@ def quantised(real: float, tensor: Tensor) -> float:
 
 def rounds_to_even(tensor: Tensor) -> bool:
     """Whether the values of a tensor are rounded once, halves to even, as onnxruntime does it."""
-    return tensor.quantisation is not None and tensor.quantisation.rounding is Rounding.ONNX
+    return tensor.quantisation is not None and tensor.quantisation.rounding is not Rounding.TFLITE
 
 
 def quantisation_of(tensor: Tensor) -> Quantisation:
@@ -118,11 +123,16 @@ class Requantisation:
     @classmethod
     def of(cls, reals: Sequence[float], output: Tensor, activation: Activation = Activation.NONE) -> Requantisation:
         """`reals`: what one unit of the accumulator is worth, in units of the output."""
+        return cls.between(reals, output, real_range(activation))
+
+    @classmethod
+    def between(cls, reals: Sequence[float], output: Tensor, bounds: tuple[float, float]) -> Requantisation:
+        """The same, clamped to a range of real numbers."""
         to_even = rounds_to_even(output)
         multipliers = [SingleMultiplier.of(real) if to_even else Multiplier.of(real) for real in reals]
         mantissas, shifts = (np.array(column, dtype=np.int64) for column in zip(*multipliers, strict=True))
         singles = np.array(reals, dtype=np.float32) if to_even else None
-        return cls(mantissas, shifts, zero_point_of(output), *integer_range(activation, output), singles)
+        return cls(mantissas, shifts, zero_point_of(output), *stored_range(bounds, output), singles)
 
     def apply(self, accumulators: Any) -> Ints:
         if self.singles is not None:
@@ -130,7 +140,7 @@ class Requantisation:
             held = np.clip(products, self.low - self.zero_point, self.high - self.zero_point)
             rounded: Ints = np.rint(held).astype(np.int64) + self.zero_point
             return rounded
-        scaled = rescale(accumulators, self.mantissas, self.shifts) + self.zero_point
+        scaled = wrapped(rescale(accumulators, self.mantissas, self.shifts) + self.zero_point)
         clipped: Ints = np.clip(scaled, self.low, self.high)
         return clipped
 

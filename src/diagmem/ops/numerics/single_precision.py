@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 
 LARGEST_EXPONENT = np.float32(88.72283)
@@ -19,6 +20,24 @@ LEAST_EXPONENT = np.float32(-87.33654)
 
 _TERMS = tuple(map(np.float32, (1.9875691e-4, 1.3981999e-3, 8.3334519e-3, 4.1665796e-2, 1.6666665e-1, 5.0000001e-1)))
 """Coefficients of r**7 down to r**2 in exp(r), |r| <= ln(2) / 2."""
+
+
+def larger(x: Any, y: Any) -> Array:
+    """The larger one; y where they are equal, also as zeros of different signs, or cannot be compared."""
+    found: Array = np.where(x > y, x, y)
+    return found
+
+
+def smaller(x: Any, y: Any) -> Array:
+    """The smaller one; y where they are equal, or cannot be compared."""
+    found: Array = np.where(x < y, x, y)
+    return found
+
+
+def clamped(x: Any, low: float, high: float) -> Array:
+    """In the range from low to high. What is equal to an end of it stays: a zero keeps its sign."""
+    low, high = np.float32(low), np.float32(high)
+    return np.where(x < low, low, np.where(x > high, high, x))
 
 
 def exp(x: Any) -> Floats:
@@ -61,7 +80,7 @@ _HALF_LN_2 = np.float32(0.34657359)
 
 def tanh(x: Any) -> Floats:
     x = np.asarray(x, np.float32)
-    size = np.minimum(np.abs(x), np.float32(10))
+    size = smaller(np.where(x < 0, -x, x), np.float32(10))
     grown = expm1(size * np.float32(2))
     positive = grown / (grown + np.float32(2))
     found: Floats = np.where(x < 0, -positive, positive)

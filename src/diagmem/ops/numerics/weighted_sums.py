@@ -23,6 +23,7 @@ from diagmem.ops.numerics.quantised import (
     scale_of,
     zero_point_of,
 )
+from diagmem.ops.numerics.single_precision import clamped
 from diagmem.ops.sampling import WEIGHT_SIZE, Fitting
 
 CHANNELS_OF_A_BLOCK = 8
@@ -79,8 +80,7 @@ def finished_s8(sums: Array, bias: Array | None, output: Requantisation) -> Arra
 
 def finished_f32(node: Node, sums: Array, bias: Array | None) -> Array:
     """A real output from the sums of its products."""
-    low, high = real_range(node.attributes.activation)
-    whole: Array = np.clip(sums if bias is None else sums + bias, np.float32(low), np.float32(high))
+    whole: Array = clamped(sums if bias is None else sums + bias, *real_range(node.attributes.activation))
     return whole
 
 

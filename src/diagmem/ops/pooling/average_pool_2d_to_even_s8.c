@@ -12,6 +12,7 @@ typedef struct {
     int32_t in_zero_point;
     float scale;
     int32_t zero_point;
+    int32_t lower; /* by how much stored values are below those that are rounded */
 } diagmem_average_pool_2d_to_even_s8_params;
 
 /* The mean of `width` pixels of each row that is inside the image, from element `start` on. */
@@ -41,7 +42,7 @@ static inline void diagmem_average_pool_2d_to_even_s8_row(const diagmem_average_
         for (int32_t c = 0; c < w->out_depth; ++c) {
             const int32_t start = columns.first * w->in_pitch + c;
             const float units = diagmem_average_pool_2d_to_even_s8_mean(p, rows, start, columns.count) / p->scale;
-            const float value = rintf(units + (float)p->zero_point);
+            const float value = rintf(units + (float)(p->zero_point + p->lower)) - (float)p->lower;
             out[c] = (int8_t)(value < (float)p->low ? p->low : value > (float)p->high ? p->high : (int32_t)value);
         }
     }

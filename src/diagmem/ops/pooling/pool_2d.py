@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
+from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Rounding, Shape, Tensor, Window2D
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import MAX_ROWS, SUFFIXES, CCall, Unsupported, by_type, kernel_call, require_types
 from diagmem.ops.c_rows import taking_call, window_row_call
@@ -21,6 +21,7 @@ from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_counts, tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.quantised import integer_range, real_range, rounds_to_even, scale_of, zero_point_of
+from diagmem.ops.numerics.single_precision import clamped, larger
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
@@ -108,17 +109,17 @@ class Pool2DKind(OpKind):
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         loop, image, activation = _loop(node), inputs[0], node.attributes.activation
-        is_real, is_average = node.input(0).dtype is DType.FLOAT32, node.op.kind == "AVERAGE_POOL_2D"
-        if is_average and rounds_to_even(node.output):
+        is_real = node.input(0).dtype is DType.FLOAT32
+        if node.op.kind == "AVERAGE_POOL_2D" and rounds_to_even(node.output):
             return (_average_to_even(node, loop, image),)
         low, high = real_range(activation) if is_real else integer_range(activation, node.output)
+        if node.op.kind == "MAX_POOL_2D":
+            return (np.where((largest := _largest(loop, image, low)) > high, high, largest).astype(image.dtype),)
         if node.op.kind == "L2_POOL_2D":
             pooled = np.sqrt(_average_f32(loop, image * image))
-        elif is_average:
-            pooled = (_average_f32 if is_real else _average_s8)(loop, image)
         else:
-            pooled = _largest(loop, image, -np.inf if is_real else np.iinfo(image.dtype).min)
-        return (np.clip(pooled, low, high).astype(image.dtype),)
+            pooled = (_average_f32 if is_real else _average_s8)(loop, image)
+        return ((clamped if is_real else np.clip)(pooled, low, high).astype(image.dtype),)
 
     def has_row_kernel(self, node: Node) -> bool:
         return True
@@ -225,18 +226,28 @@ def _average_f32(loop: WindowedLoop, image: Array) -> Array:
     return mean
 
 
+def _lower(tensor: Tensor) -> int:
+    """By how much stored values are lower than those that onnxruntime computes with."""
+    is_unsigned = tensor.quantisation is not None and tensor.quantisation.rounding is Rounding.ONNX_UNSIGNED
+    return 128 if is_unsigned else 0
+
+
 def _average_to_even(node: Node, loop: WindowedLoop, image: Array) -> Array:
     """As onnxruntime: sums of real numbers, one after the other; the zero point is added before rounding."""
     source, target = node.input(0), node.output
     real = np.float32(scale_of(source)) * (image.astype(np.int64) - zero_point_of(source)).astype(np.float32)
-    units = _average_f32(loop, real) / np.float32(scale_of(target)) + np.float32(zero_point_of(target))
+    lower = _lower(target)
+    units = _average_f32(loop, real) / np.float32(scale_of(target)) + np.float32(zero_point_of(target) + lower)
     low, high = integer_range(node.attributes.activation, target)
-    mean: Array = np.clip(np.rint(units), low, high).astype(image.dtype)
+    mean: Array = np.clip(np.rint(units) - lower, low, high).astype(image.dtype)
     return mean
 
 
 def _largest(loop: WindowedLoop, image: Array, least: float) -> Array:
-    largest: Array = np.maximum.reduce([pixels for _, _, pixels in tap_images(image, loop.rows, loop.cols, least)])
+    """As the kernel has it: at the least what the activation leaves."""
+    largest = np.full(loop.out, least, image.dtype)
+    for _, _, pixels in tap_images(image, loop.rows, loop.cols, least):
+        largest = larger(pixels, largest)
     return largest
 
 
@@ -255,7 +266,7 @@ def _call_int(node: Node) -> CCall:
         require_types(DType.INT8, (source, target))
         call = _call(node, "to_even_s8", *integer_range(node.attributes.activation, target))
         scales = {"in_scale": scale_of(source), "in_zero_point": zero_point_of(source)}
-        scales |= {"scale": scale_of(target), "zero_point": zero_point_of(target)}
+        scales |= {"scale": scale_of(target), "zero_point": zero_point_of(target), "lower": _lower(target)}
         fields = {**call.parameters.fields, **scales}
         return kernel_call("average_pool_2d_to_even_s8", fields, call.arguments, call.limits)
     if abs(scale_of(source) - scale_of(target)) > 1e-6 or zero_point_of(source) != zero_point_of(target):

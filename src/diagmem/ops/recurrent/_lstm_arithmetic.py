@@ -13,7 +13,7 @@ from diagmem.ops.c_call import CStruct, CTable, Unsupported, values_of
 from diagmem.ops.kind import Array
 from diagmem.ops.numerics import single_precision
 from diagmem.ops.numerics.fixed_functions import sigmoid_table
-from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale
+from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale, wrapped
 from diagmem.ops.numerics.quantised import scale_of, zero_point_of
 
 GATES = {"forget": 2, "input": 1, "cell": 3, "output": 4}
@@ -44,7 +44,7 @@ def step_f32(node: Node, x: Array, hidden: Array, cell: Array) -> tuple[Array, A
     kept = cell * forget
     cell = kept + given * single_precision.tanh(before("cell"))
     clip = np.float32(node.attributes.cell_clip)
-    cell = np.clip(cell, -clip, clip) if clip > 0 else cell
+    cell = single_precision.clamped(cell, -clip, clip) if clip > 0 else cell
     return single_precision.tanh(cell) * single_precision.logistic(before("output")), cell
 
 
@@ -71,6 +71,8 @@ def scaling(node: Node) -> Scaling:
     power = round(math.log2(scale_of(cell)))
     if cell.dtype is not DType.INT16 or zero_point_of(cell) or scale_of(cell) != 2.0**power:
         raise Unsupported("a cell state other than of 16 bits with a scale that is a power of two")
+    if not -31 <= 12 + power <= 14:
+        raise Unsupported(f"a cell state with a scale of 2^{power}; supported: 2^-43 to 2^2")
     gates = {}
     for gate in GATES:
         weights, recurrent, _ = weights_of(node, gate)
@@ -106,7 +108,7 @@ def step_int(node: Node, way: Scaling, x: Array, hidden: Array, cell: Array) -> 
     new = np.clip(new, -way.clip, way.clip) if way.clip else new
     wide = np.iinfo(hidden.dtype)
     out = rescale(tanh(new, way.tanh_shift) * sigmoid(before("output")), *way.output)
-    held = np.clip(out + zero_point_of(node.input(HIDDEN)), wide.min, wide.max)
+    held = np.clip(wrapped(out + zero_point_of(node.input(HIDDEN))), wide.min, wide.max)
     return held.astype(hidden.dtype), new.astype(np.int16)
 
 

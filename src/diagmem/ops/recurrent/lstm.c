@@ -164,8 +164,8 @@ static inline int64_t diagmem_lstm_rescale_s16(int64_t x, int32_t mantissa, int3
             now = diagmem_clamp(now, -p->clip, p->clip);                                                            \
         }                                                                                                           \
         *cell = (int16_t)now;                                                                                       \
-        now = diagmem_lstm_product(diagmem_lstm_tanh(p->table, now, p->tanh_shift), output, &p->output_scale) +     \
-              p->hidden_zero_point;                                                                                 \
+        now = diagmem_lstm_product(diagmem_lstm_tanh(p->table, now, p->tanh_shift), output, &p->output_scale);      \
+        now = diagmem_wrapping_add(now, p->hidden_zero_point);                                                      \
         return (type)diagmem_clamp(now, sizeof(type) == 1 ? INT8_MIN : INT16_MIN,                                   \
                                    sizeof(type) == 1 ? INT8_MAX : INT16_MAX);                                       \
     }                                                                                                               \

@@ -19,6 +19,7 @@ from diagmem.ops.numerics.quantised import require_same_quantisation, zero_point
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.orders import Order
 from diagmem.ops.recurrent._lstm_arithmetic import CELL, GATES, HIDDEN, c_gate, scaling, step_f32, step_int, weights_of
+from diagmem.ops.recurrent._operands import require_elems
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
 
@@ -111,7 +112,7 @@ class LstmKind(OpKind):
         return found, hidden.reshape(node.input(HIDDEN).shape), cell.reshape(node.input(CELL).shape)
 
     def c_call(self, node: Node) -> CCall:
-        if any(p < len(node.inputs) and node.inputs[p] is not None for p in _ABSENT):
+        if _has_odd_parts(node.inputs):
             raise Unsupported("peepholes, a projection or layer normalisation")
         if node.attributes.activation is not Activation.TANH:
             raise Unsupported(f"a cell gate with {node.attributes.activation.name}; supported: TANH")
@@ -151,7 +152,17 @@ def _sizes(attributes: Lstm, inputs: Sequence[Tensor | None]) -> _Sizes:
     if len(data) != 3 or len(weights) != 2 or len(inputs) <= CELL or weights[1] != data[2]:
         raise ModelError(f"data {list(data)} do not suit weights {list(weights)}; the file is damaged")
     times, batches = data[:2] if attributes.time_major else (data[1], data[0])
-    return _Sizes(batches, times, data[2], weights[0], int(attributes.time_major))
+    units, features = weights
+    if not _has_odd_parts(inputs):
+        held = dict.fromkeys((HIDDEN, CELL), batches * units)
+        for position in GATES.values():
+            held |= {position: units * features, position + 4: units * units, position + 11: units}
+        require_elems(inputs, held)
+    return _Sizes(batches, times, features, units, int(attributes.time_major))
+
+
+def _has_odd_parts(inputs: Sequence[Tensor | None]) -> bool:
+    return any(p < len(inputs) and inputs[p] is not None for p in _ABSENT)
 
 
 def _call_f32(node: Node) -> CCall:

@@ -15,8 +15,10 @@ from diagmem.ops.c_call import CCall, CStruct, CTable, Unsupported, by_type, req
 from diagmem.ops.kind import Array, OpKind, Values, input_at
 from diagmem.ops.numerics.fixed_point import Multiplier, rescale, wrapped
 from diagmem.ops.numerics.quantised import Requantisation, real_range, scale_of, zero_point_of
+from diagmem.ops.numerics.single_precision import clamped
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.orders import Order
+from diagmem.ops.recurrent._operands import require_elems
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
 
@@ -126,12 +128,17 @@ def _sizes(attributes: Svdf, inputs: Sequence[Tensor | None]) -> _Sizes:
     data, by_feature, by_time = (input_at(inputs, position) for position in range(3))
     input_at(inputs, STATE)
     filters = by_feature.shape[0]
+    is_suited = filters > 0 and len(data.shape) == len(by_feature.shape) == 2 and data.shape[1] == by_feature.shape[1]
+    if not is_suited:
+        raise ModelError(f"data {list(data.shape)} do not suit weights {list(by_feature.shape)}; the file is damaged")
     if attributes.rank < 1 or filters % attributes.rank or by_time.shape[0] != filters:
         raise ModelError(
             f"rank {attributes.rank} does not suit weights {list(by_feature.shape)} and {list(by_time.shape)}; "
             "the file is damaged"
         )
-    return _Sizes(data.shape[0], by_feature.shape[1], filters, by_time.shape[1], attributes.rank)
+    batches, (_, features), memory = data.shape[0], by_feature.shape, by_time.elems // filters
+    require_elems(inputs, {2: filters * memory, 3: filters // attributes.rank, STATE: batches * filters * memory})
+    return _Sizes(batches, features, filters, memory, attributes.rank)
 
 
 def _real(node: Node, sizes: _Sizes, inputs: Values, state: Array) -> Array:
@@ -147,8 +154,7 @@ def _real(node: Node, sizes: _Sizes, inputs: Values, state: Array) -> Array:
     out = np.zeros((sizes.batches, sizes.units), np.float32) + (0 if bias is None else bias)
     for k in range(sizes.rank):
         out = out + sums[:, k :: sizes.rank]
-    low, high = map(np.float32, real_range(node.attributes.activation))
-    return np.clip(out, low, high).astype(np.float32)
+    return clamped(out, *real_range(node.attributes.activation)).astype(np.float32)
 
 
 def _whole(node: Node, sizes: _Sizes, inputs: Values, state: Array) -> Array:

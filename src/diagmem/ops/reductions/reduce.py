@@ -23,6 +23,7 @@ from diagmem.ops.numerics.quantised import (
     scale_of,
     zero_point_of,
 )
+from diagmem.ops.numerics.single_precision import larger, smaller
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
@@ -178,7 +179,10 @@ def _divisor(node: Node) -> float:
 
 
 def _extreme(node: Node, fibres: Array) -> Array:
-    found: Array = fibres.max(axis=1) if node.op.kind == "REDUCE_MAX" else fibres.min(axis=1)
+    further = larger if node.op.kind == "REDUCE_MAX" else smaller
+    found: Array = fibres[:, 0]
+    for column in fibres.T[1:]:
+        found = further(column, found)
     return found
 
 

@@ -30,6 +30,9 @@ NUMBERS: dict[str, np.dtype[Any]] = {
 
 MAX_BUFFER_BYTES = 64 << 20
 MAX_REPEAT = 1 << 16
+MAX_DEPTH = 16
+MAX_ARGUMENTS = 1 << 17
+"""In all, those in structs too."""
 
 
 class Role(enum.Enum):
@@ -137,6 +140,11 @@ def _content(buffer: MemoryArgument, random: np.random.Generator) -> bytes:
     return random.bytes(buffer.size_bytes)
 
 
+def _count(argument: Argument) -> int:
+    """Itself, and what is in it."""
+    return 1 + sum(map(_count, argument.fields)) if isinstance(argument, Struct) else 1
+
+
 def parse_call(text: str) -> Call:
     """The call that `text` writes down."""
     return _Parser(text).call()
@@ -155,6 +163,7 @@ class _Parser:
         self.text = text
         self.tokens = [(m.lastgroup or "", m.group(m.lastgroup or 0)) for m in _TOKEN.finditer(text.rstrip())]
         self.next = 0
+        self.depth = 0
 
     def fail(self, expected: str) -> NoReturn:
         found = f"'{one_line(self.tokens[self.next][1])}'" if self.next < len(self.tokens) else "the end"
@@ -185,12 +194,21 @@ class _Parser:
 
     def arguments(self) -> tuple[Argument, ...]:
         self.need("sign", "'('", "(")
+        self.depth += 1
         found: list[Argument] = []
+        count = 0
         while not self.take("sign", ")"):
             if found:
                 self.need("sign", "',' or ')'", ",")
             argument = self.argument()
-            found += [argument] * (self.integer("a count", MAX_REPEAT) if self.take("sign", "*") else 1)
+            times = self.integer("a count", MAX_REPEAT) if self.take("sign", "*") else 1
+            count += times * _count(argument)
+            if count > MAX_ARGUMENTS:
+                raise TraceError(
+                    f"call '{one_line(self.text)}': {count} arguments; up to {MAX_ARGUMENTS} can be traced"
+                )
+            found += [argument] * times
+        self.depth -= 1
         return tuple(found)
 
     def argument(self) -> Argument:
@@ -198,6 +216,8 @@ class _Parser:
         if word == "null":
             return Null()
         if word == "struct":
+            if self.depth >= MAX_DEPTH:
+                self.fail(f"no struct in {MAX_DEPTH} others")
             return Struct(self.arguments())
         if word in NUMBERS:
             return self.checked(Number(word, self.number("a number")))

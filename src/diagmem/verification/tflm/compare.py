@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from diagmem.model.graph import Graph
+from diagmem.verification.equality import differing
 from diagmem.verification.tflm import runtime
 from diagmem.verification.tflm.runtime import Inputs, TflmError, TflmRun
 
@@ -23,17 +27,22 @@ class Comparison:
         return not self.failure
 
 
+def _is_same(graph: Graph, old: Sequence[bytes], new: Sequence[bytes]) -> bool:
+    types = [graph.tensors[t].dtype.numpy for t in graph.outputs]
+    return not any(
+        len(a) != len(b) or differing(np.frombuffer(a, dtype), np.frombuffer(b, dtype)).any()
+        for a, b, dtype in zip(old, new, types, strict=True)
+    )
+
+
 def compare(original: bytes, planned: bytes, graph: Graph, inputs: Inputs) -> Comparison:
-    """Runs both files on all inputs, each in the smallest arena that it accepts, and compares every output byte."""
+    """Runs both files on all inputs, each in the smallest arena that it accepts, and compares every output."""
     before = runtime.run(original, graph, inputs)
     try:
         after = runtime.run(planned, graph, inputs)
     except TflmError as error:
         return Comparison(len(inputs), before, None, str(error))
-    differing = [n for n, pair in enumerate(zip(before.outputs, after.outputs, strict=True)) if pair[0] != pair[1]]
-    failure = (
-        f"outputs differ on {len(differing)} of {len(inputs)} inputs, first on input {differing[0]}"
-        if differing
-        else ""
-    )
+    pairs = zip(before.outputs, after.outputs, strict=True)
+    wrong = [n for n, (old, new) in enumerate(pairs) if not _is_same(graph, old, new)]
+    failure = f"outputs differ on {len(wrong)} of {len(inputs)} inputs, first on input {wrong[0]}" if wrong else ""
     return Comparison(len(inputs), before, after, failure)

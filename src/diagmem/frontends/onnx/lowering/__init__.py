@@ -12,6 +12,7 @@ from diagmem.frontends.onnx.lowering import (
     matrix,
     moving,
     quantised,
+    recurrent,
     reductions,
     resizing,
     windows,
@@ -24,6 +25,7 @@ _REAL: Mapping[str, Lowering] = {
     **matrix.LOWERINGS,
     **moving.LOWERINGS,
     **reductions.LOWERINGS,
+    **recurrent.LOWERINGS,
     **resizing.LOWERINGS,
 }
 

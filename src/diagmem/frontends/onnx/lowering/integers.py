@@ -208,6 +208,19 @@ def _add(im: Importer, values: list[Value], target: Target) -> bool:
     return True
 
 
+def concat(im: Importer, node: OnnxNode) -> bool:
+    """Each part on the scale of the whole, then side by side."""
+    values = [im.input(node, place) for place in range(len(node.inputs))]
+    target = target_of(im, node)
+    is_plain = target is not None and target.activation is Activation.NONE
+    if not values or not all(map(is_integer, values)) or target is None or not is_plain:
+        return False
+    axis = im.axis(node, im.attribute(node, "axis", 1), len(values[0].shape))
+    parts = [quantised(im, value, target.scale, target.dtype, "") for value in values]
+    finish(im, target, joined(im, node, parts, axis, as_stored=True))
+    return True
+
+
 def slope(im: Importer, node: OnnxNode) -> Unary:
     return Unary(alpha=float(np.float32(im.attribute(node, "alpha", 0.01))))
 
@@ -220,6 +233,7 @@ CLUSTERS: dict[str, Cluster] = {
     "GlobalAveragePool": global_pool,
     "Softmax": softmax,
     "Add": add,
+    "Concat": concat,
     "Sigmoid": unary("LOGISTIC"),
     "Tanh": unary("TANH"),
     "HardSwish": unary("HARD_SWISH"),

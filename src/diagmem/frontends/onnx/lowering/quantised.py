@@ -49,7 +49,7 @@ def scale_at(im: Importer, node: OnnxNode, place: int, axis: int = 0) -> tuple[S
     if not len(scales) or len(zeros) not in (1, len(scales)) or not (np.isfinite(scales) & (scales > 0)).all():
         raise im.refuse(node, "its scales must be finite and above zero, with a zero point each; the file is damaged")
     zeros = np.broadcast_to(zeros - 128 if dtype == np.uint8 else zeros, scales.shape)
-    return Scale(tuple(float(s) for s in scales), tuple(int(z) for z in zeros), axis), dtype
+    return Scale(tuple(float(s) for s in scales), tuple(int(z) for z in zeros), axis, dtype == np.uint8), dtype
 
 
 def signed(values: Any) -> Any:
@@ -77,7 +77,7 @@ def real_constant(im: Importer, node: OnnxNode, value: Constant, scale: Scale) -
     """The real numbers, and the integers that stand for them."""
     values = value.array
     if im.given(node, 2) is None and values.dtype != np.uint8:
-        scale = replace(scale, zero_points=(0,) * len(scale.scales))
+        scale = replace(scale, zero_points=(0,) * len(scale.scales), is_unsigned=False)
     elif im.given(node, 2) is not None and im.array(node, 2).dtype != values.dtype:
         raise im.refuse(node, "its zero point is of another type than its values; the file is damaged")
     shape: list[int] = [1] * values.ndim

@@ -1,0 +1,160 @@
+"""Where other runtimes are known to compute something else, and why they are not followed: docs/DEVIATIONS.md in code.
+
+One list for all who compare: `verify` calls a difference that is in it documented, and the tests of the references
+leave it out. Where it is known what the other runtime computes instead, `theirs` computes it, so that a difference can
+be held against what is documented, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from diagmem.model.graph import DType, Graph, Node
+from diagmem.ops import Activation, kinds
+from diagmem.ops.kind import Array, Values
+from diagmem.ops.numerics.quantised import integer_range, quantised, rounds_to_even, scale_of, zero_point_of
+
+TFLM, LITERT, ONNXRUNTIME = "tflm", "litert", "onnxruntime"
+
+Theirs = Callable[[Node, Values], tuple[Array, ...]]
+"""What the runtime computes, like a kind's `reference`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """`applies`: to which nodes of the kinds. `theirs` is None where nobody can say what the runtime computes."""
+
+    runtime: str
+    kinds: tuple[str, ...]
+    why: str
+    applies: Callable[[Node], bool]
+    theirs: Theirs | None = None
+
+
+def deviation(runtime: str, node: Node) -> Deviation | None:
+    """Why this runtime is not followed at a node; None: it is."""
+    found = (d for d in DEVIATIONS if d.runtime == runtime and node.op.kind in d.kinds and d.applies(node))
+    return next(found, None)
+
+
+def deviations(runtime: str, graph: Graph) -> Iterator[tuple[Node, Deviation]]:
+    """The nodes of a graph at which a runtime is not followed."""
+    for node in graph.nodes:
+        found = deviation(runtime, node)
+        if found is not None:
+            yield node, found
+
+
+def _is_rescaled(node: Node) -> bool:
+    given, made = node.input(0).quantisation, node.output.quantisation
+    return (
+        given is not None and made is not None and (given.scales, given.zero_points) != (made.scales, made.zero_points)
+    )
+
+
+def _clamped_as_stored(node: Node, inputs: Values) -> tuple[Array, ...]:
+    """RELU6 between the stored numbers that stand for 0 and 6 in the input, whatever the output's scale."""
+    data, given = inputs[0], node.input(0)
+    assert data is not None
+    info = np.iinfo(given.dtype.numpy)
+    six = np.clip(quantised(6.0, given), info.min, info.max)
+    return (np.clip(data, zero_point_of(given), int(six)).astype(data.dtype).reshape(node.output.shape),)
+
+
+def _without_activation(node: Node, inputs: Values) -> tuple[Array, ...]:
+    attributes = replace(node.attributes, activation=Activation.NONE)
+    return kinds()[node.op.kind].reference(replace(node, op=replace(node.op, attributes=attributes)), inputs)
+
+
+def _is_odd_int32(node: Node) -> bool:
+    return node.output.dtype is DType.INT32 and node.attributes.activation is not Activation.NONE
+
+
+def _has_no_channels(node: Node) -> bool:
+    """Blocks along all axes but the first."""
+    return len(node.input(0).shape) == 1 + node.input(1).elems
+
+
+def _is_padded_or_has_no_channels(node: Node) -> bool:
+    padding = node.input(2).data
+    return _has_no_channels(node) or padding is None or bool(np.any(padding))
+
+
+def _has_16_bits(node: Node) -> bool:
+    return node.output.dtype is DType.INT16
+
+
+def _is_divided(node: Node) -> bool:
+    return node.output.dtype is DType.INT8
+
+
+def _has_narrow_bias(node: Node) -> bool:
+    bias = node.inputs[-1]
+    return _has_16_bits(node) and bias is not None and bias.dtype is DType.INT32
+
+
+def _rounds_once(node: Node) -> bool:
+    return rounds_to_even(node.output)
+
+
+def _sum_of_singles(node: Node, inputs: Values) -> tuple[Array, ...]:
+    """A sum as onnxruntime has it on x86: three terms in single precision. On Arm it has another arithmetic."""
+    output = np.float32(scale_of(node.output))
+    factors = [np.float32(scale_of(node.input(place))) / output for place in (0, 1)]
+    zeros = [np.float32(zero_point_of(node.input(place))) for place in (0, 1)]
+    first, second = (np.asarray(values).astype(np.float32) for values in inputs[:2])
+    constant = np.float32(zero_point_of(node.output)) - (factors[0] * zeros[0] + factors[1] * zeros[1])
+    total = np.rint(constant + first * factors[0] + second * factors[1])
+    low, high = integer_range(node.attributes.activation, node.output)
+    return (np.clip(total, low, high).astype(np.int8).reshape(node.output.shape),)
+
+
+_NARROW = "it takes 32-bit biases for 64-bit ones, and reads beyond them"
+_SHIFTED = "it shifts small quotients by more than 31 bits, of which processors make what they like"
+_PRECISION = "it computes multipliers in single precision: of 65,536 inputs a few are off by one"
+
+DEVIATIONS = (
+    Deviation(
+        ONNXRUNTIME,
+        ("ADD",),
+        "its sums of 8 bits are rounded in single precision, in another way on each processor: off by one at most",
+        _rounds_once,
+        _sum_of_singles,
+    ),
+    Deviation(
+        TFLM,
+        ("RELU6",),
+        "it does not rescale where input and output differ in scale or zero point, as LiteRT does",
+        _is_rescaled,
+        _clamped_as_stored,
+    ),
+    Deviation(TFLM, ("ADD",), "it does not clamp sums of 32 bits", _is_odd_int32, _without_activation),
+    Deviation(
+        TFLM,
+        ("SPACE_TO_BATCH_ND",),
+        "it never sets the value that it pads with, and reads other pixels where there are no channels",
+        _is_padded_or_has_no_channels,
+    ),
+    Deviation(TFLM, ("BATCH_TO_SPACE_ND",), "it reads other pixels where there are no channels", _has_no_channels),
+    Deviation(TFLM, ("STRIDED_SLICE",), "it has room for four slices", lambda node: node.input(1).elems > 4),
+    *(Deviation(runtime, ("DIV",), _SHIFTED, _is_divided) for runtime in (TFLM, LITERT)),
+    *(
+        Deviation(runtime, ("DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"), _NARROW, _has_narrow_bias)
+        for runtime in (TFLM, LITERT)
+    ),
+    Deviation(LITERT, ("RELU", "LEAKY_RELU", "ABS", "MUL", "PRELU"), _PRECISION, _has_16_bits),
+    Deviation(LITERT, ("SOFTMAX",), "its tables for 16 bits are made in double precision", _has_16_bits),
+    Deviation(LITERT, ("FULLY_CONNECTED",), "it scales sums of 16-bit numbers in double precision", _has_16_bits),
+    Deviation(
+        LITERT,
+        ("CONV_2D",),
+        "it takes 32-bit biases of groups and dilations for 64-bit ones",
+        _has_narrow_bias,
+    ),
+    Deviation(LITERT, ("SUM",), "its quantised sums are off where scales differ", _is_rescaled),
+    Deviation(LITERT, ("TRANSPOSE",), "it does not copy a scalar", lambda node: node.output.elems == 1),
+)
+"""Nodes for which a runtime is not followed, and why."""

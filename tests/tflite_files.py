@@ -1,0 +1,74 @@
+"""Graphs as .tflite files, just as they are: with their own constants and scales."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from diagmem.frontends.tflite.flat_tables import FlatTables
+from diagmem.model.graph import ABSENT, Graph, Node, Tensor
+from diagmem.ops import kinds
+
+
+def file_of(graph: Graph) -> bytes:
+    """The file's bytes."""
+    return GraphFile(graph).content()
+
+
+def graph_of(node: Node) -> Graph:
+    """The node as a whole model."""
+    tensors: list[Tensor] = []
+
+    def number(tensor: Tensor | None) -> int:
+        if tensor is None:
+            return ABSENT
+        tensors.append(replace(tensor, index=len(tensors)))
+        return len(tensors) - 1
+
+    ins = tuple(number(t) for t in node.inputs)
+    outs = tuple(number(replace(t, is_constant=False, data=None)) for t in node.outputs)
+    given = tuple(i for i in ins if i != ABSENT and not tensors[i].is_constant and not tensors[i].is_variable)
+    return Graph("model", tuple(tensors), (replace(node.op, inputs=ins, outputs=outs),), given, outs)
+
+
+class GraphFile(FlatTables):
+    """Writes one graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.graph = graph
+
+    def content(self) -> bytes:
+        graph = self.graph
+        constants = [(t.index, t.data) for t in graph.tensors if t.data is not None]
+        buffers = [self.table("Buffer"), *(self.table("Buffer", Data=self.data(data)) for _, data in constants)]
+        place = {index: number for number, (index, _) in enumerate(constants, 1)}
+        tensors = self.offsets([self.tensor_at(t, place.get(t.index, 0)) for t in graph.tensors])
+        codes = sorted({op.kind for op in graph.ops})
+        operators = [
+            self.operator(
+                codes.index(node.op.kind), node.op.inputs, node.op.outputs, kinds()[node.op.kind].encode(node)
+            )
+            for node in graph.nodes
+        ]
+        subgraph = self.table(
+            "SubGraph",
+            Tensors=tensors,
+            Inputs=self.ints(graph.inputs),
+            Outputs=self.ints(graph.outputs),
+            Operators=self.offsets(operators),
+        )
+        model = self.table(
+            "Model",
+            Version=3,
+            OperatorCodes=self.offsets([self.operator_code(kind, version=1) for kind in codes]),
+            Subgraphs=self.offsets([subgraph]),
+            Buffers=self.offsets(buffers),
+        )
+        self.flat.Finish(model, file_identifier=b"TFL3")
+        return bytes(self.flat.Output())
+
+    def tensor_at(self, tensor: Tensor, buffer: int) -> int:
+        more = {"IsVariable": True} if tensor.is_variable else {}
+        return self.tensor(
+            f"{tensor.name}{tensor.index}", tensor.shape, tensor.dtype, buffer, tensor.quantisation, **more
+        )

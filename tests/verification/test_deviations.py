@@ -1,0 +1,141 @@
+"""A runtime that computes something else as documented is no failure; one that does so in another way is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from diagmem import pipeline
+from diagmem.frontends.source import Source
+from diagmem.model.graph import DType, Graph, Node, Quantisation
+from diagmem.ops import kinds
+from diagmem.ops.elementwise.unary import Unary
+from diagmem.ops.kind import Array, Values
+from diagmem.ops.sampling import activation, node_of
+from diagmem.verification import deviations, oracles, reference
+from diagmem.verification.equality import differing
+from diagmem.verification.places import CVerdict
+from diagmem.verification.tflm import runtime
+from tests.backends.c.models import compiler
+from tests.cli.calling import call
+from tests.networks import Net
+from tests.ops.single_op import to_tflite
+
+
+@pytest.fixture
+def rescaling_relu6() -> bytes:
+    """A file with a RELU6 that TFLM does not rescale."""
+    if not runtime.is_installed():
+        pytest.skip("needs tflite-micro")
+    compiler("gcc")
+    given, made = Quantisation((0.05,), (-10,)), Quantisation((0.03,), (7,))
+    data = replace(activation((1, 16)), quantisation=given)
+    node = node_of(kinds()["RELU6"], "RELU6", Unary(), [data])
+    return to_tflite(replace(node, outputs=(replace(node.output, quantisation=made),)))
+
+
+def verdict(content: bytes) -> CVerdict:
+    (found,) = pipeline.verdicts(Source(content), ["host"], 8, 0, None, {})
+    assert isinstance(found, CVerdict)
+    return found
+
+
+def test_a_documented_difference_is_told(rescaling_relu6: bytes) -> None:
+    found = verdict(rescaling_relu6)
+    assert found.ok
+    assert found.compared_with == ("numpy",)
+    (told,) = found.deviations
+    assert told.startswith("tflm differs as documented: op 0")
+    assert "rescale" in told
+    assert found.to_json()["deviations"] == [told]
+
+
+def test_a_difference_that_nobody_documented_is_a_failure(
+    rescaling_relu6: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one at an op that is known to differ, but not like this."""
+
+    def otherwise(node: Node, inputs: Values) -> tuple[Array, ...]:
+        assert inputs[0] is not None
+        return (inputs[0],)
+
+    known = deviations.DEVIATIONS
+    changed = tuple(replace(d, theirs=otherwise) if d.kinds == ("RELU6",) else d for d in known)
+    for listed in ((), changed):
+        monkeypatch.setattr(deviations, "DEVIATIONS", listed)
+        failure = verdict(rescaling_relu6).failure
+        assert failure is not None
+        assert "tflm disagrees" in failure
+
+
+def test_what_is_not_known_spreads_to_what_depends_on_it() -> None:
+    """Outputs behind an op of which nobody can say what the runtime computes may differ, others not."""
+    net = Net(DType.FLOAT32)
+    x = net.input(1, 2, 2, 1)
+    first, beside = net.relu(x), net.relu(x)
+    behind = net.relu(net.relu(first))
+    graph = net.graph(behind, beside)
+    unclear = oracles._behind(graph, [graph.nodes[0]])
+    assert behind in unclear
+    assert beside not in unclear
+
+
+def test_the_command_line_says_so(rescaling_relu6: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "relu6.tflite"
+    path.write_bytes(rescaling_relu6)
+    done = call("verify", str(path), "--inputs", "6")
+    assert done.returncode == 0, done.stderr
+    assert "OK: 6 inputs, every operation bit for bit as numpy has it" in done.stdout
+    assert "tflm differs as documented: op 0" in done.stdout
+
+
+def test_what_is_no_number_is_equal_to_what_is_none() -> None:
+    """Whatever its bits are; 0 and -0 differ, and so do a number and none."""
+    quiet, other = np.array([0x7FC00000, 0xFFC12345], np.uint32).view(np.float32)
+    got = np.array([quiet, quiet, 0.0, 1.0, np.inf], np.float32)
+    wanted = np.array([other, 1.0, -0.0, 1.0, -np.inf], np.float32)
+    assert differing(got, wanted).tolist() == [False, True, True, False, True]
+
+
+def test_numbers_that_are_none_are_no_failure() -> None:
+    """Square roots of negative numbers, added up: the sign of a NaN is the processor's."""
+    compiler("gcc")
+    net = Net(DType.FLOAT32)
+    x = net.input(1, 4, 4, 2)
+    root = net.op("SQRT", Unary(), x)
+    graph = net.graph(net.add(root, net.op("NEG", Unary(), root)))
+    (found,) = pipeline.verdicts(Source(graph), ["host"], 6, 0, None, {})
+    assert found.ok, found.failure
+
+
+def test_infinities_do_not_widen_the_tolerance() -> None:
+    """What is finite beside them is still compared."""
+    ours = np.array([np.inf, np.nan, 1.0], np.float32)
+    theirs = np.array([np.inf, np.nan, 2.0], np.float32)
+    assert not oracles._agrees(ours, theirs, DType.FLOAT32)
+    assert oracles._agrees(ours, ours, DType.FLOAT32)
+
+
+def with_dead_op(is_read: bool) -> Graph:
+    """An op that nobody knows, on which no output depends unless it `is_read`."""
+    net = Net(DType.FLOAT32)
+    x = net.input(1, 4, 4, 2)
+    end = net.relu(x)
+    dead = net.relu(net.opaque(x))
+    return net.graph(dead if is_read else end)
+
+
+def test_a_dead_op_that_nobody_knows_does_not_stand_in_the_way() -> None:
+    compiler("gcc")
+    (found,) = pipeline.verdicts(Source(with_dead_op(is_read=False)), ["host"], 3, 0, None, {})
+    assert found.ok, found.failure
+    values = reference.run(with_dead_op(is_read=False), [np.ones((1, 4, 4, 2), np.float32)])
+    assert set(values) == {0, 1}
+
+
+def test_an_op_that_an_output_needs_cannot_be_passed_over() -> None:
+    with pytest.raises(Exception, match="cannot be verified"):
+        reference.run(with_dead_op(is_read=True), [np.ones((1, 4, 4, 2), np.float32)])
