@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,10 +46,26 @@ def run_whole(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
     return [values[t] for t in graph.outputs]
 
 
+def run_in_a_row(plan: Plan, inputs: Iterable[Sequence[Array]]) -> Iterator[list[Array]]:
+    """The outputs of several runs in one arena, in which only the state is left as it was from one to the next."""
+    noise, states = np.random.default_rng(1), plan.graph.variables
+    kept = {tensor.index: tensor.first_values for tensor in states}
+    for given in inputs:
+        arena = noise.integers(0, 256, plan.arena_bytes, dtype=np.uint8)
+        for index, value in kept.items():
+            _store(plan, arena, index, value)
+        yield _run(plan, arena, given)
+        kept = {tensor.index: _load(plan, arena, tensor.index) for tensor in states}
+
+
 def run_planned(plan: Plan, inputs: Sequence[Array]) -> list[Array]:
     """The graph's outputs, run in the plan's order with every tensor where the plan has it. What is not written yet is
     noise."""
-    graph, arena = plan.graph, np.random.default_rng(1).integers(0, 256, plan.arena_bytes, dtype=np.uint8)
+    return _run(plan, np.random.default_rng(1).integers(0, 256, plan.arena_bytes, dtype=np.uint8), inputs)
+
+
+def _run(plan: Plan, arena: Array, inputs: Sequence[Array]) -> list[Array]:
+    graph = plan.graph
     for index, value in zip(graph.inputs, inputs, strict=True):
         _store(plan, arena, index, value)
     for op in plan.schedule.ops:

@@ -13,6 +13,7 @@ from diagmem.kernels import library
 from diagmem.model.graph import Graph
 from diagmem.transforms import TRANSFORMS, transformed
 from tests.execution import random_inputs, run_planned, run_whole
+from tests.streams import stream
 from tests.transforms.tangles import tangle, tangles
 
 DIAGMEM = library("diagmem")
@@ -52,6 +53,7 @@ def test_every_transform_has_something_to_do() -> None:
     """The random graphs hold all that the transforms look for, but for channels, which have graphs of their own."""
     removed: Counter[str] = Counter()
     for seed in range(200):
-        for removal in transformed(tangle(seed), TRANSFORMS)[1]:
-            removed[removal.transform] += len(removal.ops)
+        for graph in (tangle(seed), stream(seed, 2)):
+            for removal in transformed(graph, TRANSFORMS)[1]:
+                removed[removal.transform] += len(removal.ops)
     assert all(removed[name] > 5 for name in TRANSFORMS if name not in CHANNEL_WISE), removed

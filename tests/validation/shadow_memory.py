@@ -5,6 +5,7 @@ Slow and plain on purpose, and nothing of the validator: this is what the clever
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -65,6 +66,7 @@ class Shadow:
     scratch: Mapping[int, int]
     memory: dict[int, Owner] = field(default_factory=dict)
     alias: dict[int, int] = field(default_factory=dict)
+    version: Counter[Owner] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.owners = cache(self._owners)
@@ -80,7 +82,18 @@ class Shadow:
         """
         is_streamed = any(step.op == PUSH for step in schedule.steps)
         state = PushState.of(self.graph, schedule.ops).size_bytes if is_streamed else 0
-        self._fill(schedule, is_streamed, state)
+        self._fill(is_streamed, state, [t.index for t in self.graph.tensors if t.is_variable])
+        if self._run_loses(schedule, keep_inputs, state):
+            return True
+        if not self.graph.variables:
+            return False
+        # Nothing but the state is left for the next run.
+        kept = {at for t in self.graph.variables for at, _ in self._bytes(t, range(t.elems))}
+        self.memory = {at: owner for at, owner in self.memory.items() if at in kept}
+        self._fill(is_streamed, state, [])
+        return self._run_loses(schedule, keep_inputs, state)
+
+    def _run_loses(self, schedule: Schedule, keep_inputs: bool, state: int) -> bool:
         for step in schedule.steps:
             if step.op == PUSH:
                 tensor = self.graph.tensors[self.graph.inputs[0]]
@@ -92,9 +105,9 @@ class Shadow:
         kept_tensors = [self.graph.tensors[t] for t in kept if not self.graph.tensors[t].is_constant]
         return not all(self._owns(t, range(t.elems)) for t in kept_tensors) or not self._holds(PUSH, state)
 
-    def _fill(self, schedule: Schedule, is_streamed: bool, state: int) -> None:
+    def _fill(self, is_streamed: bool, state: int, variables: Sequence[int]) -> None:
         given = [t for t in self.graph.inputs if not is_streamed or t != self.graph.inputs[0]]
-        given += [t.index for t in self.graph.tensors if t.is_variable]
+        given += variables
         seen: set[int] = set()
         for index in given:
             for at, owner in self._bytes(self.graph.tensors[index], range(self.graph.tensors[index].elems)):
@@ -105,7 +118,14 @@ class Shadow:
             self.memory[at] = CONTESTED if at in seen else (("held", PUSH), byte)
 
     def _run(self, op: int, turn: int | None) -> bool:
-        """Whether a step finds all that it reads."""
+        """Whether a step finds all that it reads. What it makes of a variable is another version of it."""
+        found = self._run_kernel(op, turn)
+        for tensor in self.graph.nodes[op].outputs:
+            if tensor.is_variable:
+                self.version.update(owner for _, owner in self._bytes(tensor, range(tensor.elems), is_bare=True))
+        return found
+
+    def _run_kernel(self, op: int, turn: int | None) -> bool:
         node = self.graph.nodes[op]
         kind = kind_of(node.op.kind)
         inputs = {t.index: t for _, t in node.activations()}.values()
@@ -152,6 +172,8 @@ class Shadow:
         source, target = node.input(0), node.output
         if source.is_constant or source.is_variable or target.is_variable or source.view or target.view:
             return False
+        if self.graph.holds_state(source.index):
+            return False
         return self.addresses[source.index][0] == self.addresses[target.index][0]
 
     def _holds(self, op: int, size: int) -> bool:
@@ -161,12 +183,15 @@ class Shadow:
         return all(self.memory.get(at) == owner for at, owner in self._bytes(tensor, elements))
 
     def _write(self, tensor: Tensor, elements: Sequence[int]) -> None:
-        if not tensor.is_variable:
-            self.memory.update(self._bytes(tensor, elements))
+        self.memory.update(self._bytes(tensor, elements, newer=1 if tensor.is_variable else 0))
 
-    def _bytes(self, tensor: Tensor, elements: Sequence[int]) -> Iterator[tuple[int, Owner]]:
+    def _bytes(
+        self, tensor: Tensor, elements: Sequence[int], newer: int = 0, is_bare: bool = False
+    ) -> Iterator[tuple[int, Owner]]:
         owners, size = self.owners(tensor.index), tensor.dtype.size_bytes
-        return (owners[element * size + byte] for element in elements for byte in range(size))
+        for element in elements:
+            for at, owner in owners[element * size : (element + 1) * size]:
+                yield at, owner if is_bare else (owner, self.version[owner] + newer)
 
     def _owners(self, index: int) -> list[tuple[int, Owner]]:
         """The address of each byte of a tensor, and what must be there: a byte of the tensor that it is part of, or is

@@ -268,7 +268,7 @@ FAULTS: dict[str, tuple[Any, ...]] = {
         every_store(lambda store: replace(store, writers=frozenset(sorted(store.writers)[-1:]))),
     ),
     "an op waits for one of its inputs only": (
-        "planning.footprint:_predecessors",
+        "planning.state:predecessors",
         then_each(lambda before: before[:1]),
     ),
     # Orders.

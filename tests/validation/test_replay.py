@@ -214,7 +214,7 @@ def test_kept_inputs_and_variables_survive() -> None:
     assert judged(graph, places, order) == []
     assert faults(judged(graph, places, order, rules=Rules(keep_inputs=True))) == {Fault.RESULT_LOST}
     places = {**apart(graph), graph.outputs[0]: 256 * state}
-    assert faults(judged(graph, places, order)) == {Fault.RESULT_LOST}
+    assert faults(judged(graph, places, order)) == {Fault.RESULT_LOST, Fault.OVERWRITTEN}
 
 
 def test_two_outputs_of_one_op_stay_apart() -> None:

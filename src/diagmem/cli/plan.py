@@ -283,6 +283,10 @@ def _headline(made: Planned) -> list[str]:
         f"after        {size_text(plan.arena_bytes)}: {saved:.1f} % less",
         f"lower bound  {size_text(plan.lower_bound_bytes)}; the plan is {proof}",
     ]
+    if plan.graph.variables:
+        where = "of these, live from run to run" if plan.state_bytes else "beside the arena: the runtime holds it"
+        size = plan.state_bytes or sum(t.size_bytes for t in plan.graph.variables)
+        lines.append(f"state        {size_text(size)} {where}")
     lines += _ladder_lines(made)
     if plan.peak_op is not None:
         held = ", ".join(f"{one_line(b.name, 36)} {b.size_bytes} B" for b in plan.peak_buffers[:4])

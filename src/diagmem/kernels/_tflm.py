@@ -101,6 +101,11 @@ def _scratch_of_lstm(node: Node) -> int:
     return 4 * aligned(node.input(cells).size_bytes)
 
 
+def _scratch_of_real_fft(node: Node) -> int:
+    """A row of samples."""
+    return aligned(node.attributes.size * node.input(0).dtype.size_bytes)
+
+
 def _scratch_of_add_n(node: Node) -> int:
     """A pointer to each input."""
     return aligned(_POINTER_BYTES * len(node.inputs))
@@ -141,6 +146,7 @@ TFLM_REFERENCE = Library(
         **dict.fromkeys(("PACK", "UNPACK"), Order.TENSOR_MAJOR),
         "SPACE_TO_DEPTH": Order.INPUT_MAJOR,
         "TRANSPOSE_CONV": _order_of_transpose_conv,
+        **dict.fromkeys(("CUSTOM:SignalRfft", "CUSTOM:SignalIrfft", "CUSTOM:SignalFilterBank"), Order.BUFFERED),
         "CUMSUM": _order_of_cumsum,
         "SELECT_V2": _order_of_select,
         "REVERSE_V2": _order_of_reverse,
@@ -154,6 +160,7 @@ TFLM_REFERENCE = Library(
         "SVDF": _scratch_of_svdf,
         "UNIDIRECTIONAL_SEQUENCE_LSTM": _scratch_of_lstm,
         "ADD_N": _scratch_of_add_n,
+        "CUSTOM:SignalRfft": _scratch_of_real_fft,
     },
     ALIGN_BYTES,
     keeps_variables=True,

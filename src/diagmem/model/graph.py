@@ -56,6 +56,8 @@ class DType(enum.Enum):
     INT16 = "int16"
     INT32 = "int32"
     INT64 = "int64"
+    UINT32 = "uint32"
+    UINT64 = "uint64"
     BOOL = "bool"
 
     @property
@@ -81,6 +83,8 @@ _BITS = {
     DType.INT16: 16,
     DType.INT32: 32,
     DType.INT64: 64,
+    DType.UINT32: 32,
+    DType.UINT64: 64,
     DType.BOOL: 8,
 }
 
@@ -113,8 +117,12 @@ class Quantisation:
 class Tensor:
     """A tensor of the graph. A constant's `data` is None where only its shape is known (a zoo graph, a stub).
 
-    `view`: where it lies, if inside another tensor; such a tensor is never a graph input or output. `channels`: which
-    indices of the last axis of the model's tensor it has, where a transform has taken some out; None: all.
+    A variable holds state: it is there before a run, and what it is after a run it is before the next one. `initial`:
+    what it is before the first; None: its zero point.
+
+    `view`: where it lies, if inside another tensor; such a tensor is never a graph output, and a graph input only where
+    it lies beside state, in one piece. `channels`: which indices of the last axis of the model's tensor it has, where a
+    transform has taken some out; None: all.
     """
 
     index: int
@@ -126,6 +134,7 @@ class Tensor:
     is_variable: bool = False
     data: npt.NDArray[Any] | None = field(default=None, compare=False, repr=False)
     view: View | None = None
+    initial: npt.NDArray[Any] | None = field(default=None, compare=False, repr=False)
     channels: tuple[int, ...] | None = None
 
     @property
@@ -189,6 +198,14 @@ class Tensor:
     def label(self) -> str:
         """The name as it may be printed on one line."""
         return one_line(self.name) or f"tensor {self.index}"
+
+    @property
+    def first_values(self) -> npt.NDArray[Any]:
+        """What a variable is before the first run."""
+        if self.initial is not None:
+            return self.initial
+        zero_point = self.quantisation.zero_points[0] if self.quantisation else 0
+        return np.full(self.shape, zero_point, self.dtype.numpy)
 
     @property
     def ints(self) -> tuple[int, ...]:
@@ -294,6 +311,12 @@ class Graph:
         return {t: tuple(ops) for t, ops in found.items()}
 
     @cached_property
+    def variables(self) -> tuple[Tensor, ...]:
+        """Its state: the variables that an op reads or writes."""
+        touched = {t for op in self.ops for t in (*op.inputs, *op.outputs)}
+        return tuple(t for t in self.tensors if t.is_variable and t.index in touched)
+
+    @cached_property
     def families(self) -> dict[int, tuple[int, ...]]:
         """Base -> itself and its views, for the tensors that have any."""
         found: dict[int, list[int]] = {}
@@ -310,6 +333,15 @@ class Graph:
             for members in self.families.values()
             for member in members
         }
+
+    def variables_in(self, tensor: int) -> tuple[int, ...]:
+        """The variables that hold any element of a tensor."""
+        return tuple(t for t in self.sharing.get(tensor, (tensor,)) if self.tensors[t].is_variable)
+
+    def holds_state(self, tensor: int) -> bool:
+        """Whether a variable is, or lies in, the tensor that it is part of."""
+        base = self.tensors[tensor].base
+        return any(self.tensors[t].is_variable for t in self.families.get(base, (base,)))
 
     def writers(self, tensor: int) -> tuple[int, ...]:
         """The ops that write any element of a tensor."""

@@ -147,6 +147,7 @@ _ELEMENT_CODES = {
     DType.INT32: 4,
     DType.INT64: 5,
     DType.FLOAT32: 6,
+    DType.UINT32: 7,
 }
 """The numbers that `_element.h` gives to types."""
 

@@ -16,7 +16,7 @@ from diagmem.model.views import pieces, places
 from diagmem.ops.accesses import Accesses, Runs, replayed_separation
 from diagmem.ops.c_call import CCall, Unsupported
 from diagmem.ops.c_rows import cut_to_row, row_call
-from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.options import Options
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting
 from diagmem.ops.signature import MANY, Signature
@@ -56,14 +56,18 @@ class OpKind(ABC):
     is_alias: ClassVar[bool] = False
     """True where the output is the input's bytes under another shape, so that no copy need exist."""
 
+    is_copy: ClassVar[bool] = False
+    """True where the output is the input, element by element, so that nothing moves where both lie at one place."""
+
     is_pointwise: ClassVar[bool] = False
     """Whether it treats all pixels alike: a pixel of the output is made of the pixel at its place in each input."""
 
     def decode(self, name: str, options: Any) -> Any:
-        """Attributes from TFLite's options table, which is None where the file has none."""
+        """Attributes from TFLite's options table, which is None where the file has none. Of operations that TFLite does
+        not define the options are a mapping from their names."""
         return None
 
-    def encode(self, node: Node) -> BuiltinOptions | None:
+    def encode(self, node: Node) -> Options:
         """TFLite's options table that decodes to the node's attributes; None where it needs none."""
         return None
 

@@ -17,6 +17,27 @@ class BuiltinOptions(NamedTuple):
     fields: Mapping[str, Any]
 
 
+class CustomOptions(NamedTuple):
+    """The fields of an operation that TFLite does not define."""
+
+    fields: Mapping[str, float]
+
+
+Options = BuiltinOptions | CustomOptions | None
+"""None where an operation needs none."""
+
+CUSTOM = "CUSTOM:"
+"""What the kind of an operation begins with that TFLite does not define."""
+
+
+def whole_number(options: Mapping[str, Any], name: str) -> int:
+    """A field of an operation that TFLite does not define."""
+    found = options.get(name)
+    if not isinstance(found, int):
+        raise ModelError(f"its option {name} is missing; the file is damaged")
+    return found
+
+
 class Activation(enum.Enum):
     """The activation fused into an operation; values are TFLite's."""
 
@@ -73,6 +94,8 @@ TYPE_CODES = {
     DType.BOOL: 6,
     DType.INT16: 7,
     DType.INT8: 9,
+    DType.UINT64: 12,
+    DType.UINT32: 15,
     DType.INT4: 17,
 }
 """TFLite's codes for types of elements."""

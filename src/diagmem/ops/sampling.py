@@ -102,6 +102,12 @@ class Draw(ABC):
         """An activation that kernels can fuse."""
         return self.choice(_ACTIVATIONS)
 
+    def numbers(self, dtype: npt.DTypeLike, shape: Sequence[int]) -> npt.NDArray[Any]:
+        """Whole numbers over all of a type's range."""
+        info = np.iinfo(np.dtype(dtype))
+        rng = np.random.default_rng(self.integer(0, 1 << 32))
+        return rng.integers(info.min, info.max, tuple(shape), dtype=np.dtype(dtype), endpoint=True)
+
     def operand(self, shape: Sequence[int]) -> Tensor:
         """A filter, bias or matrix: a constant as a rule, now and then an input in RAM."""
         return self.choice((constant(shape), constant(shape), activation(shape)))
@@ -168,6 +174,12 @@ def activation(shape: Sequence[int], dtype: DType = DType.INT8) -> Tensor:
 def constant(shape: Sequence[int], dtype: DType = DType.INT8) -> Tensor:
     """Weights, of which only the shape is known."""
     return Tensor(0, "constant", tuple(shape), dtype, is_constant=True)
+
+
+def constant_of(values: npt.NDArray[Any]) -> Tensor:
+    """A constant with these values."""
+    dtype = DType(values.dtype.name)
+    return Tensor(0, "constant", values.shape, dtype, is_constant=True, data=values)
 
 
 def ints(values: npt.ArrayLike) -> Tensor:

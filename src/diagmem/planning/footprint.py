@@ -14,37 +14,15 @@ from functools import cached_property, reduce
 from operator import or_
 
 from diagmem.kernels import Library
-from diagmem.model.graph import Graph, Node, Tensor
+from diagmem.model.graph import Graph, Node, Op, Tensor
 from diagmem.ops import kind_of
 from diagmem.planning.options import Options
 from diagmem.planning.rows import RowGraph, row_graph
+from diagmem.planning.state import predecessors, state_store
+from diagmem.planning.store import Store
 
 SeparationRule = Callable[[Node, int, int], int | None]
 """(node, input position, output number) -> separation(output below, input above) in bytes; None: may not overlap."""
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    """`writers`: the ops that write it, none where it is filled before the run. One of several writes some views of a
-    tensor; the whole is held from the first of them on. `readers`: the ops that need it. `is_kept`: it must survive the
-    run."""
-
-    name: str
-    tensors: tuple[int, ...]
-    size_bytes: int
-    align_bytes: int
-    writers: frozenset[int]
-    readers: frozenset[int]
-    is_kept: bool
-
-    @property
-    def is_scratch(self) -> bool:
-        return not self.tensors
-
-    @property
-    def is_needed_later(self) -> bool:
-        """Whether anything touches it after the step that makes it."""
-        return self.is_kept or bool(self.readers) or len(self.writers) > 1
 
 
 @dataclass(frozen=True)
@@ -76,8 +54,16 @@ class Footprint:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Sizes of the stores in units."""
-        return tuple(-(-store.size_bytes // self.unit_bytes) for store in self.stores)
+        """Sizes of the stores in units: of one that holds state, what comes and goes."""
+        unit = self.unit_bytes
+        return tuple(
+            store.passing_bytes // unit if store.holds_state else -(-store.size_bytes // unit) for store in self.stores
+        )
+
+    @cached_property
+    def pinned(self) -> int:
+        """Units of state that are live all the time."""
+        return sum(store.pinned_bytes // self.unit_bytes for store in self.stores)
 
     @cached_property
     def followers(self) -> tuple[tuple[int, ...], ...]:
@@ -96,7 +82,7 @@ class Footprint:
     @cached_property
     def live_at_start(self) -> int:
         """Units of the stores that are filled before the run and looked at later."""
-        return sum(self.sizes[s] for s in self.at_start if self.stores[s].is_needed_later)
+        return self.pinned + sum(self.sizes[s] for s in self.at_start if self.stores[s].is_needed_later)
 
     @cached_property
     def _reader_bits(self) -> tuple[int, ...]:
@@ -174,9 +160,11 @@ class Footprint:
         for size, ops in zip(self.sizes, self._always_live_at, strict=True):
             for op in _bits(ops):
                 live[op] += size
-        given = sum(self.sizes[s] for s in self.at_start)
+        state = sum((store.state_bytes or 0) // self.unit_bytes for store in self.stores)
+        given = sum(self.sizes[s] for s in self.at_start if not self.stores[s].holds_state)
         kept = sum(size for size, store in zip(self.sizes, self.stores, strict=True) if store.is_kept)
-        return max([given, kept, *(live[op] + self._least_of_its_own(op) for op in range(len(live)))])
+        during = [live[op] + self._least_of_its_own(op) for op in range(len(live))]
+        return max(state + max(given, kept), self.pinned + max(during, default=0))
 
     def _least_of_its_own(self, op: int) -> int:
         """What an op needs besides the stores that always live while it runs: inputs that may die there, outputs."""
@@ -207,7 +195,9 @@ class Footprint:
         jobs: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for (out, store), separation in self.separations[op].items():
             if store in gone and out in fresh:
-                jobs[out].append((-(-separation // self.unit_bytes), self.sizes[store]))
+                # What passes of a store with state may lie anywhere in it.
+                is_whole = not (self.stores[out].holds_state or self.stores[store].holds_state)
+                jobs[out].append((-(-separation // self.unit_bytes) if is_whole else 0, self.sizes[store]))
         covered = sum(most_covered(self.sizes[out], inputs) for out, inputs in jobs.items())
         return sum(self.sizes[s] for s in fresh) - min(covered, sum(self.sizes[s] for s in gone))
 
@@ -249,11 +239,17 @@ def footprint(graph: Graph, options: Options, rule: SeparationRule | None = None
         graph,
         options,
         tuple(stores),
-        tuple(tuple(sorted({store_of[t] for t in op.inputs if t in store_of})) for op in graph.ops),
+        tuple(_needed(op, store_of, stores) for op in graph.ops),
         tuple(tuple(m) for m in makes),
-        tuple(_predecessors(graph)),
+        tuple(predecessors(graph)),
         tuple(_separations(node, store_of, stores, chosen) if options.overlap else {} for node in graph.nodes),
     )
+
+
+def _needed(op: Op, store_of: Mapping[int, int], stores: list[Store]) -> tuple[int, ...]:
+    """The stores that an op reads; of one that holds state, what comes and goes."""
+    found = {store_of[t] for t in op.inputs if t in store_of}
+    return tuple(sorted(s for s in found if not stores[s].holds_state or op.index in stores[s].readers))
 
 
 def is_alias(node: Node) -> bool:
@@ -283,7 +279,9 @@ def _lines_of_reshapes(graph: Graph, options: Options) -> list[tuple[int, ...]]:
         if tensor.view is not None or not _is_in_ram(graph, options, tensor):
             continue
         node, own = made_by.get(tensor.index), tensor.index
-        source = line_of.get(node.op.inputs[0], own) if node is not None and is_alias(node) else own
+        source = own
+        if node is not None and is_alias(node) and not graph.holds_state(node.op.inputs[0]):
+            source = line_of.get(node.op.inputs[0], own)
         if source != own and own in with_caller:
             source = own if source in with_caller else source
             with_caller.add(source)
@@ -305,7 +303,9 @@ def _is_in_ram(graph: Graph, options: Options, tensor: Tensor) -> bool:
 
 def _tensor_store(graph: Graph, options: Options, line: tuple[int, ...]) -> Store:
     tensors = [graph.tensors[t] for t in line]
-    is_given = tensors[0].is_variable or tensors[0].index in graph.inputs
+    if any(t.is_variable for t in tensors):
+        return state_store(graph, options, line)
+    is_given = tensors[0].index in graph.inputs
     written = [t.index for t in tensors if t.index == line[0] or t.view is not None]
     return Store(
         tensors[0].label,
@@ -314,8 +314,7 @@ def _tensor_store(graph: Graph, options: Options, line: tuple[int, ...]) -> Stor
         max(options.align_bytes, *(t.dtype.size_bytes for t in tensors)),
         frozenset() if is_given else frozenset(graph.producer[t] for t in written if t in graph.producer),
         frozenset(op for t in line for op in graph.consumers.get(t, ())),
-        any(t.is_variable or t.index in graph.outputs for t in tensors)
-        or (options.keep_inputs and tensors[0].index in graph.inputs),
+        any(t.index in graph.outputs for t in tensors) or (options.keep_inputs and tensors[0].index in graph.inputs),
     )
 
 
@@ -326,19 +325,6 @@ def _scratch_stores(graph: Graph, options: Options) -> Iterator[Store]:
         if size_bytes:
             name = f"scratch of {node.label}"
             yield Store(name, (), size_bytes, align_bytes, frozenset([node.op.index]), frozenset(), is_kept=False)
-
-
-def _predecessors(graph: Graph) -> Iterator[tuple[int, ...]]:
-    """For each op, those that must run before it: the writers of its inputs, and, where something outside the tensors
-    is read or changed (variables, ops without a result), the op before it that does so."""
-    last_effect: list[int] = []
-    for node in graph.nodes:
-        has_effect = not node.outputs or any(t is not None and t.is_variable for t in (*node.inputs, *node.outputs))
-        makers = [op for t in node.op.inputs for op in graph.writers(t)]
-        before = [*makers, *(last_effect if has_effect else ())]
-        yield tuple(dict.fromkeys(op for op in before if op < node.op.index))
-        if has_effect:
-            last_effect = [node.op.index]
 
 
 def _separations(
@@ -352,7 +338,8 @@ def _separations(
     kind = kind_of(node.op.kind)
     for number, output in enumerate(node.outputs):
         out = store_of.get(output.index)
-        if out is None or node.op.index not in stores[out].writers or (kind is not None and kind.is_alias):
+        is_first = out is not None and (node.op.index in stores[out].writers or stores[out].holds_state)
+        if out is None or not is_first or (kind is not None and kind.is_alias):
             continue
         for position, tensor in node.activations():
             store = store_of.get(tensor.index)

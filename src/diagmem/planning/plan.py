@@ -81,6 +81,11 @@ class Plan:
         """Proven: no plan of this graph (or, with a schedule that was asked for, of this order) is smaller."""
         return self.arena_bytes <= self.lower_bound_bytes
 
+    @property
+    def state_bytes(self) -> int:
+        """Of the arena: what lives from run to run."""
+        return sum(tensor.size_bytes for tensor in self.graph.variables if tensor.base in self.storage)
+
     @cached_property
     def offsets(self) -> Mapping[int, int]:
         """Tensor -> offset of its first element, for the tensors in the arena that lie in one piece, and their
@@ -166,10 +171,11 @@ class Plan:
 
 def offsets_in_one_piece(graph: Graph, storage: Mapping[int, Storage]) -> dict[int, int]:
     """Tensor -> offset of its first element, for the tensors that lie in one piece, and those of their views that an
-    op touches."""
+    op or the caller touches."""
     found = {t: how.base for t, how in storage.items() if how.is_in_one_piece(graph.tensors[t].row_bytes)}
+    touched = {*graph.producer, *graph.consumers, *graph.inputs}
     for base, family in graph.families.items():
-        views = (graph.tensors[t] for t in family if t != base and (t in graph.producer or t in graph.consumers))
+        views = (graph.tensors[t] for t in family if t != base and t in touched)
         found.update({t.index: found[base] + t.offset_bytes for t in views if base in found})
     return found
 

@@ -255,8 +255,11 @@ class _Planner:
 
     def by_rows(self) -> list[Planned]:
         """Plans that take ever less memory for ever more work: layer by layer (unless the input is streamed), row by
-        row, and with rows that are made again."""
+        row, and with rows that are made again. A model with state is run whole, for its state would be in two rows'
+        places at once."""
         self._check_rows()
+        if self.model.variables:
+            return [self.layer_by_layer()]
         needs, removals = self._needs_of_rows()
         input_rows = self.options.input_rows
         allocator = self.options.allocator
@@ -301,6 +304,8 @@ class _Planner:
             raise PlanError("rows are run by our own kernels, in one arena: kernels 'diagmem' and no external_io")
         if any(tensor.view is not None for tensor in self.model.tensors):
             raise PlanError("rows are planned for the model as its file has it: ops must not have been removed before")
+        if options.input_rows and self.model.variables:
+            raise PlanError("a model with state is run whole: its input cannot come row by row")
         if options.input_rows and (len(self.model.inputs) != 1 or options.keep_inputs):
             raise PlanError("to hand over the input row by row the model must have one input, which is not kept")
 

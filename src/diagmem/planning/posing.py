@@ -22,9 +22,11 @@ from diagmem.model.errors import PlanError
 from diagmem.model.graph import IntArray
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.ops.kind import SUM_BYTES
-from diagmem.planning.footprint import Footprint, Store, most_covered
+from diagmem.planning.footprint import Footprint, most_covered
 from diagmem.planning.problem import BEFORE_RUN, Buffer, Problem
 from diagmem.planning.schedulers.lives import Life, Row, row_lives, sum_lives
+from diagmem.planning.state import live_hulls
+from diagmem.planning.store import Store
 
 NEVER = 1 << 40
 """Stands for the start of nothing: no window reaches so far."""
@@ -153,7 +155,9 @@ class _Posed:
         """Whole tensors that die while others are made of them."""
         for (made, read), apart in self.needs.separations[op].items():
             out, source = (self.windows[self.whole[store]].buffer for store in (made, read))
-            if out.first_step == at == source.end_step - 1:
+            # Of what holds state, parts come and go: what else of it lives is looked at beside.
+            is_begun = self.needs.stores[made].holds_state or out.first_step == at
+            if is_begun and (self.needs.stores[read].holds_state or source.end_step - 1 == at):
                 yield _Met(self.whole[made], 0, out.size_bytes, self.whole[read], 0, source.size_bytes, apart)
 
     def _dies(self, buffer: int, end: int, at: int) -> bool:
@@ -238,9 +242,9 @@ class _LiveWindows:
 
     def add(self, index: int, store: Store) -> None:
         touched_by = store.writers | store.readers | self._pushed(store)
-        if not touched_by & self.by_turns:
+        if store.holds_state or not touched_by & self.by_turns:
             self.whole[index] = len(self.windows)
-            self.windows.append(self._still(store))
+            self.windows.append(self._state(store) if store.holds_state else self._still(store))
         elif store.is_scratch:
             (op,) = store.writers
             if not self.needs.rows.ops[op].accumulator_bytes:
@@ -287,6 +291,14 @@ class _LiveWindows:
         return _LiveWindow.still(
             Buffer(store.name, store.size_bytes, first, last + 1, store.align_bytes, store.tensors, scratch_of)
         )
+
+    def _state(self, store: Store) -> _LiveWindow:
+        """There before, during and after the run, but not always all of it."""
+        found = live_hulls(self.needs.graph, store, self.schedule.ops, self.needs.options.keep_inputs)
+        low, high = (np.array([(NEVER, -NEVER)[n] if hull is None else hull[n] for hull in found]) for n in (0, 1))
+        buffer = Buffer(store.name, store.size_bytes, BEFORE_RUN, self.end + 1, store.align_bytes, store.tensors)
+        is_still = bool((low == 0).all() and (high == store.size_bytes).all())
+        return _LiveWindow(buffer, low.astype(np.int64), high.astype(np.int64), is_still)
 
     def _scratch(self, store: Store, op: int) -> _LiveWindow:
         """Needed at each turn of an op, and not between them."""

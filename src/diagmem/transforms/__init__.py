@@ -24,6 +24,7 @@ from diagmem.transforms.merge_duplicates import merge_duplicates
 from diagmem.transforms.remove_channels import remove_channels
 from diagmem.transforms.remove_concat import remove_concat
 from diagmem.transforms.remove_slices import remove_slices
+from diagmem.transforms.state_in_place import state_in_place
 from diagmem.transforms.time_as_rows import time_as_rows
 
 __all__ = [
@@ -54,6 +55,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     "time-as-rows": time_as_rows,
     "drop-no-ops": drop_no_ops,
     "merge-duplicates": merge_duplicates,
+    "state-in-place": state_in_place,
     "remove-slices": remove_slices,
     "remove-concat": remove_concat,
 }
@@ -79,7 +81,7 @@ CHANNELS = "remove-channels"
 ONLY_FOR_ROWS = ("time-as-rows",)
 """Those that bring nothing to ops that run whole."""
 
-SOMETIMES_WORSE = ("merge-duplicates", "remove-slices", "remove-concat")
+SOMETIMES_WORSE = ("merge-duplicates", "state-in-place", "remove-slices", "remove-concat")
 """Those that make a tensor, or the whole that it is part of, live longer, so that a plan may grow; they come last."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -14,7 +14,6 @@ from diagmem.transforms._editing import (
     Draft,
     NotExpressible,
     is_movable,
-    is_seen_by_caller,
     moved_into,
     part_of,
 )
@@ -27,6 +26,10 @@ def remove_concat(graph: Graph, choice: Choice) -> Graph:
 
     Each input must be whole in RAM, given once, unknown to the caller and quantised like the output; and all that touch
     it must have kernels that can address a view.
+
+    Where one of them is a variable that is read where it lies, the output is a window over it and what is new: it lives
+    for ever, so the caller may write what is new straight into it. What the variable is assigned must then not be
+    overwritten while it is moved there, and the caller must not look at the window.
     """
     draft = Draft(graph)
     for op in graph.ops:
@@ -38,7 +41,10 @@ def remove_concat(graph: Graph, choice: Choice) -> Graph:
 def _remove(draft: Draft, node: Node) -> None:
     """Removes an op if nothing stands against it."""
     parts = [part for part in node.inputs if part is not None]
-    if not all(_may_move(draft, node, part) for part in parts) or len({p.base for p in parts}) < len(node.inputs):
+    has_state = any(draft.tensors[part.base].is_variable for part in parts)
+    if not all(_may_move(draft, node, part, has_state) for part in parts):
+        return
+    if len({p.base for p in parts}) < len(node.inputs):
         return
     changed: list[Tensor] = []
     try:
@@ -49,17 +55,37 @@ def _remove(draft: Draft, node: Node) -> None:
             changed += moved_into(inside.view or place, root, views)
     except NotExpressible:
         return
-    draft.replaced_by_views(node.op.index, changed)
+    if not has_state or _is_sound_window(draft, node.output, changed):
+        draft.replaced_by_views(node.op.index, changed)
 
 
-def _may_move(draft: Draft, node: Node, part: Tensor) -> bool:
+def _is_sound_window(draft: Draft, whole: Tensor, parts: Sequence[Tensor]) -> bool:
+    """Whether a window over variables, as it would be with these parts, keeps what they are assigned."""
+    by_index = {part.index: part for part in parts}
+    is_given = [part for part in parts if part.is_variable or part.index in draft.source.inputs]
+    family = draft.family(whole.base)
+    if not all(part.is_in_one_piece for part in is_given) or any(t in draft.source.outputs for t in family):
+        return False
+    for part in is_given:
+        assign = draft.source.producer.get(part.index)
+        if assign is not None:
+            node = draft.node(assign)
+            value = by_index.get(node.op.inputs[0], node.input(0))
+            apart = value.offset_bytes - part.offset_bytes
+            if value.base == part.base and not (value.is_in_one_piece and apart >= 0):
+                return False
+    return True
+
+
+def _may_move(draft: Draft, node: Node, part: Tensor, has_state: bool) -> bool:
     root, whole = draft.tensors[part.base], node.output
+    seen = draft.source.outputs if has_state else (*draft.source.inputs, *draft.source.outputs)
     return (
-        is_movable(root)
+        (is_movable(root) or root.is_variable)
         and part.is_in_one_piece
         and part.elems == root.elems
         and root.base != whole.base
-        and not any(is_seen_by_caller(draft.source, member) for member in draft.family(root.index))
+        and not any(member in seen for member in draft.family(root.index))
         and (part.dtype, part.quantisation) == (whole.dtype, whole.quantisation)
         and getattr(node.attributes, "activation", Activation.NONE) is Activation.NONE
     )

@@ -55,7 +55,7 @@ class Finding:
     """One thing that is wrong. `byte` is an address in the arena; `writer` overwrote it at step `writer_step`.
 
     `op` is its index in the graph, `number` that in the model's file. `row`, `writer_row`: which row of the tensor and
-    of the writer it is about, where these are held row by row.
+    of the writer it is about, where these are held row by row. `run`: in which run it shows, of a model that has state.
     """
 
     fault: Fault
@@ -68,9 +68,10 @@ class Finding:
     row: int | None = None
     writer_row: int | None = None
     number: int | None = None
+    run: int = 0
 
     def __str__(self) -> str:
-        parts = [f"{self._where}{self.fault.value}"]
+        parts = [f"{'in the next run, ' if self.run else ''}{self._where}{self.fault.value}"]
         parts += [_named(self.tensor, self.row)] if self.tensor is not None else []
         parts += [f"byte {self.byte}"] if self.byte is not None else []
         if self.writer is not None:

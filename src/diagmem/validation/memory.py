@@ -41,7 +41,9 @@ class Memory:
         self.staying = {
             node.op.outputs[0]: node.op.inputs[0]
             for node in graph.nodes
-            if is_reshape(node) and self._is_at_one_place(node.op.inputs[0], node.op.outputs[0])
+            if is_reshape(node)
+            and not graph.holds_state(node.op.inputs[0])
+            and self._is_at_one_place(node.op.inputs[0], node.op.outputs[0])
         }
         self.root = [self._root(tensor) for tensor in graph.tensors]
         split = {self.root[tensor] for tensor in by_row}

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from diagmem.kernels import Library
-from diagmem.model.graph import Graph, Node
+from diagmem.model.graph import Graph
 from diagmem.model.schedule import PUSH, Schedule, Step
+from diagmem.ops.state import changed_variables
 from diagmem.validation.findings import Fault, Finding
 from diagmem.validation.kernel import Kernel
 
@@ -33,6 +34,7 @@ class _Order:
         self.done: Counter[int] = Counter()
         self.whole: set[int] = set()
         self.last_effect = -1
+        self.versions = _Versions(graph)
         self.work = Fraction(0)
 
     def step(self, at: int, step: Step) -> Iterator[Finding]:
@@ -69,10 +71,12 @@ class _Order:
         return None
 
     def _effects(self, at: int, op: int) -> Iterator[Finding]:
-        if _has_effect(self.graph.nodes[op]):
-            if op < self.last_effect:
-                yield self._finding(Fault.EFFECT_TOO_EARLY, at, self.last_effect)
+        early = self.versions.early(op)
+        if early is None and not self.graph.nodes[op].outputs:
+            early = self.last_effect if op < self.last_effect else None
             self.last_effect = max(op, self.last_effect)
+        if early is not None:
+            yield self._finding(Fault.EFFECT_TOO_EARLY, at, early)
 
     def end(self) -> Iterator[Finding]:
         """After the last step."""
@@ -89,9 +93,33 @@ class _Order:
         return Finding(fault, at, op, number=None if op == PUSH else self.graph.ops[op].number)
 
 
-def _has_effect(node: Node) -> bool:
-    """Whether it reads or changes what outlives a run, or what no tensor shows."""
-    return not node.outputs or any(t is not None and t.is_variable for t in (*node.inputs, *node.outputs))
+class _Versions:
+    """How often each variable has been changed. An op must find it as often changed as in the model's order."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.changed_by = [changed_variables(node) for node in graph.nodes] if graph.variables else []
+        self.now: Counter[int] = Counter()
+        self.last_change: dict[int, int] = {}
+        self.wanted: list[dict[int, int]] = []
+        count: Counter[int] = Counter()
+        for node, changed in zip(graph.nodes, self.changed_by, strict=False):
+            touched = {v for t in (*node.op.inputs, *node.op.outputs) for v in graph.variables_in(t)}
+            self.wanted.append({v: count[v] for v in sorted(touched)})
+            count.update(changed)
+
+    def early(self, op: int) -> int | None:
+        """Notes that an op runs. Which op has run too early by then: the one that last changed what it touches, or it
+        itself; None if all is in order."""
+        if not self.wanted:
+            return None
+        found = None
+        for variable, wanted in self.wanted[op].items():
+            if self.now[variable] != wanted:
+                found = self.last_change[variable] if self.now[variable] > wanted else op
+        for variable in self.changed_by[op]:
+            self.now[variable] += 1
+            self.last_change[variable] = op
+        return found
 
 
 def faults_of_views(graph: Graph, library: Library, kernels: Sequence[Kernel]) -> Iterator[Finding]:

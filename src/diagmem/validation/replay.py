@@ -2,11 +2,11 @@
 
 It takes the graph, the order, the addresses, and what each kernel touches at which of its own steps; what must be where
 when follows from those. It knows nothing of how the plan was made. Running an op whole, and running it a row at a time,
-are one thing to it. It is exact: a finding is a byte that is lost, and a plan without findings loses none. The only
-plans judged more strictly are those in which these share a byte: two results of one step; what is held between turns,
-or used as scratch, and anything that lives meanwhile; an op of unknown order, a reshape that is a copy, or an op that
-sums up rows, and what it reads. Also, ops with effects beyond their results must run in the model's order, and a plan
-whose order or places make no sense is not looked at for lost bytes.
+are one thing to it; what has state is run twice. It is exact: a finding is a byte that is lost, and a plan without
+findings loses none. The only plans judged more strictly are those in which these share a byte: two results of one step;
+what is held between turns, or used as scratch, and anything that lives meanwhile; an op of unknown order, a reshape
+that is a copy, or an op that sums up rows, and what it reads. Also, what is beyond tensors, and each variable, must be
+touched in the model's order, and a plan whose order or places make no sense is not looked at for lost bytes.
 
 Only values that share addresses and time can harm each other, so bytes are looked at pair by pair.
 """
@@ -133,12 +133,14 @@ class Losses:
             in_step = read.step == writer.made != value.made
             byte = clash(own, self._read(value, read), written, in_step)
             if byte is not None:
+                run, step = self.run.when(read.step)
                 return Finding(
                     Fault.RESULT_LOST if read.op is None else Fault.OVERWRITTEN,
-                    *(read.step, read.op, value.label, byte, writer.label, writer.made),
+                    *(step, read.op, value.label, byte, writer.label, self.run.when(writer.made)[1]),
                     row=value.row,
                     writer_row=writer.row,
                     number=None if read.op is None else self.run.graph.ops[read.op].number,
+                    run=run,
                 )
         return None
 

@@ -3,6 +3,9 @@
 A *value* is what one step writes of a part of a tensor, within one unit of its root: a whole tensor, or a row. A row
 that is made again is a new value. Who reads a tensor looks at the latest values of the elements that its kernel, or
 the turn of it, touches.
+
+What has state is run twice in a row: what a variable is after the first run is what the second one must find, whatever
+the caller has written in between.
 """
 
 from __future__ import annotations
@@ -64,7 +67,8 @@ class Slot(NamedTuple):
 
 
 class ReplayedRun:
-    """One run of a schedule. After `walk`, `values` are all values in the arena, by the step that made them."""
+    """A run of a schedule, or two. After `walk`, `values` are all values in the arena, by the step that made them. The
+    steps of the second run are counted on from those of the first: see `when`."""
 
     def __init__(
         self, graph: Graph, kernels: Sequence[Kernel], schedule: Schedule, placed: Placed, held: Iterable[Held]
@@ -77,6 +81,8 @@ class ReplayedRun:
         self.memory = Memory(graph, placed.rows, _touched(graph, turned))
         for root in self.memory.has_views:
             self.memory.families[root] = Family(self.memory, root, self._parts(root))
+        self.runs = 2 if graph.variables else 1
+        self.run_steps = len(schedule.steps) + 2
         self.values: list[Value] = []
         self._latest: dict[Slot, Value] = {}
         self._held_now: dict[int, Value] = {}
@@ -91,6 +97,9 @@ class ReplayedRun:
         found = [Part(root)] if self._is_given(root) or (self.is_streamed and root == self.graph.inputs[0]) else []
         for index in self.memory.members[root]:
             tensor, op = self.graph.tensors[index], self.graph.producer.get(index)
+            if self._is_given_view(tensor):
+                found.append(Part(index))
+                continue
             if op is None or tensor.is_variable or index in self.memory.staying or not tensor.elems:
                 continue
             by_turns = tensor.view is not None and op in self.makes_rows
@@ -104,28 +113,52 @@ class ReplayedRun:
             return not (self.is_streamed and root == self.graph.inputs[0])
         return tensor.is_variable or (root not in self.graph.producer and root not in self.graph.families)
 
+    def _is_given_view(self, tensor: Tensor) -> bool:
+        """Whether it is a part of a tensor that is there before the run."""
+        return (
+            tensor.view is not None and tensor.elems > 0 and (tensor.is_variable or tensor.index in self.graph.inputs)
+        )
+
+    def when(self, step: int) -> tuple[int, int]:
+        """The run, and the step in it."""
+        return (step - BEFORE_RUN) // self.run_steps, (step - BEFORE_RUN) % self.run_steps + BEFORE_RUN
+
     def faults_of_parts(self) -> Iterator[Finding]:
         for root, family in sorted(self.memory.families.items()):
             if family.is_written_twice:
                 yield Finding(Fault.WRITTEN_TWICE, tensor=self.graph.tensors[root].label)
 
     def walk(self, used: Iterable[int], kept: Iterable[int]) -> Iterator[Finding]:
-        """Goes through the run once, and yields what is read before it is made. `used`: the tensors that matter;
-        `kept`: those that the caller looks at in the end."""
-        for root in sorted({self.memory.root[t] for t in used}):
-            tensor = self.graph.tensors[root]
-            if self._is_given(root) and tensor.elems and not tensor.is_constant:
-                for slot in self._slots(tensor, None):
-                    self._made(slot, Part(root), BEFORE_RUN, None, None, None)
-        end = len(self.schedule.steps)
-        if self.is_streamed:
-            self._hold(PUSH, BEFORE_RUN, Read(end, None, None, None, 0))
-        for at, step in enumerate(self.schedule.steps):
-            yield from self._step(at, step)
-        for index in sorted(kept):
-            tensor = self.graph.tensors[index]
-            if not tensor.is_constant and tensor.elems:
-                yield from self._look(Read(end, None, None, index, 0), self._slots(tensor, None))
+        """Goes through the runs, and yields what is read before it is made. `used`: the tensors that matter; `kept`:
+        those that the caller looks at after a run. State is looked at after the last one."""
+        roots = sorted({self.memory.root[t] for t in used})
+        for run in range(self.runs):
+            first = run * self.run_steps
+            for root in roots:
+                self._give(self.graph.tensors[root], first + BEFORE_RUN, with_state=run == 0)
+            end = first + len(self.schedule.steps)
+            self._held_now.clear()
+            if self.is_streamed:
+                self._hold(PUSH, first + BEFORE_RUN, Read(end, None, None, None, 0))
+            for at, step in enumerate(self.schedule.steps, first):
+                yield from self._step(at, step)
+            for index in sorted(kept):
+                tensor = self.graph.tensors[index]
+                is_looked_at = run == self.runs - 1 or not tensor.is_variable
+                if is_looked_at and not tensor.is_constant and tensor.elems:
+                    yield from self._look(Read(end, None, None, index, 0), self._slots(tensor, None))
+
+    def _give(self, root: Tensor, at: int, with_state: bool) -> None:
+        """Fills what is there before a run. State is given once, and then kept."""
+        if self._is_given(root.index) and root.elems and not root.is_constant and (with_state or not root.is_variable):
+            for slot in self._slots(root, None):
+                self._made(slot, Part(root.index), at, None, None, None)
+        family = self.memory.families.get(root.index)
+        for number, part in enumerate(family.parts if family is not None else ()):
+            tensor = self.graph.tensors[part.tensor]
+            if self._is_given_view(tensor) and (with_state or not tensor.is_variable):
+                for unit in family.units_in(part) if family is not None else ():
+                    self._made(Slot(root.index, number, unit), part, at, None, None, None)
 
     def _step(self, at: int, step: Step) -> Iterator[Finding]:
         op, turn = step.op, step.turn
@@ -243,10 +276,10 @@ class ReplayedRun:
             turn = None
         for output, tensor in enumerate(self.graph.nodes[op].outputs):
             root = self.memory.root[tensor.index]
-            if tensor.is_variable or tensor.index in self.memory.staying or not tensor.elems:
+            if tensor.index in self.memory.staying or not tensor.elems:
                 continue
             family = self.memory.families.get(root)
-            part = Part(tensor.index, None if tensor.view is None else turn)
+            part = Part(tensor.index, None if tensor.view is None or tensor.is_variable else turn)
             number = 0 if family is None else family.parts.index(part)
             if family is not None and tensor.view is not None:
                 units: Iterable[int] = family.units_in(part)

@@ -112,6 +112,10 @@ def _sum_of_singles(node: Node, inputs: Values) -> tuple[Array, ...]:
     return (np.clip(total, low, high).astype(np.int8).reshape(node.output.shape),)
 
 
+def _leaves_gaps(node: Node) -> bool:
+    return (node.attributes.start, node.attributes.end) != (0, node.output.elems)
+
+
 _NARROW = "it takes 32-bit biases for 64-bit ones, and reads beyond them"
 _SHIFTED = "it shifts small quotients by more than 31 bits, of which processors make what they like"
 _PRECISION = "it computes multipliers in single precision: of 65,536 inputs a few are off by one"
@@ -140,6 +144,12 @@ DEVIATIONS = (
     ),
     Deviation(TFLM, ("BATCH_TO_SPACE_ND",), "it reads other pixels where there are no channels", _has_no_channels),
     Deviation(TFLM, ("STRIDED_SLICE",), "it has room for four slices", lambda node: node.input(1).elems > 4),
+    Deviation(
+        TFLM,
+        ("CUSTOM:SignalEnergy",),
+        "it does not write frequencies that are not asked for; here they are 0",
+        _leaves_gaps,
+    ),
     *(Deviation(runtime, ("DIV",), _SHIFTED, _is_divided) for runtime in (TFLM, LITERT)),
     *(
         Deviation(runtime, ("DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"), _NARROW, _has_narrow_bias)

@@ -13,6 +13,11 @@ CELLS = (2, 4, 8, 16, 2**31)
 """Structure of every size: networks answer plain noise almost always the same way, which would hide a difference."""
 
 
+def restarts(graph: Graph, count: int) -> tuple[int, ...]:
+    """Before which of so many runs a model that has state is set back to its first: half-way."""
+    return (count // 2,) if graph.variables and count > 1 else ()
+
+
 def sample_inputs(graph: Graph, count: int, seed: int = 0) -> list[list[npt.NDArray[Any]]]:
     """`count` runs, for each the values of each graph input: five edge cases first, then random ones. The same for the
     same seed, and the first ones the same for any count."""

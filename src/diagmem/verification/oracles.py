@@ -13,8 +13,10 @@ import numpy.typing as npt
 from diagmem.frontends.source import Source
 from diagmem.frontends.tflite import has_shapes_of_file
 from diagmem.model.graph import DType, Graph, Node
+from diagmem.ops.state import changed_variables
 from diagmem.verification import reference
 from diagmem.verification.deviations import LITERT, ONNXRUNTIME, TFLM, Deviation, deviations
+from diagmem.verification.inputs import restarts
 from diagmem.verification.stream import Inputs
 from diagmem.verification.tflm import runtime
 
@@ -45,7 +47,7 @@ def second_opinion(source: Source, graph: Graph, inputs: Inputs) -> Opinion | No
         return _compared(TFLM, graph, inputs, _tflm(content, graph, inputs))
     if importlib.util.find_spec("ai_edge_litert") and _is_real(graph):
         try:
-            theirs = _litert(content, inputs)
+            theirs = _litert(content, inputs, restarts(graph, len(inputs)))
         except (ValueError, RuntimeError):
             return None
         return _compared(LITERT, graph, inputs, theirs)
@@ -77,15 +79,17 @@ def _tflm(content: bytes, graph: Graph, inputs: Inputs) -> Outputs:
     ]
 
 
-def _litert(content: bytes, inputs: Inputs) -> Outputs:
+def _litert(content: bytes, inputs: Inputs, again: Sequence[int]) -> Outputs:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    interpreter = Interpreter(model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
-    for detail, values in zip(interpreter.get_input_details(), inputs[0] if inputs else (), strict=False):
-        interpreter.resize_tensor_input(detail["index"], values.shape)
-    interpreter.allocate_tensors()
-    found = []
-    for run in inputs:
+    found: list[list[npt.NDArray[Any]]] = []
+    for number, run in enumerate(inputs):
+        if not number or number in again:
+            # Nothing else sets resource variables back.
+            interpreter = Interpreter(model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
+            for detail, values in zip(interpreter.get_input_details(), run, strict=False):
+                interpreter.resize_tensor_input(detail["index"], values.shape)
+            interpreter.allocate_tensors()
         for detail, values in zip(interpreter.get_input_details(), run, strict=True):
             interpreter.set_tensor(detail["index"], values)
         interpreter.invoke()
@@ -96,13 +100,14 @@ def _litert(content: bytes, inputs: Inputs) -> Outputs:
 def _compared(oracle: str, graph: Graph, inputs: Inputs, theirs: Outputs) -> Opinion:
     """Where the runtime differs from numpy, it must do so as documented: what it is known to compute instead is
     computed too, and where nobody can say what that is, only outputs that depend on it may differ."""
-    ours = [reference.run(graph, values) for values in inputs]
+    again = restarts(graph, len(inputs))
+    ours = list(reference.runs(graph, inputs, again))
     if _difference(graph, ours, theirs) is None:
         return Opinion(oracle)
     known = list(deviations(oracle, graph))
     instead = {node.op.index: found.theirs for node, found in known if found.theirs is not None}
     unclear = _behind(graph, [node for node, found in known if found.theirs is None])
-    documented = [reference.run(graph, values, instead) for values in inputs]
+    documented = list(reference.runs(graph, inputs, again, instead))
     disagreement = _difference(graph, documented, theirs, unclear)
     if disagreement is not None:
         return Opinion(oracle, disagreement)
@@ -119,11 +124,14 @@ def _lines(known: Iterable[tuple[Node, Deviation]]) -> Iterator[str]:
 
 
 def _behind(graph: Graph, nodes: Iterable[Node]) -> frozenset[int]:
-    """Tensors that depend on what some nodes compute."""
+    """Tensors that depend on what some nodes compute, in this run or in one before."""
     found = {t for node in nodes for t in node.op.outputs}
-    for op in graph.ops:
-        if found.intersection(op.inputs):
-            found.update(op.outputs)
+    known = -1
+    while len(found) > known:
+        known = len(found)
+        for node in graph.nodes:
+            if found.intersection(node.op.inputs):
+                found.update((*node.op.outputs, *changed_variables(node)))
     return frozenset(found)
 
 

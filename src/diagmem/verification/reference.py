@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -18,11 +18,33 @@ Reference = Callable[[Node, Sequence[Array | None]], tuple[Array, ...]]
 """What a node computes from the values of its inputs."""
 
 
-def run(graph: Graph, inputs: Sequence[Array], instead: Mapping[int, Reference] | None = None) -> dict[int, Array]:
+def runs(
+    graph: Graph,
+    inputs: Iterable[Sequence[Array]],
+    restarts: Collection[int] = (),
+    instead: Mapping[int, Reference] | None = None,
+) -> Iterator[dict[int, Array]]:
+    """The values of all tensors after each of several runs in a row. `restarts`: the runs before which the state is set
+    to its first value, besides the first one."""
+    state: dict[int, Array] = {}
+    for number, given in enumerate(inputs):
+        values = run(graph, given, instead, {} if number in restarts else state)
+        state = {tensor.index: values[tensor.index] for tensor in graph.variables}
+        yield values
+
+
+def run(
+    graph: Graph,
+    inputs: Sequence[Array],
+    instead: Mapping[int, Reference] | None = None,
+    state: Mapping[int, Array] | None = None,
+) -> dict[int, Array]:
     """The values of all tensors: constants, inputs, and whatever an operation writes. `instead`: ops, by their index,
-    that are computed in another way than their kind's. An op that nobody knows, and on which no output depends, is
-    passed over, with all that reads from it: no plan needs to keep it."""
-    values: dict[int, Array] = dict(zip(graph.inputs, inputs, strict=True))
+    that are computed in another way than their kind's. `state`: what variables are, if not what they are at first. An
+    op that nobody knows, and on which no output depends, is passed over, with all that reads from it: no plan needs to
+    keep it."""
+    values: dict[int, Array] = {tensor.index: tensor.first_values for tensor in graph.variables}
+    values.update({**(state or {}), **dict(zip(graph.inputs, inputs, strict=True))})
     unknown: set[int] = set()
     for node in graph.nodes:
         if unknown.intersection(node.op.inputs):

@@ -17,6 +17,7 @@ from diagmem.model.graph import Shape, Tensor
 from diagmem.model.views import places
 from diagmem.verification import reference
 from diagmem.verification.equality import differing
+from diagmem.verification.inputs import restarts
 from diagmem.verification.tools import write_firmware
 
 MOST_TEXT_BYTES = 2**16
@@ -59,6 +60,7 @@ def header(program: Program, runs: int) -> str:
         "#include <stddef.h>",
         f"#define HARNESS_RUNS {runs}",
         f"#define HARNESS_SPANS {len(rows)}",
+        *_state(program, runs),
         _sizes("input", [graph.tensors[t] for t in graph.inputs]),
         _sizes("output", [graph.tensors[t] for t in graph.outputs]),
         "#ifdef HARNESS_TRACE",
@@ -71,6 +73,16 @@ def header(program: Program, runs: int) -> str:
         "#endif",
     ]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _state(program: Program, runs: int) -> Iterator[str]:
+    """Where the state lies, and before which runs it is set to its first value."""
+    if program.states:
+        places = ", ".join(f"{{{program.offsets[t.index]}, {t.size_bytes}}}" for t in program.states)
+        again = " || ".join(f"(run) == {run}" for run in (0, *restarts(program.graph, runs)))
+        yield f"#define HARNESS_STATES {len(program.states)}"
+        yield f"#define HARNESS_IS_RESET(run) ({again})"
+        yield f"static const struct {{ size_t offset, bytes; }} harness_states[] = {{{places}}};"
 
 
 def write_model(program: Program, runs: int, directory: Path) -> str:
@@ -96,11 +108,12 @@ def first_difference(program: Program, inputs: Inputs, sent: bytes, is_traced: b
     """What is wrong with the bytes that the harness sent, in one line; None if they are what numpy computes."""
     expected = spans(program, is_traced)
     size_bytes = sum(span.size_bytes for span in expected)
-    for run, values in enumerate(inputs):
+    wanted = reference.runs(program.model, inputs, restarts(program.model, len(inputs)))
+    for run, values in enumerate(wanted):
         received = sent[run * size_bytes : (run + 1) * size_bytes]
         if len(received) != size_bytes:
             return f"input {run}: the program stopped early"
-        wrong = next(differences(expected, reference.run(program.model, values), received), None)
+        wrong = next(differences(expected, values, received), None)
         if wrong is not None:
             return f"input {run}: {wrong}"
     return None
@@ -114,8 +127,8 @@ def differences(expected: Sequence[Span], values: Mapping[int, npt.NDArray[Any]]
         span_elems = span.size_bytes // tensor.dtype.size_bytes
         got = np.frombuffer(received, tensor.dtype.numpy, span_elems, offset)[places(shape, tensor.strides)]
         offset += span.size_bytes
-        whole = _channels(values[tensor.index], tensor).reshape(-1).astype(tensor.dtype.numpy)
-        want = whole[first * len(got) : (first + 1) * len(got)]
+        own = _channels(values[tensor.index], tensor).reshape(-1)
+        want = own[first * len(got) : (first + 1) * len(got)].astype(tensor.dtype.numpy)
         wrong = np.flatnonzero(differing(got, want))
         if wrong.size:
             at = int(wrong[0])

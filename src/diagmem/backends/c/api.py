@@ -44,9 +44,11 @@ def _declared(type_name: str, name: str) -> str:
 _INDEX = ("int", "index")
 OUTPUT = Function("const void *", "output", _INDEX, "const void *")
 INPUT = Function("void *", "input", _INDEX)
+RESET = Function("void", "reset")
 _WHOLE = (INPUT, OUTPUT, Function("void", "invoke"))
 _BY_ROWS = (Function("void", "start"), Function("int", "push_row", ("const void *", "row")), OUTPUT)
 
 
 def functions(program: Program) -> tuple[Function, ...]:
-    return _BY_ROWS if program.input_rows else _WHOLE
+    found = _BY_ROWS if program.input_rows else _WHOLE
+    return (RESET, *found) if program.states else found

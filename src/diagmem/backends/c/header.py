@@ -22,6 +22,10 @@ Hand over the rows of the input, from first to last:
  * last row, when the outputs are there; else 0. The next row then begins a new run.
  * NAME_start gives up a run. An output that does not exist is NULL."""
 
+_RESET = """
+ * NAME_reset sets the state that lives from run to run to its first value: call it before
+ * the first run, and to begin anew."""
+
 _START_IN = "\n * NAME_start_in is mandatory before the first row that an arena is given."
 
 _PLACES = (
@@ -35,7 +39,7 @@ def header(program: Program, name: str) -> str:
     """NAME.h after its first comment."""
     macro, model = name.upper(), program.model
     api = functions(program)
-    about = (_BY_ROWS if program.input_rows else _WHOLE).replace("NAME", name)
+    about = f"{_BY_ROWS if program.input_rows else _WHOLE}{_RESET if program.states else ''}".replace("NAME", name)
     own = "\n".join(f"{function.declaration(name)};" for function in api)
     given = "\n".join(f"{function.declaration_in(name)};" for function in api)
     return f"""\
@@ -48,7 +52,7 @@ def header(program: Program, name: str) -> str:
 {_places(macro)}
 #define {macro}_ARENA_BYTES {max(1, program.arena_bytes)}
 #define {macro}_ARENA_ALIGN {program.align_bytes} /* an arena starts on a multiple of so many bytes */
-
+{_state(macro, program)}
 {_tensors(f"{macro}_INPUT", model, model.inputs)}{_rows(macro, program)}
 {_tensors(f"{macro}_OUTPUT", model, model.outputs)}
 {tensor_type(program, name)}
@@ -75,6 +79,16 @@ void *{name}_arena(void *memory, size_t memory_bytes);
 
 #endif
 """
+
+
+def _state(macro: str, program: Program) -> str:
+    """How much of the arena lives from run to run."""
+    size_bytes = sum(tensor.size_bytes for tensor in program.states)
+    return (
+        f"#define {macro}_STATE_BYTES {size_bytes} /* of the arena, that live from run to run */\n"
+        if size_bytes
+        else ""
+    )
 
 
 def _places(macro: str) -> str:

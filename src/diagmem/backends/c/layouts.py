@@ -97,6 +97,9 @@ def _arduino(library: Library) -> Files:
     }
 
 
+_NEWLINE = "\n"
+
+
 def _sketch(library: Library) -> str:
     name, macro, program = library.name, library.macro, library.program
     run = f"""\
@@ -118,7 +121,7 @@ def _sketch(library: Library) -> str:
 
 void setup() {{
     Serial.begin(115200);
-}}
+{f"    {name}_reset();{_NEWLINE}" if program.states else ""}}}
 
 void loop() {{
 {run}

@@ -8,6 +8,7 @@ from diagmem.backends.c.api import INPUT, OUTPUT, Function, functions
 from diagmem.backends.c.calls import call_text, describe, listed_rows, parameters
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.sequence import repeated_turns, row_storage, run_in_sequence
+from diagmem.backends.c.state import reset_function
 from diagmem.backends.c.tables import Tables
 from diagmem.model.graph import Node
 
@@ -28,12 +29,13 @@ def model_source(program: Program, tables: Tables, name: str) -> str:
     """NAME.c after its first comment."""
     inputs = () if program.input_rows else (_accessor(program, INPUT, name, program.graph.inputs),)
     parts = (
-        _opening(name, ("stddef.h", "string.h") if program.input_rows else ("stddef.h",)),
+        _opening(name, ("stddef.h", "string.h") if program.input_rows or program.states else ("stddef.h",)),
         *(row_storage(program.graph.tensors[t], storage) for t, storage in program.by_rows.items()),
         *(parameters(node, program.calls[node.op.index], tables) for node in program.nodes),
         *(listed_rows(node, program.calls[node.op.index]) for node in program.nodes),
         *(repeated_turns(program, node) for node in program.nodes),
         *(run_in_sequence(program, tables, name) if program.visits else (_run_straight(program, tables, name),)),
+        reset_function(program, tables, name),
         *inputs,
         _accessor(program, OUTPUT, name, program.graph.outputs),
         _arena(name),
@@ -90,7 +92,7 @@ def _step(node: Node, program: Program, tables: Tables, name: str) -> Iterator[s
 
 
 def _accessor(program: Program, function: Function, name: str, tensors: Sequence[int]) -> str:
-    starts = (program.storage[t].offsets[0] for t in tensors)
+    starts = (program.offsets[t] for t in tensors)
     at = "(const unsigned char *)arena + {}" if function.arena.startswith("const") else "AT({})"
     cases = "".join(f"    case {n}:\n        return {at.format(start)};\n" for n, start in enumerate(starts))
     return f"""\

@@ -11,6 +11,7 @@ from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of, values_of
+from diagmem.ops.state import changed_variables
 from diagmem.planning.plan import Plan, offsets_in_one_piece
 from diagmem.planning.planner import Planned
 from diagmem.planning.rows import RowGraph, row_graph
@@ -141,17 +142,25 @@ class Program:
                 found.setdefault(step.op, []).append(step.turn)
         return {op: tuple(turns) for op, turns in found.items()}
 
+    @property
+    def states(self) -> tuple[Tensor, ...]:
+        """The variables, which live from run to run."""
+        return self.graph.variables
+
     @cached_property
     def state(self) -> PushState:
         return PushState.of(self.graph, self.schedule.ops)
 
     def written(self) -> Iterator[Written]:
-        """What the steps write, in their order."""
+        """What the steps write, in their order; of a variable that is changed several times, the last."""
+        last_change = {v: node.op.index for node in self.graph.nodes for v in changed_variables(node)}
         own_steps = (step for step in self.steps if step.op != PUSH)
         for number, step in enumerate(own_steps):
             node = self.graph.nodes[step.op]
             if step.turn is None:
-                yield from (Written(number, node, t, self.offsets[t.index]) for t in node.outputs)
+                made = dict.fromkeys((*node.op.outputs, *changed_variables(node)))
+                tensors = (self.graph.tensors[t] for t in made if last_change.get(t, step.op) == step.op)
+                yield from (Written(number, node, t, self.offsets[t.index]) for t in tensors)
                 continue
             for row in self.rows.ops[step.op].makes_at(step.turn) or ():
                 for t in node.outputs:
@@ -204,9 +213,8 @@ class Program:
     @cached_property
     def refused_tensors(self) -> Sequence[str]:
         """Reasons that lie in tensors."""
-        variables = [f"tensor {t.index} '{t.label}' is a variable" for t in self.tensors if t.is_variable]
         outputs = (self.graph.tensors[t] for t in self.graph.outputs)
-        return [*variables, *(f"the graph output '{t.label}' is a constant" for t in outputs if t.is_constant)]
+        return [f"the graph output '{t.label}' is a constant" for t in outputs if t.is_constant]
 
     @cached_property
     def _calls_or_reasons(self) -> Mapping[int, CCall | str | None]:
@@ -221,7 +229,7 @@ class Program:
     def _stays(self, node: Node) -> bool:
         """Whether the op's output is its input, where it lies already."""
         kind = kind_of(node.op.kind)
-        if kind is None or not kind.is_alias or node.input(0).is_constant:
+        if kind is None or not (kind.is_alias or kind.is_copy) or node.input(0).is_constant:
             return False
         return self.offsets[node.input(0).index] == self.offsets[node.output.index]
 

@@ -79,7 +79,7 @@ only what the compiler itself calls, such as `memcpy`.
 ```c
 #include "{name}.h"
 
-{_use(program, name, macro)}
+{f"{name}_reset(); /* once, before the first run */{_NEWLINE}" if program.states else ""}{_use(program, name, macro)}
 const {macro}_OUTPUT_0_TYPE *output = {name}_output_0();
 ```
 {_by_rows(program)}{_real_numbers(program, name)}
@@ -89,6 +89,7 @@ const {macro}_OUTPUT_0_TYPE *output = {name}_output_0();
 A stored value q means the number scale * (q - zero point).
 
 {_KEPT_ROWS if program.input_rows else _KEPT}
+{_STATE.format(name=name, size=sum(t.size_bytes for t in program.states)) if program.states else ""}\
 {(_OWN_ROWS if program.input_rows else _OWN).format(name=name, macro=macro)}
 - Where things lie is yours to say: {macro}_WEIGHTS_ATTR, {macro}_ARENA_ATTR and {macro}_CODE_ATTR are put before each
   table of weights, the arena, and each function that computes: `__attribute__((section(".ccm")))`, say, in a header of
@@ -122,6 +123,15 @@ _KEPT = """\
 
 _KEPT_ROWS = """\
 - Rows and everything made of them share one arena: read the outputs before the first row of the next run."""
+
+
+_NEWLINE = "\n"
+
+_STATE = """\
+- {size} bytes of the arena are state: what the model remembers from run to run. Leave the arena alone between runs, but
+  for inputs and outputs. `{name}_reset()` sets the state to its first value: **call it before the first run**, and
+  to begin anew. A run that is given up half-way leaves the state half changed: reset it.
+"""
 
 
 def _use(program: Program, name: str, macro: str) -> str:

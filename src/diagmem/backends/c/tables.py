@@ -48,10 +48,11 @@ class Tables:
     prefix: str
 
     @cached_property
-    def _found(self) -> tuple[tuple[Stored, ...], Mapping[CTable, str], Mapping[int, str]]:
+    def _found(self) -> tuple[tuple[Stored, ...], Mapping[CTable, str], Mapping[int, str], Mapping[int, str]]:
         stored: dict[tuple[str, bytes], Stored] = {}
         named: dict[CTable, str] = {}
         constants: dict[int, str] = {}
+        states: dict[int, str] = {}
 
         def keep(name: str, data: np.ndarray[Any, Any]) -> str:
             key = (_type(data), data.tobytes())
@@ -63,7 +64,10 @@ class Tables:
                 named[table] = keep(f"op{op}_{table.name}", table.data)
             for tensor in () if call is None else _constants(call):
                 constants[tensor.index] = keep(f"tensor{tensor.index}", values_of(tensor))
-        return tuple(stored.values()), named, constants
+        for tensor in self.program.states:
+            if not is_one_byte(tensor.first_values):
+                states[tensor.index] = keep(f"state{tensor.index}", tensor.first_values)
+        return tuple(stored.values()), named, constants, states
 
     @property
     def stored(self) -> tuple[Stored, ...]:
@@ -77,6 +81,11 @@ class Tables:
     def constants(self) -> Mapping[int, str]:
         """Constant tensors whose address is passed -> the name of their table."""
         return self._found[2]
+
+    @property
+    def states(self) -> Mapping[int, str]:
+        """Variables -> the name of the table of their first values, where these are not one byte over and over."""
+        return self._found[3]
 
     @property
     def size_bytes(self) -> int:
@@ -129,6 +138,11 @@ _ASSEMBLY = """\
     .section .note.GNU-stack,"",%progbits
 #endif
 """
+
+
+def is_one_byte(data: np.ndarray[Any, Any]) -> bool:
+    """Whether all bytes are the same."""
+    return len(set(data.tobytes())) == 1
 
 
 def _type(data: np.ndarray[Any, Any]) -> str:

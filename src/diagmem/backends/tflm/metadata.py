@@ -50,8 +50,10 @@ def with_plan(
     """The file, whose graph is given, with a plan inside, in the place of any that it carries. Nothing else changes,
     but for the operators' order where one is given. `offsets`: one for each tensor, ONLINE for what is left to
     TFLM."""
-    encoded = encode(offsets)
-    decode(encoded, graph)
+    # TFLM wants offsets for the tensors of other subgraphs too, and places none of them: they are handles.
+    others = flatbuffer.tensors_of_others(data)
+    encoded = encode([*offsets, *[ONLINE] * others])
+    decode(encoded, graph, others)
     origin = Origin("diagmem", __version__, kernels, model_sha256(graph), len(data))
     note = json.dumps(asdict(origin)).encode()
     is_new_order = order is not None and list(order) != sorted(order)
@@ -74,7 +76,7 @@ def left_to_tflm(data: bytes) -> bytes:
     source = without_plan(data)
     if flatbuffer.block(source, PLAN_ENTRY) is None:
         return source
-    nothing = encode([ONLINE] * len(tflite.parse(source, "model").tensors))
+    nothing = encode([ONLINE] * (len(tflite.parse(source, "model").tensors) + flatbuffer.tensors_of_others(source)))
     return flatbuffer.rewritten(source, {PLAN_ENTRY: nothing})
 
 
@@ -88,7 +90,7 @@ def offsets_in(data: bytes, graph: Graph) -> tuple[int, ...] | None:
         raise ModelError(
             f"metadata '{PLAN_ENTRY}': the plan was made for another model; make one with `diagmem emit tflm`"
         )
-    return decode(block, graph)
+    return decode(block, graph, flatbuffer.tensors_of_others(data))
 
 
 def origin(data: bytes) -> Origin | None:
@@ -112,19 +114,20 @@ def model_sha256(graph: Graph) -> str:
     digest = hashlib.sha256()
     for t in graph.tensors:
         digest.update(f"{t.shape} {t.dtype.value} {t.is_constant} {t.is_variable}\n".encode())
-        digest.update(b"" if t.data is None else t.data.tobytes())
+        digest.update(b"".join(values.tobytes() for values in (t.data, t.initial) if values is not None))
     ops = sorted((op.outputs, op.inputs, op.kind) for op in graph.ops)
     digest.update(repr((ops, graph.inputs, graph.outputs)).encode())
     return digest.hexdigest()
 
 
 def encode(offsets: Sequence[int]) -> bytes:
-    """TFLM's form of a plan for a file with one subgraph."""
+    """TFLM's form of a plan."""
     return _HEADER.pack(_VERSION, 1, len(offsets)) + struct.pack(f"<{len(offsets)}i", *offsets)
 
 
-def decode(block: bytes, graph: Graph) -> tuple[int, ...]:
-    """The offsets in TFLM's form of a plan; ONLINE for constants, whose entries TFLM does not look at."""
+def decode(block: bytes, graph: Graph, others: int = 0) -> tuple[int, ...]:
+    """The offsets in TFLM's form of a plan; ONLINE for constants, whose entries TFLM does not look at. `others`: how
+    many tensors the file has in other subgraphs than the graph's."""
     where = f"metadata '{PLAN_ENTRY}'"
     if len(block) < _HEADER.size or len(block) % 4:
         raise ModelError(f"{where}: {len(block)} bytes cannot hold a plan; it is damaged")
@@ -133,9 +136,9 @@ def decode(block: bytes, graph: Graph) -> tuple[int, ...]:
         raise ModelError(f"{where}: version {version} is not known; known: 0 and 1")
     if subgraphs not in _READABLE_SUBGRAPHS:
         raise ModelError(f"{where}: it is for {subgraphs} subgraphs, the file has one; it is damaged")
-    if count != len(graph.tensors):
+    if count != len(graph.tensors) + others:
         raise ModelError(
-            f"{where}: it has {count} offsets, the model {len(graph.tensors)} tensors; "
+            f"{where}: it has {count} offsets, the model {len(graph.tensors) + others} tensors; "
             "it is damaged or for another model"
         )
     if len(block) != _HEADER.size + 4 * count:

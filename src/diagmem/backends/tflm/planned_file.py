@@ -11,7 +11,7 @@ from diagmem.backends.tflm import metadata
 from diagmem.backends.tflm.greedy import ALIGN_BYTES, ONLINE, HeadLayout, layout
 from diagmem.backends.tflm.metadata import Origin
 from diagmem.frontends import tflite
-from diagmem.frontends.tflite.copying import copied
+from diagmem.frontends.tflite.copying import can_copy, copied
 from diagmem.kernels import Library, library
 from diagmem.model.errors import PlanError, UnsafePlanError
 from diagmem.model.graph import ABSENT, Graph, Op
@@ -65,7 +65,7 @@ def lean(data: bytes, graph: Graph, kernels: str) -> Given:
     """The file without channels that make no difference, for these kernels; itself if there are none. The graph is the
     file's."""
     less, removals = transformed(graph, ["remove-channels"], block=library(kernels).channel_block)
-    if not removals:
+    if not removals or not can_copy(data, graph):
         return Given(data, graph)
     content = copied(data, graph, less)
     return Given(content, tflite.parse(content, graph.name))
@@ -80,7 +80,8 @@ def emit(data: bytes, plan: Plan, given: Given | None = None) -> PlannedFile:
     kernels = plan.options.kernels
     if kernels not in LIBRARIES:
         raise PlanError(f"TFLM is not built with kernels '{kernels}'; choose one of {', '.join(LIBRARIES)}")
-    planned = metadata.with_plan(data, plan.graph, offsets_for_tflm(plan), kernels, plan.schedule.ops)
+    order = [plan.graph.ops[op].number for op in plan.schedule.ops]
+    planned = metadata.with_plan(data, plan.graph, offsets_for_tflm(plan), kernels, order)
     graph = tflite.parse(planned, plan.graph.name)
     found = embedded_plan(planned, graph, kernels)
     if found is not None:

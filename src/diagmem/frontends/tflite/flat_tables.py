@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 
+from diagmem.frontends.tflite import options as options_table
 from diagmem.model.graph import DType, Quantisation, Shape
-from diagmem.ops import BuiltinOptions
+from diagmem.ops.options import CUSTOM, CustomOptions, Options
 
 ALIGNMENT = 16
 """Bytes; runtimes that map the file use the weights where they lie."""
@@ -74,10 +75,12 @@ class FlatTables:
             )
         return self.table("Tensor", **fields)
 
-    def operator(self, code: int, inputs: Sequence[int], outputs: Sequence[int], options: BuiltinOptions | None) -> int:
+    def operator(self, code: int, inputs: Sequence[int], outputs: Sequence[int], options: Options) -> int:
         """`code`: its place in the list of operator codes."""
         fields: Fields = {"OpcodeIndex": code, "Inputs": self.ints(inputs), "Outputs": self.ints(outputs)}
-        if options is not None:
+        if isinstance(options, CustomOptions):
+            fields["CustomOptions"] = self.flat.CreateByteVector(options_table.write(options.fields))
+        elif options is not None:
             name, values = options
             vectors = {key: self.numbers(v) if isinstance(v, tuple) else v for key, v in values.items()}
             fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, name)
@@ -85,5 +88,8 @@ class FlatTables:
         return self.table("Operator", **fields)
 
     def operator_code(self, kind: str, version: int) -> int:
+        if kind.startswith(CUSTOM):
+            custom, code = self.flat.CreateString(kind[len(CUSTOM) :]), tflite.BuiltinOperator.CUSTOM
+            return self.table("OperatorCode", DeprecatedBuiltinCode=code, BuiltinCode=code, CustomCode=custom)
         number = getattr(tflite.BuiltinOperator, kind)
         return self.table("OperatorCode", DeprecatedBuiltinCode=min(number, 127), BuiltinCode=number, Version=version)

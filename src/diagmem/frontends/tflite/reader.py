@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,9 +21,12 @@ import numpy.typing as npt
 import tflite
 
 from diagmem.frontends.shapes import with_shapes
+from diagmem.frontends.tflite.options import options_of
+from diagmem.frontends.tflite.variables import attributes_of, called_once, with_variables
 from diagmem.model.errors import ModelError, one_line
 from diagmem.model.graph import ABSENT, DType, Graph, Node, Op, Quantisation, Shape, Tensor
 from diagmem.ops import kind_of
+from diagmem.ops.options import CUSTOM
 from diagmem.ops.signature import check_signatures
 
 LARGEST_FILE_BYTES = 2**31 - 1
@@ -31,6 +35,8 @@ LARGEST_TENSOR_BYTES = 2**28
 """No micro-controller comes near 256 MiB of RAM; beyond it, sizes are a sign of a damaged file."""
 MOST_ITEMS = 100_000
 """Tensors or operations: a hundred times those of the largest network known."""
+MOST_SUBGRAPHS = 64
+"""Beside the network itself there may be what sets up its variables."""
 MOST_WIRES = 1024
 """Inputs or outputs of one operation."""
 
@@ -46,18 +52,17 @@ _DTYPES = {
     tflite.TensorType.INT16: DType.INT16,
     tflite.TensorType.INT32: DType.INT32,
     tflite.TensorType.INT64: DType.INT64,
+    tflite.TensorType.UINT32: DType.UINT32,
+    tflite.TensorType.UINT64: DType.UINT64,
     tflite.TensorType.BOOL: DType.BOOL,
+    # A handle of a variable, which to runtimes is a number.
+    tflite.TensorType.RESOURCE: DType.INT32,
 }
 
 _BUILTIN_CODE_FIELD = 10
 """Of an operator code, in the table of its fields."""
 
-CUSTOM = "CUSTOM:"
-"""What the kind of an operation begins with that TFLite does not define."""
-
-_CONTROL_FLOW = frozenset(
-    {"IF", "WHILE", "CALL", "CALL_ONCE", "STABLEHLO_WHILE", "STABLEHLO_REDUCE", "STABLEHLO_CASE", "DELEGATE"}
-)
+_CONTROL_FLOW = frozenset({"IF", "WHILE", "CALL", "STABLEHLO_WHILE", "STABLEHLO_REDUCE", "STABLEHLO_CASE", "DELEGATE"})
 
 
 def read(path: str | Path) -> Graph:
@@ -131,12 +136,19 @@ class _Reader:
     def graph(self, name: str) -> Graph:
         if self.model.Version() != 3:
             raise ModelError(f"schema version {self.model.Version()} is not supported; supported: 3")
-        subgraphs = self.model.SubgraphsLength()
-        if subgraphs != 1:
+        count = _bounded(self.model.SubgraphsLength(), "subgraphs", MOST_SUBGRAPHS)
+        others = {number: self.subgraph(number, name) for number in range(1, count)}
+        self.dynamic.clear()
+        graph = self.subgraph(0, name) if count else None
+        if graph is None or called_once(graph) != others.keys():
             raise ModelError(
-                f"the file has {subgraphs} subgraphs; exactly one is supported: convert the model without control flow"
+                f"the file has {count} subgraphs; exactly one is supported, beside those that set up variables: "
+                "convert the model without control flow"
             )
-        subgraph = self.model.Subgraphs(0)
+        return with_variables(graph, others)
+
+    def subgraph(self, number: int, name: str) -> Graph:
+        subgraph = self.model.Subgraphs(number)
         count = _bounded(subgraph.TensorsLength(), "tensors")
         inputs = self.indices(subgraph.InputsLength(), subgraph.InputsAsNumpy, count, "the graph's inputs")
         outputs = self.indices(subgraph.OutputsLength(), subgraph.OutputsAsNumpy, count, "the graph's outputs")
@@ -260,12 +272,14 @@ class _Reader:
         known = kind_of(kind)
         bare = Op(index, kind, inputs, outputs)
         if known is None:
-            return bare
+            options = None if kind.startswith(CUSTOM) else options_of(kind, operator)
+            return replace(bare, attributes=attributes_of(kind, options, self.text))
         sources = tuple(None if i == ABSENT else tensors[i] for i in inputs)
         results = tuple(tensors[i] for i in outputs)
         label = Node(bare, sources, results).label
+        self.spend(operator.CustomOptionsLength())
         try:
-            attributes = known.decode(kind, _options(operator))
+            attributes = known.decode(kind, options_of(kind, operator))
         except ModelError as error:
             raise ModelError(f"{label}: {error}") from error
         except DAMAGE as error:
@@ -283,26 +297,6 @@ def _raw_builtin_code(code: Any) -> int:
 @cache
 def _builtin_names() -> dict[int, str]:
     return {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
-
-
-@cache
-def _option_classes() -> dict[int, type[Any]]:
-    return {
-        v: getattr(tflite, k)
-        for k, v in vars(tflite.BuiltinOptions).items()
-        if isinstance(v, int) and hasattr(tflite, k)
-    }
-
-
-def _options(operator: Any) -> Any:
-    """The table of options, in the schema's class for it; None where there is none."""
-    cls = _option_classes().get(operator.BuiltinOptionsType())
-    union = operator.BuiltinOptions()
-    if cls is None or union is None:
-        return None
-    options = cls()
-    options.Init(union.Bytes, union.Pos)
-    return options
 
 
 def _checked_name(index: int, names: Sequence[str], operator: Any) -> str:

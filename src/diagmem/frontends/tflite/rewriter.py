@@ -38,9 +38,19 @@ def block(data: bytes, name: str) -> bytes | None:
 
 def rewritten(data: bytes, blocks: Mapping[str, bytes], order: Sequence[int] | None = None) -> bytes:
     """The file with metadata `blocks` added, or put in the place of those of the same name, and with the operators of
-    its only subgraph in `order` (given as indices of their present places)."""
+    its first subgraph in `order` (given as indices of their present places). Those that it does not name come first:
+    they hand out variables."""
     try:
         return _Continuation(data).finish(blocks, order)
+    except DAMAGE as error:
+        raise ModelError("the file's tables are damaged") from error
+
+
+def tensors_of_others(data: bytes) -> int:
+    """How many tensors the file has in subgraphs other than the first."""
+    try:
+        model = tflite.Model.GetRootAs(data, 0)
+        return sum(model.Subgraphs(i).TensorsLength() for i in range(1, model.SubgraphsLength()))
     except DAMAGE as error:
         raise ModelError("the file's tables are damaged") from error
 
@@ -93,7 +103,8 @@ class _Continuation:
             buffers.append(self.payload_buffer(payload))
         replaced = {_MODEL_BUFFERS: self.vector(buffers), _MODEL_METADATA: self.vector(entries)}
         if order is not None:
-            replaced[_MODEL_SUBGRAPHS] = self.vector([self.subgraph(order)])
+            others = [self.at(self.old.Subgraphs(i)._tab.Pos) for i in range(1, self.old.SubgraphsLength())]
+            replaced[_MODEL_SUBGRAPHS] = self.vector([self.subgraph(order), *others])
         root = self.table(self.old, _MODEL_SLOTS, {_MODEL_VERSION: self.old.Version()}, replaced)
         self.builder.Finish(root, file_identifier=b"TFL3")
         built = bytes(self.builder.Output())
@@ -126,9 +137,10 @@ class _Continuation:
 
     def subgraph(self, order: Sequence[int]) -> int:
         old = self.old.Subgraphs(0)
-        if sorted(order) != list(range(old.OperatorsLength())):
+        unnamed = sorted(set(range(old.OperatorsLength())) - set(order))
+        if len(unnamed) + len(order) != old.OperatorsLength():
             raise ModelError(f"the new order does not name each of the {old.OperatorsLength()} operators once")
-        operators = self.vector([self.at(old.Operators(i)._tab.Pos) for i in order])
+        operators = self.vector([self.at(old.Operators(i)._tab.Pos) for i in (*unnamed, *order)])
         numbers = {_SUBGRAPH_DEBUG_INDEX: old.DebugMetadataIndex()}
         return self.table(old, _SUBGRAPH_SLOTS, numbers, {_SUBGRAPH_OPERATORS: operators})
 

@@ -9,8 +9,8 @@ typedef struct {
 } diagmem_cast_params;
 
 static inline int64_t diagmem_truncated(float x, int32_t to) {
-    static const int64_t low[] = {0, INT8_MIN, 0, INT16_MIN, INT32_MIN, INT64_MIN};
-    static const int64_t high[] = {1, INT8_MAX, UINT8_MAX, INT16_MAX, INT32_MAX, INT64_MAX};
+    static const int64_t low[] = {0, INT8_MIN, 0, INT16_MIN, INT32_MIN, INT64_MIN, 0, 0};
+    static const int64_t high[] = {1, INT8_MAX, UINT8_MAX, INT16_MAX, INT32_MAX, INT64_MAX, 0, UINT32_MAX};
     if (to == DIAGMEM_BOOL) {
         return x != 0.0f;
     }

@@ -14,11 +14,12 @@ enum {
     DIAGMEM_S16,
     DIAGMEM_S32,
     DIAGMEM_S64,
-    DIAGMEM_F32
+    DIAGMEM_F32,
+    DIAGMEM_U32
 };
 
 static inline int32_t diagmem_element_bytes(int32_t type) {
-    return type == DIAGMEM_S64 ? 8 : type == DIAGMEM_S32 || type == DIAGMEM_F32 ? 4 : type == DIAGMEM_S16 ? 2 : 1;
+    return type == DIAGMEM_S64 ? 8 : type == DIAGMEM_S16 ? 2 : type >= DIAGMEM_S32 ? 4 : 1;
 }
 
 static inline float diagmem_load_f32(const unsigned char *at) {
@@ -45,6 +46,11 @@ static inline int64_t diagmem_load_int(const unsigned char *at, int32_t type) {
         memcpy(&value, at, sizeof value);
         return value;
     }
+    if (type == DIAGMEM_U32) {
+        uint32_t value;
+        memcpy(&value, at, sizeof value);
+        return value;
+    }
     if (type == DIAGMEM_S64) {
         int64_t value;
         memcpy(&value, at, sizeof value);
@@ -58,7 +64,7 @@ static inline void diagmem_store_int(unsigned char *at, int32_t type, int64_t x)
     if (type == DIAGMEM_S16) {
         const uint16_t value = (uint16_t)x;
         memcpy(at, &value, sizeof value);
-    } else if (type == DIAGMEM_S32) {
+    } else if (type == DIAGMEM_S32 || type == DIAGMEM_U32) {
         const uint32_t value = (uint32_t)x;
         memcpy(at, &value, sizeof value);
     } else if (type == DIAGMEM_S64) {

@@ -16,8 +16,9 @@ SCHEMA_VERSION = 1
 def to_json(made: Planned) -> dict[str, Any]:
     """All of it as plain values, the same for the same input and options. Steps are counted from 0, ops as in the
     model's file; `last_step` is the last one at which the tensor is needed. A tensor with a `view` lies inside its
-    base. Row by row, `rows` says which turn of its op each step is (None: all of it), op -1 stands for a row that the
-    caller hands over, `storage` tells how the rows of tensors lie, and `tensors` lists rows."""
+    base; one with `state` lives from run to run. Row by row, `rows` says which turn of its op each step is (None: all
+    of it), op -1 stands for a row that the caller hands over, `storage` tells how the rows of tensors lie, and
+    `tensors` lists rows."""
     plan, options = made.plan, made.plan.options
     return {
         "schema_version": SCHEMA_VERSION,
@@ -28,6 +29,7 @@ def to_json(made: Planned) -> dict[str, Any]:
         "external_io": options.external_io,
         "overlap": options.overlap,
         "arena_bytes": plan.arena_bytes,
+        **({"state_bytes": plan.state_bytes} if plan.graph.variables else {}),
         "baseline_bytes": made.baseline_bytes,
         "lower_bound_bytes": plan.lower_bound_bytes,
         "lower_bound_over": "all orders" if plan.is_over_all_orders else "this order",
@@ -106,6 +108,7 @@ def _place_json(place: Place) -> dict[str, Any]:
         "bytes": place.size_bytes,
         "first_step": place.first_step,
         "last_step": place.end_step - 1,
+        **({"state": True} if place.tensor.is_variable else {}),
         **({} if place.rows is None else {"rows": [place.rows.start, place.rows.stop]}),
         **({} if place.tensor.view is None else {"view": _view_json(place.tensor.view)}),
     }

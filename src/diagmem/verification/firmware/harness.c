@@ -64,10 +64,38 @@ static int run_model(void) {
 }
 #endif
 
+#ifdef HARNESS_STATES
+static int is_state(size_t at) {
+    for (int i = 0; i < HARNESS_STATES; ++i) {
+        if (at >= harness_states[i].offset && at - harness_states[i].offset < harness_states[i].bytes) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Only the state is there from the run before. */
+static void prepare(int run) {
+    for (size_t at = 0; at < MODEL_ARENA_BYTES; ++at) {
+        if (HARNESS_IS_RESET(run) || !is_state(at)) {
+            arena[at] = POISON;
+        }
+    }
+    if (HARNESS_IS_RESET(run)) {
+        model_reset_in(arena);
+    }
+}
+#else
+static void prepare(int run) {
+    (void)run;
+    memset(arena, POISON, MODEL_ARENA_BYTES);
+}
+#endif
+
 int main(void) {
     arena = harness_arena();
     for (int run = 0; run < HARNESS_RUNS; ++run) {
-        memset(arena, POISON, MODEL_ARENA_BYTES);
+        prepare(run);
         restart_trace();
         if (!read_inputs()) {
             return 1;

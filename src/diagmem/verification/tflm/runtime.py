@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from diagmem.model.errors import DiagmemError, one_line
 from diagmem.model.graph import DType, Graph
+from diagmem.verification.inputs import restarts
 
 AMPLE_ARENA_BYTES = 2**24
 TIMEOUT_SECONDS = 600.0
@@ -52,13 +53,14 @@ def is_installed() -> bool:
 def run(model: bytes, graph: Graph, inputs: Inputs, timeout_seconds: float = TIMEOUT_SECONDS) -> TflmRun:
     """Runs the model on each of `inputs`, of which there may be none, in the smallest arena that TFLM accepts.
 
-    Variables keep their state from run to run. The graph must be that of the model."""
+    Variables keep their state from run to run, and begin anew half-way. The graph must be that of the model."""
     _check_runnable(graph)
     job = {
         "model": base64.b64encode(model).decode(),
         "inputs": [(graph.tensors[i].dtype.value, graph.tensors[i].shape) for i in graph.inputs],
         "outputs": len(graph.outputs),
         "runs": [[base64.b64encode(values.tobytes()).decode() for values in one] for one in inputs],
+        "restarts": restarts(graph, len(inputs)),
         "refused_bytes": 0,
         "accepted_bytes": _ample_arena(model, graph),
     }

@@ -23,7 +23,10 @@ def main() -> None:
     job["model"] = base64.b64decode(job["model"])
     smallest = _smallest_arena(job)
     interpreter = _interpreter(job["model"], smallest)
-    for run in job["runs"]:
+    for number, run in enumerate(job["runs"]):
+        if number in job["restarts"]:
+            # Its own reset sets variables to their zero points, not to what the model does.
+            interpreter = _interpreter(job["model"], smallest)
         _answer(outputs=_outputs(interpreter, run, job))
     interpreter.print_allocations()
     _answer(done=True)

@@ -1,0 +1,1 @@
+"""What makes the features of a sound: windows, spectra, energies, filters and what they become."""
