@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-EXTRAS := verify tflm onnx trace plot fast
+EXTRAS := verify tflm onnx trace plot fast sweep
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help setup system demo test lint format replay fuzz mutate bench clean

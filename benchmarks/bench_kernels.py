@@ -1,21 +1,28 @@
-"""Instructions for each multiply-accumulate of our kernels on a Cortex-M4, layer by layer: plain C, the fastest kernels
-for the DSP extension and the floating-point unit, and those of them that take no scratch.
+"""Instructions for each multiply-accumulate of our kernels, layer by layer: on a Cortex-M4 plain C, the fastest kernels
+for the DSP extension and the floating-point unit, and those of them that take no scratch; on a Cortex-M55 those for
+Helium.
 
 One layer is one program with random weights, run once in QEMU, -O2, from the call to its return. What an element takes
 that is only moved or compared (ADD, poolings) is given for each output. With a path as argument, the table's picture is
 written there as SVG.
+
+With the path of CMSIS-NN's sources in the environment (CMSIS_NN=path) there is a column for its kernels too, built with
+the same options and called in the place of ours, with the same numbers.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from cmsis_nn import CmsisNN
 
 from diagmem.model.graph import DType, Node, Padding, Quantisation
 from diagmem.ops import kinds
@@ -32,8 +39,22 @@ from diagmem.tracing.analysis.model import side_by_side
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.inputs import sample_inputs
 
-LIBRARIES = {"plain C": "diagmem", "DSP": "diagmem-dsp", "DSP, no scratch": "diagmem-dsp/all"}
-CORE = "cortex-m4"
+
+class Kernels(NamedTuple):
+    """A library, and the core that runs it."""
+
+    library: str
+    core: str = "cortex-m4"
+
+
+COLUMNS = {
+    "plain C": Kernels("diagmem"),
+    "DSP": Kernels("diagmem-dsp"),
+    "DSP, no scratch": Kernels("diagmem-dsp/all"),
+    "Helium": Kernels("diagmem-mve", "cortex-m55"),
+}
+OTHER = "CMSIS-NN"
+COLOURS = ("t2", "made", "used", "held", "scratch")
 
 
 class Layer(NamedTuple):
@@ -49,7 +70,7 @@ class Measured(NamedTuple):
 
     name: str
     per: str
-    numbers: tuple[float, ...]
+    numbers: tuple[float | None, ...]
 
 
 def layers() -> list[Layer]:
@@ -74,6 +95,7 @@ def layers() -> list[Layer]:
         Layer("max pool 2x2, 16x16x32", _pool("MAX_POOL_2D", (16, 16, 32), 2)),
         Layer("float32 conv 3x3x16 -> 16, 32x32", _conv((32, 32, 16), 16, 3), DType.FLOAT32),
         Layer("float32 pointwise 64 -> 64, 25x5", _conv((25, 5, 64), 64, 1), DType.FLOAT32),
+        Layer("float32 depthwise 3x3, 12x12x64", _depthwise((12, 12, 64), 3), DType.FLOAT32),
         Layer("float32 fully connected 640 -> 128", _connected(640, 128), DType.FLOAT32),
     ]
 
@@ -82,47 +104,61 @@ def main(arguments: Sequence[str]) -> None:
     if not shutil.which("arm-none-eabi-gcc") or not shutil.which("qemu-system-arm"):
         print("kernels on Cortex-M4: skipped, for arm-none-eabi-gcc or qemu-system-arm is not installed")
         return
-    print(f"| layer | instructions per | {' | '.join(LIBRARIES)} |")
-    print(f"|---|---|{'---:|' * len(LIBRARIES)}")
-    found = []
-    for layer in layers():
-        found.append(measured(layer))
-        numbers = " | ".join(f"{number:.2f}" for number in found[-1].numbers)
-        print(f"| {layer.name} | {found[-1].per} | {numbers} |", flush=True)
+    with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
+        given = os.environ.get("CMSIS_NN")
+        other = CmsisNN.built(Path(given), Path(place), CORES["cortex-m4"]) if given else None
+        names = [*COLUMNS, *([OTHER] if other else [])]
+        print(f"| layer | instructions per | {' | '.join(names)} |")
+        print(f"|---|---|{'---:|' * len(names)}")
+        found = []
+        for layer in layers():
+            found.append(measured(layer, other))
+            numbers = " | ".join("" if number is None else f"{number:.2f}" for number in found[-1].numbers)
+            print(f"| {layer.name} | {found[-1].per} | {numbers} |", flush=True)
     if arguments:
-        Path(arguments[0]).write_text(picture(found).svg(), encoding="utf-8")
+        Path(arguments[0]).write_text(picture(found, names).svg(), encoding="utf-8")
 
 
-def measured(layer: Layer) -> Measured:
+def measured(layer: Layer, other: CmsisNN | None) -> Measured:
     node = _with_numbers(layer)
     macs = kinds()[node.op.kind].macs(node)
-    counts = []
-    for kernels in LIBRARIES.values():
-        program = side_by_side([node], kernels)
-        run = run_on_core(program, sample_inputs(program.graph, 1), CORES[CORE])
-        if run.failure is not None or run.instructions is None:
-            raise SystemExit(f"{layer.name}: {run.failure or 'instructions were not counted'}")
-        counts.append(run.instructions / (macs or node.output.elems))
-    return Measured(layer.name, "MAC" if macs else "output", tuple(counts))
+    counts = [instructions(node, kernels) for kernels in COLUMNS.values()]
+    if other is not None:
+        own = other.instead_of(node)
+        counts.append(None if own is None else instructions(node, Kernels("diagmem"), own))
+    per = macs or node.output.elems
+    return Measured(
+        layer.name, "MAC" if macs else "output", tuple(None if count is None else count / per for count in counts)
+    )
 
 
-def picture(found: Sequence[Measured]) -> Drawing:
+def instructions(node: Node, kernels: Kernels, linked: Sequence[str] = ()) -> int | None:
+    program = side_by_side([node], kernels.library)
+    run = run_on_core(program, sample_inputs(program.graph, 1), CORES[kernels.core], linked=linked)
+    if run.failure is not None or run.instructions is None:
+        raise SystemExit(f"{node.op.kind}: {run.failure or 'instructions were not counted'}")
+    return run.instructions
+
+
+def picture(found: Sequence[Measured], names: Sequence[str]) -> Drawing:
     """Bars for the layers that multiply."""
     rows = [row for row in found if row.per == "MAC"]
     left, scale, bar = 250, 60.0, 9
-    height = 50 + len(rows) * 40
-    parts = [text(10, 22, "instructions per multiply-accumulate on a Cortex-M4", "strong")]
-    for n, (name, colour) in enumerate(zip(LIBRARIES, ("t2", "made", "used"), strict=True)):
-        parts += [rect(left + 130 * n, 32, 10, 10, colour), text(left + 15 + 130 * n, 41, name)]
+    pitch = (bar + 2) * len(names) + 7
+    height = 50 + len(rows) * pitch
+    parts = [text(10, 22, "instructions per multiply-accumulate, Cortex-M4; Helium: Cortex-M55", "strong")]
+    for n, (name, colour) in enumerate(zip(names, COLOURS, strict=False)):
+        parts += [rect(left + 115 * n, 32, 10, 10, colour), text(left + 15 + 115 * n, 41, name)]
     for n, row in enumerate(rows):
-        top = 56 + 40 * n
-        parts.append(text(10, top + 18, row.name))
-        for k, (number, colour) in enumerate(zip(row.numbers, ("t2", "made", "used"), strict=True)):
-            parts.append(rect(left, top + k * (bar + 2), number * scale, bar, colour))
-            parts.append(text(left + number * scale + 5, top + k * (bar + 2) + 8, f"{number:.2f}"))
+        top = 56 + pitch * n
+        parts.append(text(10, top + pitch / 2 - 2, row.name))
+        for k, (number, colour) in enumerate(zip(row.numbers, COLOURS, strict=False)):
+            if number is not None:
+                parts.append(rect(left, top + k * (bar + 2), number * scale, bar, colour))
+                parts.append(text(left + number * scale + 5, top + k * (bar + 2) + 8, f"{number:.2f}"))
     parts.append(line(left, 50, left, height, "grid"))
-    widest = max(max(row.numbers) for row in rows)
-    title = "Instructions for each multiply-accumulate of layers: plain C, DSP, and DSP without scratch"
+    widest = max(number for row in rows for number in row.numbers if number is not None)
+    title = f"Instructions for each multiply-accumulate of layers: {', '.join(names)}"
     return Drawing(left + widest * scale + 50, height + 10, "".join(parts), title)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagmem.frontends.tflite.flat_tables import FlatTables
-from diagmem.model.graph import ABSENT, Graph, Node, Tensor
+from diagmem.model.graph import ABSENT, DType, Graph, Node, Tensor
 from diagmem.ops import kinds
+from diagmem.ops.kind import Array
+from diagmem.ops.numerics.weighted_sums import halves
 
 
 def file_of(graph: Graph) -> bytes:
@@ -30,6 +32,11 @@ def graph_of(node: Node) -> Graph:
     return Graph("model", tuple(tensors), (replace(node.op, inputs=ins, outputs=outs),), given, outs)
 
 
+def _stored(tensor: Tensor, data: Array) -> Array:
+    """As a file holds them: numbers of 4 bits by twos."""
+    return halves(data.reshape(1, -1)) if tensor.dtype is DType.INT4 else data
+
+
 class GraphFile(FlatTables):
     """Writes one graph."""
 
@@ -39,7 +46,7 @@ class GraphFile(FlatTables):
 
     def content(self) -> bytes:
         graph = self.graph
-        constants = [(t.index, t.data) for t in graph.tensors if t.data is not None]
+        constants = [(t.index, _stored(t, t.data)) for t in graph.tensors if t.data is not None]
         buffers = [self.table("Buffer"), *(self.table("Buffer", Data=self.data(data)) for _, data in constants)]
         place = {index: number for number, (index, _) in enumerate(constants, 1)}
         tensors = self.offsets([self.tensor_at(t, place.get(t.index, 0)) for t in graph.tensors])

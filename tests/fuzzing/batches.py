@@ -145,13 +145,15 @@ def _source(program: Program, runs: int, name: str) -> str:
     parts = [files[f"{name}{end}"].decode() for end in (".h", "_kernels.h", "_weights.h", "_weights.c", ".c")]
     # Its own headers are there already; two of them have no guard against a second time.
     text = _OWN_INCLUDE.sub("", "\n".join(parts))
-    return f"#define {name.upper()}_NO_STATIC_ARENA\n{text}{_harness(program, runs, name)}"
+    harness = _harness(program, runs, name, f"{name}_reset_in(" in parts[0])
+    return f"#define {name.upper()}_NO_STATIC_ARENA\n{text}{harness}"
 
 
-def _harness(program: Program, runs: int, name: str) -> str:
+def _harness(program: Program, runs: int, name: str, remembers: bool) -> str:
+    """What is remembered from run to run is reset before each."""
     graph = program.graph
     sizes = [graph.tensors[t].size_bytes for t in graph.inputs]
-    body = []
+    body = [f"{name}_reset_in(arena);"] if remembers else []
     if program.input_rows:
         rows, row_bytes = graph.tensors[graph.inputs[0]].rows, graph.tensors[graph.inputs[0]].row_bytes
         body += [f"fread(given, 1, {sizes[0]}, stdin);", f"{name}_start_in(arena);"]
@@ -187,7 +189,7 @@ def is_same(got: Array, wanted: Array) -> bool:
     """To the last bit, but that any two values that are no numbers are the same."""
     if got.tobytes() == np.ascontiguousarray(wanted, got.dtype).tobytes():
         return True
-    if got.dtype.kind != "f":
+    if got.dtype.kind != "f" or got.shape != wanted.shape:
         return False
     is_alike = got.view(np.uint32) == np.ascontiguousarray(wanted, got.dtype).view(np.uint32)
     return bool(np.all(is_alike | (np.isnan(got) & np.isnan(wanted))))

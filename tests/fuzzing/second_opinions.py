@@ -11,14 +11,13 @@ import numpy.typing as npt
 
 from diagmem.model.graph import DType
 from diagmem.verification import reference
+from diagmem.verification.deviations import TFLM, deviation
 from tests.fuzzing.growth import Case
 from tests.ops.single_op import Job, answered, is_installed
-from tests.ops.test_oracles import _is_followed
 from tests.tflite_files import file_of
 
 Array = npt.NDArray[Any]
 
-ORACLE = "tflm"
 TOLERANCE = 1e-4
 """Of the largest real output: sums are added up in different orders."""
 
@@ -30,10 +29,10 @@ _STEPS |= {"EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL
 def disagreements(cases: Sequence[tuple[int, Case]], count: Counter[str]) -> Iterator[str]:
     """Seeds and graphs of which the interpreter computes something else. Graphs that it does not run say nothing."""
     asked = [(seed, case) for seed, case in cases if _is_comparable(case)]
-    if not asked or not is_installed(ORACLE):
+    if not asked or not is_installed(TFLM):
         return
     jobs: list[Job] = [(file_of(c.graph), list(c.inputs[0]), len(c.graph.outputs)) for _, c in asked]
-    for (seed, case), answer in zip(asked, answered(ORACLE, jobs), strict=True):
+    for (seed, case), answer in zip(asked, answered(TFLM, jobs), strict=True):
         if isinstance(answer, str):
             count["which TensorFlow Lite Micro does not run"] += 1
             continue
@@ -50,7 +49,7 @@ def disagreements(cases: Sequence[tuple[int, Case]], count: Counter[str]) -> Ite
 
 def _is_comparable(case: Case) -> bool:
     graph = case.graph
-    if not all(_is_followed(ORACLE, node) for node in graph.nodes) or any(t.is_variable for t in graph.tensors):
+    if not all(deviation(TFLM, node) is None for node in graph.nodes) or any(t.is_variable for t in graph.tensors):
         return False
     is_real = any(t.dtype is DType.FLOAT32 for t in graph.tensors)
     return not (is_real and any(op.kind in _STEPS for op in graph.ops))

@@ -27,6 +27,7 @@ CALLS = (
     "conv(input int8[16, 16, 8], output int8[16, 16, 4], constant int8[4, 1, 1, 8], struct(int32 1, float 0.5, null))",
     "f(constant int32[8] = 1073741824, constant int32[3] = {1, 2, 3}, scratch uint8[9*4], int64 -0x10, int32 0 * 8)",
 )
+MODELS = ("zoo:ad01_int8", "zoo:x", "../x", "zoo:")
 _PARTS: tuple[str, ...] = (
     *("(", ")", "[", "]", "{", "}", "*", "=", ",", "int8", "struct", "input", "-1", "1e999", "0x", "9" * 30, "#"),
     *("struct(" * 200, "\n", "\x00", "é", "null", "1.5", "nan", "inf", '"', "'''", "65536"),
@@ -61,11 +62,10 @@ def _traced_library(path: Path, chance: random.Random) -> None:
 
 
 def _toml(path: Path, chance: random.Random) -> None:
-    calls = "".join(f'[[calls]]\ncall = "{chance.choice(CALLS)}"\n' for _ in range(chance.randint(1, 3)))
-    text = (
-        f'model = "zoo:{chance.choice(("ad01_int8", "x", "../x"))}"\n{calls}op = {chance.choice((0, 1, -1, 99, 1.5))}\n'
-    )
-    path.with_suffix(".toml").write_text(_scribbled(text, chance))
+    text = "".join(f'[[calls]]\ncall = "{chance.choice(CALLS)}"\n' for _ in range(chance.randint(1, 3)))
+    if chance.random() < 0.5:
+        text = f'model = "{chance.choice(MODELS)}"\n{text}op = {chance.choice((0, 1, -1, 99, 1.5))}\n'
+    path.with_suffix(".toml").write_text(_scribbled(text, chance) if chance.random() < 0.8 else text)
     read_calls(f"{path}.toml")
 
 

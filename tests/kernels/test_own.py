@@ -30,7 +30,7 @@ def test_a_name_says_which_ops_are_lean() -> None:
 
 
 def test_less_ram_or_more_speed() -> None:
-    """With `ram` the ops that set the peak run without scratch, by name; the front shows both plans."""
+    """With `ram` the ops that set the peak run without scratch, by name."""
     model = "zoo:resnet8_int8"
     fast = pipeline.plan(model, kernels="diagmem-dsp")
     lean = pipeline.plan(model, kernels="diagmem-dsp", prefer="ram")
@@ -41,6 +41,15 @@ def test_less_ram_or_more_speed() -> None:
     assert all(op.number not in chosen for op in (lean.plan.graph.ops[n] for n in lean.plan.scratch))
     assert len(lean.plan.scratch) == len(fast.plan.scratch) - len(chosen)
     assert pipeline.check(model, lean.to_json()) == []
+
+
+def test_the_front_shows_both() -> None:
+    """Layer by layer and row by row: with the fastest kernels, then without scratch where that sets the peak."""
+    front = pipeline.pareto("zoo:resnet8_int8", kernels="diagmem-dsp", recompute=1.01)
+    sizes = [made.arena_bytes for made in front]
+    assert sizes == sorted(set(sizes), reverse=True)
+    found = {(made.plan.runs_by_rows, bool(made.plan.options.library.lean)) for made in front}
+    assert found == {(False, False), (False, True), (True, False), (True, True)}
 
 
 def test_plain_c_has_nothing_to_prefer() -> None:

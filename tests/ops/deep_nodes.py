@@ -23,7 +23,7 @@ REAL = "/f32"
 """Behind the name of a kind: on single precision."""
 
 KINDS = (
-    *("CONV_2D/f32", "FULLY_CONNECTED/f32"),
+    *("CONV_2D/f32", "DEPTHWISE_CONV_2D/f32", "FULLY_CONNECTED/f32"),
     *("CONV_2D", "POINTWISE", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
     *("AVERAGE_POOL_2D", "MAX_POOL_2D", "ADD", "MUL"),
 )

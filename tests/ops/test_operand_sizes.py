@@ -3,16 +3,21 @@ them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node
-from diagmem.ops import Unsupported, kinds
+from diagmem.model.graph import DType, Node, Tensor
+from diagmem.ops import CStruct, CTable, InstructionSet, Unsupported, kinds
+from diagmem.ops.fitting import fitted, input_values
 from diagmem.ops.pooling.pool_2d import Pool2D
-from diagmem.ops.sampling import activation, node_of
+from diagmem.ops.sampling import SeededDraw, activation, node_of
 from diagmem.ops.signature import check_node
+from tests.ops.drawing import is_supported
 
 NUMBERS = DType.INT32
 
@@ -45,3 +50,62 @@ def test_windows_that_no_stack_holds_are_refused() -> None:
     kinds()["MAX_POOL_2D"].c_call(made("MAX_POOL_2D", (1, 1, 1, 4), image, attributes=Pool2D(kernel_h=4096)))
     with pytest.raises(Unsupported, match="a window of 2147483647x1 pixels"):
         kinds()["MAX_POOL_2D"].c_call(made("MAX_POOL_2D", (1, 1, 1, 4), image, attributes=Pool2D(kernel_h=2**31 - 1)))
+
+
+@pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"])
+def test_biases_of_any_shape_are_lists(kind: str) -> None:
+    """One for each output channel, along whichever axis: outputs and tables are those of a plain list."""
+    position = 3 if kind == "TRANSPOSE_CONV" else 2
+    tried = 0
+    for seed in range(60):
+        node = fitted(kinds()[kind].sample(kind, SeededDraw(f"{kind} {seed}")), seed)
+        bias = node.inputs[position] if len(node.inputs) > position else None
+        if bias is None or bias.data is None or not is_supported(node):
+            continue
+        column = replace(bias, shape=(*bias.shape, 1), data=bias.data.reshape(*bias.shape, 1))
+        standing = replace(node, inputs=(*node.inputs[:position], column, *node.inputs[position + 1 :]))
+        values = input_values(node, np.random.default_rng(seed))
+        turned = (*values[:position], column.data, *values[position + 1 :])
+        wanted, found = kinds()[kind].reference(node, values)[0], kinds()[kind].reference(standing, turned)[0]
+        np.testing.assert_array_equal(found, wanted, strict=True)
+        assert _tables(standing) == _tables(node)
+        tried += 1
+    assert tried > 5
+
+
+def _tables(node: Node) -> list[bytes]:
+    def inside(struct: CStruct) -> Iterator[bytes]:
+        for value in struct.fields.values():
+            if isinstance(value, CTable):
+                yield value.data.tobytes()
+            elif isinstance(value, CStruct):
+                yield from inside(value)
+
+    calls = [kinds()[node.op.kind].c_call(node)]
+    calls += [v.call(node) for v in kinds()[node.op.kind].variants(node, InstructionSet.DSP)]
+    return [table for call in calls for table in inside(call.parameters)]
+
+
+@pytest.mark.parametrize("kind", ["RESHAPE", "EXPAND_DIMS", "ONE_HOT", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"])
+def test_shapes_that_only_the_file_knows_suit_the_inputs(kind: str) -> None:
+    """Where sizes are computed, outputs are what the file says: as far as that is possible."""
+    refused = 0
+    for seed in range(40):
+        node = fitted(kinds()[kind].sample(kind, SeededDraw(f"{kind} {seed}")), seed)
+        computed = tuple(_computed(t) for t in node.inputs)
+        node = replace(node, inputs=computed)
+        if kinds()[kind].output_shapes(kind, node.attributes, computed) is None:
+            check_node(node, kinds()[kind])
+            shape = node.output.shape
+            for wrong in [(*shape, 2), *([(shape[0] + 1, *shape[1:])] if "RESIZE" in kind else [])]:
+                with pytest.raises(ModelError, match="cannot give them"):
+                    check_node(replace(node, outputs=(replace(node.output, shape=wrong),)), kinds()[kind])
+                refused += 1
+    assert refused > 5
+
+
+def _computed(tensor: Tensor | None) -> Tensor | None:
+    """A constant of whole numbers as one that an operation would make."""
+    if tensor is None or tensor.data is None or tensor.dtype is not DType.INT32:
+        return tensor
+    return replace(tensor, is_constant=False, data=None)

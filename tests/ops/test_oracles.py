@@ -156,7 +156,7 @@ def _on_16_bits(case: str, oracle: str) -> list[Node]:
     for node in itertools.islice(runnable(case), 300):
         kind = node.op.kind
         in_ram = [t for t in node.inputs if t is not None and not t.is_constant]
-        is_plain = node.output.dtype is DType.INT16 and all(t.dtype.bits < 32 for t in in_ram)
+        is_plain = node.output.dtype is DType.INT16 and {t.dtype for t in in_ram} <= {DType.INT8, DType.INT16}
         if is_plain and in_ram and _is_followed(oracle, node):
             larger = _many_numbers(node) if ON_MANY[case] == 0 else _many_images(node)
             found.setdefault(kind, []).extend([] if larger is None else [larger])

@@ -18,7 +18,7 @@ from diagmem.ops.fitting import input_values
 from diagmem.planning.rows import RowOp, row_graph
 from diagmem.planning.storage import Storage
 from diagmem.verification import reference
-from diagmem.verification.host import trace_on_host
+from diagmem.verification.host import Machine, trace_on_host
 from diagmem.verification.stream import differences, spans
 from tests.ops.deep_nodes import KINDS, deep_nodes
 from tests.ops.drawing import CASES, runnable
@@ -135,7 +135,7 @@ def check_rows(nodes: Sequence[Node], kernels: str = "diagmem") -> list[Program]
             programs.append(place(alone(node, f"{place.__name__} {number}"), kernels))
             values += [given[index] for index in programs[-1].graph.inputs]
     program = side_by_side(programs)
-    sent, complaint = trace_on_host(program, [values], UNOPTIMISED)
+    sent, complaint = trace_on_host(program, [values], Machine(flags=UNOPTIMISED))
     assert not complaint
     wrong = differences(spans(program, is_traced=True), reference.run(program.graph, values), sent)
     assert [text for text in wrong if not text.startswith("output ")] == []

@@ -39,9 +39,15 @@ ORDERS = {
         "MAX_POOL_2D": {Order.SIXTEENS},
     },
 }
+REAL_ORDERS = {
+    "CONV_2D/f32": {Order.BLOCKS},
+    "DEPTHWISE_CONV_2D/f32": {Order.EIGHTS},
+    "FULLY_CONNECTED/f32": {Order.BLOCKS},
+}
 KERNELS = {
     InstructionSet.DSP: {
         "diagmem_conv_2d_vfp_f32",
+        "diagmem_depthwise_conv_2d_vfp_f32",
         "diagmem_fully_connected_vfp_f32",
         "diagmem_conv_2d_pairs_s8",
         "diagmem_conv_2d_wide_pairs_s8",
@@ -60,6 +66,7 @@ KERNELS = {
     },
     InstructionSet.MVE: {
         "diagmem_conv_2d_vfp_f32",
+        "diagmem_depthwise_conv_2d_vfp_f32",
         "diagmem_fully_connected_vfp_f32",
         "diagmem_conv_2d_mve_s8",
         "diagmem_conv_2d_point_mve_s8",
@@ -108,7 +115,7 @@ def test_every_variant_computes_the_reference(kind: str, instructions: Instructi
     """Disjoint, where nothing else may change; at the separation of every input from the output; and not one element
     nearer."""
     found = cases(kind, 60, instructions)
-    orders = {Order.BLOCKS} if REAL in kind else ORDERS[instructions][found[0].node.op.kind]
+    orders = REAL_ORDERS[kind] if REAL in kind else ORDERS[instructions][found[0].node.op.kind]
     assert {case.order for case in found} == orders
     program = compiled([case.node for case in found], tmp_path, calls=[case.call for case in found])
     jobs: list[Job] = []

@@ -477,3 +477,24 @@ def test_whatever_was_done_to_a_plan(name: str, damages: int, data: st.DataObjec
         assert all(len(str(finding).splitlines()) == 1 for finding in findings_of(outcome))
     else:
         assert len(outcome.splitlines()) == 1
+
+
+def test_the_ladder_is_told_in_bytes_and_percent() -> None:
+    """Of the bytes without overlap; the peak is told by the op that sets it."""
+    made = pipeline.plan(tall())
+    told = to_json(made)
+    assert [rung["arena_bytes"] for rung in told["ladder"]] == [rung.arena_bytes for rung in made.ladder]
+    whole = made.baseline_bytes
+    percents = [round(100 * (whole - rung["arena_bytes"]) / whole, 2) for rung in told["ladder"]]
+    assert [rung["saved_percent"] for rung in told["ladder"]] == percents
+    assert percents[0] == 0 < percents[-1] < 100
+    peak = made.plan.peak_op
+    assert peak is not None
+    assert told["peak_op"] == made.plan.graph.ops[peak].number
+
+
+def test_a_plan_of_nothing() -> None:
+    """No op sets the peak, and nothing can be saved of no bytes."""
+    told = to_json(pipeline.plan(Graph("nothing", (), (), (), ())))
+    assert told["peak_op"] is None
+    assert {rung["saved_percent"] for rung in told["ladder"]} == {0.0}

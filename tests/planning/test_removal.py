@@ -12,6 +12,7 @@ from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
 from diagmem.planning import removal
+from diagmem.planning.allocators.effort import NORMAL
 from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import Options
 from diagmem.planning.plan_json import to_json
@@ -46,14 +47,14 @@ def test_trials_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removal, "MOST_TRIALS", 4)
     tried: list[Footprint] = []
 
-    def counted(needs: Footprint) -> Search:
+    def counted(needs: Footprint, states: int) -> Search:
         tried.append(needs)
-        return search(needs)
+        return search(needs, states)
 
     monkeypatch.setattr(removal, "search", counted)
     graph = dense_block()
     plain = diagmem.plan(graph, remove=())
-    found = without_ops(graph, Options(), TRANSFORMS, plain.arena_bytes)
+    found = without_ops(graph, Options(), TRANSFORMS, plain.arena_bytes, NORMAL)
     assert len(tried) <= 4
     assert all(diagmem.plan(less.graph, remove=()).arena_bytes <= plain.arena_bytes for less in found)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import diagmem
 from diagmem import pipeline
+from diagmem.backends.c import emit
+from diagmem.backends.c.program import Program
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.kernels import library
 from diagmem.model.errors import PlanError
@@ -22,6 +25,7 @@ from diagmem.planning.plan_json import to_json
 from diagmem.planning.rows import row_graph
 from diagmem.transforms import transformed
 from tests.networks import Net, nets
+from tests.row_networks import with_values
 from tests.validation.plans import Laid
 
 DIAGMEM = library("diagmem")
@@ -215,3 +219,21 @@ def test_json_lists_rows() -> None:
     found = to_json(diagmem.plan(tight().graph, schedule="rows", remove=()))
     assert len(found["rows"]) == len(found["schedule"])
     assert any("rows" in row for row in found["tensors"])
+
+
+@pytest.mark.parametrize("kind", ["conv", "mean", "pad", "pool"])
+def test_rows_of_constants_are_not_cut(kind: str) -> None:
+    """An image that is constant lies in flash: what reads it runs whole, so that C can be written."""
+    b = Builder("constant image", DType.FLOAT32)
+    given = b.input(1, 9, 4, 3)
+    image = b.relu(given)
+    ways = {"conv": lambda: b.conv(image, 3, 3), "mean": lambda: b.mean(image, keep_dims=True)}
+    ways |= {"pad": lambda: b.pad(image, 0, 0), "pool": lambda: b.max_pool(image, 3, 1)}
+    graph = with_values(b.graph(b.add(b.conv(given, 3, 3), ways[kind]())), 1)
+    values = np.ones(image.shape, np.float32)
+    tensors = [replace(t, is_constant=True, data=values) if t.index == image.index else t for t in graph.tensors]
+    kept = [op for op in graph.ops if image.index not in op.outputs]
+    lean = replace(graph, tensors=tuple(tensors), ops=tuple(replace(op, index=n) for n, op in enumerate(kept)))
+    reader = next(op.index for op in lean.ops if image.index in op.inputs)
+    assert row_graph(lean, library("diagmem")).ops[reader].is_whole
+    emit(Program.of(diagmem.plan(lean, schedule="rows", input_rows=True, remove=())))

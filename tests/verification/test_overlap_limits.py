@@ -12,7 +12,7 @@ from diagmem.model.graph import DType, Node
 from diagmem.ops import kinds
 from diagmem.ops.fitting import fitted, input_values
 from diagmem.verification import reference
-from diagmem.verification.host import trace_on_host
+from diagmem.verification.host import Machine, trace_on_host
 from diagmem.verification.stream import differences, spans
 from tests.backends.c.models import compiler
 from tests.ops.cases import kinds_by_file
@@ -69,7 +69,7 @@ def _wrong_ops(pairs: list[Pair]) -> set[int]:
     for _ in range(RUNS):
         values = [value for pair in pairs for value in _given(pair.node, rng)]
         inputs.append(values)
-    sent, complaint = trace_on_host(program, inputs, ["-O0"])
+    sent, complaint = trace_on_host(program, inputs, Machine(flags=("-O0",)))
     assert not complaint
     expected = spans(program, is_traced=True)
     size = sum(span.tensor.span_bytes for span in expected)

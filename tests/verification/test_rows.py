@@ -27,7 +27,7 @@ from diagmem.planning.storage import Storage
 from diagmem.validation import Fault, replay
 from diagmem.verification import reference
 from diagmem.verification.cortex_m import CORES, run_on_core
-from diagmem.verification.host import run_on_host, trace_on_host
+from diagmem.verification.host import Machine, run_on_host, trace_on_host
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.stream import differences, spans
 from tests.backends.c.models import compiler, with_weights
@@ -58,7 +58,7 @@ def test_random_networks(net: Callable[[int], Graph], seeds: int, least: int) ->
     assert len(found) > least
     program = side_by_side(found)
     inputs = sample_inputs(program.graph, 2)
-    sent, complaint = trace_on_host(program, inputs, UNOPTIMISED)
+    sent, complaint = trace_on_host(program, inputs, Machine(flags=UNOPTIMISED))
     assert not complaint
     for run, values in enumerate(inputs):
         assert list(wrong(program, sent, run, reference.run(program.graph, values))) == []
@@ -105,7 +105,7 @@ def test_a_row_too_near_is_caught_and_corrupts_the_run() -> None:
     assert len(broken) > 5
     program = side_by_side([replace(b, graph=replace(graph, name=f"broken{n}")) for n, b in enumerate(broken)])
     samples = sample_inputs(program.graph, 6, seed=3)
-    sent, _ = trace_on_host(program, samples, UNOPTIMISED)
+    sent, _ = trace_on_host(program, samples, Machine(flags=UNOPTIMISED))
     runs = [wrong(program, sent, run, reference.run(program.graph, values)) for run, values in enumerate(samples)]
     complaints = [complaint for run in runs for complaint in run]
     for n in range(len(broken)):

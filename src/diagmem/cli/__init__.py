@@ -19,7 +19,7 @@ from diagmem.cli._progress import with_quiet
 from diagmem.model.errors import DiagmemError, UnsafePlanError
 
 IN_ORDER_OF_USE = (
-    *("inspect", "overlap", "plan", "check", "emit", "verify", "profile", "diff", "trace", "report", "place"),
+    *("inspect", "overlap", "plan", "check", "emit", "verify", "profile", "diff", "trace", "report", "place", "sweep"),
     *("targets", "zoo", "paper", "schema"),
 )
 

@@ -58,10 +58,12 @@ def show_curve(source: Source, options: dict[str, Any], limits: Limits, json_pat
 
 
 def _how(plan: Plan) -> str:
+    lean = plan.options.library.lean
+    without = f", {len(lean)} op{'s' if len(lean) > 1 else ''} without scratch" if lean else ""
     if not plan.runs_by_rows:
-        return "layer by layer"
+        return f"layer by layer{without}"
     again = Counter((step.op, step.turn) for step in plan.schedule.steps if step.turn is not None)
     repeated = len({op for (op, _), count in again.items() if count > 1})
     streamed = ", input streamed" if plan.input_rows else ""
     again_of = f", rows of {repeated} tensor{'s' if repeated > 1 else ''} made again" if repeated else ""
-    return f"row by row{streamed}{again_of}"
+    return f"row by row{streamed}{again_of}{without}"

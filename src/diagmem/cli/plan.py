@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from diagmem.backends.tflm.planned_file import EmbeddedPlan
     from diagmem.frontends.source import Source
     from diagmem.model.graph import Graph
+    from diagmem.planning.plan import Plan
     from diagmem.planning.planner import Planned
     from diagmem.transforms import Removal
 
@@ -269,6 +270,17 @@ def _show(out: Console, result: _Result) -> None:
         out.print(line, markup=False, soft_wrap=True)
 
 
+def _effort_lines(plan: Plan) -> list[str]:
+    """Nothing for a plan that is proven, and would be found again."""
+    options, lines = plan.options, list[str]()
+    if plan.is_bounded:
+        more = "" if options.effort == "thorough" else "; --effort thorough looks further"
+        lines.append(f"effort       {options.effort}: it was spent before there was a proof{more}")
+    if options.time_limit is not None:
+        lines.append(f"             at most {options.time_limit:g} s were given: another run may end otherwise")
+    return lines
+
+
 def _headline(made: Planned) -> list[str]:
     plan, nodes = made.plan, made.plan.graph.nodes
     saved = 100 * made.saved_bytes / made.baseline_bytes if made.baseline_bytes else 0.0
@@ -282,6 +294,7 @@ def _headline(made: Planned) -> list[str]:
         f"before       {size_text(made.baseline_bytes)}: best plan without overlap, in the file's order",
         f"after        {size_text(plan.arena_bytes)}: {saved:.1f} % less",
         f"lower bound  {size_text(plan.lower_bound_bytes)}; the plan is {proof}",
+        *_effort_lines(plan),
     ]
     if plan.graph.variables:
         where = "of these, live from run to run" if plan.state_bytes else "beside the arena: the runtime holds it"

@@ -7,9 +7,6 @@
 #if INT_MAX < 2147483647
 #error the kernels need an int of 32 bits: they do not run on 8-bit and 16-bit processors such as AVR
 #endif
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error the kernels are tested on little-endian processors only
-#endif
 
 #if defined(__GNUC__)
 #define DIAGMEM_NOINLINE __attribute__((noinline))

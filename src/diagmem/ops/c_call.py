@@ -10,7 +10,7 @@ from typing import Any, Union
 import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Tensor, Window1D
+from diagmem.model.graph import DType, Node, Rounding, Tensor, Window1D
 
 MAX_ROWS = "DIAGMEM_MAX_ROWS"
 """Limit: rows of the largest window."""
@@ -21,7 +21,17 @@ MAX_TAPS = "DIAGMEM_MAX_TAPS"
 TYPES = (DType.INT8, DType.INT16, DType.FLOAT32)
 """The types of elements that most kernels are written for."""
 
-SUFFIXES = {DType.INT8: "s8", DType.INT16: "s16", DType.INT32: "s32", DType.INT64: "s64", DType.FLOAT32: "f32"}
+QUANTISED_OR_REAL = (*TYPES, DType.UINT8)
+"""The same, and that of networks which an older converter has quantised."""
+
+SUFFIXES = {
+    DType.INT8: "s8",
+    DType.UINT8: "u8",
+    DType.INT16: "s16",
+    DType.INT32: "s32",
+    DType.INT64: "s64",
+    DType.FLOAT32: "f32",
+}
 """How kernels are named after the type of their elements."""
 
 
@@ -166,7 +176,16 @@ def by_type(node: Node, choices: Mapping[DType, Callable[[Node], CCall]]) -> CCa
         raise Unsupported("the C backend has no kernel for it")
     if dtype not in choices:
         raise Unsupported(f"{dtype.value} elements; supported: {', '.join(d.value for d in choices)}")
+    if dtype is DType.UINT8:
+        refuse_unsigned_to_even(node)
     return choices[dtype](node)
+
+
+def refuse_unsigned_to_even(node: Node) -> None:
+    """Kernels for unsigned numbers compute as LiteRT does, and not as ONNX asks for."""
+    found = node.output.quantisation
+    if found is not None and found.rounding is Rounding.ONNX:
+        raise Unsupported("uint8 elements whose halves are rounded to even; supported so: int8")
 
 
 def require_types(dtype: DType, tensors: Iterable[Tensor]) -> None:

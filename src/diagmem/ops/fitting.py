@@ -77,7 +77,7 @@ def _input(node: Node, position: int, tensor: Tensor, data: Tensor, rng: Rng) ->
     if tensor.dtype is DType.BOOL:
         return replace(tensor, data=_values(node, position, tensor, rng)) if tensor.is_constant else tensor
     if wants.weights_axis is not None:
-        tensor = _weights(tensor, data.dtype, wants.weights_axis, rng) if position == 1 else _bias(tensor, data, rng)
+        tensor = _weights(wants, tensor, data.dtype, rng) if position == 1 else _bias(tensor, data, rng)
     else:
         dtype = wants.other_types.get(data.dtype, data.dtype)
         has_own = wants.gain is not None
@@ -87,18 +87,27 @@ def _input(node: Node, position: int, tensor: Tensor, data: Tensor, rng: Rng) ->
     return replace(tensor, data=_values(node, position, tensor, rng)) if tensor.is_constant else tensor
 
 
-def _weights(tensor: Tensor, data: DType, axis: int, rng: Rng) -> Tensor:
-    """One scale for all channels, or one for each."""
-    if data is DType.FLOAT32:
+def _weights(wants: Fitting, tensor: Tensor, data: DType, rng: Rng) -> Tensor:
+    """One scale for all channels, or one for each. Those beside unsigned data have one, and any zero point."""
+    is_narrow = data in (DType.INT8, DType.FLOAT32) and wants.has_narrow_weights and tensor.is_constant
+    is_narrow = is_narrow and rng.integers(3) == 0
+    if data is DType.FLOAT32 and not is_narrow:
         return replace(tensor, dtype=data)
+    if data is DType.UINT8:
+        scale = float(np.float32(WEIGHT_SCALE * 2 ** rng.uniform(-1, 1)))
+        return replace(tensor, dtype=data, quantisation=Quantisation((scale,), (int(rng.integers(256)),)))
+    axis = wants.weights_axis or 0
     count = tensor.shape[axis] if rng.integers(2) else 1
     scales = tuple(float(np.float32(WEIGHT_SCALE * 2 ** rng.uniform(-1, 1))) for _ in range(count))
-    return replace(tensor, dtype=DType.INT8, quantisation=Quantisation(scales, (0,) * count, axis))
+    dtype = DType.INT4 if is_narrow and (data is DType.INT8 or rng.integers(2)) else DType.INT8
+    return replace(tensor, dtype=dtype, quantisation=Quantisation(scales, (0,) * count, axis))
 
 
 def _bias(tensor: Tensor, data: Tensor, rng: Rng) -> Tensor:
     wide = (DType.INT64, DType.INT64, DType.INT32)[int(rng.integers(3))]
-    return replace(tensor, dtype={DType.INT8: DType.INT32, DType.INT16: wide}.get(data.dtype, data.dtype))
+    return replace(
+        tensor, dtype={DType.INT8: DType.INT32, DType.UINT8: DType.INT32, DType.INT16: wide}.get(data.dtype, data.dtype)
+    )
 
 
 def _output(wants: Fitting, tensor: Tensor, data: Tensor, rng: Rng) -> Tensor:
@@ -120,6 +129,8 @@ def _values(node: Node, position: int, tensor: Tensor, rng: Rng) -> Array:
         return rng.normal(0, 3, tensor.shape).astype(np.float32)
     if tensor.dtype is DType.BOOL:
         return rng.integers(0, 2, tensor.shape).astype(bool)
+    if tensor.dtype is DType.INT4:
+        return rng.integers(-8, 8, tensor.shape).astype(np.int8)
     info = np.iinfo(tensor.dtype.numpy)
     low, high = (info.min, info.max) if tensor.dtype.bits < 32 else (-_LARGEST_INT, _LARGEST_INT)
     return rng.integers(low, high, tensor.shape, endpoint=True).astype(tensor.dtype.numpy)

@@ -80,6 +80,11 @@ class OpKind(ABC):
     def output_shapes(self, name: str, attributes: Any, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         """Shapes of the outputs; None where only the file knows them."""
 
+    def can_make(self, node: Node) -> bool:
+        """Whether outputs may have the shapes that only the file knows. Kinds override this whose kernels take some
+        sizes from the inputs and some from the outputs."""
+        return True
+
     def default_order(self, node: Node) -> Order | None:
         """The loop order of our own kernel for the node; None where there is none. Kinds with several kernels override
         this."""

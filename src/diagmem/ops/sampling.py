@@ -141,6 +141,7 @@ class Fitting:
     `types`: the types of data that kernels take; None: the node is drawn with the right one.
     `data`: the position of the data among the inputs.
     `weights_axis`: the axis of the output channels, where input 1 holds weights and the next one a bias.
+    `has_narrow_weights`: these may have 4 bits beside data of 8, and 8 or 4 beside real numbers.
     `gain`: about how large outputs are for data of size 1; None: they have no scale of their own, but that of the data.
     `fixed`: the output's scale and zero point for data of a type, where TFLite insists on them.
     `scaled`: the types that have a scale.
@@ -151,9 +152,10 @@ class Fitting:
     types: tuple[DType, ...] | None = TYPES
     data: int = 0
     weights_axis: int | None = None
+    has_narrow_weights: bool = False
     gain: float | None = None
     fixed: dict[DType, tuple[float, int]] = field(default_factory=dict)
-    scaled: tuple[DType, ...] = (DType.INT8, DType.INT16)
+    scaled: tuple[DType, ...] = (DType.INT8, DType.INT16, DType.UINT8)
     other_types: dict[DType, DType] = field(default_factory=dict)
     draws_output_types: bool = False
     is_drawn_whole: bool = False

@@ -95,10 +95,11 @@ def check_node(node: Node, kind: OpKind) -> None:
         raise ModelError(f"{node.label}: {error}") from error
     except _DAMAGE as error:
         raise ModelError(f"{node.label}: its inputs or options are damaged") from error
-    if shapes is not None and shapes != tuple(t.shape for t in node.outputs):
+    if (not kind.can_make(node)) if shapes is None else shapes != tuple(t.shape for t in node.outputs):
+        given = "cannot give them" if shapes is None else f"give {[list(s) for s in shapes]}"
         raise ModelError(
             f"{node.label}: the file says its outputs have shapes {[list(t.shape) for t in node.outputs]}, "
-            f"but its inputs and options give {[list(s) for s in shapes]}; the file is damaged"
+            f"but its inputs and options {given}; the file is damaged"
         )
 
 

@@ -18,6 +18,7 @@ from diagmem.model.errors import DiagmemError, PlanError
 from diagmem.pipeline.costs import diff, needs_of, profile
 from diagmem.pipeline.given import GivenPlan, Model, check_no_options, for_cpu, read_plan, safe_plan, source_of
 from diagmem.planning import plan_json, planner
+from diagmem.planning.bounds import Bounds, bounds
 from diagmem.planning.checked import findings_of
 from diagmem.planning.inspection import Inspection
 from diagmem.planning.inspection import inspect as inspect_graph
@@ -42,6 +43,7 @@ __all__ = [
     "GivenPlan",
     "Model",
     "Planned",
+    "bound",
     "check",
     "diff",
     "emit_c",
@@ -108,6 +110,16 @@ def inspect(model: Model) -> Inspection:
     return inspect_graph(source_of(model).graph)
 
 
+def bound(model: Model, **options: Any) -> Bounds:
+    """Bytes that no plan of a model with all its ops stays below, in a few milliseconds: for searches that look at many
+    networks. The keyword arguments are those of `plan`.
+
+    >>> diagmem.bound("zoo:vww_96_int8")
+    Bounds(whole_bytes=55296, overlapped_bytes=36864, rows_bytes=27648, streamed_bytes=288)
+    """
+    return bounds(source_of(model).graph, Options.of(options))
+
+
 def overlap(model: Model, *, kernels: str = "diagmem", methods: Sequence[str] = METHODS) -> list[Overlap]:
     """How far each op's input may lie over its output, in bytes (O_s), by each method.
 
@@ -143,7 +155,8 @@ def plan_telling(model: Model, tell: Tell, options: Mapping[str, Any]) -> Planne
 
 def pareto(model: Model, **options: Any) -> tuple[Planned, ...]:
     """What less memory costs in work: plans for our own kernels of which each takes less RAM than the one before, and
-    no fewer multiply-accumulates, up to `recompute` times those of the first (4, if it is not given).
+    no fewer multiply-accumulates, up to `recompute` times those of the first (4, if it is not given). Where kernels
+    take scratch, there are plans without it at the peak: slower ones, whose kernels say so by their name.
 
     >>> [made.arena_bytes for made in diagmem.pareto("zoo:kws_dscnn_int8", recompute=1.1)]
     [9760, 3866]

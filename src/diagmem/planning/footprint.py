@@ -98,7 +98,26 @@ class Footprint:
         return tuple(tuple(sorted({*n, *m})) for n, m in zip(self.needs, self.makes, strict=True))
 
     @cached_property
-    def _moves(self) -> dict[tuple[int, tuple[int, ...], tuple[int, ...]], tuple[int, int]]:
+    def _users(self) -> tuple[int, ...]:
+        """For each op, a bit set of those that touch a store with it: what it costs depends on these alone."""
+        users = [w | r for w, r in zip(self._writer_bits, self._reader_bits, strict=True)]
+        return tuple(reduce(or_, (users[s] for s in touched), 0) for touched in self._touched)
+
+    @cached_property
+    def sharing(self) -> tuple[tuple[int, ...], ...]:
+        """For each op, the others that touch a store with it."""
+        stores = [(*store.writers, *store.readers) for store in self.stores]
+        found = ({op for s in touched for op in stores[s]} for touched in self._touched)
+        return tuple(tuple(sorted(ops - {op})) for op, ops in enumerate(found))
+
+    @cached_property
+    def _moves(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """What was asked before: by op, and the users that had run."""
+        return {}
+
+    @cached_property
+    def _changes(self) -> dict[tuple[int, tuple[int, ...], tuple[int, ...]], tuple[int, int]]:
+        """The same by op, stores that it is the first to write, and stores that die."""
         return {}
 
     def move(self, op: int, done: int) -> tuple[int, int]:
@@ -107,6 +126,13 @@ class Footprint:
         First, the least that no placement can do without while it runs; second, what is live after it. Both can only
         sink when more ops have run before.
         """
+        key = op, done & self._users[op]
+        found = self._moves.get(key)
+        if found is None:
+            found = self._moves[key] = self._move(op, done)
+        return found
+
+    def _move(self, op: int, done: int) -> tuple[int, int]:
         waiting, writers, readers = ~done & ~(1 << op), self._writer_bits, self._reader_bits
         fresh = tuple(s for s in self.makes[op] if not writers[s] & done)
         dying = tuple(
@@ -114,11 +140,11 @@ class Footprint:
             for s in self._touched[op]
             if not ((readers[s] | writers[s]) & waiting or self.stores[s].is_kept) and s not in fresh
         )
-        found = self._moves.get((op, fresh, dying))
+        found = self._changes.get((op, fresh, dying))
         if found is None:
             left = sum(self.sizes[s] for s in fresh if self.stores[s].is_needed_later)
             found = self.grown(op, fresh, dying), left - sum(self.sizes[s] for s in dying)
-            self._moves[op, fresh, dying] = found
+            self._changes[op, fresh, dying] = found
         return found
 
     def pressure(self, ops: Iterable[int]) -> list[int]:

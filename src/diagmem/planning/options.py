@@ -19,6 +19,8 @@ ALLOCATORS = (BEST, "heap", "greedy", "optimal")
 
 SPEED, RAM = "speed", "ram"
 
+EFFORTS = ("quick", "normal", "thorough")
+
 
 def _option(default: Any, meaning: str, unit: str = "", choices: tuple[str, ...] = ()) -> Any:
     """`meaning`: what the option does, where it is given; `unit`: what its value is, in a letter or a word."""
@@ -65,17 +67,33 @@ class Options:
     recompute: float = _option(
         1.0, "With schedule rows: rows may be made again, up to so many times the multiply-accumulates.", unit="R"
     )
+    effort: str = _option(
+        "normal",
+        "How long to look for a plan. Work is counted: the same plan every time. A plan that is not proven says how "
+        "far it may be from the best.",
+        choices=EFFORTS,
+    )
+    time_limit: float | None = _option(
+        None, "Look no further after S seconds. Plans may then differ from run to run.", unit="S"
+    )
     remove: Collection[str] | None = _option(None, "Transforms that may remove ops.")
 
     def __post_init__(self) -> None:
         align = self.align
         if align is not None and (align < 1 or align & (align - 1)):
             raise PlanError(f"alignment of {align} bytes: it must be a power of two, such as 1, 4 or 16")
-        for name, known in (("schedule", SCHEDULES), ("allocator", ALLOCATORS), ("prefer", (SPEED, RAM))):
+        for name, known in (
+            ("schedule", SCHEDULES),
+            ("allocator", ALLOCATORS),
+            ("prefer", (SPEED, RAM)),
+            ("effort", EFFORTS),
+        ):
             if getattr(self, name) not in known:
                 raise PlanError(f"{name} '{getattr(self, name)}' is not known; known: {', '.join(known)}")
         if self.schedule != ROWS and (self.input_rows or self.recompute != 1):
             raise PlanError("an input that comes row by row, and rows that are made again, need the schedule 'rows'")
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise PlanError(f"a time limit of {self.time_limit} s leaves no time; give a number above 0")
         if not self.recompute >= 1:
             raise PlanError(f"recompute is {self.recompute}: it must be 1 or more times the multiply-accumulates")
 

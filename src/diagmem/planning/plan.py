@@ -9,7 +9,7 @@ from functools import cached_property
 from diagmem.model.graph import Graph, Tensor
 from diagmem.model.schedule import Schedule
 from diagmem.planning.lifetimes import lifetimes
-from diagmem.planning.options import Options
+from diagmem.planning.options import BEST, Options
 from diagmem.planning.problem import Buffer
 from diagmem.planning.storage import Storage
 
@@ -85,6 +85,11 @@ class Plan:
     def state_bytes(self) -> int:
         """Of the arena: what lives from run to run."""
         return sum(tensor.size_bytes for tensor in self.graph.variables if tensor.base in self.storage)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the search ended because its effort was spent, and not with a proof."""
+        return not self.optimal and self.options.allocator in (BEST, "optimal")
 
     @cached_property
     def offsets(self) -> Mapping[int, int]:

@@ -6,16 +6,16 @@ once, and what each step on the way is worth is written down as it is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
-from diagmem.model.schedule import PUSH, Schedule
+from diagmem.model.schedule import Schedule
 from diagmem.planning.allocators import ALLOCATORS, Placement, optimal
-from diagmem.planning.allocators.effort import NORMAL
+from diagmem.planning.allocators.effort import Effort
 from diagmem.planning.allocators.many_orders import many_orders
 from diagmem.planning.allocators.rings import with_rings
 from diagmem.planning.checked import checked
@@ -24,11 +24,11 @@ from diagmem.planning.options import BEST, ROWS, SPEED, Options
 from diagmem.planning.plan import Plan, scratch_of, stored
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
-from diagmem.planning.removal import Removed, without_ops
+from diagmem.planning.removal import leaner_graphs, wide_orders
 from diagmem.planning.schedulers import SCHEDULERS, every_order, file_order, gates, search
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowSchedule
-from diagmem.transforms import CHANNELS, FOR_ROWS, ONLY_FOR_ROWS, TRANSFORMS, Removal, transformed
+from diagmem.transforms import FOR_ROWS, ONLY_FOR_ROWS, TRANSFORMS, Removal, transformed
 
 MOST_TURNS = 16_384
 """Of a run row by row: beyond that the list of steps would take more flash than anyone has, and planning minutes."""
@@ -98,23 +98,30 @@ class Planned:
 
 def planned(model: Graph, options: Options, tell: Tell = silently) -> Planned:
     """The plan of a model. It has passed the validator; one that does not is a bug, and raises UnsafePlanError."""
-    return planned_front(model, options, tell)[-1]
+    effort = Effort.named(options.effort, options.time_limit)
+    found = _of_given_kernels(model, options, effort, tell)[-1]
+    return found if options.prefer == SPEED else _leaner(model, options, effort, found)
 
 
 def planned_front(model: Graph, options: Options, tell: Tell = silently) -> list[Planned]:
     """Plans of which each takes less RAM than the one before: a single one, unless rows may be made again, or kernels
     may be slower."""
-    found = _of_given_kernels(model, options, tell)
-    lean = found[-1] if options.prefer == SPEED else _leaner(model, options, found[-1])
-    return found if lean is found[-1] else [*found, lean]
+    effort = Effort.named(options.effort, options.time_limit)
+    found = _of_given_kernels(model, options, effort, tell)
+    leaner = [_leaner(model, options, effort, found[-1])]
+    if options.schedule == ROWS and not found[0].plan.runs_by_rows:
+        whole = replace(options, schedule=BEST, input_rows=False, recompute=1)
+        leaner.append(_leaner(model, whole, effort, found[0]))
+    by_size = {made.arena_bytes: made for made in (*leaner, *found)}
+    return [by_size[size] for size in sorted(by_size, reverse=True)]
 
 
-def _of_given_kernels(model: Graph, options: Options, tell: Tell) -> list[Planned]:
-    planner = _Planner(model, options, tell)
+def _of_given_kernels(model: Graph, options: Options, effort: Effort, tell: Tell) -> list[Planned]:
+    planner = _Planner(model, options, effort, tell)
     return planner.by_rows() if options.schedule == ROWS else [planner.layer_by_layer()]
 
 
-def _leaner(model: Graph, options: Options, best: Planned) -> Planned:
+def _leaner(model: Graph, options: Options, effort: Effort, best: Planned) -> Planned:
     """As long as that makes the plan smaller, the op that sets its peak goes without scratch."""
     while True:
         plan, peak_op = best.plan, best.plan.peak_op
@@ -122,7 +129,7 @@ def _leaner(model: Graph, options: Options, best: Planned) -> Planned:
         if library.instructions is None or peak_op is None or not library.scratch_bytes(plan.graph.nodes[peak_op]):
             return best
         leaner = library.leaner(plan.graph.ops[peak_op].number)
-        made = _of_given_kernels(model, replace(options, kernels=leaner.name), silently)[-1]
+        made = _of_given_kernels(model, replace(options, kernels=leaner.name), effort, silently)[-1]
         if made.arena_bytes >= best.arena_bytes:
             return best
         best = made
@@ -178,6 +185,7 @@ class _Planner:
 
     model: Graph
     options: Options
+    effort: Effort
     tell: Tell
 
     @cached_property
@@ -193,19 +201,23 @@ class _Planner:
     def baseline(self) -> _Choice:
         """The best without overlap, in file order."""
         self.tell("placing whole tensors", 0, self.stages)
-        return _in_file_order(self.apart)
+        return _in_file_order(self.apart, self.whole_effort)
 
     @cached_property
     def whole(self) -> _Choice:
         """The best layer by layer, with every op of the model."""
         baseline = self.baseline
         self.tell("ordering ops, and overlapping their tensors", 1, self.stages)
-        return _layer_by_layer(self.needs, self.order, self.options.allocator, baseline)
+        return _layer_by_layer(self.needs, self.order, self.whole_effort, self.options.allocator, baseline)
 
     @property
     def stages(self) -> int:
         """Whole tensors, order and overlap, removal; and rows."""
         return 4 if self.options.schedule == ROWS else 3
+
+    @property
+    def whole_effort(self) -> Effort:
+        return self.effort.for_whole_tensors
 
     @property
     def order(self) -> str:
@@ -226,7 +238,7 @@ class _Planner:
         rungs = [Rung("whole tensors", self.baseline.arena_bytes)]
         order = BEST if self.whole.is_over_all_orders else self.order
         if self.options.overlap:
-            ordered = _layer_by_layer(self.apart, order, BEST, self.baseline).arena_bytes
+            ordered = _layer_by_layer(self.apart, order, self.whole_effort, BEST, self.baseline).arena_bytes
             rungs += [Rung(f"{order} order", ordered), Rung("overlap", self.whole.arena_bytes)]
         else:
             rungs.append(Rung(f"{order} order", self.whole.arena_bytes))
@@ -237,21 +249,13 @@ class _Planner:
         options, whole = self.options, self.whole
         self.tell("leaving out ops", 2, self.stages)
         names = [name for name in self.transforms if name not in ONLY_FOR_ROWS]
-        for removed in self._leaner_graphs(names):
+        for removed in leaner_graphs(self.model, options, names, whole.arena_bytes, self.whole_effort):
             needs = footprint(removed.graph, options)
-            chosen = _layer_by_layer(needs, self.order, options.allocator)
+            chosen = _layer_by_layer(needs, self.order, self.whole_effort, options.allocator)
             if chosen.arena_bytes <= whole.arena_bytes:
                 rungs = (*self.ladder, Rung("removal", chosen.arena_bytes))
                 return self._told(chosen.plan(needs), rungs, removed.removals)
         return self._told(whole.plan(self.needs), self.ladder)
-
-    def _leaner_graphs(self, names: list[str]) -> Iterator[Removed]:
-        """With fewer ops and channels; those whose plan might grow without channels come again with all of them."""
-        found = without_ops(self.model, self.options, names, self.whole.arena_bytes) if names else ()
-        yield from found
-        if any(removal.transform == CHANNELS for removed in found for removal in removed.removals):
-            rest = [name for name in names if name != CHANNELS]
-            yield from without_ops(self.model, self.options, rest, self.whole.arena_bytes)
 
     def by_rows(self) -> list[Planned]:
         """Plans that take ever less memory for ever more work: layer by layer (unless the input is streamed), row by
@@ -263,14 +267,15 @@ class _Planner:
         needs, removals = self._needs_of_rows()
         input_rows = self.options.input_rows
         allocator = self.options.allocator
-        place = many_orders if allocator == BEST else ALLOCATORS[allocator]
+        place = partial(many_orders, effort=self.effort) if allocator == BEST else _allocator(allocator, self.effort)
         found = [] if input_rows else [self.layer_by_layer()]
         orders = recomputing_orders(needs.rows, input_rows, self.options.recompute)
         rungs = self.ladder
         for number, order in enumerate(orders):
             self.tell("running row by row", self.stages - 1 + number, self.stages - 1 + len(orders))
-            others = self._orders_of_all_channels(needs, removals) if number == 0 else ()
-            chosen = _row_by_row(needs, order, place, others)
+            if found and self.effort.is_late:
+                break
+            chosen = _row_by_row(needs, order, place, () if number else wide_orders(self.model, needs, removals))
             again = order.macs / orders[0].macs if orders[0].macs else 1.0
             if not found or chosen.arena_bytes < found[-1].arena_bytes:
                 step = "recomputation" if again > 1 else "streamed input" if input_rows else "rows"
@@ -280,19 +285,6 @@ class _Planner:
                 once = min(chosen.arena_bytes, found[-1].arena_bytes)
                 rungs = (*self.ladder, Rung("streamed input" if input_rows else "rows", once))
         return found
-
-    def _orders_of_all_channels(self, needs: Footprint, removals: tuple[Removal, ...]) -> tuple[Schedule, ...]:
-        """What would be the order if no channel had been taken out: it serves without them too, and now and then its
-        rows are easier to place."""
-        names = [removal.transform for removal in removals if removal.transform != CHANNELS]
-        if len(names) == len(removals):
-            return ()
-        wide = transformed(self.model, names)[0]
-        order = recomputing_orders(footprint(wide, self.options).rows, self.options.input_rows, 1.0)[0].schedule
-        index_of = {PUSH: PUSH, **{op.number: op.index for op in needs.graph.ops}}
-        numbers = {PUSH: PUSH, **{op.index: op.number for op in wide.ops}}
-        steps = (replace(s, op=index_of[numbers[s.op]]) for s in order.steps if numbers[s.op] in index_of)
-        return (replace(order, steps=tuple(steps)),)
 
     def _told(self, plan: Plan, ladder: tuple[Rung, ...], removals: tuple[Removal, ...] = ()) -> Planned:
         checked(plan, "; this is a bug, please report it")
@@ -314,8 +306,8 @@ class _Planner:
         not cut up."""
         turns = 0
         for chosen in (FOR_ROWS, [name for name in FOR_ROWS if name not in ONLY_FOR_ROWS]):
-            names = [name for name in self.transforms if name in chosen]
-            lean, removals = transformed(self.model, names, block=self.options.library.channel_block)
+            names, block = [n for n in self.transforms if n in chosen], self.options.library.channel_block
+            lean, removals = transformed(self.model, names, block=block)
             needs = footprint(lean, self.options)
             turns = sum(op.turns for op in needs.rows.ops)
             if turns <= MOST_TURNS:
@@ -325,21 +317,27 @@ class _Planner:
         )
 
 
-def _in_file_order(apart: Footprint) -> _Choice:
-    return _Choice.of(apart, file_order(apart), optimal)
+def _allocator(name: str, effort: Effort) -> Allocator:
+    return partial(optimal, effort=effort) if name in (BEST, "optimal") else ALLOCATORS[name]
 
 
-def _layer_by_layer(needs: Footprint, order: str, allocator: str, plain: _Choice | None = None) -> _Choice:
+def _in_file_order(apart: Footprint, effort: Effort) -> _Choice:
+    return _Choice.of(apart, file_order(apart), _allocator(BEST, effort))
+
+
+def _layer_by_layer(
+    needs: Footprint, order: str, effort: Effort, allocator: str, plain: _Choice | None = None
+) -> _Choice:
     """The best choice for ops that run whole. `plain`: the best without overlap in file order, if that is known."""
-    place = ALLOCATORS["optimal" if allocator == BEST else allocator]
+    place = _allocator(allocator, effort)
     if order in (BEST, "search"):
-        chosen = _over_all_orders(needs, place, others=order == BEST)
+        chosen = _over_all_orders(needs, place, effort, others=order == BEST)
     else:
         chosen = _Choice.of(needs, SCHEDULERS[order](needs), place)
     if allocator != BEST or order not in (BEST, "file"):
         return chosen
     if plain is None:
-        plain = _in_file_order(footprint(needs.graph, replace(needs.options, overlap=False)))
+        plain = _in_file_order(footprint(needs.graph, replace(needs.options, overlap=False)), effort)
     if chosen.arena_bytes <= plain.arena_bytes:
         return chosen
     # What keeps buffers apart also serves where they might overlap.
@@ -349,12 +347,12 @@ def _layer_by_layer(needs: Footprint, order: str, allocator: str, plain: _Choice
 
 
 def _row_by_row(needs: Footprint, order: RowSchedule, place: Allocator, others: Collection[Schedule] = ()) -> _Choice:
-    """The best choice for an order, or for one of the others."""
-    choices = [_Choice.of(needs, schedule, place) for schedule in (order.schedule, *others)]
-    best = min(choices, key=lambda choice: choice.arena_bytes)
+    best = min((_Choice.of(needs, s, place) for s in (order.schedule, *others)), key=lambda choice: choice.arena_bytes)
     if order.plain is not None:
         # It seldom wins, so it gets a quarter of the time.
-        briefly = partial(many_orders, effort=NORMAL.times(0.25)) if place is many_orders else place
+        briefly = place
+        if isinstance(place, partial) and place.func is many_orders:
+            briefly = partial(many_orders, effort=place.keywords["effort"].times(0.25))
         posed = problem(needs, order.plain)
         if posed.lower_bound_bytes <= best.arena_bytes:
             placement = briefly(posed)
@@ -363,19 +361,21 @@ def _row_by_row(needs: Footprint, order: RowSchedule, place: Allocator, others: 
     return best
 
 
-def _over_all_orders(needs: Footprint, place: Allocator, others: bool) -> _Choice:
+def _over_all_orders(needs: Footprint, place: Allocator, effort: Effort, others: bool) -> _Choice:
     """The best choice found, with a bound that holds for all orders. `others`: where the order that needs least cannot
     be placed at its bound, try other ones."""
-    searched = search(needs)
+    states = effort.states_for(len(needs.after))
+    searched = search(needs, states)
     best = _Choice.of(needs, searched.schedule, place)
     bound = searched.bound_bytes
     if best.arena_bytes > bound:
-        bound = max(bound, _bound_of_fixed_part(needs, best.problem, bound))
-    for name in SCHEDULERS if others else ():
-        if best.arena_bytes <= bound:
+        bound = max(bound, _bound_of_fixed_part(needs, best.problem, bound, effort))
+    for name in [name for name in SCHEDULERS if name != "search"] if others else ():
+        if best.arena_bytes <= bound or effort.is_late:
             break
         best = _better(needs, best, SCHEDULERS[name](needs), place)
-    every = every_order(needs, best.arena_bytes, MOST_ORDERS) if others and best.arena_bytes > bound else None
+    may_try = others and best.arena_bytes > bound and not effort.is_late
+    every = every_order(needs, best.arena_bytes, MOST_ORDERS, states) if may_try else None
     if every is not None:
         choices = [_Choice.of(needs, order, place) for order in every]
         least = min((c.placement.lower_bound_bytes for c in choices), default=best.arena_bytes)
@@ -391,10 +391,10 @@ def _better(needs: Footprint, best: _Choice, order: Schedule, place: Allocator) 
     return min(best, _Choice.of(needs, order, place), key=lambda choice: choice.arena_bytes)
 
 
-def _bound_of_fixed_part(needs: Footprint, posed: Problem, bound: int) -> int:
+def _bound_of_fixed_part(needs: Footprint, posed: Problem, bound: int, effort: Effort) -> int:
     """A bound from the buffers whose writers and readers run in the same sequence in every order: what they are to each
     other does not depend on the order either."""
     fixed = gates(needs)
     users = [store.writers | store.readers for store in needs.stores]
     members = [index for index, ops in enumerate(users) if all(fixed >> op & 1 for op in ops)]
-    return optimal(replace(posed.part(members), lower_bound_bytes=bound)).lower_bound_bytes
+    return optimal(replace(posed.part(members), lower_bound_bytes=bound), effort).lower_bound_bytes

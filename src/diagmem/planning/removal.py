@@ -7,26 +7,28 @@ each by the order that needs least and a quick placement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from diagmem.model.graph import Graph, Node, Op
+from diagmem.model.schedule import PUSH, Schedule
 from diagmem.planning.allocators import greedy, optimal
-from diagmem.planning.allocators.effort import QUICK
-from diagmem.planning.footprint import footprint
+from diagmem.planning.allocators.effort import Effort
+from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import Options
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
 from diagmem.planning.schedulers import search
-from diagmem.transforms import SOMETIMES_WORSE, Removal, transformed
+from diagmem.planning.schedulers.recompute import recomputing_orders
+from diagmem.transforms import CHANNELS, SOMETIMES_WORSE, Removal, transformed
 
 LEAST_TRIALS, MOST_TRIALS = 4, 60
 
 MOST_OPS_TRIED = 30_000
 """Of all trials together."""
 
-EFFORT = QUICK.times(0.4)
-"""Of the exact placement, for each trial."""
+SHARE = 0.04
+"""Of the effort of an exact placement, for each trial."""
 
 Candidate = tuple[str, int]
 """A transform, and the number of an op that it can remove."""
@@ -40,22 +42,49 @@ class Removed:
     removals: tuple[Removal, ...]
 
 
-def without_ops(graph: Graph, options: Options, names: Collection[str], limit_bytes: int) -> tuple[Removed, ...]:
+def without_ops(
+    graph: Graph, options: Options, names: Collection[str], limit_bytes: int, effort: Effort
+) -> tuple[Removed, ...]:
     """Graphs from which transforms have removed ops, the one with fewest first: after all that let a plan stay within
     the limit, after those that never cost anything."""
     always = [name for name in names if name not in SOMETIMES_WORSE]
     lean, removals = transformed(graph, always, block=options.library.channel_block)
     found = [Removed(lean, removals)] if removals else []
-    chosen, more = _Trials(lean, options, limit_bytes).best([name for name in SOMETIMES_WORSE if name in names])
+    chosen, more = _Trials(lean, options, limit_bytes, effort).best([name for name in SOMETIMES_WORSE if name in names])
     found += [Removed(chosen, removals + more)] if more else []
     return tuple(reversed(found))
+
+
+def leaner_graphs(
+    graph: Graph, options: Options, names: Collection[str], limit_bytes: int, effort: Effort
+) -> Iterator[Removed]:
+    """Graphs with fewer ops and channels; behind them, should plans have grown without channels, with all of those."""
+    found = without_ops(graph, options, names, limit_bytes, effort) if names else ()
+    yield from found
+    if any(removal.transform == CHANNELS for removed in found for removal in removed.removals):
+        rest = [name for name in names if name != CHANNELS]
+        yield from without_ops(graph, options, rest, limit_bytes, effort)
+
+
+def wide_orders(model: Graph, needs: Footprint, removals: tuple[Removal, ...]) -> tuple[Schedule, ...]:
+    """What would be the order if no channel had been taken out of what `needs` is for: it serves without them too, and
+    now and then its rows are easier to place."""
+    names = [removal.transform for removal in removals if removal.transform != CHANNELS]
+    if len(names) == len(removals):
+        return ()
+    wide = transformed(model, names)[0]
+    order = recomputing_orders(footprint(wide, needs.options).rows, needs.options.input_rows, 1.0)[0].schedule
+    index_of = {PUSH: PUSH, **{op.number: op.index for op in needs.graph.ops}}
+    numbers = {PUSH: PUSH, **{op.index: op.number for op in wide.ops}}
+    steps = (replace(s, op=index_of[numbers[s.op]]) for s in order.steps if numbers[s.op] in index_of)
+    return (replace(order, steps=tuple(steps)),)
 
 
 class _Trials:
     """Sets of candidates, and what they cost. Separations are computed once for each op and layout."""
 
-    def __init__(self, graph: Graph, options: Options, limit_bytes: int) -> None:
-        self.graph, self.options, self.limit_bytes = graph, options, limit_bytes
+    def __init__(self, graph: Graph, options: Options, limit_bytes: int, effort: Effort) -> None:
+        self.graph, self.options, self.limit_bytes, self.effort = graph, options, limit_bytes, effort
         self.left = max(LEAST_TRIALS, min(MOST_TRIALS, MOST_OPS_TRIED // max(1, len(graph.ops))))
         self.separations: dict[Hashable, int | None] = {}
 
@@ -66,7 +95,7 @@ class _Trials:
         for number, name in enumerate(names):
             candidates = self._candidates(names[: number + 1], accepted, name)
             groups = [candidates] if candidates else []
-            while groups and self.left:
+            while groups and self.left and not self.effort.is_late:
                 group = groups.pop()
                 if self._is_no_worse(self._without(names, accepted.union(group))[0]):
                     accepted = accepted.union(group)
@@ -90,10 +119,10 @@ class _Trials:
         needs = footprint(graph, self.options, self._separation)
         if needs.least_pressure * needs.unit_bytes > self.limit_bytes:
             return False
-        searched = search(needs)
+        searched = search(needs, self.effort.states_for(len(graph.ops)))
         if searched.bound_bytes > self.limit_bytes:
             return False
-        arena_bytes = _placed_bytes(problem(needs, searched.schedule), self.limit_bytes)
+        arena_bytes = _placed_bytes(problem(needs, searched.schedule), self.limit_bytes, self.effort)
         self.limit_bytes = min(self.limit_bytes, arena_bytes)
         return arena_bytes <= self.limit_bytes
 
@@ -109,7 +138,7 @@ def _only(candidates: Collection[Candidate]) -> Callable[[str, Op], bool]:
     return lambda name, op: (name, op.number) in candidates
 
 
-def _placed_bytes(posed: Problem, limit_bytes: int) -> int:
+def _placed_bytes(posed: Problem, limit_bytes: int, effort: Effort) -> int:
     """What a placement takes; the exact one only where a simple one is above the limit."""
     simple = posed.arena_bytes(greedy(posed))
-    return simple if simple <= limit_bytes else optimal(posed, EFFORT).arena_bytes
+    return simple if simple <= limit_bytes else optimal(posed, effort.times(SHARE)).arena_bytes

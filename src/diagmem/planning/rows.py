@@ -9,7 +9,7 @@ from functools import cached_property
 from diagmem.kernels import Library
 from diagmem.model.graph import Graph, Node
 from diagmem.model.schedule import PUSH
-from diagmem.ops import kind_of
+from diagmem.ops import CPointers, CRow, CRows, OpKind, Unsupported, kind_of
 from diagmem.planning.row_needs import Need, Turns
 
 
@@ -77,7 +77,7 @@ def row_graph(graph: Graph, library: Library) -> RowGraph:
 
 def _row_op(node: Node, library: Library) -> RowOp:
     kind, accesses = kind_of(node.op.kind), library.row_accesses(node)
-    if kind is None or accesses is None or kind.is_alias or len(node.outputs) != 1:
+    if kind is None or accesses is None or kind.is_alias or len(node.outputs) != 1 or _cuts_a_constant(node, kind):
         return _whole(node)
     sums = kind.accumulator_bytes(node)
     if sums is not None:
@@ -94,6 +94,20 @@ def _row_op(node: Node, library: Library) -> RowOp:
         return _whole(node)
     turns = node.output.rows
     return RowOp(node.op.index, turns, needs, (node.output.index,), kind.macs(node) // turns)
+
+
+def _cuts_a_constant(node: Node, kind: OpKind) -> bool:
+    """Whether its turns would take rows of a constant: those lie in flash, where no plan places them. As a rule data
+    are none."""
+    position = kind.signature(node.op.kind).data
+    if position >= len(node.inputs) or not node.input(position).is_constant:
+        return False
+    try:
+        arguments = kind.c_row_call(node).arguments
+    except Unsupported:
+        return True
+    parts = (part for a in arguments for part in (a.tensors if isinstance(a, CPointers) else (a,)))
+    return any(isinstance(part, CRow | CRows) and part.tensor.is_constant for part in parts)
 
 
 def _whole(node: Node) -> RowOp:

@@ -52,7 +52,6 @@ class Target:
 
 _REFUSALS = {
     "AVR": "int has 16 bits there and constants take RAM; kernels need 32 bits, and weights in flash",
-    "AVR32": "it is big-endian, and kernels are tested on little-endian cores only",
 }
 """Core -> why no kernels run on it."""
 

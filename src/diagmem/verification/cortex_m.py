@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,11 +116,14 @@ class Memory:
     ram_bytes: int = BOARD_BYTES
 
 
-def run_on_core(program: Program, inputs: Inputs, core: Core, memory: Memory | None = None) -> Run:
-    """Builds firmware with -O2 and runs it. Where an output is wrong, a second build tells which operation is."""
+def run_on_core(
+    program: Program, inputs: Inputs, core: Core, memory: Memory | None = None, linked: Sequence[str] = ()
+) -> Run:
+    """Builds firmware with -O2 and runs it. Where an output is wrong, a second build tells which operation is.
+    `linked`: what else the linker is told."""
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         directory = Path(place)
-        build(program, len(inputs), core, memory or Memory(), directory)
+        build(program, len(inputs), core, memory or Memory(), directory, linked=linked)
         said, status = _emulate(core, directory, inputs)
         sections = _sections(core, directory)
         sent = (directory / "outputs.bin").read_bytes()
@@ -176,7 +179,15 @@ def count_marks(program: Program, inputs: Inputs, core: Core) -> tuple[list[Mark
     return marks, int(total[1])
 
 
-def build(program: Program, runs: int, core: Core, memory: Memory, directory: Path, hook: str | None = None) -> None:
+def build(
+    program: Program,
+    runs: int,
+    core: Core,
+    memory: Memory,
+    directory: Path,
+    hook: str | None = None,
+    linked: Sequence[str] = (),
+) -> None:
     """Makes firmware.elf. `hook`: a header that is included before the model's own code."""
     made_by = core.made_by
     weights = write_model(program, runs, directory)
@@ -201,7 +212,7 @@ def build(program: Program, runs: int, core: Core, memory: Memory, directory: Pa
     sizes = [f"-Wl,--defsym={name}={number}" for name, number in numbers.items()]
     objects = ["model.o", "model_weights.o", "harness.o", "cortex_m.o"]
     link = ["-nostartfiles", made_by.library, "-T", "cortex_m.ld", "-Wl,--gc-sections", *sizes]
-    tools.build([*common, *link, *objects, "-lm", "-o", "firmware.elf"], directory)
+    tools.build([*common, *link, *objects, *linked, "-lm", "-o", "firmware.elf"], directory)
 
 
 def _emulate(core: Core, directory: Path, inputs: Inputs, arena_bytes: int | None = None) -> tuple[str, int]:

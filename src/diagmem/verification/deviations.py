@@ -16,6 +16,7 @@ from diagmem.model.graph import DType, Graph, Node
 from diagmem.ops import Activation, kinds
 from diagmem.ops.kind import Array, Values
 from diagmem.ops.numerics.quantised import integer_range, quantised, rounds_to_even, scale_of, zero_point_of
+from diagmem.ops.numerics.weighted_sums import is_hybrid
 
 TFLM, LITERT, ONNXRUNTIME = "tflm", "litert", "onnxruntime"
 
@@ -87,6 +88,10 @@ def _has_16_bits(node: Node) -> bool:
     return node.output.dtype is DType.INT16
 
 
+def _is_signed(node: Node) -> bool:
+    return node.output.dtype in (DType.INT8, DType.INT16)
+
+
 def _is_divided(node: Node) -> bool:
     return node.output.dtype is DType.INT8
 
@@ -156,8 +161,14 @@ DEVIATIONS = (
         for runtime in (TFLM, LITERT)
     ),
     Deviation(LITERT, ("RELU", "LEAKY_RELU", "ABS", "MUL", "PRELU"), _PRECISION, _has_16_bits),
+    Deviation(
+        LITERT,
+        ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
+        "it rounds real numbers to 8 bits beside weights that have no more",
+        is_hybrid,
+    ),
     Deviation(LITERT, ("SOFTMAX",), "its tables for 16 bits are made in double precision", _has_16_bits),
-    Deviation(LITERT, ("FULLY_CONNECTED",), "it scales sums of 16-bit numbers in double precision", _has_16_bits),
+    Deviation(LITERT, ("FULLY_CONNECTED",), "it scales sums in double precision, and rounds once", _is_signed),
     Deviation(
         LITERT,
         ("CONV_2D",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from diagmem.backends.c import weights_bytes
@@ -11,25 +11,38 @@ from diagmem.backends.c.program import Program
 from diagmem.model.errors import one_line
 from diagmem.verification import tools
 from diagmem.verification.runs import Run
-from diagmem.verification.stream import Inputs, encoded, first_difference, write_model
+from diagmem.verification.stream import ByteOrder, Inputs, encoded, first_difference, write_model
 
 SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 
 
-def run_on_host(program: Program, inputs: Inputs) -> Run:
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A compiler with its flags, and what runs the programs that it makes: nothing for the machine at hand."""
+
+    compiler: str = "gcc"
+    flags: tuple[str, ...] = SANITIZED
+    runner: tuple[str, ...] = ()
+    order: ByteOrder = "<"
+
+
+HOST = Machine()
+
+
+def run_on_host(program: Program, inputs: Inputs, machine: Machine = HOST) -> Run:
     """Builds the model with all warnings as errors, runs it in an arena of exactly its size, and compares."""
-    sent, complaint = trace_on_host(program, inputs)
-    difference = first_difference(program, inputs, sent, is_traced=True)
+    sent, complaint = trace_on_host(program, inputs, machine)
+    difference = first_difference(program, inputs, sent, is_traced=True, order=machine.order)
     failure = "; ".join(reason for reason in (complaint, difference) if reason) or None
     return Run("host", len(inputs), failure, program.arena_bytes, weights_bytes=weights_bytes(program))
 
 
-def trace_on_host(program: Program, inputs: Inputs, flags: Sequence[str] = SANITIZED) -> tuple[bytes, str]:
+def trace_on_host(program: Program, inputs: Inputs, machine: Machine = HOST) -> tuple[bytes, str]:
     """What every operation writes, for all inputs, and what the sanitizers have to say, in one line."""
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         directory = Path(place)
-        _build(program, len(inputs), flags, directory)
-        done = tools.call([str(directory / "harness")], directory, encoded(inputs))
+        _build(program, len(inputs), machine, directory)
+        done = tools.call([*machine.runner, str(directory / "harness")], directory, encoded(inputs, machine.order))
     said = done.stderr.decode(errors="replace").splitlines() if done.returncode else []
     complaint = next((line for line in said if "ERROR" in line or "runtime error" in line), "")
     return done.stdout, one_line(
@@ -37,11 +50,11 @@ def trace_on_host(program: Program, inputs: Inputs, flags: Sequence[str] = SANIT
     )
 
 
-def _build(program: Program, runs: int, flags: Sequence[str], directory: Path) -> None:
-    compiler = tools.find("gcc", "gcc")
+def _build(program: Program, runs: int, machine: Machine, directory: Path) -> None:
+    compiler = tools.find(machine.compiler, machine.compiler)
     weights = write_model(program, runs, directory)
     tools.write_firmware(directory, "host.c", "trace.h")
-    common = [compiler, "-I.", *flags]
+    common = [compiler, "-I.", *machine.flags]
     checked = ["-DMODEL_NO_STATIC_ARENA", "-DMODEL_DEBUG", "-include", "trace.h"]
     strict = [*tools.STANDARD, *tools.WARNINGS, *checked]
     tools.build([*common, *strict, "-c", "model.c", "-o", "model.o"], directory)

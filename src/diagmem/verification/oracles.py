@@ -19,6 +19,7 @@ from diagmem.verification.deviations import LITERT, ONNXRUNTIME, TFLM, Deviation
 from diagmem.verification.inputs import restarts
 from diagmem.verification.stream import Inputs
 from diagmem.verification.tflm import runtime
+from diagmem.verification.tflm.runtime import TflmError
 
 RELATIVE_TOLERANCE = 1e-4
 """Of the largest output, for real numbers: runtimes add up in different orders. Integers must be equal."""
@@ -43,14 +44,12 @@ def second_opinion(source: Source, graph: Graph, inputs: Inputs) -> Opinion | No
     if source.is_onnx:
         return _onnxruntime_opinion(source, graph, inputs)
     content = source.content
-    if runtime.is_installed() and has_shapes_of_file(content, graph):
-        return _compared(TFLM, graph, inputs, _tflm(content, graph, inputs))
-    if importlib.util.find_spec("ai_edge_litert") and _is_real(graph):
-        try:
-            theirs = _litert(content, inputs, restarts(graph, len(inputs)))
-        except (ValueError, RuntimeError):
-            return None
-        return _compared(LITERT, graph, inputs, theirs)
+    for name, run in ((TFLM, _tflm), (LITERT, _litert)):
+        if _is_judge(name, content, graph):
+            try:
+                return _compared(name, graph, inputs, run(content, graph, inputs))
+            except (TflmError, ValueError, RuntimeError):
+                continue
     return None
 
 
@@ -66,9 +65,13 @@ def _onnxruntime_opinion(source: Source, graph: Graph, inputs: Inputs) -> Opinio
     return _compared(ONNXRUNTIME, graph, inputs, theirs)
 
 
-def _is_real(graph: Graph) -> bool:
-    """LiteRT rounds once where TFLM's kernels, and so ours, round twice: on integers it is no judge of single bits."""
-    return all(t.dtype is DType.FLOAT32 for t in graph.tensors if not t.is_constant)
+def _is_judge(name: str, content: bytes, graph: Graph) -> bool:
+    """LiteRT rounds once where TFLM's kernels, and so ours, round twice: of signed integers it is no judge of single
+    bits. Unsigned ones, which TFLM does not know, are computed as LiteRT does. TFLM infers no shapes."""
+    if name == TFLM:
+        return runtime.is_installed() and has_shapes_of_file(content, graph)
+    in_ram = {t.dtype for t in graph.tensors if not t.is_constant}
+    return importlib.util.find_spec("ai_edge_litert") is not None and not in_ram & {DType.INT8, DType.INT16}
 
 
 def _tflm(content: bytes, graph: Graph, inputs: Inputs) -> Outputs:
@@ -79,7 +82,9 @@ def _tflm(content: bytes, graph: Graph, inputs: Inputs) -> Outputs:
     ]
 
 
-def _litert(content: bytes, inputs: Inputs, again: Sequence[int]) -> Outputs:
+def _litert(content: bytes, graph: Graph, inputs: Inputs) -> Outputs:
+    """Variables start anew where the inputs do."""
+    again = restarts(graph, len(inputs))
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     found: list[list[npt.NDArray[Any]]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ from diagmem.verification.tools import write_firmware
 
 MOST_TEXT_BYTES = 2**16
 """Above so many bytes of weights, compiling them as text would take most of the time."""
+
+ByteOrder = Literal["<", ">"]
+"""Of the bytes in a number, as numpy calls it: the low one first, or the high one."""
 
 Inputs = Sequence[Sequence[npt.NDArray[Any]]]
 """For each run, the values of each graph input."""
@@ -100,11 +103,14 @@ def _sizes(what: str, tensors: Sequence[Tensor]) -> str:
     return f"static const size_t harness_{what}_bytes[] = {{{sizes}}};"
 
 
-def encoded(inputs: Inputs) -> bytes:
-    return b"".join(np.ascontiguousarray(values).tobytes() for run in inputs for values in run)
+def encoded(inputs: Inputs, order: ByteOrder = "<") -> bytes:
+    """All values, one behind the other."""
+    return b"".join(values.astype(values.dtype.newbyteorder(order)).tobytes() for run in inputs for values in run)
 
 
-def first_difference(program: Program, inputs: Inputs, sent: bytes, is_traced: bool) -> str | None:
+def first_difference(
+    program: Program, inputs: Inputs, sent: bytes, is_traced: bool, order: ByteOrder = "<"
+) -> str | None:
     """What is wrong with the bytes that the harness sent, in one line; None if they are what numpy computes."""
     expected = spans(program, is_traced)
     size_bytes = sum(span.size_bytes for span in expected)
@@ -113,19 +119,22 @@ def first_difference(program: Program, inputs: Inputs, sent: bytes, is_traced: b
         received = sent[run * size_bytes : (run + 1) * size_bytes]
         if len(received) != size_bytes:
             return f"input {run}: the program stopped early"
-        wrong = next(differences(expected, values, received), None)
+        wrong = next(differences(expected, values, received, order), None)
         if wrong is not None:
             return f"input {run}: {wrong}"
     return None
 
 
-def differences(expected: Sequence[Span], values: Mapping[int, npt.NDArray[Any]], received: bytes) -> Iterator[str]:
+def differences(
+    expected: Sequence[Span], values: Mapping[int, npt.NDArray[Any]], received: bytes, order: ByteOrder = "<"
+) -> Iterator[str]:
     """For each span that is not what it should be, its first element that is wrong."""
     offset = 0
     for span in expected:
         tensor, shape, first = span.tensor, span.shape, 0 if span.row is None else span.row
         span_elems = span.size_bytes // tensor.dtype.size_bytes
-        got = np.frombuffer(received, tensor.dtype.numpy, span_elems, offset)[places(shape, tensor.strides)]
+        sent = np.frombuffer(received, np.dtype(tensor.dtype.numpy).newbyteorder(order), span_elems, offset)
+        got = sent.astype(tensor.dtype.numpy)[places(shape, tensor.strides)]
         offset += span.size_bytes
         own = _channels(values[tensor.index], tensor).reshape(-1)
         want = own[first * len(got) : (first + 1) * len(got)].astype(tensor.dtype.numpy)

@@ -13,15 +13,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.backends.c.kernel_sources import joined
+from diagmem.ops import Unsupported
 from diagmem.ops.numerics.fixed_point import (
     INT32_MAX,
     INT32_MIN,
     Multiplier,
+    SingleMultiplier,
+    bit_lengths,
     exp_of_negative,
     high_mul,
+    one_minus_over_one_plus,
     one_over_one_plus,
+    reciprocal,
     rescale,
+    round_half_away,
     rounding_shift,
+    saturating_shift,
+    wrapped,
 )
 from diagmem.ops.numerics.quantised import Requantisation
 from tests.backends.c.models import compiler
@@ -59,6 +67,13 @@ def test_shifts_round_halves_away_from_zero(x: int, exponent: int) -> None:
     assert int(rounding_shift(x, exponent)) == half_away(Fraction(x, 2**exponent))
 
 
+def test_small_numbers_are_shifted_right() -> None:
+    """Where halves are frequent, all of them."""
+    for x in range(-40, 41):
+        for exponent in range(5):
+            assert int(rounding_shift(x, exponent)) == half_away(Fraction(x, 2**exponent)), (x, exponent)
+
+
 @given(INT32, st.integers(2**29, INT32_MAX), st.integers(-31, 0))
 def test_rescaling_rounds_twice(x: int, mantissa: int, shift: int) -> None:
     once = half_up(Fraction(x * mantissa, 2**31))
@@ -71,6 +86,81 @@ def test_exponentials_and_reciprocals_are_close() -> None:
     assert np.abs(exp_of_negative(x) / 2**31 - np.exp(x / 2**26)).max() < 1e-6
     y = np.linspace(0, INT32_MAX, 1001).astype(np.int64)
     assert np.abs(one_over_one_plus(y) / 2**31 - 1 / (1 + y / 2**31)).max() < 1e-8
+
+
+@pytest.mark.parametrize("integer_bits", range(6))
+def test_exponentials_of_any_range_are_close(integer_bits: int) -> None:
+    """With so many bits before the binary point; 0 is just below 1."""
+    x = -np.unique(np.geomspace(1, INT32_MAX, 4001).astype(np.int64))
+    real = x / 2.0 ** (31 - integer_bits)
+    assert np.abs(exp_of_negative(x, integer_bits) / 2**31 - np.exp(real)).max() < 1e-6
+    assert int(exp_of_negative(0, integer_bits)) == INT32_MAX
+
+
+def test_fractions_are_close() -> None:
+    """(1 - x) / (1 + x), at the ends of its range too, where it saturates."""
+    y = np.concatenate([np.linspace(0, INT32_MAX, 4001).astype(np.int64), [1, 2, INT32_MAX - 1]])
+    real = y / 2**31
+    assert np.abs(one_minus_over_one_plus(y) / 2**31 - (1 - real) / (1 + real)).max() < 1e-8
+    assert one_minus_over_one_plus(y).max() <= INT32_MAX
+
+
+@given(st.integers(1, INT32_MAX), st.integers(0, 12))
+def test_reciprocals_are_close(x: int, integer_bits: int) -> None:
+    """Of any number above 0, wherever its binary point is."""
+    found, exponent = reciprocal(x, integer_bits)
+    assert 2**30 <= int(found) <= INT32_MAX
+    real = Fraction(x, 2 ** (31 - integer_bits))
+    assert abs(Fraction(int(found)) * Fraction(2) ** (-31 - int(exponent)) * real - 1) < Fraction(1, 10**8)
+
+
+@given(st.integers(1, 2**40))
+def test_bits_are_counted(x: int) -> None:
+    assert bit_lengths(np.array([x], np.int64)).tolist() == [x.bit_length()]
+
+
+@given(INT32, st.integers(0, 31))
+def test_shifts_to_the_left_saturate(x: int, exponent: int) -> None:
+    assert int(saturating_shift(x, exponent)) == min(INT32_MAX, max(INT32_MIN, x << exponent))
+
+
+@given(st.integers(-(2**62), 2**62))
+def test_registers_wrap_around(x: int) -> None:
+    assert (int(wrapped(np.array([x], np.int64))[0]) - x) % 2**32 == 0
+    assert INT32_MIN <= int(wrapped(np.array([x], np.int64))[0]) <= INT32_MAX
+
+
+@pytest.mark.parametrize("real", [-1.0, 2.0**31, math.inf, math.nan])
+def test_factors_that_no_multiplier_is_are_refused(real: float) -> None:
+    with pytest.raises(Unsupported, match="scales that make a factor of"):
+        Multiplier.of(real)
+
+
+def test_multipliers_at_the_ends_of_their_range() -> None:
+    """0 is itself; the largest factor and the least that is not taken for 0; one that is rounded up to a power of 2."""
+    assert Multiplier.of(0.0) == (0, 0)
+    assert Multiplier.of(float(INT32_MAX)) == (INT32_MAX, 31)
+    assert Multiplier.of(2.0**-32) == (2**30, -31)
+    assert Multiplier.of(math.nextafter(2.0**-32, 0)) == (2**30, -31)
+    assert Multiplier.of(2.0**-33) == (0, 0)
+    assert Multiplier.of(math.nextafter(1.0, 0)) == (2**30, 1)
+
+
+def test_single_multipliers_are_exact() -> None:
+    """Mantissas of 24 bits, and 0 for what moves no 32-bit integer."""
+    for real in (1.0, 0.1, 3.7e-5, 123.456, 2.0**-39, 2.0**23):
+        mantissa, shift = SingleMultiplier.of(real)
+        assert 2**23 <= mantissa < 2**24
+        assert Fraction(mantissa) / Fraction(2) ** shift == Fraction(float(np.float32(real)))
+    assert SingleMultiplier.of(0.0) == SingleMultiplier.of(2.0**-41) == (0, 0)
+    for wrong in (-1.0, 2.0**24, math.inf, math.nan):
+        with pytest.raises(Unsupported):
+            SingleMultiplier.of(wrong)
+
+
+@given(st.floats(-1e9, 1e9))
+def test_halves_are_rounded_away_from_zero(x: float) -> None:
+    assert round_half_away(x) == half_away(Fraction(x))
 
 
 PROGRAM = """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,7 @@ import numpy.typing as npt
 import tflite
 
 from diagmem.frontends.shapes import with_shapes
+from diagmem.frontends.tflite.checks import check_sizes, check_wiring
 from diagmem.frontends.tflite.options import options_of
 from diagmem.frontends.tflite.variables import attributes_of, called_once, with_variables
 from diagmem.model.errors import ModelError, one_line
@@ -31,8 +32,6 @@ from diagmem.ops.signature import check_signatures
 
 LARGEST_FILE_BYTES = 2**31 - 1
 TOO_LARGE = "the file is larger than 2 GiB, which a flatbuffer cannot be"
-LARGEST_TENSOR_BYTES = 2**28
-"""No micro-controller comes near 256 MiB of RAM; beyond it, sizes are a sign of a damaged file."""
 MOST_ITEMS = 100_000
 """Tensors or operations: a hundred times those of the largest network known."""
 MOST_SUBGRAPHS = 64
@@ -84,8 +83,8 @@ def parse(data: bytes, name: str, shapes: Mapping[str, Shape] | None = None) -> 
     inputs, by name, in place of the file's; all others follow."""
     stored = _as_stored(data, name)
     graph = with_shapes(stored.graph, shapes or {}, stored.dynamic)
-    _check_sizes(graph)
-    _check_wiring(graph)
+    check_sizes(graph)
+    check_wiring(graph)
     return check_signatures(graph)
 
 
@@ -320,64 +319,18 @@ def _type_name(code: int) -> str:
     return next((str(k) for k, v in vars(tflite.TensorType).items() if v == code), f"number {code}")
 
 
-def _check_sizes(graph: Graph) -> None:
-    """Of all that lies in RAM."""
-    used = {*graph.inputs, *graph.outputs, *(t for op in graph.ops for t in (*op.inputs, *op.outputs))}
-    for tensor in graph.tensors:
-        if tensor.index in used and not tensor.is_constant:
-            _check_activation(f"tensor {tensor.index} '{tensor.label}'", tensor)
-
-
-def _check_activation(where: str, tensor: Tensor) -> None:
-    shape = list(tensor.shape)
-    if any(size < 0 for size in shape):
-        raise ModelError(
-            f"{where}: shape {shape} is dynamic or damaged; give the shapes of inputs, such as --shape NAME=1x49x10x1, "
-            "or convert the model with fixed shapes"
-        )
-    if tensor.dtype is DType.INT4:
-        raise ModelError(f"{where}: 4-bit elements are supported in constants only")
-    if tensor.elems == 0:
-        raise ModelError(f"{where}: shape {shape} holds no elements; such tensors are not supported")
-    if tensor.size_bytes > LARGEST_TENSOR_BYTES:
-        raise ModelError(f"{where}: shape {shape} takes {tensor.size_bytes} bytes; the limit is 256 MiB")
-
-
 def _values(raw: npt.NDArray[np.uint8], tensor: Tensor) -> npt.NDArray[Any] | None:
     """A constant's values; None where the buffer does not hold them all (a graph published without its weights)."""
-    if tensor.dtype is DType.INT4 or raw.size != tensor.size_bytes:
+    if raw.size != tensor.size_bytes:
         return None
+    if tensor.dtype is DType.INT4:
+        return _unpacked(raw, tensor)
     values: npt.NDArray[Any] = raw.view(tensor.dtype.numpy.newbyteorder("<")).reshape(tensor.shape)
     return values
 
 
-def _check_wiring(graph: Graph) -> None:
-    """Every tensor has one source, and every read comes after it in the file's order (so there are no cycles)."""
-    known = {t.index for t in graph.tensors if t.is_constant or t.is_variable} | set(graph.inputs)
-    for tensor in (graph.tensors[i] for i in graph.inputs):
-        if tensor.is_variable:
-            raise ModelError(f"tensor {tensor.index} '{tensor.label}': a graph input cannot be a variable")
-    for node in graph.nodes:
-        # A custom operation may take room to work in as an input that nobody fills, as Arm's Ethos-U does.
-        is_custom = node.op.kind.startswith(CUSTOM)
-        for missing in _unknown(node.inputs, known):
-            if is_custom and missing.index not in graph.producer:
-                continue
-            reason = "only a later operation" if missing.index in graph.producer else "nothing"
-            raise ModelError(
-                f"{node.label}: it reads tensor {missing.index} '{missing.label}', which {reason} produces; "
-                "the file is damaged"
-            )
-        for tensor in node.outputs:
-            if tensor.index in known and not tensor.is_variable:
-                raise ModelError(
-                    f"{node.label}: it writes tensor {tensor.index} '{tensor.label}', which has its value from "
-                    "elsewhere already; the file is damaged"
-                )
-            known.add(tensor.index)
-    for missing in _unknown([graph.tensors[i] for i in graph.outputs], known):
-        raise ModelError(f"tensor {missing.index} '{missing.label}': nothing produces this graph output")
-
-
-def _unknown(tensors: Sequence[Tensor | None], known: set[int]) -> Iterator[Tensor]:
-    return (t for t in tensors if t is not None and t.index not in known)
+def _unpacked(raw: npt.NDArray[np.uint8], tensor: Tensor) -> npt.NDArray[Any]:
+    """Numbers of 4 bits as bytes: two lie in one, the first in its lower half."""
+    both = np.stack([raw & 15, raw >> 4], axis=1).reshape(-1)[: tensor.elems]
+    signed: npt.NDArray[Any] = ((both ^ 8).astype(np.int8) - 8).reshape(tensor.shape)
+    return signed

@@ -27,6 +27,9 @@ TOGETHER = 4
 LEAST_DEPTH = 4
 """From so many output channels on it is worth widening a window first."""
 
+LEAST_SINGLES = 8
+"""From so many pixels without a neighbour on it is worth having code for sixteen of their inputs at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class DspConv2D:
@@ -92,7 +95,9 @@ class DspConv2D:
             own = {"filter": CTable("filter", bytes_of(weights)), "output": channels.c_output()}
             return kernel_call("conv_2d_wide_pairs_s8", {**fields, **own}, arguments, _limits(loop))
         sign, inputs = "positive" if channels.is_positive else "any", 8 if size % 16 else 16
-        two, one = CName(f"diagmem_two_{sign}_{inputs}_s8"), CName(f"diagmem_one_{sign}_{inputs}_s8")
+        singles = loop.out.height * (loop.out.width % 2)
+        two = CName(f"diagmem_two_{sign}_{inputs}_s8")
+        one = CName(f"diagmem_one_{sign}_{inputs if singles >= LEAST_SINGLES else 8}_s8")
         own = {"two": two, "one": one, "blocks": blocks}
         return kernel_call("conv_2d_pairs_s8", {**fields, **own}, arguments, _limits(loop))
 

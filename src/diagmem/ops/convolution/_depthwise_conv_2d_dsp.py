@@ -50,6 +50,7 @@ class DspDepthwiseConv2D:
             "inside": CName(f"{name}_inside") if is_3x3 else None,
             "taps": CName(f"{name}_taps") if whole else None,
             "blocks": _blocks(channels.weights, packed, whole) if whole else None,
+            "ones": CName("diagmem_fours_rest_s8") if whole < len(channels.bias) else None,
             "rest": _rest(channels.weights, packed, whole) if whole < len(channels.bias) else None,
         }
         return kernel_call("depthwise_conv_2d_fours_s8", {**fields, **own}, arguments, limits)

@@ -13,7 +13,7 @@ import numpy as np
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
 from diagmem.ops.accesses import Accesses
-from diagmem.ops.c_call import TYPES, CCall, by_type, kernel_call, values_of
+from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, by_type, kernel_call, values_of
 from diagmem.ops.c_rows import window_row_call
 from diagmem.ops.convolution._conv_2d_dsp import DspConv2D
 from diagmem.ops.convolution._conv_2d_mve import MveConv2D
@@ -23,7 +23,7 @@ from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.packed import is_8_bit
-from diagmem.ops.numerics.quantised import zero_point_of
+from diagmem.ops.numerics.quantised import centred_weights, real_weights, zero_point_of
 from diagmem.ops.numerics.weighted_sums import (
     block_start,
     filter_window,
@@ -124,9 +124,10 @@ class Conv2DKind(OpKind):
         loop, (image, filters, *rest) = _loop(node), inputs
         bias = rest[0] if rest else None
         if node.input(0).dtype is DType.FLOAT32:
-            sums = _sums_f32(loop, image, filters)
+            sums = _sums_f32(loop, image, real_weights(node.input(1), filters, 0))
         else:
-            sums = _sums_s8(loop, image, filters, zero_point_of(node.input(0)))
+            weights = centred_weights(node.input(1), filters)
+            sums = _sums_8_bit(loop, image, weights, zero_point_of(node.input(0)))
         return (finished(node, 0, sums, bias),)
 
     def has_row_kernel(self, node: Node) -> bool:
@@ -139,7 +140,7 @@ class Conv2DKind(OpKind):
         loop = _loop(node)
         if loop.groups > 1:
             return ()
-        if node.input(0).dtype is DType.FLOAT32:
+        if {node.input(0).dtype, node.input(1).dtype} == {DType.FLOAT32}:
             return (Variant(Order.BLOCKS, Order.BLOCKS, _vfp_call, _vfp_row_call),)
         if not is_8_bit(node):
             return ()
@@ -148,7 +149,7 @@ class Conv2DKind(OpKind):
         return DspConv2D(node, loop, _paired(loop), self.c_call).variants()
 
     def c_call(self, node: Node) -> CCall:
-        return by_type(node, dict.fromkeys(TYPES, _call))
+        return by_type(node, dict.fromkeys(QUANTISED_OR_REAL, _call))
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Any padding, stride, dilation and grouping; without groups now and then more channels than a block has."""
@@ -224,7 +225,7 @@ def _in_one_row(loop: WindowedLoop) -> WindowedLoop:
     return replace(loop, image=image, out=out, rows=Window1D.resolve(1, 1, 1), cols=Window1D.resolve(pixels, 1, 1))
 
 
-def _sums_s8(loop: WindowedLoop, image: Array, filters: Array, zero_point: int) -> Array:
+def _sums_8_bit(loop: WindowedLoop, image: Array, filters: Array, zero_point: int) -> Array:
     """Sums of integer products. 64-bit floats hold them exactly, and numpy multiplies matrices of those fast."""
     sums = np.zeros(loop.out)
     for k_y, k_x, pixels in tap_images(image, loop.rows, loop.cols, zero_point):
@@ -253,14 +254,14 @@ def _channels(loop: WindowedLoop, group: int) -> tuple[slice, slice]:
     )
 
 
-def _stored(loop: WindowedLoop, filters: Array) -> Array:
+def _stored(loop: WindowedLoop, node: Node, filters: Array) -> Array:
     """Weights as the kernels want them: channel by channel where they go so themselves."""
-    return interleaved(filters) if loop.groups == 1 else filters
+    return interleaved(node, filters, *([] if loop.groups == 1 else [1]))
 
 
 def _call(node: Node) -> CCall:
     loop, filters = _loop(node), values_of(node.input(1))
-    return window_call("conv_2d", node, loop, {"groups": loop.groups}, 0, filters, _stored(loop, filters))
+    return window_call("conv_2d", node, loop, {"groups": loop.groups}, 0, filters, _stored(loop, node, filters))
 
 
 def _vfp_call(node: Node) -> CCall:

@@ -12,7 +12,7 @@ import numpy as np
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
 from diagmem.ops.accesses import Accesses
-from diagmem.ops.c_call import TYPES, CCall, by_type, values_of
+from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, CTable, by_type, kernel_call, values_of
 from diagmem.ops.c_rows import window_row_call
 from diagmem.ops.convolution._depthwise_conv_2d_dsp import DspDepthwiseConv2D, by_channel
 from diagmem.ops.convolution._depthwise_conv_2d_mve import MveDepthwiseConv2D
@@ -23,8 +23,16 @@ from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
 from diagmem.ops.loops.taps import tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.packed import is_8_bit
-from diagmem.ops.numerics.quantised import zero_point_of
-from diagmem.ops.numerics.weighted_sums import filter_window, finished, weighted_fitting, window_call
+from diagmem.ops.numerics.quantised import centred_weights, real_weights, zero_point_of
+from diagmem.ops.numerics.weighted_sums import (
+    filter_window,
+    finished,
+    halves,
+    interleaved,
+    kernel_suffix,
+    weighted_fitting,
+    window_call,
+)
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
@@ -130,7 +138,8 @@ class DepthwiseConv2DKind(OpKind):
         bias = rest[0] if rest else None
         is_real = node.input(0).dtype is DType.FLOAT32
         zero = np.float32(0) if is_real else np.int64(zero_point_of(node.input(0)))
-        return (finished(node, 3, _sums(loop, image, filters, zero), bias),)
+        weights = real_weights(node.input(1), filters, 3) if is_real else centred_weights(node.input(1), filters)
+        return (finished(node, 3, _sums(loop, image, weights, zero), bias),)
 
     def has_row_kernel(self, node: Node) -> bool:
         return True
@@ -140,13 +149,15 @@ class DepthwiseConv2DKind(OpKind):
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         loop = _loop(node)
+        if loop.group_out == 1 and all(node.input(p).dtype is DType.FLOAT32 for p in (0, 1)):
+            return (Variant(Order.EIGHTS, Order.EIGHTS, _vfp_call, _vfp_row_call),)
         if loop.group_out > 1 or not is_8_bit(node):
             return ()
         is_mve = instructions is InstructionSet.MVE
         return MveDepthwiseConv2D(loop).variants() if is_mve else DspDepthwiseConv2D(loop).variants()
 
     def c_call(self, node: Node) -> CCall:
-        return by_type(node, dict.fromkeys(TYPES, _call))
+        return by_type(node, dict.fromkeys(QUANTISED_OR_REAL, _call))
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Any padding, stride, dilation and multiplier."""
@@ -196,7 +207,20 @@ def _sums(loop: WindowedLoop, image: Array, filters: Array, zero_point: Any) -> 
 
 def _call(node: Node) -> CCall:
     loop, filters = _loop(node), by_channel(values_of(node.input(1)))
-    return window_call("depthwise_conv_2d", node, loop, {"multiplier": loop.group_out}, 3, filters)
+    stored = halves(filters.reshape(len(filters), -1)) if kernel_suffix(node) == "s4" else filters
+    return window_call("depthwise_conv_2d", node, loop, {"multiplier": loop.group_out}, 3, filters, stored)
+
+
+def _vfp_call(node: Node) -> CCall:
+    """For floating-point units that multiply and add in one instruction: weights of eight channels tap by tap."""
+    call, filters = _call(node), by_channel(values_of(node.input(1)))
+    fields = {name: value for name, value in call.parameters.fields.items() if name != "multiplier"}
+    stored = {**fields, "filter": CTable("filter", interleaved(node, filters))}
+    return kernel_call("depthwise_conv_2d_vfp_f32", stored, call.arguments, call.limits)
+
+
+def _vfp_row_call(node: Node) -> CCall:
+    return window_row_call(_vfp_call(node), node, window_of(node).rows)
 
 
 KIND = DepthwiseConv2DKind()

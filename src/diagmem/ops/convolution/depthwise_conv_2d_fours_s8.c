@@ -16,13 +16,20 @@ typedef void diagmem_fours_inside(const int8_t *x, const int8_t *y, const int8_t
 typedef void diagmem_fours_taps(const void *const *taps, int32_t count, const diagmem_words *w, int8_t *out,
                                 const int8_t *stop);
 
-typedef struct {
+struct diagmem_fours_params;
+
+/* Makes the channels from `first` on, one after the other. */
+typedef void diagmem_fours_rest(const struct diagmem_fours_params *p, const void *const *taps, int32_t count,
+                                int32_t first, int8_t *out);
+
+typedef struct diagmem_fours_params {
     diagmem_window window;
     int32_t is_positive;          /* the least output is that of all negative sums */
     diagmem_fours_inside *inside; /* NULL unless windows are 3x3 */
     diagmem_fours_taps *taps;
     const int8_t *padding; /* [in_depth], the input's zero point */
     const int64_t *blocks; /* of four channels */
+    diagmem_fours_rest *ones; /* NULL where all channels come in fours: then no code for others is needed */
     const int32_t *rest;   /* of each further channel a bias, weights, a multiplier, an addend and a shift */
 } diagmem_depthwise_conv_2d_fours_s8_params;
 
@@ -159,7 +166,7 @@ static inline void diagmem_depthwise_conv_2d_fours_s8_row(const diagmem_depthwis
             p->taps(taps, count, blocks, out, out + whole);
         }
         if (whole < w->out_depth) {
-            diagmem_fours_rest_s8(p, taps, count, whole, out);
+            p->ones(p, taps, count, whole, out);
         }
     }
 }

@@ -22,6 +22,7 @@ from diagmem.ops.c_call import (
     CTurn,
     Fields,
     Unsupported,
+    refuse_unsigned_to_even,
     require_types,
     values_of,
 )
@@ -30,8 +31,15 @@ from diagmem.ops.loops.c_window import c_window
 from diagmem.ops.loops.pixels import PixelLoop, all_have_pitches, pitches_of
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.channels_s16 import ChannelsS16
-from diagmem.ops.numerics.quantised import Requantisation, channel_scales, real_range, scale_of, zero_point_of
-from diagmem.ops.numerics.weighted_sums import finished_f32, finished_s8, weighted_fitting
+from diagmem.ops.numerics.quantised import (
+    Requantisation,
+    centred_weights,
+    channel_scales,
+    real_range,
+    scale_of,
+    zero_point_of,
+)
+from diagmem.ops.numerics.weighted_sums import UNSIGNED_BIAS, finished_8_bit, finished_f32, weighted_fitting
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
@@ -121,10 +129,11 @@ class TransposeConvKind(OpKind):
         bias = rest[0] if rest else None
         if node.output.dtype is DType.FLOAT32:
             return (finished_f32(node, _sums(node, image, filters), bias),)
-        sums = _sums(node, image.astype(np.int64) - zero_point_of(node.input(IMAGE)), filters.astype(np.int64))
+        weights = centred_weights(node.input(FILTER), filters).astype(np.int64)
+        sums = _sums(node, image.astype(np.int64) - zero_point_of(node.input(IMAGE)), weights)
         if node.output.dtype is DType.INT16:
             return (_channels_s16(node).apply(sums, bias),)
-        return (finished_s8(sums, bias, _requantisation(node)),)
+        return (finished_8_bit(node, sums, bias, _requantisation(node)),)
 
     def has_row_kernel(self, node: Node) -> bool:
         return True
@@ -135,7 +144,7 @@ class TransposeConvKind(OpKind):
         return replace(call, function=f"{call.function}_row", arguments=arguments)
 
     def c_call(self, node: Node) -> CCall:
-        calls = {DType.INT8: _call_s8, DType.INT16: _call_s16, DType.FLOAT32: _call_f32}
+        calls = {DType.INT8: _call_s8, DType.UINT8: _call_u8, DType.INT16: _call_s16, DType.FLOAT32: _call_f32}
         dtype = node.input(IMAGE).dtype
         if dtype not in calls:
             raise Unsupported(f"{dtype.value} elements; supported: {', '.join(d.value for d in calls)}")
@@ -190,9 +199,12 @@ def _bias(node: Node) -> Tensor | None:
 
 
 def _requantisation(node: Node) -> Requantisation:
+    """The product of the scales of unsigned numbers is rounded to single precision."""
     unit, output = scale_of(node.input(IMAGE)), scale_of(node.output)
-    reals = [unit * scale / output for scale in channel_scales(node.input(FILTER), axis=0)]
-    return Requantisation.of(reals, node.output, node.attributes.activation)
+    products = [unit * scale for scale in channel_scales(node.input(FILTER), axis=0)]
+    if node.input(IMAGE).dtype is DType.UINT8:
+        products = [float(np.float32(product)) for product in products]
+    return Requantisation.of([product / output for product in products], node.output, node.attributes.activation)
 
 
 def _channels_s16(node: Node) -> ChannelsS16:
@@ -225,20 +237,35 @@ def _call(node: Node, fields: Fields) -> CCall:
     loop, window = _loop(node), _window(node.attributes, node.inputs, Nhwc.of(node.output))
     given = loop.in_size, loop.out_size, loop.in_pitches, loop.out_pitches
     slid = WindowedLoop(loop.image, loop.out, window.rows, window.cols, 1, *given)
-    filters = CTable("filter", values_of(node.input(FILTER)))
+    filters = CTable("filter", _stored(values_of(node.input(FILTER))))
     stem = f"transpose_conv_{SUFFIXES[node.output.dtype]}"
     parameters = CStruct(f"diagmem_{stem}_params", {"window": c_window(slid), "filter": filters, **fields})
     limits = {MAX_ROWS: -(-window.rows.kernel // window.rows.stride)}
     return CCall("transpose_conv.c", f"diagmem_{stem}", parameters, (node.input(IMAGE), node.output), limits)
 
 
+def _stored(filters: Array) -> Array:
+    """Unsigned weights are kept as signed numbers, 128 less than in the file."""
+    is_unsigned = filters.dtype == np.uint8
+    return (filters.astype(np.int16) - UNSIGNED_BIAS).astype(np.int8) if is_unsigned else filters
+
+
 def _call_s8(node: Node) -> CCall:
+    return _call(node, _fields_8_bit(node))
+
+
+def _call_u8(node: Node) -> CCall:
+    refuse_unsigned_to_even(node)
+    return _call(node, {**_fields_8_bit(node), "filter_zero_point": zero_point_of(node.input(FILTER)) - UNSIGNED_BIAS})
+
+
+def _fields_8_bit(node: Node) -> Fields:
     bias = _bias(node)
-    require_types(DType.INT8, (node.input(FILTER), node.output))
+    require_types(node.input(IMAGE).dtype, (node.input(FILTER), node.output))
     require_types(DType.INT32, () if bias is None else (bias,))
     values = np.zeros(node.output.shape[3], np.int32) if bias is None else values_of(bias)
     output = _requantisation(node).c_channels(values)
-    return _call(node, {"zero_point": zero_point_of(node.input(IMAGE)), "output": output})
+    return {"zero_point": zero_point_of(node.input(IMAGE)), "output": output}
 
 
 def _call_s16(node: Node) -> CCall:

@@ -31,8 +31,9 @@ from diagmem.ops.numerics.quantised import (
 )
 
 QUANTISED = (DType.INT8, DType.INT16)
+UNSIGNED = (DType.UINT8,)
 
-_SUM_BITS = {DType.INT8: 20, DType.INT16: 15}
+_SUM_BITS = {DType.INT8: 20, DType.UINT8: 20, DType.INT16: 15}
 _SQUARE_BITS = {DType.INT8: 7, DType.INT16: 0}
 """Bits behind the point that the inputs get before they are added, or their difference is squared."""
 
@@ -91,7 +92,11 @@ def sum_call(node: Node) -> CCall:
 
 
 def product_requantisation(node: Node) -> Requantisation:
-    real = scale_of(node.input(0)) * scale_of(node.input(1)) / scale_of(node.output)
+    """The scales of unsigned numbers are multiplied in single precision."""
+    first, second, out = (scale_of(t) for t in (node.input(0), node.input(1), node.output))
+    real = first * second / out
+    if node.output.dtype is DType.UINT8:
+        real = float(np.float32(first) * np.float32(second) / np.float32(out))
     return Requantisation.of([real], node.output, node.attributes.activation)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from diagmem.model.graph import DType, Node
-from diagmem.ops.c_call import CCall, CStruct, CTable, Unsupported, kernel_call, require_types
+from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.elementwise._conversions import requantize_call
 from diagmem.ops.kind import Array
 from diagmem.ops.loops.broadcast import c_elementwise
@@ -38,14 +38,21 @@ def single(x: float) -> Any:
 @np.errstate(over="ignore")
 def _unit(node: Node) -> float:
     """What one unit of the input is worth, in units of the output. TFLite Micro as built divides in double precision,
-    LiteRT in single; of 65,536 stored numbers a few are then off by one."""
-    return scale_of(node.input(0)) / scale_of(node.output)
+    LiteRT, which is the judge of unsigned numbers, in single; of 65,536 stored numbers a few are then off by one."""
+    return _coarse_unit(node) if _is_unsigned(node) else scale_of(node.input(0)) / scale_of(node.output)
+
+
+def _coarse_unit(node: Node) -> float:
+    return float(single(scale_of(node.input(0))) / single(scale_of(node.output)))
+
+
+def _is_unsigned(node: Node) -> bool:
+    return node.input(0).dtype is DType.UINT8
 
 
 def _clamp_requantisation(node: Node) -> Requantisation:
     """RELU as TFLite Micro does it; of the others LiteRT is the judge, which divides in single precision."""
-    coarse = float(single(scale_of(node.input(0))) / single(scale_of(node.output)))
-    unit = _unit(node) if node.op.kind == "RELU" else coarse
+    unit = _unit(node) if node.op.kind == "RELU" else _coarse_unit(node)
     return Requantisation.between([unit], node.output, CLAMPS[node.op.kind])
 
 
@@ -56,6 +63,9 @@ def _clamped(node: Node, x: Ints) -> Ints:
 
 @np.errstate(over="ignore")
 def _leaky_slope(node: Node) -> float:
+    if _is_unsigned(node):
+        product = single(scale_of(node.input(0))) * single(node.attributes.alpha)
+        return float(product / single(scale_of(node.output)))
     return scale_of(node.input(0)) * float(single(node.attributes.alpha)) / scale_of(node.output)
 
 
@@ -151,23 +161,35 @@ _S8: Mapping[str, Function] = {
 }
 
 
+_U8: Mapping[str, Function] = {
+    **{kind: _S8[kind] for kind in (*CLAMPS, "LEAKY_RELU", "HARD_SWISH")},
+    "LOGISTIC": _by_real(lambda node, x: single(1) / (single(1) + np.exp(-x))),
+    "TANH": _by_real(lambda node, x: np.tanh(x)),
+}
+"""LiteRT is the judge here, for TFLite Micro knows no unsigned numbers."""
+
+
 def _table(node: Node) -> Array:
-    """The outputs of -128, -127, … 127."""
-    require_types(DType.INT8, (node.output,))
-    return np.clip(_S8[node.op.kind](node, np.arange(-128, 128)), -128, 127).astype(np.int8)
+    """The outputs of all numbers that the type has, from the smallest on."""
+    dtype = node.input(0).dtype
+    require_types(dtype, (node.output,))
+    info = np.iinfo(dtype.numpy)
+    function = (_U8 if _is_unsigned(node) else _S8)[node.op.kind]
+    return np.clip(function(node, np.arange(info.min, info.max + 1)), info.min, info.max).astype(dtype.numpy)
 
 
 def lookup(node: Node, data: Array) -> Array:
-    found: Array = _table(node)[data.astype(np.int64) + 128]
+    found: Array = _table(node)[data.astype(np.int64) - np.iinfo(data.dtype).min]
     return found
 
 
 def lookup_call(node: Node) -> CCall:
     fields = {"shape": c_elementwise(node), "table": CTable("table", _table(node))}
-    return kernel_call("lookup_s8", fields, (node.input(0), node.output))
+    return kernel_call(f"lookup_{SUFFIXES[node.input(0).dtype]}", fields, (node.input(0), node.output))
 
 
 LOOKUPS = tuple(_S8)
+UNSIGNED_LOOKUPS = tuple(_U8)
 """Kinds that can be looked up."""
 
 

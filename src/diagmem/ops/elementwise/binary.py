@@ -13,6 +13,7 @@ from diagmem.ops.c_call import CCall, by_type, require_types
 from diagmem.ops.elementwise._binary_dsp import dsp_variants
 from diagmem.ops.elementwise._binary_int import (
     QUANTISED,
+    UNSIGNED,
     binary_call,
     plain,
     plain_call,
@@ -134,13 +135,15 @@ _F32 = {DType.FLOAT32: _Way(_real, _call_f32)}
 _SUM = dict.fromkeys(QUANTISED, _Way(sum_or_difference, sum_call))
 _PRODUCT = dict.fromkeys(QUANTISED, _Way(product, product_call))
 _PLAIN_S32 = {DType.INT32: _Way(plain, plain_call)}
-_PLAIN = dict.fromkeys((*QUANTISED, DType.INT32, DType.INT64), _Way(plain, plain_call))
+_PLAIN = dict.fromkeys((*QUANTISED, *UNSIGNED, DType.INT32, DType.INT64), _Way(plain, plain_call))
+_SUM_U8 = dict.fromkeys(UNSIGNED, _Way(sum_or_difference, sum_call))
+_PRODUCT_U8 = dict.fromkeys(UNSIGNED, _Way(product, product_call))
 _QUOTIENT = {DType.INT8: _Way(quotient, quotient_call)}
 
 _WAYS = {
-    "ADD": _SUM | _PLAIN_S32 | _F32,
-    "SUB": _SUM | _PLAIN_S32 | _F32,
-    "MUL": _PRODUCT | _PLAIN_S32 | _F32,
+    "ADD": _SUM | _SUM_U8 | _PLAIN_S32 | _F32,
+    "SUB": _SUM | _SUM_U8 | _PLAIN_S32 | _F32,
+    "MUL": _PRODUCT | _PRODUCT_U8 | _PLAIN_S32 | _F32,
     "DIV": _QUOTIENT | _PLAIN_S32 | _F32,
     "MAXIMUM": _PLAIN | _F32,
     "MINIMUM": _PLAIN | _F32,

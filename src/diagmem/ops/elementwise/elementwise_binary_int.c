@@ -1,4 +1,4 @@
-/* ADD, SUB, SQUARED_DIFFERENCE, MUL, DIV, MAXIMUM, MINIMUM on integers, quantised ones (s8, s16) and plain ones (s32, s64). */
+/* ADD, SUB, SQUARED_DIFFERENCE, MUL, DIV, MAXIMUM, MINIMUM on integers, quantised ones (s8, u8, s16) and plain ones (s32, s64). */
 #include "../numerics/_fixed_exp.h"
 #include "_pairwise.h"
 
@@ -35,8 +35,10 @@ static inline int32_t diagmem_squared_difference(const diagmem_sum_params *p, in
 }
 
 DIAGMEM_PAIRWISE(diagmem_add_s8, diagmem_sum_params, int8_t, int8_t, diagmem_sum(p, x, y))
+DIAGMEM_PAIRWISE(diagmem_add_u8, diagmem_sum_params, uint8_t, uint8_t, diagmem_sum(p, x, y))
 DIAGMEM_PAIRWISE(diagmem_add_s16, diagmem_sum_params, int16_t, int16_t, diagmem_sum(p, x, y))
 DIAGMEM_PAIRWISE(diagmem_sub_s8, diagmem_sum_params, int8_t, int8_t, diagmem_difference(p, x, y))
+DIAGMEM_PAIRWISE(diagmem_sub_u8, diagmem_sum_params, uint8_t, uint8_t, diagmem_difference(p, x, y))
 DIAGMEM_PAIRWISE(diagmem_sub_s16, diagmem_sum_params, int16_t, int16_t, diagmem_difference(p, x, y))
 DIAGMEM_PAIRWISE(diagmem_squared_difference_s8, diagmem_sum_params, int8_t, int8_t, diagmem_squared_difference(p, x, y))
 DIAGMEM_PAIRWISE(diagmem_squared_difference_s16, diagmem_sum_params, int16_t, int16_t,
@@ -55,6 +57,7 @@ static inline int32_t diagmem_product(const diagmem_product_params *p, int32_t x
 }
 
 DIAGMEM_PAIRWISE(diagmem_mul_s8, diagmem_product_params, int8_t, int8_t, diagmem_product(p, x, y))
+DIAGMEM_PAIRWISE(diagmem_mul_u8, diagmem_product_params, uint8_t, uint8_t, diagmem_product(p, x, y))
 DIAGMEM_PAIRWISE(diagmem_mul_s16, diagmem_product_params, int16_t, int16_t, diagmem_product(p, x, y))
 
 /* The reciprocal of the divisor with 31 bits, times the dividend with all bits that there are. What is divided by 0 becomes
@@ -70,7 +73,7 @@ static inline int32_t diagmem_quotient(const diagmem_product_params *p, int32_t 
     const int32_t zeros = diagmem_leading_zeros(size);
     const int32_t inverse = diagmem_one_over_one_plus((int32_t)((size << zeros) - 0x80000000u));
     const int32_t headroom = diagmem_leading_zeros((uint32_t)(dividend < 0 ? -dividend - 1 : dividend)) - 1;
-    const int32_t whole = diagmem_high_mul((int32_t)((uint32_t)dividend << headroom), inverse);
+    const int32_t whole = diagmem_high_mul(diagmem_wrapping_shift(dividend, headroom), inverse);
     const int32_t right = 31 - zeros + headroom - to->shift;
     const int32_t scaled = diagmem_high_mul(whole, to->mantissa);
     const int32_t result = right > 31 ? 0 : diagmem_rounding_shift(scaled, right < 0 ? 0 : right);
@@ -86,26 +89,27 @@ typedef struct {
 } diagmem_plain_params;
 
 DIAGMEM_PAIRWISE(diagmem_maximum_s8, diagmem_plain_params, int8_t, int8_t, x > y ? x : y)
+DIAGMEM_PAIRWISE(diagmem_maximum_u8, diagmem_plain_params, uint8_t, uint8_t, x > y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_maximum_s16, diagmem_plain_params, int16_t, int16_t, x > y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_maximum_s32, diagmem_plain_params, int32_t, int32_t, x > y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_maximum_s64, diagmem_plain_params, int64_t, int64_t, x > y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_minimum_s8, diagmem_plain_params, int8_t, int8_t, x < y ? x : y)
+DIAGMEM_PAIRWISE(diagmem_minimum_u8, diagmem_plain_params, uint8_t, uint8_t, x < y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_minimum_s16, diagmem_plain_params, int16_t, int16_t, x < y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_minimum_s32, diagmem_plain_params, int32_t, int32_t, x < y ? x : y)
 DIAGMEM_PAIRWISE(diagmem_minimum_s64, diagmem_plain_params, int64_t, int64_t, x < y ? x : y)
 
 /* Sums and products of plain integers that do not fit wrap around. */
 #define DIAGMEM_PLAIN_S32(name, operation) \
-    DIAGMEM_PAIRWISE(name, diagmem_plain_params, int32_t, int32_t, \
-                     diagmem_clamp((int32_t)((uint32_t)x operation (uint32_t)y), p->low, p->high))
+    DIAGMEM_PAIRWISE(name, diagmem_plain_params, int32_t, int32_t, diagmem_clamp(operation(x, y), p->low, p->high))
 
-DIAGMEM_PLAIN_S32(diagmem_add_s32, +)
-DIAGMEM_PLAIN_S32(diagmem_sub_s32, -)
-DIAGMEM_PLAIN_S32(diagmem_mul_s32, *)
+DIAGMEM_PLAIN_S32(diagmem_add_s32, diagmem_wrapping_add)
+DIAGMEM_PLAIN_S32(diagmem_sub_s32, diagmem_wrapping_sub)
+DIAGMEM_PLAIN_S32(diagmem_mul_s32, diagmem_wrapping_mul)
 
 static inline int32_t diagmem_squared_difference_of_s32(int32_t x, int32_t y) {
-    const uint32_t difference = (uint32_t)x - (uint32_t)y;
-    return (int32_t)(difference * difference);
+    const int32_t difference = diagmem_wrapping_sub(x, y);
+    return diagmem_wrapping_mul(difference, difference);
 }
 
 DIAGMEM_PAIRWISE(diagmem_squared_difference_s32, diagmem_plain_params, int32_t, int32_t,

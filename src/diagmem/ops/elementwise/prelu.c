@@ -18,6 +18,7 @@ static inline int32_t diagmem_prelu(const diagmem_prelu_params *p, int32_t x, in
 }
 
 DIAGMEM_PAIRWISE(diagmem_prelu_s8, diagmem_prelu_params, int8_t, int8_t, diagmem_prelu(p, x, y))
+DIAGMEM_PAIRWISE(diagmem_prelu_u8, diagmem_prelu_params, uint8_t, uint8_t, diagmem_prelu(p, x, y))
 DIAGMEM_PAIRWISE(diagmem_prelu_s16, diagmem_prelu_params, int16_t, int8_t, diagmem_prelu(p, x, y))
 
 typedef struct {

@@ -8,7 +8,7 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
-from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, by_type, require_types
+from diagmem.ops.c_call import QUANTISED_OR_REAL, SUFFIXES, CCall, CStruct, Fields, by_type, require_types
 from diagmem.ops.kind import Array, Values, input_at
 from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape, c_broadcast
 from diagmem.ops.numerics.quantised import Requantisation, scale_of, zero_point_of
@@ -43,7 +43,7 @@ class PreluKind(BroadcastKind):
         return (found.astype(data.dtype).reshape(data.shape),)
 
     def c_call(self, node: Node) -> CCall:
-        return by_type(node, {DType.INT8: _call_int, DType.INT16: _call_int, DType.FLOAT32: _call_f32})
+        return by_type(node, {**dict.fromkeys(QUANTISED_OR_REAL, _call_int), DType.FLOAT32: _call_f32})
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Slopes for each element, each channel, or one for all; in RAM or constant."""
@@ -55,13 +55,15 @@ class PreluKind(BroadcastKind):
 
     def fitting(self, node: Node) -> Fitting:
         """Slopes have 8 bits, also those of 16-bit data."""
-        return Fitting(gain=OPERAND_SIZE, other_types={DType.INT16: DType.INT8})
+        return Fitting(QUANTISED_OR_REAL, gain=OPERAND_SIZE, other_types={DType.INT16: DType.INT8})
 
 
 def _requantisations(node: Node) -> tuple[Requantisation, Requantisation]:
-    """Of elements above zero, and of the others times their slope."""
-    unit = scale_of(node.input(0)) / scale_of(node.output)
-    sloped = scale_of(node.input(0)) * scale_of(node.input(1)) / scale_of(node.output)
+    """Of elements above zero, and of the others times their slope. Scales of unsigned numbers are taken in single
+    precision."""
+    number = np.float32 if node.output.dtype is DType.UINT8 else np.float64
+    data, slope, out = (number(scale_of(t)) for t in (node.input(0), node.input(1), node.output))
+    unit, sloped = float(data / out), float(data * slope / out)
     return Requantisation.of([unit], node.output), Requantisation.of([sloped], node.output)
 
 
@@ -74,7 +76,7 @@ def _call(node: Node, struct: str, fields: Fields) -> CCall:
 
 def _call_int(node: Node) -> CCall:
     """Slopes have 8 bits, also those of 16-bit data."""
-    require_types(DType.INT8, (node.input(1),))
+    require_types(DType.UINT8 if node.output.dtype is DType.UINT8 else DType.INT8, (node.input(1),))
     above, below = _requantisations(node)
     fields = {
         "zero_point": zero_point_of(node.input(0)),

@@ -25,6 +25,7 @@ from diagmem.ops.elementwise._conversions import (
 from diagmem.ops.elementwise._unary_int import (
     CLAMPS,
     LOOKUPS,
+    UNSIGNED_LOOKUPS,
     clamped_s16,
     clamped_s16_call,
     lookup,
@@ -62,7 +63,7 @@ _SIZES_APART = (DType.BOOL, DType.INT16, DType.FLOAT32, DType.INT64)
 
 _CASTABLE = (DType.INT8, DType.INT16, DType.FLOAT32, DType.INT32, DType.INT64, DType.UINT8, DType.BOOL, DType.UINT32)
 
-QUANTISED = (DType.INT8, DType.INT16)
+QUANTISED = (DType.INT8, DType.INT16, DType.UINT8)
 
 _CONVERTED = {
     "CAST": (_CASTABLE, _CASTABLE),
@@ -72,8 +73,8 @@ _CONVERTED = {
 """Kinds whose output may be of another type than the input -> the types of inputs, and of outputs."""
 
 _FIXED = {
-    "LOGISTIC": {DType.INT8: (1 / 256, -128), DType.INT16: (1 / 32768, 0)},
-    "TANH": {DType.INT8: (1 / 128, 0), DType.INT16: (1 / 32768, 0)},
+    "LOGISTIC": {DType.INT8: (1 / 256, -128), DType.UINT8: (1 / 256, 0), DType.INT16: (1 / 32768, 0)},
+    "TANH": {DType.INT8: (1 / 128, 0), DType.UINT8: (1 / 128, 128), DType.INT16: (1 / 32768, 0)},
 }
 """Output scales and zero points that TFLite insists on."""
 
@@ -234,6 +235,8 @@ def _ways(kind: str) -> dict[DType, _Way]:
     if kind in _CONVERSIONS:
         return dict.fromkeys(DType, _CONVERSIONS[kind])
     ways: dict[DType, _Way] = {DType.INT8: _Way(lookup, lookup_call)} if kind in LOOKUPS else {}
+    if kind in UNSIGNED_LOOKUPS:
+        ways[DType.UINT8] = _Way(lookup, lookup_call)
     if kind in _S16:
         ways[DType.INT16] = _S16[kind]
     if kind in _REAL or kind in CLAMPS or kind in ("LEAKY_RELU", "GELU"):

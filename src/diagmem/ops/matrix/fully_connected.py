@@ -12,17 +12,18 @@ import numpy as np
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
-from diagmem.ops.c_call import SUFFIXES, TYPES, CCall, by_type, kernel_call, values_of
+from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, by_type, kernel_call, values_of
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.separable import AxisTerm, separation_of
 from diagmem.ops.numerics.packed import Channels, c_packed, is_8_bit
-from diagmem.ops.numerics.quantised import zero_point_of
+from diagmem.ops.numerics.quantised import centred_weights, integer_range, real_weights, scale_of, zero_point_of
 from diagmem.ops.numerics.vectors import c_eights, vectors_of
 from diagmem.ops.numerics.weighted_sums import (
     block_start,
     filter_fields,
     finished,
     interleaved,
+    kernel_suffix,
     weighted_fitting,
 )
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
@@ -96,11 +97,12 @@ class FullyConnectedKind(OpKind):
         data, weights, *rest = inputs
         bias, rows = rest[0] if rest else None, data.reshape(-1, weights.shape[1])
         if node.input(0).dtype is DType.FLOAT32:
-            sums = _sums_f32(rows, weights)
+            sums = _sums_f32(rows, real_weights(node.input(1), weights, 0))
         else:
             centred = rows.astype(np.float64) - zero_point_of(node.input(0))
-            sums = centred @ weights.T.astype(np.float64)
-        return (finished(node, 0, sums, bias).reshape(node.output.shape),)
+            sums = centred @ centred_weights(node.input(1), weights).T.astype(np.float64)
+        done = _finished_u8 if node.output.dtype is DType.UINT8 else finished
+        return (done(node, 0, sums, bias).reshape(node.output.shape),)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         """All outputs of a block together: the order is that of the kernel in plain C. Without vectors, bytes must come
@@ -108,11 +110,12 @@ class FullyConnectedKind(OpKind):
         is_mve = instructions is InstructionSet.MVE
         is_packed = is_8_bit(node) and (is_mve or _sizes(node.inputs)[2] % 4 == 0)
         packed = {DType.INT8: _mve_call if is_mve else _packed_call} if is_packed else {}
-        call = {DType.FLOAT32: _vfp_call, **packed}.get(node.input(0).dtype)
+        real = {DType.FLOAT32: _vfp_call} if node.input(1).dtype is DType.FLOAT32 else {}
+        call = {**real, **packed}.get(node.input(0).dtype)
         return () if call is None else (Variant(Order.BLOCKS, Order.BLOCKS, call, self.c_row_call),)
 
     def c_call(self, node: Node) -> CCall:
-        return by_type(node, dict.fromkeys(TYPES, _call))
+        return by_type(node, dict.fromkeys(QUANTISED_OR_REAL, _call))
 
     def sample(self, name: str, draw: Draw) -> Node:
         """One or more rows, of more outputs than a block has now and then; the data may have any shape that the weights
@@ -151,14 +154,33 @@ def _sums_f32(rows: Array, weights: Array) -> Array:
     return sums
 
 
+def _finished_u8(node: Node, axis: int, sums: Array, bias: Array | None) -> Array:
+    """Unsigned outputs from the sums of their products, in double precision and rounded once, as LiteRT does it."""
+    factor = scale_of(node.input(0)) * scale_of(node.input(1)) / scale_of(node.output)
+    real = (sums + (0 if bias is None else bias)) * factor
+    whole = np.trunc(real)
+    nearest = whole + np.sign(real) * (np.abs(real - whole) >= 0.5)
+    low, high = integer_range(node.attributes.activation, node.output)
+    stored: Array = np.clip(nearest + zero_point_of(node.output), low, high).astype(np.uint8)
+    return stored
+
+
 def _c_sizes(node: Node) -> dict[str, int]:
     return dict(zip(("rows", "outputs", "inputs"), _sizes(node.inputs), strict=True))
 
 
 def _call(node: Node) -> CCall:
     weights = values_of(node.input(1))
-    fields = {**_c_sizes(node), **filter_fields(node, 0, weights, interleaved(weights))}
-    return kernel_call(f"fully_connected_{SUFFIXES[node.input(0).dtype]}", fields, (node.input(0), node.output))
+    fields = {**_c_sizes(node), **filter_fields(node, 0, weights, interleaved(node, weights)), **_c_scales(node)}
+    return kernel_call(f"fully_connected_{kernel_suffix(node)}", fields, (node.input(0), node.output))
+
+
+def _c_scales(node: Node) -> dict[str, float]:
+    """What the kernel for unsigned numbers scales sums with."""
+    if node.output.dtype is not DType.UINT8:
+        return {}
+    scales = (scale_of(t) for t in (node.input(0), node.input(1), node.output))
+    return dict(zip(("in_scale", "filter_scale", "out_scale"), scales, strict=True))
 
 
 def _packed_call(node: Node) -> CCall:

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import Node, Shape, Tensor
+from diagmem.model.graph import DType, Node, Rounding, Shape, Tensor
 from diagmem.model.views import in_one_piece
 from diagmem.ops.c_axes import joined_axes
-from diagmem.ops.c_call import CCall, CPointers, CTable, Unsupported, kernel_call, require_types
+from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, CPointers, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.c_rows import is_row_local
-from diagmem.ops.kind import axis_of, input_at
+from diagmem.ops.kind import Array, Values, axis_of, input_at
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import all_have_pitches
-from diagmem.ops.numerics.quantised import require_same_quantisation
+from diagmem.ops.numerics.quantised import require_same_quantisation, scale_of, zero_point_of
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.orders import Order
-from diagmem.ops.sampling import Draw, activation, constant, node_of
+from diagmem.ops.sampling import Draw, Fitting, activation, constant, node_of
 from diagmem.ops.signature import MANY, Signature
 from diagmem.ops.upright import Standing, Upright
 
@@ -83,19 +83,53 @@ class ConcatenationKind(RearrangeKind):
         inputs = tuple(node.input(position) for position in range(len(node.inputs)))
         if node.attributes.activation is not Activation.NONE:
             raise Unsupported(f"a fused {node.attributes.activation.name}; TensorFlow Lite Micro refuses it too")
-        require_same_quantisation((node.output, *inputs))
         axis = axis_of(node.attributes.axis, len(node.output.shape))
-        return concatenation_call(node, axis, [t.shape[axis:] for t in inputs], [t.strides[:axis] for t in inputs])
+        call = concatenation_call(node, axis, [t.shape[axis:] for t in inputs], [t.strides[:axis] for t in inputs])
+        if not _is_rescaled(node):
+            require_same_quantisation((node.output, *inputs))
+            return call
+        tables = CTable("tables", np.stack([_rescaled(t, node.output) for t in inputs]))
+        return kernel_call("concatenation_u8", {**call.parameters.fields, "tables": tables}, call.arguments)
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        if _is_rescaled(node):
+            pairs = zip(inputs, node.inputs, strict=True)
+            inputs = [_rescaled(t, node.output)[values] for values, t in pairs if t is not None]
+        return super().reference(node, inputs)
 
     def sample(self, name: str, draw: Draw) -> Node:
         """One to four inputs along any axis, counted from either end; some are constant."""
-        shape, dtype = draw.shape(least_axes=1), draw.dtype()
+        shape, dtype = draw.shape(least_axes=1), draw.choice(QUANTISED_OR_REAL)
         axis = draw.axis(len(shape))
         parts = [
             [size if a == axis % len(shape) else s for a, s in enumerate(shape)] for size in draw.many(1, 5, draw.small)
         ]
         inputs = [draw.choice((activation, activation, constant))(part, dtype) for part in parts]
         return node_of(self, name, Concatenation(axis), inputs, (dtype,))
+
+    def fitting(self, node: Node) -> Fitting:
+        """Unsigned inputs have scales of their own."""
+        return Fitting(None, gain=1 if node.output.dtype is DType.UINT8 else None)
+
+
+def _is_rescaled(node: Node) -> bool:
+    """Whether inputs get another scale as they are joined, which only unsigned numbers do."""
+    found = node.output.quantisation
+    if node.output.dtype is not DType.UINT8 or found is None or found.rounding is Rounding.ONNX:
+        return False
+    return any(t is not None and t.quantisation != node.output.quantisation for t in node.inputs)
+
+
+def _rescaled(source: Tensor, target: Tensor) -> Array:
+    """What each of the 256 numbers of an input becomes, in the single precision in which LiteRT computes it."""
+    numbers = np.arange(256, dtype=np.float32)
+    if source.quantisation == target.quantisation:
+        return numbers.astype(np.uint8)
+    scale = np.float32(scale_of(source)) * (np.float32(1) / np.float32(scale_of(target)))
+    real = numbers * scale + np.float32(-zero_point_of(source)) * scale
+    nearest = np.sign(real) * np.floor(np.abs(real.astype(np.float64)) + 0.5)
+    stored: Array = np.clip(nearest + zero_point_of(target), 0, 255).astype(np.uint8)
+    return stored
 
 
 def concatenation_call(node: Node, axis: int, rows: Sequence[Shape], strides: Sequence[Sequence[int]]) -> CCall:

@@ -1,11 +1,11 @@
-/* ZEROS_LIKE, SHAPE: bytes that are known beforehand are written; nothing is read. */
+/* ZEROS_LIKE, SHAPE: elements that are known beforehand are written; nothing is read. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 typedef struct {
     int32_t bytes;
-    const uint8_t *values; /* NULL: zeros */
+    const void *values; /* NULL: zeros */
 } diagmem_known_params;
 
 static inline void diagmem_known(const diagmem_known_params *p, void *out) {

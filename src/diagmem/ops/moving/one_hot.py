@@ -50,6 +50,11 @@ class OneHotKind(OpKind):
         axis = attributes.axis if attributes.axis >= 0 else len(shape)
         return ((*shape[:axis], depth[0], *shape[axis:]),)
 
+    def can_make(self, node: Node) -> bool:
+        shape, made, axis = node.input(0).shape, node.output.shape, node.attributes.axis
+        axis = axis if axis >= 0 else len(shape)
+        return -1 <= node.attributes.axis <= len(shape) and (*made[:axis], *made[axis + 1 :]) == shape
+
     def accesses(self, node: Node, order: Order) -> Accesses:
         return swept(node, {0: _chunks(node).reads(0)})
 

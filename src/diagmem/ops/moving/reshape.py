@@ -62,6 +62,9 @@ class ReshapeKind(RearrangeKind):
         shape = {"RESHAPE": _reshaped, "SQUEEZE": _squeezed, "EXPAND_DIMS": _expanded}[name](attributes, inputs)
         return None if shape is None else (shape,)
 
+    def can_make(self, node: Node) -> bool:
+        return node.input(0).elems == node.output.elems
+
     def chunks(self, node: Node, order: Order) -> Chunks:
         if node.input(0).elems != node.output.elems:
             raise ModelError(f"{node.label}: its input and output differ in element count; the file is damaged")

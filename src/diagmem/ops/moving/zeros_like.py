@@ -60,7 +60,7 @@ class ZerosLikeKind(RearrangeKind):
         return (_values(node),)
 
     def c_call(self, node: Node) -> CCall:
-        values = CTable("values", _values(node).view(np.uint8)) if node.op.kind == "SHAPE" else None
+        values = CTable("values", _values(node)) if node.op.kind == "SHAPE" else None
         return kernel_call("known", {"bytes": node.output.size_bytes, "values": values}, (node.output,))
 
     def sample(self, name: str, draw: Draw) -> Node:

@@ -45,20 +45,27 @@ static inline diagmem_root diagmem_inverse_sqrt(int32_t x) {
     return root;
 }
 
-static inline void diagmem_l2_normalization_s8(const diagmem_l2_normalization_params *p, const int8_t *in, int8_t *out) {
-    for (int32_t row = 0; row < p->rows; ++row, in += p->size, out += p->size) {
-        int32_t sum = 0;
-        for (int32_t c = 0; c < p->size; ++c) {
-            const int32_t value = in[c] - p->zero_point;
-            sum += value * value;
-        }
-        const diagmem_root root = diagmem_inverse_sqrt(sum);
-        for (int32_t c = 0; c < p->size; ++c) {
-            const int32_t value = diagmem_rescale(in[c] - p->zero_point, root.mantissa, root.shift + 7);
-            out[c] = (int8_t)diagmem_clamp(value, INT8_MIN, INT8_MAX);
-        }
+/* Defines the kernel `name` for a type in whose middle stands `middle`. Of the 7 bits behind the point, numbers get
+ * `before` before they are multiplied. */
+#define DIAGMEM_L2_NORMALIZATION(name, type, middle, before)                                            \
+    static inline void name(const diagmem_l2_normalization_params *p, const type *in, type *out) {      \
+        for (int32_t row = 0; row < p->rows; ++row, in += p->size, out += p->size) {                    \
+            int32_t sum = 0;                                                                            \
+            for (int32_t c = 0; c < p->size; ++c) {                                                     \
+                const int32_t value = in[c] - p->zero_point;                                            \
+                sum += value * value;                                                                   \
+            }                                                                                           \
+            const diagmem_root root = diagmem_inverse_sqrt(sum);                                        \
+            for (int32_t c = 0; c < p->size; ++c) {                                                     \
+                const int32_t number = (in[c] - p->zero_point) * (1 << before);                         \
+                const int32_t value = diagmem_rescale(number, root.mantissa, root.shift + 7 - before);  \
+                out[c] = (type)diagmem_clamp(value + middle, middle - 128, middle + 127);               \
+            }                                                                                           \
+        }                                                                                               \
     }
-}
+
+DIAGMEM_L2_NORMALIZATION(diagmem_l2_normalization_s8, int8_t, 0, 0)
+DIAGMEM_L2_NORMALIZATION(diagmem_l2_normalization_u8, uint8_t, 128, 7)
 
 static inline void diagmem_l2_normalization_f32(const diagmem_l2_normalization_params *p, const float *in, float *out) {
     for (int32_t row = 0; row < p->rows; ++row, in += p->size, out += p->size) {

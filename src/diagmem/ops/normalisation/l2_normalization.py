@@ -21,6 +21,9 @@ from diagmem.ops.signature import Signature
 _OUTPUT_BITS = 7
 """Quantised outputs are in units of 1/128."""
 
+_MIDDLE = {DType.INT8: 0, DType.UINT8: 128}
+"""Type -> the stored number that stands for 0 in an output."""
+
 
 @dataclass(frozen=True, slots=True)
 class L2Normalization:
@@ -46,14 +49,16 @@ class L2NormalizationKind(RowwiseKind):
         return Signature()
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        by_dtype = {DType.INT8: _normalised_s8, DType.FLOAT32: _normalised_f32}.get(node.output.dtype)
+        by_dtype = {DType.INT8: _normalised_int, DType.UINT8: _normalised_int, DType.FLOAT32: _normalised_f32}.get(
+            node.output.dtype
+        )
         return super().reference(node, inputs) if by_dtype is None else (by_dtype(node, inputs[0]),)
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0),))
         if node.attributes.activation is not Activation.NONE:
             raise Unsupported(f"a fused {node.attributes.activation.name}; TensorFlow Lite refuses it too")
-        return by_type(node, {DType.INT8: _call_s8, DType.FLOAT32: _call})
+        return by_type(node, {DType.INT8: _call_int, DType.UINT8: _call_int, DType.FLOAT32: _call})
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Rows of any rank."""
@@ -61,15 +66,19 @@ class L2NormalizationKind(RowwiseKind):
         return node_of(self, name, L2Normalization(), [data], (draw.dtype(),))
 
     def fitting(self, node: Node) -> Fitting:
-        return Fitting((DType.INT8, DType.FLOAT32), fixed={DType.INT8: (1 / 2**_OUTPUT_BITS, 0)})
+        fixed = {dtype: (1 / 2**_OUTPUT_BITS, zero_point) for dtype, zero_point in _MIDDLE.items()}
+        return Fitting((*_MIDDLE, DType.FLOAT32), fixed=fixed)
 
 
-def _normalised_s8(node: Node, data: Array) -> Array:
+def _normalised_int(node: Node, data: Array) -> Array:
     value = data.astype(np.int64) - zero_point_of(node.input(0))
     squares = (value**2).sum(axis=-1, keepdims=True)
     roots = np.array([inverse_sqrt(int(square)) for square in squares.reshape(-1)]).reshape(*squares.shape, 2)
-    scaled = rescale(value, roots[..., 0], roots[..., 1] + _OUTPUT_BITS)
-    return np.clip(scaled, -128, 127).astype(np.int8)
+    # Unsigned numbers get their bits before they are multiplied, signed ones afterwards; roundings differ.
+    before = _OUTPUT_BITS if node.output.dtype is DType.UINT8 else 0
+    scaled = rescale(value << before, roots[..., 0], roots[..., 1] + _OUTPUT_BITS - before)
+    info = np.iinfo(node.output.dtype.numpy)
+    return np.clip(scaled + _MIDDLE[node.output.dtype], info.min, info.max).astype(info.dtype)
 
 
 def _normalised_f32(node: Node, data: Array) -> Array:
@@ -80,16 +89,16 @@ def _normalised_f32(node: Node, data: Array) -> Array:
     return normalised
 
 
-def _call_s8(node: Node) -> CCall:
-    output = quantisation_of(node.output)
-    if output.scales[0] != 2**-_OUTPUT_BITS or output.zero_points[0]:
-        raise Unsupported("an output scale other than 1/128 with zero point 0; TensorFlow Lite refuses it too")
+def _call_int(node: Node) -> CCall:
+    output, middle = quantisation_of(node.output), _MIDDLE[node.output.dtype]
+    if output.scales[0] != 2**-_OUTPUT_BITS or output.zero_points[0] != middle:
+        raise Unsupported(f"an output scale other than 1/128 with zero point {middle}; TensorFlow Lite refuses it too")
     return _call(node)
 
 
 def _call(node: Node) -> CCall:
     size = node.output.shape[-1]
-    zero_point = stored_zero(node.input(0)) if node.output.dtype is DType.INT8 else 0
+    zero_point = stored_zero(node.input(0)) if node.output.dtype in _MIDDLE else 0
     fields = {"rows": node.output.elems // size, "size": size, "zero_point": zero_point}
     parameters = CStruct("diagmem_l2_normalization_params", fields)
     function = f"diagmem_l2_normalization_{SUFFIXES[node.output.dtype]}"

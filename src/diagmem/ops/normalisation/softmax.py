@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from diagmem.model.graph import DType, Node
-from diagmem.ops.c_call import CCall, Fields, Unsupported, by_type, kernel_call, require_types
+from diagmem.ops.c_call import (
+    QUANTISED_OR_REAL,
+    SUFFIXES,
+    CCall,
+    Fields,
+    Unsupported,
+    by_type,
+    kernel_call,
+    require_types,
+)
 from diagmem.ops.kind import Array, Values
 from diagmem.ops.loops.rowwise import RowwiseKind
 from diagmem.ops.normalisation._softmax_s16 import softmax_s16, softmax_s16_fields
@@ -74,7 +83,8 @@ class SoftmaxKind(RowwiseKind):
     def fitting(self, node: Node) -> Fitting:
         if node.op.kind == "LOG_SOFTMAX":
             return Fitting((DType.INT8, DType.FLOAT32), fixed={DType.INT8: (1 / 16, 127)})
-        return Fitting(fixed={DType.INT8: (1 / 256, -128), DType.INT16: (1 / 32768, 0)})
+        fixed = {DType.INT8: (1 / 256, -128), DType.UINT8: (1 / 256, 0), DType.INT16: (1 / 32768, 0)}
+        return Fitting(QUANTISED_OR_REAL, fixed=fixed)
 
 
 def _is_to_even(node: Node) -> bool:
@@ -82,7 +92,11 @@ def _is_to_even(node: Node) -> bool:
     return is_known and rounds_to_even(node.output)
 
 
-_OUTPUTS_S8 = {"SOFTMAX": (1 / 256, -128), "LOG_SOFTMAX": (1 / 16, 127)}
+_OUTPUTS = {
+    ("SOFTMAX", DType.INT8): (1 / 256, -128),
+    ("SOFTMAX", DType.UINT8): (1 / 256, 0),
+    ("LOG_SOFTMAX", DType.INT8): (1 / 16, 127),
+}
 """Scale and zero point of outputs of 8 bits."""
 
 _DIFFERENCE_BITS = 5
@@ -95,7 +109,7 @@ _SUM_BITS = 12
 def _difference_scaling(node: Node) -> tuple[Multiplier, int]:
     """From a difference of stored inputs to a number with 26 fractional bits, and the least difference whose
     exponential is not taken as 0."""
-    output, (scale, zero_point) = quantisation_of(node.output), _OUTPUTS_S8[node.op.kind]
+    output, (scale, zero_point) = quantisation_of(node.output), _OUTPUTS[node.op.kind, node.output.dtype]
     if output.scales[0] != scale or output.zero_points[0] != zero_point:
         raise Unsupported(
             f"an output scale other than 1/{round(1 / scale)} with zero point {zero_point}; "
@@ -111,7 +125,7 @@ def _difference_scaling(node: Node) -> tuple[Multiplier, int]:
     return multiplier, -radius
 
 
-def _softmax_s8(node: Node, data: Array) -> Array:
+def _softmax_8_bit(node: Node, data: Array) -> Array:
     (mantissa, shift), least = _difference_scaling(node)
     difference = data.astype(np.int64) - data.max(axis=-1, keepdims=True)
     is_counted = difference >= least
@@ -119,13 +133,16 @@ def _softmax_s8(node: Node, data: Array) -> Array:
     total = np.where(is_counted, rounding_shift(exponentials, _SUM_BITS), 0).sum(axis=-1, keepdims=True)
     scale, bits_over_unit = reciprocal(total, _SUM_BITS)
     scaled = rounding_shift(high_mul(scale, exponentials), bits_over_unit + 31 - 8)
-    return np.clip(np.where(is_counted, scaled - 128, -128), -128, 127).astype(np.int8)
+    info = np.iinfo(node.output.dtype.numpy)
+    shares: Array = np.clip(np.where(is_counted, scaled, 0) + info.min, info.min, info.max).astype(info.dtype)
+    return shares
 
 
-def _call_s8(node: Node) -> CCall:
+def _call_8_bit(node: Node) -> CCall:
     (mantissa, shift), least = _difference_scaling(node)
     scaling = {"mantissa": mantissa, "shift": shift, "least_difference": least}
-    return kernel_call("softmax_s8", {**_rows(node), **scaling}, (node.input(0), node.output))
+    name = f"softmax_{SUFFIXES[node.output.dtype]}"
+    return kernel_call(name, {**_rows(node), **scaling}, (node.input(0), node.output))
 
 
 def _softmax_f32(node: Node, data: Array) -> Array:
@@ -200,7 +217,8 @@ def _call_log_f32(node: Node) -> CCall:
 
 
 _REFERENCES = {
-    ("SOFTMAX", DType.INT8): _softmax_s8,
+    ("SOFTMAX", DType.INT8): _softmax_8_bit,
+    ("SOFTMAX", DType.UINT8): _softmax_8_bit,
     ("SOFTMAX", DType.INT16): softmax_s16,
     ("SOFTMAX", DType.FLOAT32): _softmax_f32,
     ("LOG_SOFTMAX", DType.INT8): _log_softmax_s8,
@@ -208,7 +226,7 @@ _REFERENCES = {
 }
 
 _CALLS = {
-    "SOFTMAX": {DType.INT8: _call_s8, DType.INT16: _call_s16, DType.FLOAT32: _call_f32},
+    "SOFTMAX": {DType.INT8: _call_8_bit, DType.UINT8: _call_8_bit, DType.INT16: _call_s16, DType.FLOAT32: _call_f32},
     "LOG_SOFTMAX": {DType.INT8: _call_log_s8, DType.FLOAT32: _call_log_f32},
 }
 

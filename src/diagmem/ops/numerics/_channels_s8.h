@@ -1,4 +1,4 @@
-/* Sums of 8-bit products to stored outputs, with a bias and a multiplier for each output channel. */
+/* Sums of 8-bit products to stored outputs, signed or not, with a bias and a multiplier for each output channel. */
 #ifndef DIAGMEM_CHANNELS_S8_H
 #define DIAGMEM_CHANNELS_S8_H
 
@@ -41,6 +41,11 @@ static inline int8_t diagmem_general_s8(const diagmem_channels_s8 *to, int32_t c
 #endif
     const int32_t scaled = diagmem_rescale(sum, to->mantissa[channel], to->shift[channel]);
     return (int8_t)diagmem_clamp(diagmem_wrapping_add(scaled, to->zero_point), to->low, to->high);
+}
+
+static inline uint8_t diagmem_general_u8(const diagmem_channels_s8 *to, int32_t channel, int32_t sum) {
+    const int32_t scaled = diagmem_rescale(sum, to->mantissa[channel], to->shift[channel]);
+    return (uint8_t)diagmem_clamp(scaled + to->zero_point, to->low, to->high);
 }
 
 #endif

@@ -24,13 +24,22 @@ static inline int32_t diagmem_clamp(int32_t x, int32_t low, int32_t high) {
     return x < low ? low : x > high ? high : x;
 }
 
-/* Sum and product in a register of 32 bits, which wraps around: odd scales and zero points may ask for that. */
+/* Sum, difference, product and left shift in a register of 32 bits, which wraps around: odd scales and zero points may
+ * ask for that. */
 static inline int32_t diagmem_wrapping_add(int32_t a, int32_t b) {
     return (int32_t)((uint32_t)a + (uint32_t)b);
 }
 
+static inline int32_t diagmem_wrapping_sub(int32_t a, int32_t b) {
+    return (int32_t)((uint32_t)a - (uint32_t)b);
+}
+
 static inline int32_t diagmem_wrapping_mul(int32_t a, int32_t b) {
     return (int32_t)((uint32_t)a * (uint32_t)b);
+}
+
+static inline int32_t diagmem_wrapping_shift(int32_t x, int32_t exponent) {
+    return (int32_t)((uint32_t)x << exponent);
 }
 
 /* Cores that multiply to 32 bits only would call a function for 64. */
@@ -68,7 +77,7 @@ static inline int32_t diagmem_rounding_shift(int32_t x, int32_t exponent) {
 /* x times a real multiplier of at least a quarter, rounded twice. */
 static inline int32_t diagmem_rescale_up(int32_t x, int32_t mantissa, int32_t shift) {
     const int32_t left = shift > 0 ? shift : 0;
-    const int32_t product = diagmem_high_mul((int32_t)((uint32_t)x << left), mantissa);
+    const int32_t product = diagmem_high_mul(diagmem_wrapping_shift(x, left), mantissa);
     return shift < 0 ? (product + 1 + (product >> 31)) >> 1 : product;
 }
 

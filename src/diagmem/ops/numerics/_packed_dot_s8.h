@@ -6,9 +6,14 @@
 #include "_packed_s8.h"
 #include "_runs.h"
 
+/* 256 times the sums of eight channels. Returns the stream behind their weights. */
+typedef const diagmem_words *diagmem_eight_sums(const diagmem_run *runs, const diagmem_run *last,
+                                                const diagmem_words *w, int32_t *sums);
+
 typedef struct {
     int32_t channels;
-    int32_t is_positive;   /* the least output is that of all negative sums */
+    int32_t is_positive;       /* the least output is that of all negative sums */
+    diagmem_eight_sums *eight; /* NULL where there are fewer channels: then no code for them is needed */
     const int64_t *blocks; /* of eight channels; then those that remain, in twos, and the constants of these */
 } diagmem_packed_s8;
 
@@ -36,7 +41,6 @@ DIAGMEM_IN_ORDER
         h = diagmem_both(h, x, u);             \
     } while (0)
 
-/* 256 times the sums of eight channels. Returns the stream behind their weights. */
 static DIAGMEM_APART const diagmem_words *diagmem_dot_eight_s8(const diagmem_run *runs, const diagmem_run *last,
                                                                const diagmem_words *w, int32_t *sums) {
     int32_t a = (int32_t)diagmem_low(w[0]), b = (int32_t)diagmem_high(w[0]);
@@ -124,7 +128,7 @@ static DIAGMEM_APART void diagmem_put_packed_s8(const diagmem_run *runs, int32_t
     int32_t sums[8];
     int32_t channels = to->channels;
     for (; channels >= 8; channels -= 8, out += 8) {
-        w = diagmem_dot_eight_s8(runs, last, w, sums);
+        w = to->eight(runs, last, w, sums);
         const diagmem_word *const k = (const diagmem_word *)w;
         if (to->is_positive) {
             DIAGMEM_PUT_EIGHT(DIAGMEM_POSITIVE);

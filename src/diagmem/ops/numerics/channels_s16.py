@@ -41,7 +41,7 @@ def _require_moderate(bias: Tensor | None, output: Requantisation) -> None:
     """Raises Unsupported unless sums with the bias can be multiplied in 64 bits, and are then numbers of 32."""
     if bias is None or bias.data is None:
         return
-    largest = np.abs(bias.data.astype(np.float64))
+    largest = np.abs(bias.data.reshape(-1).astype(np.float64))
     scaled = largest * wide_mantissas(output.mantissas) * 2.0 ** (output.shifts - 15)
     if np.any(largest > _LARGEST_WIDE_BIAS) or np.any(scaled > _LARGEST_SCALED_BIAS):
         raise Unsupported(f"'{bias.label}' holds biases that are far beyond the range of the output")
@@ -59,7 +59,7 @@ class ChannelsS16:
     def of(cls, node: Node, output: Requantisation, bias: Tensor | None) -> ChannelsS16:
         """What makes the outputs of a node. A bias of 32 bits means sums of 32 bits to those kinds that TFLite knows to
         take one; others widen it."""
-        require_types(DType.INT8, (node.input(1),))
+        require_types(DType.INT8, () if node.input(1).dtype is DType.INT4 else (node.input(1),))
         require_types(DType.INT16, (node.output,))
         has_narrow_bias = bias is not None and bias.dtype is DType.INT32
         is_narrow = has_narrow_bias and node.op.kind in ("CONV_2D", "FULLY_CONNECTED")
@@ -73,7 +73,7 @@ class ChannelsS16:
         return cls(output, bias, not is_narrow)
 
     def apply(self, sums: Array, bias: Array | None) -> Array:
-        whole = sums.astype(np.int64) + (0 if bias is None else bias.astype(np.int64))
+        whole = sums.astype(np.int64) + (0 if bias is None else bias.reshape(-1).astype(np.int64))
         if not self.is_wide:
             return self.output.apply(whole).astype(np.int16)
         scaled = rescale_wide(whole, wide_mantissas(self.output.mantissas), self.output.shifts)

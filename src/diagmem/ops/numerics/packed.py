@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.graph import DType, Node
-from diagmem.ops.c_call import CStruct, CTable, require_types, values_of
+from diagmem.ops.c_call import CName, CStruct, CTable, require_types, values_of
 from diagmem.ops.kind import Array
 from diagmem.ops.numerics.fixed_point import Ints
 from diagmem.ops.numerics.quantised import Requantisation, folded_bias, rounds_to_even, zero_point_of
@@ -227,5 +227,10 @@ def c_packed(channels: Channels) -> CStruct | None:
     blocks = blocks_of_eight(channels)
     if blocks is None:
         return None
-    fields = {"channels": len(channels.bias), "is_positive": int(channels.is_positive), "blocks": blocks}
+    fields = {
+        "channels": len(channels.bias),
+        "is_positive": int(channels.is_positive),
+        "eight": CName("diagmem_dot_eight_s8") if len(channels.bias) >= 8 else None,
+        "blocks": blocks,
+    }
     return CStruct("diagmem_packed_s8", fields)

@@ -15,6 +15,9 @@ from diagmem.ops.c_call import CStruct, CTable, Unsupported
 from diagmem.ops.numerics.fixed_point import Ints, Multiplier, SingleMultiplier, rescale, round_half_away, wrapped
 from diagmem.ops.options import Activation
 
+NARROW_WEIGHTS = (DType.INT8, DType.INT4)
+"""Types of weights that may stand beside data of a wider type. Values of 4 bits are held in bytes."""
+
 TO_EVEN = "DIAGMEM_TO_EVEN"
 """Limit: some multipliers are in single precision, and their products rounded once."""
 
@@ -99,13 +102,27 @@ def require_same_quantisation(tensors: Sequence[Tensor]) -> None:
 
 
 def channel_scales(filters: Tensor, axis: int) -> tuple[float, ...]:
-    """A filter's scale for each of its channels along `axis`; its zero points must be 0."""
+    """A filter's scale for each of its channels along `axis`; its zero points must be 0, unless it is unsigned."""
     found = quantisation_of(filters)
-    if any(found.zero_points):
+    if any(found.zero_points) and filters.dtype is not DType.UINT8:
         raise Unsupported(f"filter '{filters.label}' has a zero point other than 0")
     if found.per_channel and found.axis != axis:
         raise Unsupported(f"filter '{filters.label}' is quantised along axis {found.axis}; supported: {axis}")
     return found.scales * filters.shape[axis] if not found.per_channel else found.scales
+
+
+def centred_weights(filters: Tensor, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A filter's values as multiples of its scale. Signed ones are that already."""
+    return values.astype(np.int64) - zero_point_of(filters) if filters.dtype is DType.UINT8 else values
+
+
+def real_weights(filters: Tensor, values: npt.NDArray[Any], axis: int) -> npt.NDArray[Any]:
+    """The real numbers that the values of a filter stand for, in single precision. `axis`: that of its channels."""
+    if filters.dtype not in NARROW_WEIGHTS:
+        return values.astype(np.float32)
+    scales = np.array(channel_scales(filters, axis), np.float32)
+    shape = [len(scales) if a == axis else 1 for a in range(values.ndim)]
+    return values.astype(np.float32) * scales.reshape(shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,7 +190,7 @@ def folded_bias(
     """bias - zero_point * sum(weights) for each output channel (the first axis of `weights`), so that a kernel may
     multiply stored inputs as they are. `largest`: the largest magnitude of a stored input."""
     rows = weights.reshape(len(weights), -1).astype(np.int64)
-    folded = -zero_point * rows.sum(axis=1) + (0 if bias is None else bias.astype(np.int64))
+    folded = -zero_point * rows.sum(axis=1) + (0 if bias is None else bias.reshape(-1).astype(np.int64))
     worst = np.abs(folded) + largest * np.abs(rows).sum(axis=1)
     if worst.max(initial=0) >= 2**31:
         raise Unsupported("its accumulators may overflow 32 bits")

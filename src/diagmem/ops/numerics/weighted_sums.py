@@ -8,13 +8,24 @@ from typing import Any
 import numpy as np
 
 from diagmem.model.graph import DType, Nhwc, Node, Tensor, Window2D
-from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, CTable, Fields, kernel_call, require_types, values_of
+from diagmem.ops.c_call import (
+    QUANTISED_OR_REAL,
+    SUFFIXES,
+    CCall,
+    CStruct,
+    CTable,
+    Fields,
+    kernel_call,
+    require_types,
+    values_of,
+)
 from diagmem.ops.kind import Array, OpKind
 from diagmem.ops.loops.c_window import c_window, window_limits
 from diagmem.ops.loops.taps import tap_counts
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.channels_s16 import ChannelsS16
 from diagmem.ops.numerics.quantised import (
+    NARROW_WEIGHTS,
     Requantisation,
     channel_scales,
     folded_bias,
@@ -25,6 +36,11 @@ from diagmem.ops.numerics.quantised import (
 )
 from diagmem.ops.numerics.single_precision import clamped
 from diagmem.ops.sampling import WEIGHT_SIZE, Fitting
+
+UNSIGNED_BIAS = 128
+"""What a stored number of an unsigned type has more than the signed one that stands for the same."""
+
+_WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 
 CHANNELS_OF_A_BLOCK = 8
 """Output channels that a kernel in order BLOCKS computes together, as in `_dot_s8.h` and `_dot_f32.h`."""
@@ -44,7 +60,10 @@ def filter_window(attributes: Any, image: Nhwc, filters: Nhwc) -> Window2D:
 def weighted_fitting(kind: OpKind, node: Node, axis: int) -> Fitting:
     """What kernels need whose weights have their output channels along `axis`."""
     terms = kind.macs(node) / max(1, node.output.elems)
-    return Fitting(weights_axis=axis, gain=WEIGHT_SIZE * math.sqrt(max(1, terms)))
+    has_narrow = node.op.kind != "TRANSPOSE_CONV"
+    return Fitting(
+        QUANTISED_OR_REAL, weights_axis=axis, has_narrow_weights=has_narrow, gain=WEIGHT_SIZE * math.sqrt(max(1, terms))
+    )
 
 
 def bias_of(node: Node) -> Tensor | None:
@@ -52,15 +71,17 @@ def bias_of(node: Node) -> Tensor | None:
 
 
 def requantisation_of(node: Node, axis: int) -> Requantisation:
-    """A convolution's, with a multiplier for each channel along the filter's `axis`."""
+    """With a multiplier for each channel along the filter's `axis`. The product of the scales of unsigned numbers is
+    rounded to single precision."""
     unit, output = scale_of(node.input(0)), scale_of(node.output)
     scales = channel_scales(node.input(1), axis)
     if rounds_to_even(node.output):
         factors = np.float32(unit) * np.array(scales, dtype=np.float32) / np.float32(output)
-        reals = [float(factor) for factor in factors]
-    else:
-        reals = [unit * scale / output for scale in scales]
-    return Requantisation.of(reals, node.output, node.attributes.activation)
+        return Requantisation.of([float(factor) for factor in factors], node.output, node.attributes.activation)
+    products = [unit * scale for scale in scales]
+    if node.input(0).dtype is DType.UINT8:
+        products = [float(np.float32(product)) for product in products]
+    return Requantisation.of([product / output for product in products], node.output, node.attributes.activation)
 
 
 def finished(node: Node, axis: int, sums: Array, bias: Array | None) -> Array:
@@ -69,18 +90,18 @@ def finished(node: Node, axis: int, sums: Array, bias: Array | None) -> Array:
     if dtype is DType.FLOAT32:
         return finished_f32(node, sums, bias)
     output = requantisation_of(node, axis)
-    return _finished_s16(node, sums, bias, output) if dtype is DType.INT16 else finished_s8(sums, bias, output)
+    return _finished_s16(node, sums, bias, output) if dtype is DType.INT16 else finished_8_bit(node, sums, bias, output)
 
 
-def finished_s8(sums: Array, bias: Array | None, output: Requantisation) -> Array:
-    """A quantised output from the sums of its products."""
-    whole = sums.astype(np.int64) + (0 if bias is None else bias)
-    return output.apply(whole).astype(np.int8)
+def finished_8_bit(node: Node, sums: Array, bias: Array | None, output: Requantisation) -> Array:
+    """An output of 8-bit numbers, signed or not, from the sums of its products."""
+    whole = sums.astype(np.int64) + (0 if bias is None else bias.reshape(-1))
+    return output.apply(whole).astype(node.output.dtype.numpy)
 
 
 def finished_f32(node: Node, sums: Array, bias: Array | None) -> Array:
     """A real output from the sums of its products."""
-    whole: Array = clamped(sums if bias is None else sums + bias, *real_range(node.attributes.activation))
+    whole: Array = clamped(sums if bias is None else sums + bias.reshape(-1), *real_range(node.attributes.activation))
     return whole
 
 
@@ -89,24 +110,54 @@ def _finished_s16(node: Node, sums: Array, bias: Array | None, output: Requantis
     return ChannelsS16.of(node, output, bias_of(node)).apply(sums, bias)
 
 
+def is_hybrid(node: Node) -> bool:
+    """Whether it multiplies real numbers with weights of 8 or 4 bits."""
+    is_real = node.op.kind in _WEIGHTED and node.input(0).dtype is DType.FLOAT32
+    return is_real and node.input(1).dtype in NARROW_WEIGHTS
+
+
+def kernel_suffix(node: Node) -> str:
+    """What the name of a kernel for the types of data and weights ends with."""
+    data, weights = node.input(0).dtype, node.input(1).dtype
+    if is_hybrid(node):
+        return "w8_f32"
+    return "s4" if (data, weights) == (DType.INT8, DType.INT4) else SUFFIXES[data]
+
+
 def filter_fields(node: Node, axis: int, weights: Array, stored: Array | None = None) -> Fields:
     """Filter, biases and scales, as kernels for the type of the input have them. `weights`: a row for each output
     channel; `stored`: the same in the order in which the kernel wants them, if that is another."""
     dtype = node.input(0).dtype
     kept = weights if stored is None else stored
     if dtype is DType.FLOAT32:
-        return _fields_f32(node, weights, kept)
+        return _fields_f32(node, axis, weights, kept)
     output = requantisation_of(node, axis)
-    return (_fields_s16 if dtype is DType.INT16 else _fields_s8)(node, weights, output, kept)
+    fields = {DType.INT16: _fields_s16, DType.UINT8: _fields_u8}.get(dtype, _fields_s8)
+    return fields(node, weights, output, kept)
 
 
 def _fields_s8(node: Node, weights: Array, output: Requantisation, stored: Array) -> Fields:
     bias = bias_of(node)
-    require_types(DType.INT8, (node.input(1), node.output))
+    require_types(DType.INT8, (node.output,) if node.input(1).dtype is DType.INT4 else (node.input(1), node.output))
     require_types(DType.INT32, () if bias is None else (bias,))
     folded = folded_bias(None if bias is None else values_of(bias), weights, zero_point_of(node.input(0)), 128)
     filters = CTable("filter", stored)
     return {"filter": filters, "output": output.c_channels(folded)}
+
+
+def _fields_u8(node: Node, weights: Array, output: Requantisation, stored: Array) -> Fields:
+    """Weights are kept as signed numbers, 128 less than in the file, and so is their zero point."""
+    bias, filters = bias_of(node), node.input(1)
+    require_types(DType.UINT8, (filters, node.output))
+    require_types(DType.INT32, () if bias is None else (bias,))
+    zero_point = zero_point_of(filters)
+    given = None if bias is None else values_of(bias)
+    folded = folded_bias(given, weights.astype(np.int64) - zero_point, zero_point_of(node.input(0)), 255)
+    return {
+        "filter": CTable("filter", (stored.astype(np.int16) - UNSIGNED_BIAS).astype(np.int8)),
+        "filter_zero_point": zero_point - UNSIGNED_BIAS,
+        "output": output.c_channels(folded),
+    }
 
 
 def _fields_s16(node: Node, weights: Array, output: Requantisation, stored: Array) -> Fields:
@@ -114,14 +165,17 @@ def _fields_s16(node: Node, weights: Array, output: Requantisation, stored: Arra
     return {"filter": CTable("filter", stored), "output": channels.c_struct()}
 
 
-def _fields_f32(node: Node, weights: Array, stored: Array) -> Fields:
-    bias = bias_of(node)
-    require_types(DType.FLOAT32, (node.input(1), node.output, *(() if bias is None else (bias,))))
+def _fields_f32(node: Node, axis: int, weights: Array, stored: Array) -> Fields:
+    """Weights of 8 bits stay what they are, with a scale for each channel."""
+    bias, kept = bias_of(node), node.input(1)
+    is_narrow = kept.dtype in NARROW_WEIGHTS
+    require_types(DType.FLOAT32, (*(() if is_narrow else (kept,)), node.output, *(() if bias is None else (bias,))))
     values = np.zeros(len(weights), np.float32) if bias is None else values_of(bias)
     low, high = real_range(node.attributes.activation)
     filters = CTable("filter", stored)
     output = CStruct("diagmem_channels_f32", {"bias": CTable("bias", values), "low": low, "high": high})
-    return {"filter": filters, "output": output}
+    scales = np.array(channel_scales(kept, axis), np.float32) if is_narrow else None
+    return {"filter": filters, **({} if scales is None else {"scales": CTable("scales", scales)}), "output": output}
 
 
 def window_call(
@@ -130,8 +184,7 @@ def window_call(
     """The call of a windowed kernel, by its name without the type. `own`: fields that it has beside the usual ones."""
     windowed = {"window": c_window(loop), "padding": c_padding(node, loop)}
     fields = {**own, **windowed, **filter_fields(node, axis, weights, stored)}
-    name = f"{stem}_{SUFFIXES[node.input(0).dtype]}"
-    return kernel_call(name, fields, (node.input(0), node.output), window_limits(loop))
+    return kernel_call(f"{stem}_{kernel_suffix(node)}", fields, (node.input(0), node.output), window_limits(loop))
 
 
 def c_padding(node: Node, loop: WindowedLoop) -> CTable | None:
@@ -139,15 +192,23 @@ def c_padding(node: Node, loop: WindowedLoop) -> CTable | None:
     taps, dtype = loop.rows.kernel * loop.cols.kernel, node.input(0).dtype
     if tap_counts(loop.rows, loop.cols).min() == taps:
         return None
-    zero = zero_point_of(node.input(0)) if dtype is DType.INT8 else 0
+    zero = zero_point_of(node.input(0)) if dtype in (DType.INT8, DType.UINT8) else 0
     return CTable("padding", np.full(loop.image.depth, zero, dtype.numpy))
 
 
-def interleaved(weights: Array) -> Array:
+def interleaved(node: Node, weights: Array, together: int = CHANNELS_OF_A_BLOCK) -> Array:
     """Weights in blocks of output channels, channels last within a block; `weights`: a row for each channel."""
+    is_packed = kernel_suffix(node) == "s4"
     rows = weights.reshape(len(weights), -1)
-    blocks = (rows[c : c + CHANNELS_OF_A_BLOCK].T.reshape(-1) for c in range(0, len(rows), CHANNELS_OF_A_BLOCK))
-    return np.concatenate(list(blocks))
+    blocks = (rows[c : c + together].T for c in range(0, len(rows), together))
+    return np.concatenate([(halves(block) if is_packed else block).reshape(-1) for block in blocks])
+
+
+def halves(rows: Array) -> Array:
+    """Numbers of 4 bits, two in a byte, the first in its lower half; each row fills whole bytes."""
+    even = np.pad(rows, ((0, 0), (0, rows.shape[1] % 2))).astype(np.uint8) & 15
+    packed: Array = even[:, ::2] | even[:, 1::2] << 4
+    return packed
 
 
 def block_start(channels: int) -> int:

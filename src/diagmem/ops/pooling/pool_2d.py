@@ -11,7 +11,16 @@ import numpy as np
 
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Rounding, Shape, Tensor, Window2D
 from diagmem.ops.accesses import Accesses
-from diagmem.ops.c_call import MAX_ROWS, SUFFIXES, CCall, Unsupported, by_type, kernel_call, require_types
+from diagmem.ops.c_call import (
+    MAX_ROWS,
+    QUANTISED_OR_REAL,
+    SUFFIXES,
+    CCall,
+    Unsupported,
+    by_type,
+    kernel_call,
+    require_types,
+)
 from diagmem.ops.c_rows import taking_call, window_row_call
 from diagmem.ops.kind import SUM_BYTES, Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.c_window import c_window
@@ -118,7 +127,7 @@ class Pool2DKind(OpKind):
         if node.op.kind == "L2_POOL_2D":
             pooled = np.sqrt(_average_f32(loop, image * image))
         else:
-            pooled = (_average_f32 if is_real else _average_s8)(loop, image)
+            pooled = (_average_f32 if is_real else _average_int)(loop, image)
         return ((clamped if is_real else np.clip)(pooled, low, high).astype(image.dtype),)
 
     def has_row_kernel(self, node: Node) -> bool:
@@ -169,7 +178,7 @@ class Pool2DKind(OpKind):
         require_types(node.input(0).dtype, (node.output,))
         if node.op.kind == "L2_POOL_2D":
             return by_type(node, {DType.FLOAT32: _call_f32})
-        return by_type(node, {DType.INT8: _call_int, DType.INT16: _call_int, DType.FLOAT32: _call_f32})
+        return by_type(node, {**dict.fromkeys(QUANTISED_OR_REAL, _call_int), DType.FLOAT32: _call_f32})
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Any padding, stride and window."""
@@ -179,7 +188,7 @@ class Pool2DKind(OpKind):
         return node_of(self, name, attributes, [image], (draw.dtype(),))
 
     def fitting(self, node: Node) -> Fitting:
-        return Fitting((DType.FLOAT32,)) if node.op.kind == "L2_POOL_2D" else Fitting()
+        return Fitting((DType.FLOAT32,)) if node.op.kind == "L2_POOL_2D" else Fitting(QUANTISED_OR_REAL)
 
 
 def window_of(node: Node) -> Window2D:
@@ -210,7 +219,7 @@ def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels | Ch
     return HeldPixels(loop, ahead=0, writes=loop.out.depth) if order is Order.ACCUMULATE else loop
 
 
-def _average_s8(loop: WindowedLoop, image: Array) -> Array:
+def _average_int(loop: WindowedLoop, image: Array) -> Array:
     """The mean of each window, halves rounded away from zero."""
     total = sum(pixels.astype(np.int64) for _, _, pixels in tap_images(image, loop.rows, loop.cols, 0))
     count = tap_counts(loop.rows, loop.cols)[:, :, None]

@@ -10,6 +10,8 @@ typedef struct {
 
 DIAGMEM_REDUCTION(diagmem_sum_s8, diagmem_sum_int_params, int8_t, int32_t, 0, total + x,
                   diagmem_requantise(&p->output, total + p->offset))
+DIAGMEM_REDUCTION(diagmem_sum_u8, diagmem_sum_int_params, uint8_t, int32_t, 0, total + x,
+                  diagmem_requantise(&p->output, total + p->offset))
 DIAGMEM_REDUCTION(diagmem_sum_s16, diagmem_sum_int_params, int16_t, int32_t, 0, total + x,
                   diagmem_requantise(&p->output, total + p->offset))
 
@@ -21,8 +23,10 @@ typedef struct {
 DIAGMEM_REDUCTION(diagmem_sum_f32, diagmem_reduce_params, float, float, 0.0f, total + x, total / p->divisor)
 
 DIAGMEM_REDUCTION(diagmem_reduce_max_s8, diagmem_reduce_params, int8_t, int8_t, *in, x > total ? x : total, total)
+DIAGMEM_REDUCTION(diagmem_reduce_max_u8, diagmem_reduce_params, uint8_t, uint8_t, *in, x > total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_max_s16, diagmem_reduce_params, int16_t, int16_t, *in, x > total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_max_f32, diagmem_reduce_params, float, float, *in, x > total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_min_s8, diagmem_reduce_params, int8_t, int8_t, *in, x < total ? x : total, total)
+DIAGMEM_REDUCTION(diagmem_reduce_min_u8, diagmem_reduce_params, uint8_t, uint8_t, *in, x < total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_min_s16, diagmem_reduce_params, int16_t, int16_t, *in, x < total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_min_f32, diagmem_reduce_params, float, float, *in, x < total ? x : total, total)

@@ -11,7 +11,7 @@ import numpy as np
 
 from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
-from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, by_type, require_types, values_of
+from diagmem.ops.c_call import QUANTISED_OR_REAL, SUFFIXES, CCall, CStruct, Fields, by_type, require_types, values_of
 from diagmem.ops.c_rows import taking_call
 from diagmem.ops.kind import SUM_BYTES, Array, OpKind, Values, axis_of, held_separation, input_at, swept
 from diagmem.ops.loops.fibres import c_fibres, fibre_reads, fibre_separation, kept_shape
@@ -116,7 +116,7 @@ class ReduceKind(OpKind):
         return node_of(self, name, Reduce(draw.boolean()), inputs, (draw.dtype(),))
 
     def fitting(self, node: Node) -> Fitting:
-        return Fitting(gain={"MEAN": 1.0, "SUM": math.sqrt(_count(node))}.get(node.op.kind))
+        return Fitting(QUANTISED_OR_REAL, gain={"MEAN": 1.0, "SUM": math.sqrt(_count(node))}.get(node.op.kind))
 
 
 def _axes(inputs: Sequence[Tensor | None]) -> frozenset[int]:
@@ -204,7 +204,7 @@ class _Way(NamedTuple):
     call: Callable[[Node], CCall]
 
 
-_INT = (DType.INT8, DType.INT16)
+_INT = (DType.INT8, DType.UINT8, DType.INT16)
 _SUM = {**dict.fromkeys(_INT, _Way(_sum_int, _sum_int_call)), DType.FLOAT32: _Way(_sum_f32, _sum_f32_call)}
 _EXTREME = dict.fromkeys((*_INT, DType.FLOAT32), _Way(_extreme, _extreme_call))
 

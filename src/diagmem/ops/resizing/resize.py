@@ -12,7 +12,7 @@ import numpy.typing as npt
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, IntArray, Nhwc, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses
-from diagmem.ops.c_call import SUFFIXES, CCall, CRow, CStruct, CTable, CTurn, by_type, require_types
+from diagmem.ops.c_call import QUANTISED_OR_REAL, SUFFIXES, CCall, CRow, CStruct, CTable, CTurn, by_type, require_types
 from diagmem.ops.c_rows import cut_to_row
 from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, input_at, swept
 from diagmem.ops.loops.gathered import gathered_call
@@ -21,7 +21,7 @@ from diagmem.ops.loops.pixels import Pitches, PixelLoop, all_have_pitches, pitch
 from diagmem.ops.numerics.quantised import require_same_quantisation
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
-from diagmem.ops.sampling import Draw, activation, ints, node_of
+from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature
 
 
@@ -80,6 +80,10 @@ class ResizeKind(OpKind):
             raise ModelError(f"new size {list(size)} is not a height and a width; the file is damaged")
         return ((image.batch, *size, image.depth),)
 
+    def can_make(self, node: Node) -> bool:
+        image, made = node.input(0).shape, node.output.shape
+        return len(made) == 4 and (made[0], made[3]) == (image[0], image[3]) and min(made) > 0
+
     def accesses(self, node: Node, order: Order) -> Accesses:
         loop = _ordered(_loop(node), order)
         return replace(swept(node, {0: loop.reads()}), steps=loop.steps)
@@ -115,7 +119,7 @@ class ResizeKind(OpKind):
         require_types(node.output.dtype, (node.input(0),))
         require_same_quantisation((node.input(0), node.output))
         if node.op.kind == "RESIZE_BILINEAR":
-            return by_type(node, dict.fromkeys((DType.INT8, DType.INT16, DType.FLOAT32), _bilinear_call))
+            return by_type(node, dict.fromkeys(QUANTISED_OR_REAL, _bilinear_call))
         image, (image_in, row_in, pixel_in) = Nhwc.of(node.input(0)), Pitches.of(node.input(0))
         out = Nhwc.of(node.output)
         places = [
@@ -134,6 +138,9 @@ class ResizeKind(OpKind):
         out_shape = (image.shape[0], height, width, image.shape[3])
         return node_of(self, name, rule, [image, size], (draw.dtype(),), (out_shape,))
 
+    def fitting(self, node: Node) -> Fitting:
+        return Fitting(QUANTISED_OR_REAL)
+
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         return np.array(node.output.shape[1:3]) if position == 1 else None
 
@@ -143,7 +150,7 @@ def sampled_axis(name: str, attributes: Resize, dtype: DType, size_in: int, size
     if name == "RESIZE_NEAREST_NEIGHBOR":
         nearest = _nearest(attributes, size_in, size_out)
         return SampledAxis(nearest, nearest)
-    is_float = dtype in (DType.FLOAT32, DType.FLOAT16)
+    is_float = dtype in _REAL_PLACES
     low, high = (_neighbours if is_float else _fixed_point_neighbours)(attributes, size_in, size_out)
     return SampledAxis(np.clip(low, 0, size_in - 1), np.clip(high, 0, size_in - 1))
 
@@ -189,6 +196,9 @@ def _fixed_point_neighbours(attributes: Resize, size_in: int, size_out: int) -> 
     return place // _ONE, -(-place // _ONE)
 
 
+_REAL_PLACES = (DType.FLOAT32, DType.FLOAT16, DType.UINT8)
+"""Types whose kernels compute places in single precision."""
+
 _ONE = 1 << 10
 """Quantised kernels compute in integers, with 10 bits behind the point."""
 
@@ -224,7 +234,7 @@ class _Blend(NamedTuple):
 
 def _blend(node: Node, axis: int) -> _Blend:
     size_in, size_out = node.input(0).shape[axis], node.output.shape[axis]
-    is_real = node.input(0).dtype is DType.FLOAT32
+    is_real = node.input(0).dtype in _REAL_PLACES
     place: Array = (_real_places if is_real else _fixed_point_places)(node.attributes, size_in, size_out)
     one = np.float32(1) if is_real else _ONE
     low = np.clip(np.floor(place / one).astype(np.int64), 0, size_in - 1)
@@ -234,14 +244,17 @@ def _blend(node: Node, axis: int) -> _Blend:
 
 def _blended(node: Node, data: Array) -> Array:
     rows, cols = _blend(node, 1), _blend(node, 2)
-    is_real = data.dtype == np.float32
-    values, one = (data, np.float32(1)) if is_real else (data.astype(np.int64), _ONE)
+    is_real = node.input(0).dtype in _REAL_PLACES
+    values, one = (data.astype(np.float32), np.float32(1)) if is_real else (data.astype(np.int64), _ONE)
     y, x = rows.share[:, None, None], cols.share[:, None]
     above, below = values[:, rows.low], values[:, rows.high]
     total: Array = above[:, :, cols.low] * (one - y) * (one - x) + below[:, :, cols.low] * y * (one - x)
     total = total + above[:, :, cols.high] * (one - y) * x + below[:, :, cols.high] * y * x
-    if is_real:
+    if data.dtype == np.float32:
         return total
+    if is_real:
+        upwards: Array = (total + np.float32(0.5)).astype(data.dtype)
+        return upwards
     nearest: Array = (np.sign(total) * ((np.abs(total) + _ONE**2 // 2) // _ONE**2)).astype(data.dtype)
     return nearest
 
@@ -268,7 +281,7 @@ def _bilinear_call(node: Node) -> CCall:
             "cols": CTable("cols", np.stack([cols.low, cols.high], axis=1).astype(np.int32)),
         },
     )
-    is_real = node.output.dtype is DType.FLOAT32
+    is_real = node.output.dtype in _REAL_PLACES
     shares = [CTable(f"{name}_shares", _stored_shares(axis)) for name, axis in (("row", rows), ("col", cols))]
     parameters = CStruct(
         f"diagmem_resize_bilinear_{'f32' if is_real else 'int'}_params",

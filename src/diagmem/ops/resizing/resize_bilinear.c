@@ -41,6 +41,11 @@ static inline float diagmem_blend_f32(float y, float x, float a, float b, float 
     return a * (1.0f - y) * (1.0f - x) + c * y * (1.0f - x) + b * (1.0f - y) * x + d * y * x;
 }
 
+/* To the nearest integer, halves upwards. */
+static inline float diagmem_blend_u8(float y, float x, float a, float b, float c, float d) {
+    return diagmem_blend_f32(y, x, a, b, c, d) + 0.5f;
+}
+
 /* `name`_row makes output row y from the input rows above and below it. */
 #define DIAGMEM_RESIZE_BILINEAR(name, params, type, share_type, blend)                                                \
     static inline void name##_row(const params *p, int32_t y, const type *above, const type *below, type *out) {     \
@@ -71,5 +76,7 @@ DIAGMEM_RESIZE_BILINEAR(diagmem_resize_bilinear_s8, diagmem_resize_bilinear_int_
                         diagmem_blend_s8)
 DIAGMEM_RESIZE_BILINEAR(diagmem_resize_bilinear_s16, diagmem_resize_bilinear_int_params, int16_t, int32_t,
                         diagmem_blend_s16)
+DIAGMEM_RESIZE_BILINEAR(diagmem_resize_bilinear_u8, diagmem_resize_bilinear_f32_params, uint8_t, float,
+                        diagmem_blend_u8)
 DIAGMEM_RESIZE_BILINEAR(diagmem_resize_bilinear_f32, diagmem_resize_bilinear_f32_params, float, float,
                         diagmem_blend_f32)

@@ -27,6 +27,9 @@ class Solution:
 MOST_PAIRS = 600
 """Beyond so many pairs that must be kept apart the solver takes minutes, whatever its limit, and finds little."""
 
+LEAST_PROOF = 0.02
+"""Of deterministic time: to pose a problem takes about as long."""
+
 MOST_RECTANGLES = 500
 """As many it can look at, if there is time; it seldom proves anything beyond a hundred."""
 
@@ -51,6 +54,9 @@ def solve_by_cp_sat(
     )
     if pairs > MOST_PAIRS and (not as_rectangles or problem.overlaps or len(members) > MOST_RECTANGLES):
         return Solution(None, bound)
+    proof = effort.proof if effort.purse is None else effort.purse.share(effort.proof)
+    if proof < LEAST_PROOF or effort.is_late:
+        return Solution(None, bound)
     # Half a second to import, and seldom needed.
     from ortools.sat.python import cp_model
 
@@ -70,10 +76,12 @@ def solve_by_cp_sat(
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
-    solver.parameters.max_deterministic_time = effort.proof
-    if effort.seconds is not None:
-        solver.parameters.max_time_in_seconds = effort.seconds
+    solver.parameters.max_deterministic_time = proof
+    if effort.purse is not None and effort.purse.seconds_left is not None:
+        solver.parameters.max_time_in_seconds = effort.purse.seconds_left
     status = _solved(solver, model)
+    if effort.purse is not None:
+        effort.purse.spend(LEAST_PROOF + solver.response_proto.deterministic_time)
     if status == cp_model.INFEASIBLE:
         return Solution(None, limit + unit)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):

@@ -1,4 +1,4 @@
-"""How hard to look for a placement. Work is counted, so that the answer is the same on every machine."""
+"""How hard to look for a plan. Work is counted, so that the answer is the same on every machine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,37 @@ from dataclasses import dataclass, field, replace
 
 from diagmem.model.errors import PlanError
 
+LARGE = 400
+"""Buffers, or ops: beyond so many, nodes and states take longer, and there are fewer of them."""
+
+
+@dataclass
+class Purse:
+    """What all placements of one plan share: CP-SAT's deterministic time that is left, and a clock, which starts now.
+
+    `seconds`: ends all searches by the clock, whatever is left; the answer then depends on the machine and on what else
+    it does.
+    """
+
+    proof: float
+    seconds: float | None = None
+    begin: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds_left(self) -> float | None:
+        return None if self.seconds is None else max(0.0, self.begin + self.seconds - time.monotonic())
+
+    @property
+    def is_late(self) -> bool:
+        return self.seconds_left == 0.0
+
+    def share(self, most: float) -> float:
+        """What the next proof may take: half of what is left at the most, so that there is always some."""
+        return min(most, self.proof / 2)
+
+    def spend(self, proof: float) -> None:
+        self.proof -= proof
+
 
 @dataclass(frozen=True, slots=True)
 class Effort:
@@ -15,9 +46,9 @@ class Effort:
 
     `fits`: how many times first fit may place a buffer, for each buffer that there is, up to `most_fits` for all of
     them. `nodes`: of the search tree; `nodes_apart`: where no two buffers may overlap, so that the tree does all the
-    work. `proof`: CP-SAT's deterministic time for one component,
-    about seconds, but the same work on any machine. `seconds`: ends the search by the clock, whatever is left; the
-    answer then depends on the machine and on what else it does.
+    work. `proof`: CP-SAT's deterministic time for one component, about seconds, but the same work on any machine.
+    `states`: sets of ops that the search for an order looks at. `purse`: what is shared with other problems, if there
+    are any.
     """
 
     fits: int
@@ -25,47 +56,63 @@ class Effort:
     nodes: int
     nodes_apart: int
     proof: float
-    seconds: float | None = None
+    states: int = 20_000
+    purse: Purse | None = None
 
     def times(self, share: float) -> Effort:
-        """A share of the work; the clock is not changed."""
+        """A share of the work on a placement; the purse is the same."""
         fits, most, nodes, apart = (int(n * share) for n in (self.fits, self.most_fits, self.nodes, self.nodes_apart))
-        return Effort(fits, most, nodes, apart, self.proof * share, self.seconds)
+        return replace(self, fits=fits, most_fits=most, nodes=nodes, nodes_apart=apart, proof=self.proof * share)
+
+    @property
+    def for_whole_tensors(self) -> Effort:
+        """Of these there are few, nearly all are proven at once, and several orders are tried: less for each."""
+        return replace(self, fits=self.fits // 10, nodes_apart=self.nodes_apart // 50)
 
     def fits_for(self, buffers: int) -> int:
         """How many times first fit may place a buffer of so many."""
         return min(self.fits * buffers, self.most_fits)
 
+    def nodes_for(self, buffers: int, may_overlap: bool) -> int:
+        """Nodes of the search tree for so many buffers."""
+        return _fewer(self.nodes if may_overlap else self.nodes_apart, buffers)
+
+    def states_for(self, ops: int) -> int:
+        """Sets of so many ops that the search for an order may look at."""
+        return _fewer(self.states, ops)
+
+    @property
+    def is_late(self) -> bool:
+        return self.purse is not None and self.purse.is_late
+
     @classmethod
     def named(cls, name: str, time_limit_seconds: float | None = None) -> Effort:
-        """One of EFFORTS, ended by the clock if there is a limit."""
+        """One of EFFORTS with a purse of its own, ended by the clock if there is a limit."""
         if name not in EFFORTS:
             raise PlanError(f"effort '{name}' is not known; known: {', '.join(EFFORTS)}")
         if time_limit_seconds is not None and not time_limit_seconds > 0:
             raise PlanError(f"a time limit of {time_limit_seconds} s leaves no time; give a number above 0")
-        return replace(EFFORTS[name], seconds=time_limit_seconds)
-
-    @property
-    def is_reproducible(self) -> bool:
-        """Whether the same problem gets the same placement every time."""
-        return self.seconds is None
+        return replace(EFFORTS[name], purse=Purse(2 * EFFORTS[name].proof, time_limit_seconds))
 
 
-QUICK = Effort(fits=50, most_fits=50_000, nodes=0, nodes_apart=10_000, proof=0.5)
-NORMAL = Effort(fits=1_000, most_fits=2_000_000, nodes=0, nodes_apart=200_000, proof=5.0)
-THOROUGH = Effort(fits=50_000, most_fits=16_000_000, nodes=600_000, nodes_apart=1_500_000, proof=20.0)
+def _fewer(count: int, size: int) -> int:
+    return count if size <= LARGE else count * LARGE // size
+
+
+QUICK = Effort(fits=50, most_fits=50_000, nodes=0, nodes_apart=10_000, proof=0.5, states=2_000)
+NORMAL = Effort(fits=1_000, most_fits=2_000_000, nodes=0, nodes_apart=200_000, proof=3.0, states=30_000)
+THOROUGH = Effort(fits=50_000, most_fits=16_000_000, nodes=600_000, nodes_apart=1_500_000, proof=20.0, states=200_000)
 
 EFFORTS: Mapping[str, Effort] = {"quick": QUICK, "normal": NORMAL, "thorough": THOROUGH}
 
 
 @dataclass
 class Meter:
-    """What is left of an effort's nodes, and its clock, which starts now."""
+    """What is left of an effort's nodes, and the clock of its plan."""
 
     nodes: int
-    seconds: float | None
-    begin: float = field(default_factory=time.monotonic)
+    purse: Purse | None = None
 
     @property
     def is_late(self) -> bool:
-        return self.seconds is not None and time.monotonic() - self.begin >= self.seconds
+        return self.purse is not None and self.purse.is_late

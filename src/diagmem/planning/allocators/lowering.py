@@ -51,8 +51,8 @@ class Lowering:
     def of(cls, problem: Problem, offsets: Offsets, bound: int, effort: Effort, goal: int | None = None) -> Lowering:
         """`goal`: the bound, if there is none."""
         count = len(problem.buffers)
-        fits, nodes = (effort.fits_for(count), effort.nodes) if problem.overlaps else (0, effort.nodes_apart)
-        goal_bytes, meter = max(bound, goal or 0), Meter(nodes, effort.seconds)
+        fits, nodes = effort.fits_for(count) if problem.overlaps else 0, effort.nodes_for(count, bool(problem.overlaps))
+        goal_bytes, meter = max(bound, goal or 0), Meter(nodes, effort.purse)
         is_small = problem.arena_bytes(offsets) <= goal_bytes
         near = 10 + sum(map(len, problem.links)) // max(1, count)
         loops = PLAIN if is_small else machine((fits * near // 6 + nodes * count) // 10)

@@ -36,6 +36,7 @@ def to_json(made: Planned) -> dict[str, Any]:
         "optimal": plan.optimal,
         "scheduler": plan.schedule.name,
         "allocator": options.allocator,
+        "effort": _effort_json(plan),
         "peak_op": None if plan.peak_op is None else _number(plan, plan.peak_op),
         "peak_step": plan.peak_step,
         "schedule": [_number(plan, op) for op in plan.schedule.ops],
@@ -67,6 +68,16 @@ def _channels_json(removal: Removal) -> dict[str, int]:
     if not removal.channels:
         return {}
     return {"channels": removal.channels, "weights_changed": removal.weights_changed}
+
+
+def _effort_json(plan: Plan) -> dict[str, Any]:
+    """How hard it was looked for, and whether it might have been found smaller with more."""
+    return {
+        "level": plan.options.effort,
+        "time_limit_seconds": plan.options.time_limit,
+        "is_bounded": plan.is_bounded,
+        "gap_bytes": plan.arena_bytes - plan.lower_bound_bytes,
+    }
 
 
 def tensors_json(plan: Plan) -> list[dict[str, Any]]:

@@ -8,17 +8,22 @@ from diagmem.planning.schedulers.state import after, start
 
 MOST_STATES = 20_000
 
+MOVES = 4
+"""For each state, on the average: where many ops are ready there are fewer states."""
 
-def every_order(footprint: Footprint, below_bytes: int, most: int) -> list[Schedule] | None:
+
+def every_order(
+    footprint: Footprint, below_bytes: int, most: int, most_states: int = MOST_STATES
+) -> list[Schedule] | None:
     """All orders none of whose steps needs `below_bytes` or more; None if there are more than `most`, or if it takes
     too long to tell."""
     limit = -(-below_bytes // footprint.unit_bytes)
     orders: list[Schedule] = []
     stack = [start(footprint)]
-    for _ in range(MOST_STATES):
-        if not stack or len(orders) > most:
-            break
+    moves = 0
+    while stack and len(orders) <= most and moves < MOVES * most_states:
         state = stack.pop()
+        moves += len(state.ready)
         if not state.ready:
             orders.append(Schedule.whole(state.order, "every"))
         for op in reversed(state.ready):

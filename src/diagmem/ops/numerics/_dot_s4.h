@@ -1,0 +1,48 @@
+/* Dot products of 8-bit inputs with 4-bit weights, two in a byte, of a block of output channels: each input is loaded once
+ * for all. Weights of a block are interleaved, [input][channel], and those of an input fill whole bytes. */
+#ifndef DIAGMEM_DOT_S4_H
+#define DIAGMEM_DOT_S4_H
+
+#include <stdint.h>
+
+#include "_channels_s8.h"
+#include "_runs.h"
+
+#define DIAGMEM_BLOCK_S4 8
+
+/* Number `i` of a row of 4-bit numbers, the first in the lower half of a byte. */
+static inline int32_t diagmem_weight_s4(const uint8_t *packed, int32_t i) {
+    const int32_t half = packed[i >> 1] >> (i & 1 ? 4 : 0) & 15;
+    return (half ^ 8) - 8;
+}
+
+/* `channels` outputs of a pixel from channel `first` on, block by block: all runs are read, then the block is written.
+ * `size`: weights of a channel. */
+static inline void diagmem_put_channels_s4(const diagmem_run *runs, int32_t count, const uint8_t *weights, int32_t size,
+                                           const diagmem_channels_s8 *to, int32_t first, int32_t channels,
+                                           int8_t *out) {
+    for (const int32_t end = first + channels; first < end; first += DIAGMEM_BLOCK_S4) {
+        const int32_t together = end - first < DIAGMEM_BLOCK_S4 ? end - first : DIAGMEM_BLOCK_S4;
+        const int32_t bytes = (together + 1) / 2;
+        const diagmem_channels_s8 block = diagmem_channels_from(to, first);
+        const uint8_t *w = weights;
+        int32_t sums[DIAGMEM_BLOCK_S4];
+        for (int32_t i = 0; i < together; ++i) {
+            sums[i] = block.bias[i];
+        }
+        for (int32_t r = 0; r < count; ++r) {
+            const int8_t *const x = runs[r].at;
+            for (int32_t k = 0; k < runs[r].count; ++k, w += bytes) {
+                for (int32_t i = 0; i < together; ++i) {
+                    sums[i] += x[k] * diagmem_weight_s4(w, i);
+                }
+            }
+        }
+        for (int32_t i = 0; i < together; ++i) {
+            out[first + i] = diagmem_general_s8(&block, i, sums[i]);
+        }
+        weights += bytes * size;
+    }
+}
+
+#endif

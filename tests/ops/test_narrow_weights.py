@@ -1,0 +1,65 @@
+"""Weights narrower than the data: 8 or 4 bits beside real numbers, 4 bits beside 8."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tflite as schema
+
+from diagmem.frontends.tflite import parse
+from diagmem.model.graph import DType, Node
+from diagmem.ops import kinds
+from diagmem.ops.fitting import input_values
+from diagmem.ops.numerics.quantised import real_weights
+from diagmem.ops.numerics.weighted_sums import halves, kernel_suffix
+from tests.frontends.tflite.flat import FlatModel, FlatOp, FlatTensor
+from tests.ops.drawing import runnable
+
+AXES = {"conv_2d": 0, "depthwise_conv_2d": 3, "fully_connected": 0}
+
+
+def with_kernel(case: str, suffix: str, count: int) -> list[Node]:
+    return list(itertools.islice((node for node in runnable(case) if kernel_suffix(node) == suffix), count))
+
+
+@pytest.mark.parametrize("case", AXES)
+def test_narrow_weights_compute_what_the_real_ones_compute(case: str) -> None:
+    """Bit for bit the layer whose weights are the numbers that they stand for."""
+    for number, node in enumerate(with_kernel(case, "w8_f32", 6)):
+        kept = node.input(1)
+        assert kept.data is not None
+        real = real_weights(kept, kept.data, AXES[case])
+        plain = replace(kept, dtype=DType.FLOAT32, quantisation=None, data=real)
+        other = replace(node, inputs=(node.inputs[0], plain, *node.inputs[2:]))
+        values = input_values(node, np.random.default_rng(number))
+        found = kinds()[node.op.kind].reference(node, values)[0]
+        wanted = kinds()[node.op.kind].reference(other, (values[0], real, *values[2:]))[0]
+        assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("case", AXES)
+def test_weights_of_4_bits_take_half_a_byte_in_flash(case: str) -> None:
+    """But for what fills the last byte of a row."""
+    for node in with_kernel(case, "s4", 6):
+        stored = kinds()[node.op.kind].c_call(node).parameters.fields["filter"].data
+        kept = node.input(1)
+        assert stored.nbytes * 2 >= kept.elems
+        if case == "fully_connected":
+            outputs, inputs = kept.shape
+            assert stored.nbytes == sum((min(8, outputs - c) + 1) // 2 * inputs for c in range(0, outputs, 8))
+
+
+@pytest.mark.parametrize("count", [6, 7])
+def test_a_file_holds_numbers_of_4_bits_by_twos(count: int) -> None:
+    """The first in the lower half of a byte, negative ones in two's complement."""
+    values = np.arange(-8, -8 + count, dtype=np.int8)
+    weights = FlatTensor([1, count], type=schema.TensorType.INT4, data=halves(values[None]).tobytes(), scales=[1])
+    tensors = [FlatTensor([1, count], scales=[1]), FlatTensor([1, 1], scales=[1]), weights]
+    graph = parse(FlatModel(tensors, [FlatOp("FULLY_CONNECTED", [0, 2], [1])]).content(), "model")
+    found = graph.tensors[2]
+    assert found.dtype is DType.INT4
+    assert found.data is not None
+    assert found.data.tolist() == [values.tolist()]
