@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from diagmem.frontends.tflite.flat_tables import FlatTables
 from diagmem.model.graph import ABSENT, DType, Graph, Node, Tensor
-from diagmem.ops import kinds
+from diagmem.ops import kind_of
 from diagmem.ops.kind import Array
 from diagmem.ops.numerics.weighted_sums import halves
+from diagmem.ops.options import Options
 
 
 def file_of(graph: Graph) -> bytes:
@@ -32,6 +33,12 @@ def graph_of(node: Node) -> Graph:
     return Graph("model", tuple(tensors), (replace(node.op, inputs=ins, outputs=outs),), given, outs)
 
 
+def _options(node: Node) -> Options:
+    """None too for an operation that nobody knows."""
+    kind = kind_of(node.op.kind)
+    return None if kind is None else kind.encode(node)
+
+
 def _stored(tensor: Tensor, data: Array) -> Array:
     """As a file holds them: numbers of 4 bits by twos."""
     return halves(data.reshape(1, -1)) if tensor.dtype is DType.INT4 else data
@@ -52,9 +59,7 @@ class GraphFile(FlatTables):
         tensors = self.offsets([self.tensor_at(t, place.get(t.index, 0)) for t in graph.tensors])
         codes = sorted({op.kind for op in graph.ops})
         operators = [
-            self.operator(
-                codes.index(node.op.kind), node.op.inputs, node.op.outputs, kinds()[node.op.kind].encode(node)
-            )
+            self.operator(codes.index(node.op.kind), node.op.inputs, node.op.outputs, _options(node))
             for node in graph.nodes
         ]
         subgraph = self.table(

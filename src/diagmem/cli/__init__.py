@@ -16,7 +16,7 @@ import click
 
 from diagmem import __version__
 from diagmem.cli._progress import with_quiet
-from diagmem.model.errors import DiagmemError, UnsafePlanError
+from diagmem.model.errors import DiagmemError, UnsafePlanError, one_line
 
 IN_ORDER_OF_USE = (
     *("inspect", "overlap", "plan", "check", "emit", "verify", "profile", "diff", "trace", "report", "place", "sweep"),
@@ -128,5 +128,7 @@ def _hearing_interruptions() -> Iterator[list[int]]:
 
 
 def _fail(message: str, status: int) -> NoReturn:
-    click.echo(f"diagmem: {' '.join(message.split())}", err=True)
+    # Whatever a message quotes, a terminal shows it as it is, in one line.
+    line = " ".join(message.split())
+    click.echo(f"diagmem: {one_line(line, len(line) * 10)}", err=True)
     sys.exit(status)

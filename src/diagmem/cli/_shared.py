@@ -142,6 +142,7 @@ TRANSFORMS = {
     "time-as-rows": "With --schedule rows: keep 1-D layers as they are, in one row.",
     "drop-no-ops": "Keep reshapes, and moves that move nothing.",
     "merge-duplicates": "Keep ops that compute the same from the same.",
+    "state-in-place": "Copy what variables hold rather than read and write it where it lies.",
     "remove-slices": "Copy parts of tensors rather than read them in place.",
     "remove-concat": "Copy parts together rather than write them in place.",
 }

@@ -106,6 +106,15 @@ def _scratch_of_real_fft(node: Node) -> int:
     return aligned(node.attributes.size * node.input(0).dtype.size_bytes)
 
 
+def _scratch_of_detection(node: Node) -> int:
+    """A flag, a decoded box, its scores, and numbers of 4 bytes for sorting and choosing."""
+    a, (_, boxes, scores) = node.attributes, node.input(1).shape
+    one, most = 4 * boxes, 4 * boxes * a.max_detections
+    sorting = [one, one, most, most, one, most]
+    chosen = [one * max(a.num_classes, a.max_detections), one * min(boxes, a.max_detections)]
+    return aligned(boxes, 4 * one, one * scores, *sorting, *chosen)
+
+
 def _scratch_of_add_n(node: Node) -> int:
     """A pointer to each input."""
     return aligned(_POINTER_BYTES * len(node.inputs))
@@ -161,6 +170,7 @@ TFLM_REFERENCE = Library(
         "UNIDIRECTIONAL_SEQUENCE_LSTM": _scratch_of_lstm,
         "ADD_N": _scratch_of_add_n,
         "CUSTOM:SignalRfft": _scratch_of_real_fft,
+        "CUSTOM:TFLite_Detection_PostProcess": _scratch_of_detection,
     },
     ALIGN_BYTES,
     keeps_variables=True,

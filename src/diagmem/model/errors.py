@@ -1,5 +1,7 @@
 """The exceptions that a user may meet. Each message says where, what, and what to do next, in one line."""
 
+import shlex
+
 
 class DiagmemError(Exception):
     """Bad input or usage: the command line shows the message and exits with status 2."""
@@ -19,6 +21,12 @@ class TraceError(DiagmemError):
 
 class UnsafePlanError(DiagmemError):
     """A plan that destroys a value before its last read: the answer is no, and the command line exits with status 1."""
+
+
+def shell_word(text: str) -> str:
+    """A text from a file as one word of a command that a user is told to run: quoted, so that a shell takes it as it
+    is."""
+    return shlex.quote(one_line(text))
 
 
 def one_line(text: str, limit: int = 80) -> str:

@@ -101,6 +101,10 @@ def _has_narrow_bias(node: Node) -> bool:
     return _has_16_bits(node) and bias is not None and bias.dtype is DType.INT32
 
 
+def _is_fast(node: Node) -> bool:
+    return not node.attributes.use_regular_nms
+
+
 def _rounds_once(node: Node) -> bool:
     return rounds_to_even(node.output)
 
@@ -121,6 +125,7 @@ def _leaves_gaps(node: Node) -> bool:
     return (node.attributes.start, node.attributes.end) != (0, node.output.elems)
 
 
+_UNWRITTEN = "without use_regular_nms it does not write what lies behind the last detection; here it is 0"
 _NARROW = "it takes 32-bit biases for 64-bit ones, and reads beyond them"
 _SHIFTED = "it shifts small quotients by more than 31 bits, of which processors make what they like"
 _PRECISION = "it computes multipliers in single precision: of 65,536 inputs a few are off by one"
@@ -155,6 +160,7 @@ DEVIATIONS = (
         "it does not write frequencies that are not asked for; here they are 0",
         _leaves_gaps,
     ),
+    *(Deviation(runtime, ("CUSTOM:TFLite_Detection_PostProcess",), _UNWRITTEN, _is_fast) for runtime in (TFLM, LITERT)),
     *(Deviation(runtime, ("DIV",), _SHIFTED, _is_divided) for runtime in (TFLM, LITERT)),
     *(
         Deviation(runtime, ("DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"), _NARROW, _has_narrow_bias)

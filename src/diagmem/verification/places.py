@@ -10,7 +10,7 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.tflm import metadata, planned_file
 from diagmem.backends.tflm.planned_file import PlannedFile
 from diagmem.frontends.source import Source
-from diagmem.model.errors import PlanError, UnsafePlanError
+from diagmem.model.errors import PlanError, UnsafePlanError, one_line, shell_word
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
@@ -172,8 +172,9 @@ class Verification:
         note = metadata.origin(data)
         if note is not None and note.kernels not in INTERPRETER_KERNELS:
             raise PlanError(
-                f"the plan is for kernels {note.kernels}, but TFLM's Python interpreter has reference kernels, with "
-                f"which it may fail; check it with `diagmem plan --kernels {note.kernels}` and on the device"
+                f"the plan is for kernels {one_line(note.kernels)}, but TFLM's Python interpreter has reference "
+                "kernels, with which it may fail; check it on the device, and with "
+                f"`diagmem plan --kernels {shell_word(note.kernels)}`"
             )
         self._judge(data, graph, note.kernels if note is not None else INTERPRETER_KERNELS[0])
         # The file as it was given is the judge, not what has been made of it.

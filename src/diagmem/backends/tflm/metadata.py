@@ -50,6 +50,11 @@ def with_plan(
     """The file, whose graph is given, with a plan inside, in the place of any that it carries. Nothing else changes,
     but for the operators' order where one is given. `offsets`: one for each tensor, ONLINE for what is left to
     TFLM."""
+    if len(graph.tensors) != flatbuffer.tensors_of_first(data):
+        raise ModelError(
+            "the plan is for the model with its branches and loops unrolled, and TensorFlow Lite Micro runs them as "
+            "the file has them: use `diagmem emit c`"
+        )
     # TFLM wants offsets for the tensors of other subgraphs too, and places none of them: they are handles.
     others = flatbuffer.tensors_of_others(data)
     encoded = encode([*offsets, *[ONLINE] * others])

@@ -12,6 +12,7 @@ from diagmem.backends.tflm.greedy import ALIGN_BYTES, ONLINE, HeadLayout, layout
 from diagmem.backends.tflm.metadata import Origin
 from diagmem.frontends import tflite
 from diagmem.frontends.tflite.copying import can_copy, copied
+from diagmem.frontends.tflite.rewriter import tensors_of_others
 from diagmem.kernels import Library, library
 from diagmem.model.errors import PlanError, UnsafePlanError
 from diagmem.model.graph import ABSENT, Graph, Op
@@ -62,8 +63,10 @@ class Given(NamedTuple):
 
 
 def lean(data: bytes, graph: Graph, kernels: str) -> Given:
-    """The file without channels that make no difference, for these kernels; itself if there are none. The graph is the
-    file's."""
+    """The file without channels that make no difference, for these kernels; itself if there are none, or if it has more
+    subgraphs than the network. The graph is the file's."""
+    if tensors_of_others(data) or any(op.number != op.index for op in graph.ops):
+        return Given(data, graph)
     less, removals = transformed(graph, ["remove-channels"], block=library(kernels).channel_block)
     if not removals or not can_copy(data, graph):
         return Given(data, graph)

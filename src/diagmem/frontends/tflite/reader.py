@@ -22,6 +22,7 @@ import tflite
 
 from diagmem.frontends.shapes import with_shapes
 from diagmem.frontends.tflite.checks import check_sizes, check_wiring
+from diagmem.frontends.tflite.control_flow import called_subgraphs, control_flow_of, without_control_flow
 from diagmem.frontends.tflite.options import options_of
 from diagmem.frontends.tflite.variables import attributes_of, called_once, with_variables
 from diagmem.model.errors import ModelError, one_line
@@ -35,7 +36,7 @@ TOO_LARGE = "the file is larger than 2 GiB, which a flatbuffer cannot be"
 MOST_ITEMS = 100_000
 """Tensors or operations: a hundred times those of the largest network known."""
 MOST_SUBGRAPHS = 64
-"""Beside the network itself there may be what sets up its variables."""
+"""Beside the network itself there may be what sets up its variables, branches and loops."""
 MOST_WIRES = 1024
 """Inputs or outputs of one operation."""
 
@@ -61,7 +62,7 @@ _DTYPES = {
 _BUILTIN_CODE_FIELD = 10
 """Of an operator code, in the table of its fields."""
 
-_CONTROL_FLOW = frozenset({"IF", "WHILE", "CALL", "STABLEHLO_WHILE", "STABLEHLO_REDUCE", "STABLEHLO_CASE", "DELEGATE"})
+_CONTROL_FLOW = frozenset({"CALL", "STABLEHLO_WHILE", "STABLEHLO_REDUCE", "STABLEHLO_CASE", "DELEGATE"})
 
 
 def read(path: str | Path) -> Graph:
@@ -139,12 +140,13 @@ class _Reader:
         others = {number: self.subgraph(number, name) for number in range(1, count)}
         self.dynamic.clear()
         graph = self.subgraph(0, name) if count else None
-        if graph is None or called_once(graph) != others.keys():
+        called = set() if graph is None else called_once(graph) | called_subgraphs([graph, *others.values()])
+        if graph is None or called != others.keys():
             raise ModelError(
-                f"the file has {count} subgraphs; exactly one is supported, beside those that set up variables: "
-                "convert the model without control flow"
+                f"the file has {count} subgraphs; exactly one is supported, beside those that it calls: convert the "
+                "model into a file of its own"
             )
-        return with_variables(graph, others)
+        return with_variables(without_control_flow(graph, others), others)
 
     def subgraph(self, number: int, name: str) -> Graph:
         subgraph = self.model.Subgraphs(number)
@@ -164,6 +166,9 @@ class _Reader:
             self.op(i, _checked_name(i, codes, operator), operator, *wires, tensors)
             for i, (operator, wires) in enumerate(zip(operators, wiring, strict=True))
         )
+        # Converters know nothing of what operations make that TFLite does not define, and write no shape.
+        made = {t for op in ops if op.kind.startswith(CUSTOM) for t in op.outputs}
+        self.dynamic |= {t for t in made if not tensors[t].shape}
         return Graph(name, tensors, ops, inputs, outputs)
 
     def op_names(self) -> list[str]:
@@ -271,8 +276,10 @@ class _Reader:
         known = kind_of(kind)
         bare = Op(index, kind, inputs, outputs)
         if known is None:
+            # What nobody knows may have options of any form.
             options = None if kind.startswith(CUSTOM) else options_of(kind, operator)
-            return replace(bare, attributes=attributes_of(kind, options, self.text))
+            called = control_flow_of(kind, options) or attributes_of(kind, options, self.text)
+            return replace(bare, attributes=called)
         sources = tuple(None if i == ABSENT else tensors[i] for i in inputs)
         results = tuple(tensors[i] for i in outputs)
         label = Node(bare, sources, results).label

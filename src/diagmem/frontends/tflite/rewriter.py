@@ -46,6 +46,11 @@ def rewritten(data: bytes, blocks: Mapping[str, bytes], order: Sequence[int] | N
         raise ModelError("the file's tables are damaged") from error
 
 
+def tensors_of_first(data: bytes) -> int:
+    """How many tensors the file has in its first subgraph."""
+    return int(tflite.Model.GetRootAs(data, 0).Subgraphs(0).TensorsLength())
+
+
 def tensors_of_others(data: bytes) -> int:
     """How many tensors the file has in subgraphs other than the first."""
     try:

@@ -64,10 +64,12 @@ class SoftmaxKind(RowwiseKind):
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         if _is_to_even(node):
             return (softmax_to_even(node, inputs[0]),)
-        by_kind = _REFERENCES.get((node.op.kind, node.output.dtype))
+        by_kind = _softmax_8_bit if _is_widening(node) else _REFERENCES.get((node.op.kind, node.output.dtype))
         return super().reference(node, inputs) if by_kind is None else (by_kind(node, inputs[0]),)
 
     def c_call(self, node: Node) -> CCall:
+        if _is_widening(node):
+            return _call_8_bit(node)
         require_types(node.output.dtype, (node.input(0),))
         if _is_to_even(node):
             fields = {**_rows(node), **softmax_to_even_fields(node)}
@@ -83,6 +85,8 @@ class SoftmaxKind(RowwiseKind):
     def fitting(self, node: Node) -> Fitting:
         if node.op.kind == "LOG_SOFTMAX":
             return Fitting((DType.INT8, DType.FLOAT32), fixed={DType.INT8: (1 / 16, 127)})
+        if _is_widening(node):
+            return Fitting((DType.INT8,), fixed={DType.INT8: (1 / 65536, -(2**15))}, draws_output_types=True)
         fixed = {DType.INT8: (1 / 256, -128), DType.UINT8: (1 / 256, 0), DType.INT16: (1 / 32768, 0)}
         return Fitting(QUANTISED_OR_REAL, fixed=fixed)
 
@@ -90,6 +94,11 @@ class SoftmaxKind(RowwiseKind):
 def _is_to_even(node: Node) -> bool:
     is_known = node.op.kind == "SOFTMAX" and node.input(0).dtype is DType.INT8
     return is_known and rounds_to_even(node.output)
+
+
+def _is_widening(node: Node) -> bool:
+    """Whether it makes 16 bits of 8."""
+    return node.op.kind == "SOFTMAX" and (node.input(0).dtype, node.output.dtype) == (DType.INT8, DType.INT16)
 
 
 _OUTPUTS = {
@@ -109,7 +118,12 @@ _SUM_BITS = 12
 def _difference_scaling(node: Node) -> tuple[Multiplier, int]:
     """From a difference of stored inputs to a number with 26 fractional bits, and the least difference whose
     exponential is not taken as 0."""
-    output, (scale, zero_point) = quantisation_of(node.output), _OUTPUTS[node.op.kind, node.output.dtype]
+    if _is_widening(node):
+        # Whatever the file says of the scale, runtimes take it as 1/65536.
+        scale, zero_point = quantisation_of(node.output).scales[0], -(2**15)
+    else:
+        scale, zero_point = _OUTPUTS[node.op.kind, node.output.dtype]
+    output = quantisation_of(node.output)
     if output.scales[0] != scale or output.zero_points[0] != zero_point:
         raise Unsupported(
             f"an output scale other than 1/{round(1 / scale)} with zero point {zero_point}; "
@@ -132,8 +146,8 @@ def _softmax_8_bit(node: Node, data: Array) -> Array:
     exponentials = exp_of_negative(high_mul(np.where(is_counted, difference, 0) << shift, mantissa))
     total = np.where(is_counted, rounding_shift(exponentials, _SUM_BITS), 0).sum(axis=-1, keepdims=True)
     scale, bits_over_unit = reciprocal(total, _SUM_BITS)
-    scaled = rounding_shift(high_mul(scale, exponentials), bits_over_unit + 31 - 8)
     info = np.iinfo(node.output.dtype.numpy)
+    scaled = rounding_shift(high_mul(scale, exponentials), bits_over_unit + 31 - info.bits)
     shares: Array = np.clip(np.where(is_counted, scaled, 0) + info.min, info.min, info.max).astype(info.dtype)
     return shares
 
@@ -141,7 +155,7 @@ def _softmax_8_bit(node: Node, data: Array) -> Array:
 def _call_8_bit(node: Node) -> CCall:
     (mantissa, shift), least = _difference_scaling(node)
     scaling = {"mantissa": mantissa, "shift": shift, "least_difference": least}
-    name = f"softmax_{SUFFIXES[node.output.dtype]}"
+    name = "softmax_s8_s16" if _is_widening(node) else f"softmax_{SUFFIXES[node.output.dtype]}"
     return kernel_call(name, {**_rows(node), **scaling}, (node.input(0), node.output))
 
 

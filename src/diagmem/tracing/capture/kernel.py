@@ -77,9 +77,9 @@ def _kernel_call(where: str, entry: dict[str, Any], graph: Graph | None) -> Kern
     if op is None:
         return KernelCall(call)
     if graph is None:
-        raise TraceError(f'{where}: op = {op} needs a model; add model = "FILE.tflite" above the calls')
+        raise TraceError(f'{where}: op = {one_line(str(op))} needs a model; add model = "FILE.tflite" above the calls')
     if not isinstance(op, int) or not 0 <= op < len(graph.ops):
-        raise TraceError(f"{where}: op = {op}; the model's ops are 0 to {len(graph.ops) - 1}")
+        raise TraceError(f"{where}: op = {one_line(str(op))}; the model's ops are 0 to {len(graph.ops) - 1}")
     _check_sizes(where, call, graph.nodes[op])
     return KernelCall(call, graph.nodes[op])
 

@@ -1,0 +1,196 @@
+"""TFLite_Detection_PostProcess: the best boxes of objects, without those that overlap better ones too far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import DType, Node, Quantisation, Shape, Tensor
+from diagmem.ops.accesses import Accesses, Runs
+from diagmem.ops.c_call import CCall, CStruct, CTable, Unsupported, element_code, kernel_call, require_types, values_of
+from diagmem.ops.detection._boxes import Reals, chosen, decoded
+from diagmem.ops.kind import Array, OpKind, Values, input_at
+from diagmem.ops.numerics.quantised import scale_of, zero_point_of
+from diagmem.ops.options import CustomOptions
+from diagmem.ops.orders import Order
+from diagmem.ops.sampling import Draw, Fitting, activation, constant_of, node_of
+from diagmem.ops.signature import Signature
+
+_TYPES = (DType.FLOAT32, DType.UINT8)
+_COORDINATES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DetectionPostprocess:
+    """Inputs: an encoded box and the scores of all classes for each anchor; the anchors. Outputs: boxes, their classes,
+    their scores, and how many there are; behind the last one all is 0.
+
+    The names are those of the file. Without `use_regular_nms` a box counts for its best class alone, and boxes of all
+    classes leave each other out."""
+
+    max_detections: int = 1
+    max_classes_per_detection: int = 1
+    detections_per_class: int = 100
+    use_regular_nms: int = 0
+    nms_score_threshold: float = 0.0
+    nms_iou_threshold: float = 0.5
+    num_classes: int = 1
+    y_scale: float = 1.0
+    x_scale: float = 1.0
+    h_scale: float = 1.0
+    w_scale: float = 1.0
+
+    @property
+    def scales(self) -> tuple[float, float, float, float]:
+        return self.y_scale, self.x_scale, self.h_scale, self.w_scale
+
+
+class DetectionPostprocessKind(OpKind):
+    names = ("CUSTOM:TFLite_Detection_PostProcess",)
+
+    def decode(self, name: str, options: Any) -> DetectionPostprocess:
+        given, plain = options or {}, DetectionPostprocess()
+        return DetectionPostprocess(
+            **{f.name: type(getattr(plain, f.name))(given[f.name]) for f in fields(plain) if f.name in given}
+        )
+
+    def encode(self, node: Node) -> CustomOptions:
+        return CustomOptions({f.name: getattr(node.attributes, f.name) for f in fields(node.attributes)})
+
+    def signature(self, name: str) -> Signature:
+        return Signature((3, 3), (4, 4), made=dict.fromkeys(DType, (DType.FLOAT32,)))
+
+    def output_shapes(
+        self, name: str, attributes: DetectionPostprocess, inputs: Sequence[Tensor | None]
+    ) -> tuple[Shape, ...]:
+        boxes, scores, anchors = (input_at(inputs, position).shape for position in range(3))
+        fits = len(boxes) == len(scores) == 3 and len(anchors) == 2 and boxes[:2] == scores[:2] == (1, anchors[0])
+        if not fits or boxes[2] < _COORDINATES or anchors[1] != _COORDINATES:
+            raise ModelError(
+                f"boxes {list(boxes)}, scores {list(scores)}, anchors {list(anchors)} do not fit each other"
+            )
+        if not 0 <= scores[2] - attributes.num_classes <= 1 or attributes.num_classes < 1:
+            raise ModelError(
+                f"{scores[2]} scores are not those of {attributes.num_classes} classes; the file is damaged"
+            )
+        most = attributes.max_detections * attributes.max_classes_per_detection
+        if min(attributes.max_detections, attributes.max_classes_per_detection) < 1:
+            raise ModelError(f"it is to find {most} objects at the most; the file is damaged")
+        return (1, most, _COORDINATES), (1, most), (1, most), (1,)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        """All is read for every detection; then it is written. At last their number is."""
+        most = node.outputs[1].elems
+        reads = tuple(
+            None if t is None or t.is_constant else Runs.of(0, t.elems, 0, stride=0, hold=max(1, most))
+            for t in node.inputs
+        )
+        number = np.arange(most)
+        writes = (Runs.of(_COORDINATES * number, _COORDINATES, number, stride=0), *[Runs.sweep(most)] * 2)
+        return Accesses(most + 1, reads, (*writes, Runs.of(0, 1, most)))
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        a = node.attributes
+        encoded, scores, anchors = (_real(node.input(p), np.asarray(v)) for p, v in enumerate(inputs))
+        boxes = decoded(encoded.reshape(-1, node.input(0).shape[2]), anchors.reshape(-1, _COORDINATES), a.scales)
+        of_classes = scores.reshape(len(boxes), -1)[:, -a.num_classes :]
+        limits = a.nms_score_threshold, a.nms_iou_threshold
+        if a.use_regular_nms:
+            found = chosen(of_classes, boxes, limits, a.max_detections, a.detections_per_class)
+        else:
+            best = of_classes.argmax(axis=1)
+            alone = chosen(of_classes.max(axis=1)[:, None], boxes, limits, a.max_detections, a.max_detections)
+            found = [(box, int(best[box])) for box, _ in alone]
+        made = [np.zeros(t.shape, np.float32) for t in node.outputs]
+        for place, (box, kind) in enumerate(found):
+            made[0].reshape(-1, _COORDINATES)[place] = boxes[box]
+            made[1].reshape(-1)[place], made[2].reshape(-1)[place] = kind, of_classes[box, kind]
+        made[3].reshape(-1)[0] = len(found)
+        return tuple(made)
+
+    def c_call(self, node: Node) -> CCall:
+        a = node.attributes
+        require_types(DType.FLOAT32, node.outputs)
+        if a.max_classes_per_detection != 1:
+            raise Unsupported(f"{a.max_classes_per_detection} classes for each detection; supported: 1")
+        anchors = _real(node.input(2), values_of(node.input(2))).reshape(-1)
+        given = {
+            "boxes": node.input(0).shape[1],
+            "box_size": node.input(0).shape[2],
+            "classes": a.num_classes,
+            "score_size": node.input(1).shape[2],
+            "detections": a.max_detections,
+            "per_class": a.detections_per_class if a.use_regular_nms else a.max_detections,
+            "is_regular": int(bool(a.use_regular_nms)),
+            "least_score": a.nms_score_threshold,
+            "most_overlap": a.nms_iou_threshold,
+            **{f"{axis}_scale": scale for axis, scale in zip("yxhw", a.scales, strict=True)},
+            "box": _c_real(node.input(0)),
+            "score": _c_real(node.input(1)),
+            "anchors": CTable("anchors", anchors),
+        }
+        return kernel_call("detection_postprocess", given, (node.input(0), node.input(1), *node.outputs))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """With a background or without; of each class apart or of all together; quantised numbers are often equal."""
+        boxes, classes, most = draw.integer(1, 14), draw.integer(1, 5), draw.integer(1, 6)
+        attributes = DetectionPostprocess(
+            max_detections=most,
+            detections_per_class=draw.choice((100, 1, 2)),
+            use_regular_nms=draw.integer(0, 2),
+            nms_score_threshold=draw.choice((0.0, 0.25, 0.5)),
+            nms_iou_threshold=draw.choice((0.25, 0.5, 1.0)),
+            num_classes=classes,
+            y_scale=10.0,
+            x_scale=10.0,
+            h_scale=5.0,
+            w_scale=5.0,
+        )
+        dtype = draw.choice(_TYPES)
+        stored = draw.numbers(np.uint8, (boxes, _COORDINATES)) // 2 + 64
+        anchors = constant_of(stored if dtype is DType.UINT8 else stored.astype(np.float32) / 256)
+        places = _scaled(activation((1, boxes, draw.choice((4, 5))), dtype), 0.05, 128)
+        scores = _scaled(activation((1, boxes, classes + draw.integer(0, 2)), dtype), 1 / 256, 0)
+        inputs = [places, scores, _scaled(anchors, 1 / 256, 0)]
+        return node_of(self, name, attributes, inputs, (DType.FLOAT32,))
+
+    def fitting(self, node: Node) -> Fitting:
+        return Fitting(is_drawn_whole=True)
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        """Scores of a few sizes, so that many are equal."""
+        if tensor.dtype is not DType.FLOAT32:
+            return None
+        found: Array = rng.normal(0, 2, tensor.shape) if position == 0 else rng.integers(0, 9, tensor.shape) / 8
+        return found
+
+
+def _scaled(tensor: Tensor, scale: float, zero_point: int) -> Tensor:
+    if tensor.dtype is DType.FLOAT32:
+        return tensor
+    return replace(tensor, quantisation=Quantisation((float(np.float32(scale)),), (zero_point,)))
+
+
+def _real(tensor: Tensor, stored: Array) -> Reals:
+    """What stored numbers stand for."""
+    if tensor.dtype is DType.FLOAT32:
+        return stored
+    real: Reals = (stored.astype(np.float32) - np.float32(zero_point_of(tensor))) * np.float32(scale_of(tensor))
+    return real
+
+
+def _c_real(tensor: Tensor) -> CStruct:
+    if tensor.dtype not in _TYPES:
+        raise Unsupported(f"{tensor.dtype.value} elements; supported: {', '.join(d.value for d in _TYPES)}")
+    is_real = tensor.dtype is DType.FLOAT32
+    scale, zero_point = (1.0, 0.0) if is_real else (scale_of(tensor), float(zero_point_of(tensor)))
+    return CStruct(
+        "diagmem_stored_real", {"type": element_code(tensor.dtype), "scale": scale, "zero_point": zero_point}
+    )
+
+
+KIND = DetectionPostprocessKind()
