@@ -137,10 +137,12 @@ TRANSFORMS = {
     "drop-dead": "Keep ops whose results nobody looks at.",
     "fuse-activation": "Keep activations apart from the op before them.",
     "fold-pad": "Keep PAD apart from the op behind it.",
+    "drop-identities": "Keep ops that change no value that can reach them.",
     "remove-channels": "Compute channels that are constant, or that nobody reads.",
     "time-as-rows": "With --schedule rows: keep 1-D layers as they are, in one row.",
     "drop-no-ops": "Keep reshapes, and moves that move nothing.",
     "merge-duplicates": "Keep ops that compute the same from the same.",
+    "state-in-place": "Copy what variables hold rather than read and write it where it lies.",
     "remove-slices": "Copy parts of tensors rather than read them in place.",
     "remove-concat": "Copy parts together rather than write them in place.",
 }

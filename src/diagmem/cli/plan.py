@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from diagmem.model.graph import Graph
     from diagmem.planning.plan import Plan
     from diagmem.planning.planner import Planned
+    from diagmem.transforms import Removal
 
 ANSWER_IS_NO = 1
 BAD_INPUT = 2
@@ -228,7 +229,24 @@ def _ladder_lines(made: Planned) -> Iterator[str]:
     for removal in made.removals:
         less = f", {size_text(-removal.bytes_changed)} of tensors less" if removal.bytes_changed < 0 else ""
         count = f"{len(removal.ops)} op{'s' if len(removal.ops) != 1 else ''}"
+        if removal.channels:
+            count += f" and {removal.channels} channels"
         yield f"removed      {count} by {removal.transform}{less}"
+        if removal.channels:
+            yield from _work_lines(made, removal)
+
+
+def _work_lines(made: Planned, removal: Removal) -> Iterator[str]:
+    """What the channels that are gone were worth beside RAM."""
+    from diagmem.transforms import macs_of, weights_of
+
+    pairs = (
+        ("flash", "B of constants", weights_of(made.model), removal.weights_changed),
+        ("work", "multiply-accumulates", macs_of(made.model), removal.macs_changed),
+    )
+    for name, unit, before, change in pairs:
+        part = f" ({100 * change / before:.1f} %)" if before else ""
+        yield f"             {name}: {before} {unit} become {before + change}{part}"
 
 
 def _draw(results: list[_Result], path: str) -> None:

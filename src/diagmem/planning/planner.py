@@ -24,7 +24,7 @@ from diagmem.planning.options import BEST, ROWS, SPEED, Options
 from diagmem.planning.plan import Plan, scratch_of, stored
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
-from diagmem.planning.removal import without_ops
+from diagmem.planning.removal import leaner_graphs, wide_orders
 from diagmem.planning.schedulers import SCHEDULERS, every_order, file_order, gates, search
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowSchedule
@@ -249,7 +249,7 @@ class _Planner:
         options, whole = self.options, self.whole
         self.tell("leaving out ops", 2, self.stages)
         names = [name for name in self.transforms if name not in ONLY_FOR_ROWS]
-        for removed in without_ops(self.model, options, names, whole.arena_bytes, self.whole_effort) if names else ():
+        for removed in leaner_graphs(self.model, options, names, whole.arena_bytes, self.whole_effort):
             needs = footprint(removed.graph, options)
             chosen = _layer_by_layer(needs, self.order, self.whole_effort, options.allocator)
             if chosen.arena_bytes <= whole.arena_bytes:
@@ -275,7 +275,7 @@ class _Planner:
             self.tell("running row by row", self.stages - 1 + number, self.stages - 1 + len(orders))
             if found and self.effort.is_late:
                 break
-            chosen = _row_by_row(needs, order, place)
+            chosen = _row_by_row(needs, order, place, () if number else wide_orders(self.model, needs, removals))
             again = order.macs / orders[0].macs if orders[0].macs else 1.0
             if not found or chosen.arena_bytes < found[-1].arena_bytes:
                 step = "recomputation" if again > 1 else "streamed input" if input_rows else "rows"
@@ -306,8 +306,8 @@ class _Planner:
         not cut up."""
         turns = 0
         for chosen in (FOR_ROWS, [name for name in FOR_ROWS if name not in ONLY_FOR_ROWS]):
-            names = [name for name in self.transforms if name in chosen]
-            lean, removals = transformed(self.model, names, block=self.options.library.channel_block)
+            names, block = [n for n in self.transforms if n in chosen], self.options.library.channel_block
+            lean, removals = transformed(self.model, names, block=block)
             needs = footprint(lean, self.options)
             turns = sum(op.turns for op in needs.rows.ops)
             if turns <= MOST_TURNS:
@@ -346,8 +346,8 @@ def _layer_by_layer(
     return replace(apart, bound_bytes=chosen.bound_bytes, is_over_all_orders=chosen.is_over_all_orders)
 
 
-def _row_by_row(needs: Footprint, order: RowSchedule, place: Allocator) -> _Choice:
-    best = _Choice.of(needs, order.schedule, place)
+def _row_by_row(needs: Footprint, order: RowSchedule, place: Allocator, others: Collection[Schedule] = ()) -> _Choice:
+    best = min((_Choice.of(needs, s, place) for s in (order.schedule, *others)), key=lambda choice: choice.arena_bytes)
     if order.plain is not None:
         # It seldom wins, so it gets a quarter of the time.
         briefly = place

@@ -7,18 +7,20 @@ each by the order that needs least and a quick placement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from diagmem.model.graph import Graph, Node, Op
+from diagmem.model.schedule import PUSH, Schedule
 from diagmem.planning.allocators import greedy, optimal
 from diagmem.planning.allocators.effort import Effort
-from diagmem.planning.footprint import footprint
+from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import Options
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
 from diagmem.planning.schedulers import search
-from diagmem.transforms import SOMETIMES_WORSE, Removal, transformed
+from diagmem.planning.schedulers.recompute import recomputing_orders
+from diagmem.transforms import CHANNELS, SOMETIMES_WORSE, Removal, transformed
 
 LEAST_TRIALS, MOST_TRIALS = 4, 60
 
@@ -51,6 +53,31 @@ def without_ops(
     chosen, more = _Trials(lean, options, limit_bytes, effort).best([name for name in SOMETIMES_WORSE if name in names])
     found += [Removed(chosen, removals + more)] if more else []
     return tuple(reversed(found))
+
+
+def leaner_graphs(
+    graph: Graph, options: Options, names: Collection[str], limit_bytes: int, effort: Effort
+) -> Iterator[Removed]:
+    """Graphs with fewer ops and channels; behind them, should plans have grown without channels, with all of those."""
+    found = without_ops(graph, options, names, limit_bytes, effort) if names else ()
+    yield from found
+    if any(removal.transform == CHANNELS for removed in found for removal in removed.removals):
+        rest = [name for name in names if name != CHANNELS]
+        yield from without_ops(graph, options, rest, limit_bytes, effort)
+
+
+def wide_orders(model: Graph, needs: Footprint, removals: tuple[Removal, ...]) -> tuple[Schedule, ...]:
+    """What would be the order if no channel had been taken out of what `needs` is for: it serves without them too, and
+    now and then its rows are easier to place."""
+    names = [removal.transform for removal in removals if removal.transform != CHANNELS]
+    if len(names) == len(removals):
+        return ()
+    wide = transformed(model, names)[0]
+    order = recomputing_orders(footprint(wide, needs.options).rows, needs.options.input_rows, 1.0)[0].schedule
+    index_of = {PUSH: PUSH, **{op.number: op.index for op in needs.graph.ops}}
+    numbers = {PUSH: PUSH, **{op.index: op.number for op in wide.ops}}
+    steps = (replace(s, op=index_of[numbers[s.op]]) for s in order.steps if numbers[s.op] in index_of)
+    return (replace(order, steps=tuple(steps)),)
 
 
 class _Trials:

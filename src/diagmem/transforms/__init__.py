@@ -15,6 +15,7 @@ from diagmem.model.graph import Graph, Op, Tensor
 from diagmem.ops import kind_of
 from diagmem.transforms._editing import Choice
 from diagmem.transforms.drop_dead import drop_dead
+from diagmem.transforms.drop_identities import drop_identities
 from diagmem.transforms.drop_no_ops import drop_no_ops
 from diagmem.transforms.fold_constants import fold_constants
 from diagmem.transforms.fold_pad import fold_pad
@@ -27,6 +28,7 @@ from diagmem.transforms.state_in_place import state_in_place
 from diagmem.transforms.time_as_rows import time_as_rows
 
 __all__ = [
+    "CHANNELS",
     "FOR_ROWS",
     "ONCE_CALLED",
     "ONLY_FOR_ROWS",
@@ -48,6 +50,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     "drop-dead": drop_dead,
     "fuse-activation": fuse_activation,
     "fold-pad": fold_pad,
+    "drop-identities": drop_identities,
     "remove-channels": remove_channels,
     "time-as-rows": time_as_rows,
     "drop-no-ops": drop_no_ops,
@@ -61,8 +64,19 @@ TRANSFORMS: Mapping[str, Transform] = {
 ONCE_CALLED = {"stand-upright": "time-as-rows"}
 """Names that plans and commands may still use."""
 
-FOR_ROWS = ("fold-constants", "drop-dead", "fuse-activation", "fold-pad", "remove-channels", "time-as-rows")
+FOR_ROWS = (
+    "fold-constants",
+    "drop-dead",
+    "fuse-activation",
+    "fold-pad",
+    "drop-identities",
+    "remove-channels",
+    "time-as-rows",
+)
 """Those that make no tensor part of another one, which has rows of its own."""
+
+CHANNELS = "remove-channels"
+"""The one that makes tensors narrower."""
 
 ONLY_FOR_ROWS = ("time-as-rows",)
 """Those that bring nothing to ops that run whole."""

@@ -14,6 +14,8 @@ from diagmem.model.errors import PlanError, UnsafePlanError, one_line, shell_wor
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
+from diagmem.transforms.channels.analysis import ranges_of
+from diagmem.verification.channels import range_faults
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
@@ -134,11 +136,21 @@ class Verification:
         model = self.program.model
         return second_opinion(self.source, model, sample_inputs(model, self.inputs, self.seed))
 
+    @cached_property
+    def range_fault(self) -> str | None:
+        """What is wrong with the ranges by which channels were taken out, if any were."""
+        if all(tensor.channels is None for tensor in self.program.graph.tensors):
+            return None
+        model = self.program.model
+        return next(range_faults(model, ranges_of(model), self.seed), None)
+
     def _as_c(self, place: str) -> CVerdict:
         samples = sample_inputs(self.program.graph, self.inputs, self.seed)
         opinion = self.second_opinion
         is_host = place == HOST
         run = run_on_host(self.program, samples) if is_host else run_on_core(self.program, samples, CORES[place])
+        if self.range_fault is not None:
+            run = run.failed(f"a channel was taken for what it is not: {self.range_fault}")
         if opinion is None:
             return CVerdict(run, ("numpy",))
         if opinion.disagreement is not None:

@@ -12,6 +12,7 @@ from diagmem.kernels import ChannelBlock
 from diagmem.model.graph import DType, Graph, Padding
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.ops.resizing.resize import Resize
 from diagmem.transforms import macs_of, transformed, weights_of
 from diagmem.transforms.channels.counting import channel_counts
 from diagmem.verification import reference
@@ -140,6 +141,23 @@ def test_shared_weights_are_cut_for_each_reader() -> None:
     less = without(graph)
     check_the_same(graph, less)
     assert [node.input(1).shape[-1] for node in less.nodes[1:]] == [3, 2]
+
+
+def test_an_image_of_two_channels_is_resized() -> None:
+    """What says how large it becomes has two numbers too, and keeps them."""
+    net = IdleNet(6)
+    filters = net.weights((2, 1, 1, 3), 0, idle=0)
+    weights = net.tensors[filters].data
+    assert weights is not None
+    weights[:] = np.abs(weights)
+    weights[1] = 0
+    middle = net.scaled(net.op("CONV_2D", Conv2D(), net.image(1, 4, 4, 3), filters), zero_point=-128)
+    size = net.constant(2, values=[8, 8])
+    large = net.alike("RESIZE_NEAREST_NEIGHBOR", Resize(), middle, size)
+    graph = net.graph(net.dense(large, 4, kernel=1))
+    less = without(graph)
+    check_the_same(graph, less)
+    assert less.tensors[middle].channels == less.tensors[large].channels == (0,)
 
 
 def test_without_weights_nothing_is_known() -> None:

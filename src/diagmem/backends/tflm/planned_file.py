@@ -11,7 +11,7 @@ from diagmem.backends.tflm import metadata
 from diagmem.backends.tflm.greedy import ALIGN_BYTES, ONLINE, HeadLayout, layout
 from diagmem.backends.tflm.metadata import Origin
 from diagmem.frontends import tflite
-from diagmem.frontends.tflite.copying import copied
+from diagmem.frontends.tflite.copying import can_copy, copied
 from diagmem.frontends.tflite.rewriter import tensors_of_others
 from diagmem.kernels import Library, library
 from diagmem.model.errors import PlanError, UnsafePlanError
@@ -68,7 +68,7 @@ def lean(data: bytes, graph: Graph, kernels: str) -> Given:
     if tensors_of_others(data) or any(op.number != op.index for op in graph.ops):
         return Given(data, graph)
     less, removals = transformed(graph, ["remove-channels"], block=library(kernels).channel_block)
-    if not removals:
+    if not removals or not can_copy(data, graph):
         return Given(data, graph)
     content = copied(data, graph, less)
     return Given(content, tflite.parse(content, graph.name))

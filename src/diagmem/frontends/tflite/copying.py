@@ -32,14 +32,21 @@ def copied(data: bytes, before: Graph, after: Graph) -> bytes:
         raise ModelError("the file's tables are damaged") from error
 
 
+def can_copy(data: bytes, graph: Graph) -> bool:
+    """Whether the file's operators are the graph's ops, one by one: not if it has several subgraphs."""
+    try:
+        model = tflite.Model.GetRootAs(data, 0)
+        return bool(model.SubgraphsLength() == 1 and model.Subgraphs(0).OperatorsLength() == len(graph.ops))
+    except DAMAGE:
+        return False
+
+
 class _Copy(FlatTables):
     def __init__(self, data: bytes, before: Graph, after: Graph) -> None:
         super().__init__(len(data))
         self.file = data
         self.old = tflite.Model.GetRootAs(data, 0)
         self.before, self.after = before, after
-        if self.old.SubgraphsLength() != 1 or self.old.Subgraphs(0).OperatorsLength() != len(before.ops):
-            raise ModelError("a file with several subgraphs is not written anew")
         self.subgraph = self.old.Subgraphs(0)
         self.buffers: list[int] = [self.table("Buffer")]
         self.by_old_buffer: dict[int, int] = {0: 0}

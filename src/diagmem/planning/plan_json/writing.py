@@ -8,6 +8,7 @@ from diagmem.model.graph import View
 from diagmem.model.schedule import PUSH
 from diagmem.planning.plan import Place, Plan
 from diagmem.planning.planner import Planned
+from diagmem.transforms import Removal
 
 SCHEMA_VERSION = 1
 
@@ -54,13 +55,19 @@ def to_json(made: Planned) -> dict[str, Any]:
                 "ops": list(removal.ops),
                 "bytes_changed": removal.bytes_changed,
                 "macs_changed": removal.macs_changed,
-                "weights_changed": removal.weights_changed,
-                "channels": removal.channels,
+                **_channels_json(removal),
             }
             for removal in made.removals
         ],
         "ladder": list(_ladder_json(made)),
     }
+
+
+def _channels_json(removal: Removal) -> dict[str, int]:
+    """Where a transform has made tensors narrower."""
+    if not removal.channels:
+        return {}
+    return {"channels": removal.channels, "weights_changed": removal.weights_changed}
 
 
 def _effort_json(plan: Plan) -> dict[str, Any]:

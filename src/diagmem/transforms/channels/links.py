@@ -16,10 +16,12 @@ SAME = frozenset(
         *("RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "ELU", "HARD_SWISH", "LOGISTIC", "TANH", "GELU", "ABS", "NEG"),
         *("EXP", "SQUARE", "SQRT", "RSQRT", "LOG", "SIN", "COS", "FLOOR", "CEIL", "ROUND", "QUANTIZE", "DEQUANTIZE"),
         *("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU"),
-        *("MAX_POOL_2D", "AVERAGE_POOL_2D", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"),
     )
 )
 """Kinds whose output channel c is made of channel c of each input."""
+
+OF_IMAGES = ("MAX_POOL_2D", "AVERAGE_POOL_2D", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
+"""The same, but of the first input only; a second one says how large the image becomes."""
 
 REDUCTIONS = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
 PADS = ("PAD", "PADV2", "MIRROR_PAD")
@@ -53,7 +55,9 @@ def _found(node: Node) -> tuple[Link, ...] | None:
         return _reshaped(node)
     if kind in REDUCTIONS + PADS:
         return (_same(data, output),) if _spares_channels(node) else None
-    if kind not in SAME or (kind.startswith("RESIZE") and len(data.shape) != 4):
+    if kind in OF_IMAGES:
+        return (_same(data, output),) if len(data.shape) == 4 else None
+    if kind not in SAME:
         return None
     return tuple(_same(t, output) for t in node.inputs if t is not None and _is_alike(t, output))
 

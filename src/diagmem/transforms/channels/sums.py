@@ -66,9 +66,12 @@ class Sums:
             return None
         if sources is None and weights.shape[2] != channels:
             return None
+        inside = _inside(node, weights.shape[1])
+        if inside is None:
+            return None
         bias = bias_of(node)
         added = np.zeros(len(weights)) if bias is None or bias.data is None else bias.data.reshape(-1)
-        return cls(node, weights, _inside(node, weights.shape[1]), _zero(data), added, sources)
+        return cls(node, weights, inside, _zero(data), added, sources)
 
     @property
     def is_real(self) -> bool:
@@ -149,16 +152,19 @@ def _zero(data: Tensor) -> int:
     return 0 if data.dtype is DType.FLOAT32 else stored_zero(data)
 
 
-def _inside(node: Node, taps: int) -> Array:
+def _inside(node: Node, taps: int) -> Array | None:
+    """None where a window lies in too many ways."""
     if node.op.kind == "FULLY_CONNECTED":
         return np.ones((1, taps), bool)
     window = (conv_2d if node.op.kind == "CONV_2D" else depthwise_conv_2d).window_of(node)
-    return places_of(window)
+    return _places(window)
 
 
-def places_of(window: Window2D) -> Array:
+def _places(window: Window2D) -> Array | None:
     """[place, tap]: the different sets of taps that lie inside the image at once."""
     rows, cols = (_sets(axis) for axis in (window.rows, window.cols))
+    if rows.size * cols.size > MOST_WEIGHTS:
+        return None
     both = rows[:, None, :, None] & cols[None, :, None, :]
     return both.reshape(len(rows) * len(cols), -1)
 
