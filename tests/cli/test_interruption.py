@@ -18,6 +18,7 @@ SOLVING = """
 import random, sys
 from diagmem.planning import planner
 from diagmem.planning.allocators import cp_sat
+from diagmem.planning.allocators.effort import Effort
 from diagmem.planning.problem import Buffer, Problem
 
 draw = random.Random(0)
@@ -29,7 +30,7 @@ cp_sat.MOST_PAIRS = 10_000
 
 def planned(*_, **__):
     members = range(len(buffers))
-    return cp_sat.solve_by_cp_sat(problem, members, hint, 0, problem.arena_bytes(hint), effort=1e9)
+    return cp_sat.solve_by_cp_sat(problem, members, hint, 0, problem.arena_bytes(hint), Effort(1, 1, 1, 1, proof=1e9))
 
 planner.planned = planned
 """

@@ -65,7 +65,7 @@ def _drawn(kind: str, rng: Rng) -> Node:
 def _real(node: Node, seed: int) -> Node:
     """Single precision."""
     found = (fitted(node, 60 * seed + turn) for turn in range(_MOST_TURNS))
-    return next(node for node in found if node.input(0).dtype is DType.FLOAT32)
+    return next(node for node in found if {node.input(0).dtype, node.input(1).dtype} == {DType.FLOAT32})
 
 
 def _dressed(node: Node, seed: int) -> Node:
@@ -86,7 +86,8 @@ def _dressed(node: Node, seed: int) -> Node:
 
 
 def _is_this(node: Node, kind: str) -> bool:
-    return node.op.kind == kind and all(t.dtype is DType.INT8 for t in (node.input(0), *node.outputs))
+    weights = (node.input(1),) if kind in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED") else ()
+    return node.op.kind == kind and all(t.dtype is DType.INT8 for t in (node.input(0), *weights, *node.outputs))
 
 
 def _with_activation(node: Node, activation: Activation) -> Node:

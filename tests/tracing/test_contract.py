@@ -19,6 +19,10 @@ from tests.tracing.dressed import runnable
 
 CASES = case_modules()
 NODES_OF_A_KIND = 4
+BY_DATA = ("CUSTOM:TFLite_Detection_PostProcess",)
+"""Kinds whose kernels touch memory in an order that depends on their data: a trace refuses them, and plans keep their
+tensors apart."""
+
 MOST_SEEDS = 24
 """With so many, a node has been of every type that its kernels take."""
 
@@ -40,7 +44,7 @@ def drawn_nodes(data: st.DataObject, count: int) -> list[Node]:
     for strategy in CASES.values():
         for seed in range(count):
             found += runnable(data.draw(strategy), seed)
-    return found
+    return [node for node in found if node.op.kind not in BY_DATA]
 
 
 @pytest.mark.parametrize("on", ["x86", "cortex-m4"])

@@ -44,7 +44,7 @@ _BIASES = {
 _DAMAGE = (IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError)
 """What numbers that make no sense can raise where shapes are worked out from them."""
 
-_SCALED = (DType.INT8, DType.UINT8, DType.INT16, DType.INT32)
+_SCALED = (DType.INT4, DType.INT8, DType.UINT8, DType.INT16, DType.INT32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +187,12 @@ def _scales(where: str, tensor: Tensor) -> Iterator[str]:
         # A tensor that held nothing but zeros when the model was converted may have the scale 0.
         if not (math.isfinite(scale) and scale >= 0):
             yield f"{named} has the scale {scale}; expected: a finite number, 0 or above"
-    info = np.iinfo(tensor.dtype.numpy)
+    least, most = -(2 ** (tensor.dtype.bits - 1)), 2 ** (tensor.dtype.bits - 1) - 1
+    if tensor.dtype is not DType.INT4:
+        least, most = int(np.iinfo(tensor.dtype.numpy).min), int(np.iinfo(tensor.dtype.numpy).max)
     for zero_point in found.zero_points:
-        if not info.min <= zero_point <= info.max:
-            yield f"{named} has the zero point {zero_point}; expected: {info.min} to {info.max}"
+        if not least <= zero_point <= most:
+            yield f"{named} has the zero point {zero_point}; expected: {least} to {most}"
 
 
 def _fits(found: Quantisation, tensor: Tensor) -> bool:

@@ -43,8 +43,9 @@ def test_state_is_kept_between_runs() -> None:
     data = small_models.variable()
     graph = tflite.parse(data, "variable")
     [ones] = sample_inputs(graph, 2)[1:]
-    run = runtime.run(data, graph, [ones, ones])
+    run = runtime.run(data, graph, [ones] * 4)
     assert run.outputs[0] != run.outputs[1]
+    assert run.outputs[:2] == run.outputs[2:], "state starts anew half-way"
 
 
 @needs_tflm

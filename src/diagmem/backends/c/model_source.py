@@ -92,7 +92,7 @@ def _step(node: Node, program: Program, tables: Tables, name: str) -> Iterator[s
 
 
 def _accessor(program: Program, function: Function, name: str, tensors: Sequence[int]) -> str:
-    starts = (program.offsets[t] for t in tensors)
+    starts = (program.offsets[t] if t in program.offsets else program.storage[t].offsets[0] for t in tensors)
     at = "(const unsigned char *)arena + {}" if function.arena.startswith("const") else "AT({})"
     cases = "".join(f"    case {n}:\n        return {at.format(start)};\n" for n, start in enumerate(starts))
     return f"""\

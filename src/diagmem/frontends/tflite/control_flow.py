@@ -84,6 +84,8 @@ class _Unrolled:
                 found = self._branch(node, given)
             elif isinstance(node.attributes, Loop):
                 found = self._loop(node, given)
+            elif node.op.kind in ("IF", "WHILE"):
+                raise ModelError(f"{node.label}: it names no subgraphs to run; the file is damaged")
             else:
                 found = self._plain(node, given, place)
             if len(found) != len(node.op.outputs):

@@ -27,10 +27,11 @@
  * most of its instructions, and adds to all: sums are in the others. Weights go on from run to run, so r0 is a run's start
  * less the inputs before it. */
 #define DIAGMEM_GIVEN __attribute__((unused))
-__attribute__((naked, noinline)) static void diagmem_add_four_s8(const diagmem_run *runs DIAGMEM_GIVEN,
-                                                                 int32_t count DIAGMEM_GIVEN,
-                                                                 const int8_t *w DIAGMEM_GIVEN,
-                                                                 int32_t *sums DIAGMEM_GIVEN) {
+#define DIAGMEM_NAKED __attribute__((naked, noinline))
+static DIAGMEM_NAKED void diagmem_add_four_s8(const diagmem_run *runs DIAGMEM_GIVEN,
+                                              int32_t count DIAGMEM_GIVEN,
+                                              const int8_t *w DIAGMEM_GIVEN,
+                                              int32_t *sums DIAGMEM_GIVEN) {
     __asm__ volatile(
         ".syntax unified\n\t"
         "push {r3-r7, lr}\n\t"

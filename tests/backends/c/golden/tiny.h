@@ -46,7 +46,7 @@
 #define TINY_OUTPUT_0_ZERO_POINT (-128)
 
 /* What a tensor is: a stored value q means scale * (q - zero_point). The scale is 0 where there is none. */
-enum { TINY_FLOAT32, TINY_INT8, TINY_UINT8, TINY_INT16, TINY_INT32, TINY_INT64, TINY_BOOL };
+enum { TINY_FLOAT32, TINY_INT8, TINY_UINT8, TINY_INT16, TINY_INT32, TINY_INT64, TINY_UINT32, TINY_UINT64, TINY_BOOL };
 typedef struct {
     const char *name;
     int32_t type, rank, shape[4], elems, bytes;
