@@ -66,7 +66,6 @@ class Builder:
         name: str = "",
         dtype: DType | None = None,
         quantisation: Quantisation | None = None,
-        shapes: tuple[Shape, ...] | None = None,
     ) -> tuple[Tensor, ...]:
         """Appends an operation; its outputs. Their type is that of the first input in RAM, unless given."""
         known = kind_of(kind)
@@ -74,7 +73,7 @@ class Builder:
             raise ModelError(f"{self.about}: there is no operation {kind}")
         given = known.decode(kind, None) if attributes is None else attributes
         try:
-            found = shapes or known.output_shapes(kind, given, inputs)
+            found = known.output_shapes(kind, given, inputs)
         except ModelError as error:
             raise ModelError(f"{self.about}: {error}") from None
         if found is None:
@@ -90,10 +89,6 @@ class Builder:
     def make(self, kind: str, inputs: Sequence[Tensor | None], attributes: Any = None, **rest: Any) -> Tensor:
         """`op` for one output."""
         return self.op(kind, inputs, attributes, **rest)[0]
-
-    def producer(self, tensor: Tensor) -> Op | None:
-        """The operation that made a tensor last, if it is the last one at all that was made."""
-        return next((op for op in reversed(self.ops) if tensor.index in op.outputs), None)
 
     def replace_attributes(self, op: Op, attributes: Any) -> None:
         self.ops[op.index] = replace(op, attributes=attributes)
@@ -153,10 +148,9 @@ class Builder:
 
     def quantised_as(self, tensor: Tensor, source: Tensor) -> Tensor:
         """The tensor, its values quantised as those of another one."""
-        self.tensors[tensor.index] = replace(tensor, quantisation=source.quantisation)
-        return self.tensors[tensor.index]
+        return self.quantise(tensor, source.quantisation)
 
-    def quantise(self, tensor: Tensor, quantisation: Quantisation) -> Tensor:
+    def quantise(self, tensor: Tensor, quantisation: Quantisation | None) -> Tensor:
         """The tensor, of whose integers it is now known what they stand for."""
         self.tensors[tensor.index] = replace(tensor, quantisation=quantisation)
         return self.tensors[tensor.index]

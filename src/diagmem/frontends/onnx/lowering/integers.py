@@ -264,12 +264,15 @@ def _own(im: Importer, node: OnnxNode, lowered: bool) -> None:
         raise im.refuse(node, "weights of 8 bits around zero, and biases of 32 bits, are supported")
 
 
+def _whole_numbers(bias: Value | None) -> Value | None:
+    """A bias that is stored in units of the products already."""
+    return Constant(bias.array, (bias.array, Scale((1.0,), (0,)))) if isinstance(bias, Constant) else bias
+
+
 def qlinear_conv(im: Importer, node: OnnxNode) -> None:
     weights = weights_of(operand(im, node, 3), 0)
     target, image = own_target(im, node, 6), operand(im, node, 0)
-    bias = im.given(node, 8)
-    if isinstance(bias, Constant):
-        bias = Constant(bias.array, (bias.array, Scale((1.0,), (0,))))
+    bias = _whole_numbers(im.given(node, 8))
     _own(im, node, weights is not None and _conv(im, node, image, weights, bias, target))
 
 
@@ -286,9 +289,7 @@ def qgemm(im: Importer, node: OnnxNode) -> None:
     if im.attribute(node, "alpha", 1.0) != 1.0 or im.attribute(node, "transA", 0):
         raise im.refuse(node, "alpha and transA are not supported")
     weights = weights_of(operand(im, node, 3), 0)
-    bias = im.given(node, 6)
-    if isinstance(bias, Constant):
-        bias = Constant(bias.array, (bias.array, Scale((1.0,), (0,))))
+    bias = _whole_numbers(im.given(node, 6))
     target, data = own_target(im, node, 7), operand(im, node, 0)
     if weights is None:
         _own(im, node, False)

@@ -47,6 +47,13 @@ class Cell:
         made = self.im.build.make("FULLY_CONNECTED", [tensor, weights, bias], FullyConnected())
         return Stored(made, in_file_order(made.shape), made.shape)
 
+    def sums(self, x: Value, state: Value | None) -> Stored:
+        """The products of data and state together."""
+        total = self.layer(x, self.weights, self.bias)
+        if state is None:
+            return total
+        return binary_of(self.im, "ADD", total, self.layer(state, self.recurrent, self.recurrent_bias))
+
     def split(self, value: Stored, count: int) -> list[Stored]:
         """Gates, each with all units."""
         if count == 1:
@@ -72,21 +79,14 @@ class Cell:
 
 class RnnCell(Cell):
     def step(self, x: Value, states: list[Value | None]) -> list[Value | None]:
-        found: Value = self.layer(x, self.weights, self.bias)
-        if states[0] is not None:
-            found = self.add(found, self.layer(states[0], self.recurrent, self.recurrent_bias))
-        return [self.apply(0, found)]
+        return [self.apply(0, self.sums(x, states[0]))]
 
 
 class LstmCell(Cell):
     gates = 4
 
     def step(self, x: Value, states: list[Value | None]) -> list[Value | None]:
-        total: Value = self.layer(x, self.weights, self.bias)
-        if states[0] is not None:
-            total = self.add(total, self.layer(states[0], self.recurrent, self.recurrent_bias))
-        assert isinstance(total, Stored)
-        into, out, forget, cell = self.split(total, 4)
+        into, out, forget, cell = self.split(self.sums(x, states[0]), 4)
         fresh = self.multiply(self.apply(0, into), self.apply(1, cell))
         assert fresh is not None
         kept = None if states[1] is None else self.multiply(self.apply(0, forget), states[1])

@@ -77,9 +77,8 @@ def window_of(im: Importer, node: OnnxNode, size: Sequence[int], kernel: Sequenc
     before, after = list(pads[:rank]), list(pads[rank:])
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         for axis in range(rank):
-            extent = (kernel[axis] - 1) * dilation[axis] + 1
-            total = max(0, (-(-size[axis] // stride[axis]) - 1) * stride[axis] + extent - size[axis])
-            small, large = total // 2, total - total // 2
+            same = Window1D.resolve(size[axis], kernel[axis], stride[axis], dilation[axis], Padding.SAME)
+            small, large = same.pad_before, same.pad_after
             before[axis], after[axis] = (small, large) if auto == "SAME_UPPER" else (large, small)
     elif auto == "VALID":
         before, after = [0] * rank, [0] * rank
