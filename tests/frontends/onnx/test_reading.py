@@ -164,7 +164,7 @@ def test_refusals_name_the_node(nodes: list[bytes], words: str) -> None:
 def test_operands_that_do_not_fit_are_refused(nodes: list[bytes], words: str) -> None:
     """Each once ended in a traceback."""
     weights = {"w": np.ones((4, 3, 1, 1), np.float32), "v": np.ones(3, np.float32)}
-    weights |= {"one": np.ones(1, np.int64), "none": np.ones(0, np.int64)}  # type: ignore[dict-item]
+    weights |= {"one": np.ones(1, np.int64), "none": np.ones(0, np.int64)}
     content = making.model(nodes, {"x": (1, 3, 8, 8)}, {"y": (1, 3, 8, 8)}, weights)
     with pytest.raises(ModelError, match=words):
         onnx.parse(content, "model")
