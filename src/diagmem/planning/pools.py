@@ -113,6 +113,11 @@ class PoolLayout:
         return use.start + offset if 0 <= offset < use.used_bytes else NOWHERE
 
     @property
+    def in_use(self) -> PoolLayout:
+        """Without those that nothing lies in."""
+        return replace(self, uses=tuple(use for use in self.uses if use.used_bytes))
+
+    @property
     def enlarged(self) -> PoolLayout:
         """The same, in pools that are as large as what is used of them."""
         return replace(self, uses=tuple(replace(use, pool=use.enlarged) for use in self.uses))

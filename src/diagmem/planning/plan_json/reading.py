@@ -80,14 +80,15 @@ def _plan(found: _Fields, model: Graph) -> Plan:
 
 
 def _pools(found: _Fields) -> PoolLayout:
-    """The memories of a plan for several. Their traffic is for people; nobody who reads a plan relies on it."""
+    """The memories of a plan for several. What is said of traffic is for people: nothing here relies on it."""
     rows = found.rows("pools", default=[])
     pools = [Pool(r.text("name"), r.integer("capacity_bytes", 1), r.number("cost", 1.0)) for r in rows]
     used = [row.integer("used_bytes", 0) for row in rows]
     traffic = [row.integer("traffic_bytes", 0, default=0) for row in rows]
     if rows and sum(used) != found.integer("arena_bytes", 0):
         raise PlanError(f"the plan's pools take {sum(used)} bytes, and its arena {found.integer('arena_bytes', 0)}")
-    return PoolLayout.of(pools, used, traffic)
+    single_bytes = found.integer("single_pool_bytes", 0, default=0) if rows else 0
+    return replace(PoolLayout.of(pools, used, traffic), single_bytes=single_bytes)
 
 
 def _address(row: _Fields, pools: PoolLayout) -> int:
