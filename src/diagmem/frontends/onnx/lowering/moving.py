@@ -290,12 +290,17 @@ def expand(im: Importer, node: OnnxNode) -> None:
 
 
 def space_depth(im: Importer, node: OnnxNode) -> None:
-    """Channels of a block are numbered as ours only in the mode DCR."""
+    """Channels of a block are numbered as ours in the mode DCR; in the other, which shuffled pixels have, they are
+    brought into that order."""
     value = im.stored(node)
-    block = im.attribute(node, "blocksize")
-    if im.attribute(node, "mode", "DCR") != "DCR" or len(value.shape) != 4:
-        raise im.refuse(node, "only mode DCR of images is supported")
+    block, mode = im.attribute(node, "blocksize"), im.attribute(node, "mode", "DCR")
+    if mode not in ("DCR", "CRD") or len(value.shape) != 4 or block < 1:
+        raise im.refuse(node, "only modes DCR and CRD of images in blocks are supported")
     tensor = im.build.form(value, CHANNELS_LAST)
+    if mode == "CRD" and block**2 < value.shape[1] and value.shape[1] % block**2 == 0:
+        order = np.arange(value.shape[1]).reshape(-1, block**2).T.reshape(-1)
+        places = im.build.ints(order.tolist(), "channels")
+        tensor = im.build.make("GATHER", [tensor, places], Gather(3, 0), quantisation=tensor.quantisation)
     kind = "DEPTH_TO_SPACE" if node.kind == "DepthToSpace" else "SPACE_TO_DEPTH"
     made = im.build.make(kind, [tensor], SpaceDepth(block), name=node.outputs[0])
     n, h, w, c = made.shape
