@@ -20,6 +20,8 @@ from tests.streams import stream
 
 TWO = ("fast:140", "slow:1K:5")
 THREE = ("fast:64", "mid:140", "slow:1K:5")
+BOARDS = ("cortex-m3", "cortex-m7", "cortex-m33", "cortex-m55", "riscv32")
+"""All that have a second memory at an address of their own."""
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +90,7 @@ def on_core(graph: Graph, core: Core, **options: Any) -> str | None:
     return run_on_core(program(graph, **options), sample_inputs(graph, 2), core).failure
 
 
-@pytest.mark.parametrize("core", CORES.values(), ids=lambda core: core.name)
+@pytest.mark.parametrize("core", [CORES[name] for name in BOARDS], ids=BOARDS)
 def test_boards_with_two_memories(core: Core) -> None:
     """The first pool in the board's RAM, the others in its other RAM, by the linker script."""
     assert on_core(tiny(), core, pools=THREE) is None
