@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from diagmem.frontends.checks import check_sizes
 from diagmem.frontends.shapes import with_shapes
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Graph, Shape
@@ -88,7 +89,9 @@ class Source:
     def runnable(self) -> Graph:
         """With weights; one of the zoo gets random ones."""
         if isinstance(self.model, Graph):
-            return check_signatures(with_shapes(self.model, self.shapes))
+            graph = with_shapes(self.model, self.shapes)
+            check_sizes(graph)
+            return check_signatures(graph)
         return self.parsed(self.content)
 
     def parsed(self, content: bytes) -> Graph:
