@@ -51,7 +51,7 @@ class Desk(Opened):
 
     def tried(self, count: int) -> list[str]:
         """The settings in the list, the largest arena first, once there are so many."""
-        self.page.locator("#ledger tbody tr").nth(count).wait_for()
+        self.page.locator("#desk:not([aria-busy]) #ledger tbody tr").nth(count).wait_for()
         return [str(text) for text in self.page.locator("#ledger tbody button.link").all_text_contents()]
 
     def arena(self) -> int:
@@ -333,3 +333,34 @@ def test_dark_and_light(browser: Any, running: Served) -> None:
     assert dark.page.evaluate(colour) == "rgb(255, 255, 255)"
     assert dark.page.evaluate(ink) != before
     dark.page.close()
+
+
+def test_memories_have_sliders(desk: Desk) -> None:
+    """Those of a chip are set at once; a slider that is moved makes another plan, which says what lies where."""
+    page = desk.page
+    desk.drop("memories.tflite", to_tflite(small_graph()))
+    desk.tried(1)
+    page.select_option("#switch-pools", "STM32F407VG")
+    assert "SRAM:128K + CCM:64K" in desk.tried(2)
+    page.locator(".memories input[type=range]").first.focus()
+    page.keyboard.press("Home")
+    assert "SRAM:1K + CCM:64K" in desk.tried(3)
+    assert "--pool SRAM:1K --pool CCM:64K" in desk.text("#shell")
+    for name in ("CCM", "SRAM"):
+        page.click(f"[aria-label='Without {name}']")
+    page.locator("#ledger tr.current:has-text('as by default')").wait_for()
+
+
+def test_shapes_that_a_file_leaves_open_can_be_given(desk: Desk) -> None:
+    """What is no shape gets one line; one that is makes a plan of its own."""
+    page = desk.page
+    desk.drop("shapes.tflite", to_tflite(small_graph()))
+    desk.tried(1)
+    page.fill("#switch-shapes", "no shape")
+    page.keyboard.press("Tab")
+    page.locator("#failure").wait_for()
+    assert "is no name and shape" in desk.text("#failure")
+    page.fill("#switch-shapes", "input=1x16x16x3")
+    page.keyboard.press("Tab")
+    assert "input=1x16x16x3" in desk.tried(2)
+    assert page.locator("#failure").is_hidden()

@@ -109,7 +109,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             routes[rest]()
         except DiagmemError as error:
-            self._say(HTTPStatus.UNPROCESSABLE_ENTITY, {"failed": str(error)})
+            # An answer like any other: a browser shouts about other statuses on its console.
+            self._say(HTTPStatus.OK, {"failed": " ".join(str(error).split())})
 
     def _page(self) -> None:
         self._begin(HTTPStatus.OK, "text/html; charset=utf-8")
@@ -172,7 +173,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _say(self, status: HTTPStatus, value: Mapping[str, Any]) -> None:
         self._begin(status, "application/json")
-        self.wfile.write(json.dumps(value).encode())
+        self.wfile.write(json.dumps(value).encode() + b"\n")
 
     def _begin(self, status: HTTPStatus, kind: str) -> None:
         self.send_response(status)

@@ -24,7 +24,7 @@ const controls = mountSwitches(get("switches"), known, (settings, later) => choo
 // Calls `parts[name](value)` for each part of the answer as it comes.
 async function ask(body, parts, signal) {
   const response = await fetch("jobs", { method: "POST", body: JSON.stringify(body), signal });
-  if (!response.ok) throw new Error((await response.json()).failed);
+  if (!response.ok) throw new TypeError("the address is not that of this page any more");
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -95,8 +95,8 @@ async function drop(file) {
   try {
     const response = await fetch("models", { method: "POST", body: file, headers: { "X-Name": encodeURIComponent(file.name) } });
     const said = await response.json();
-    if (response.ok) open(said);
-    else fail(said.failed);
+    if (said.failed) fail(said.failed);
+    else open(said);
   } catch {
     fail("diagmem has ended, or the file cannot be read: start `diagmem ui` again and open its new address");
   }
@@ -132,7 +132,7 @@ function choose(settings, later = false) {
 
 async function plan() {
   const { settings, model } = state;
-  const made = { model: model.id, settings };
+  const made = { model: model.id, settings }; // without its page it is a line of the list, to be made again if chosen
   const early = ({ ops, whole_bytes, weights_bytes }) => {
     get("glance").textContent = `${count(ops)} operations, ${size(whole_bytes)} in whole tensors, ${size(weights_bytes)} of weights`;
   };
@@ -140,14 +140,12 @@ async function plan() {
     early,
     figures: (figures) => {
       made.figures = figures;
+      results.set(keyOf(settings, model), made);
       showFigures(made); // the pictures take a moment longer
     },
     page: (page) => { made.page = page; },
   });
-  if (is_done && made.page) {
-    results.set(keyOf(settings, model), made);
-    show();
-  }
+  if (is_done && made.page) show();
 }
 
 // ---- what is seen ---------------------------------------------------------------------------------------------------
@@ -157,7 +155,7 @@ function show() {
   const other = state.other && results.get(keyOf(state.other));
   const beside = other && other !== result && other.page ? other : null;
   if (!result.page) {
-    plan(); // known from another tab by its figures only
+    plan(); // known by its figures only: from another tab, or cancelled before it was drawn
     return;
   }
   showFigures(result, beside);
@@ -181,7 +179,7 @@ function showFigures(result, beside = null) {
 
 // Stairs that lead down from the arena before.
 function showLedger(shown, beside) {
-  const tried = [...new Set([...results.values(), shown])].filter((one) => one.model === state.model.id)
+  const tried = [...results.values()].filter((one) => one.model === state.model.id)
     .sort((a, b) => b.figures.arena_bytes - a.figures.arena_bytes || wordsOf(a).length - wordsOf(b).length);
   const most = Math.max(...tried.map(({ figures }) => Math.max(figures.baseline_bytes, figures.arena_bytes)), 1);
   const least = Math.min(...tried.map(({ figures }) => figures.arena_bytes));
