@@ -141,6 +141,13 @@ def test_a_pair_without_limits_is_no_pair() -> None:
     assert found.neighbours == ((), ())
 
 
+@pytest.mark.parametrize(("first", "end", "meets"), [(0, 2, False), (0, 3, True), (4, 6, True), (5, 6, False)])
+def test_lives_are_half_open(first: int, end: int, meets: bool) -> None:
+    """What ends at a step is gone when another begins there."""
+    one, other = Buffer("one", 1, 2, 5), Buffer("other", 1, first, end)
+    assert one.lives_with(other) == other.lives_with(one) == meets
+
+
 def steps_of(buffer: Buffer) -> set[int]:
     return set(range(buffer.first_step, buffer.end_step))
 
