@@ -148,6 +148,14 @@ def test_lives_are_half_open(first: int, end: int, meets: bool) -> None:
     assert one.lives_with(other) == other.lives_with(one) == meets
 
 
+def test_unless_more_is_said_any_place_will_do() -> None:
+    """A buffer is aligned to a byte, an arena is so many bytes, and nothing is known of what it takes."""
+    found = Problem((Buffer("one", 3, 0, 1),), {})
+    assert found.is_met_by((5,))
+    assert found.arena_bytes((5,)) == 8
+    assert found.lower_bound_bytes == 0
+
+
 def steps_of(buffer: Buffer) -> set[int]:
     return set(range(buffer.first_step, buffer.end_step))
 
