@@ -41,6 +41,19 @@ def problem(needs: Footprint, schedule: Schedule) -> Problem:
     return _Posed.of(needs, schedule).problem()
 
 
+class Moment(NamedTuple):
+    """What lives at a step, or before or after the run: the bytes of each buffer, in whole units; and for each pair of
+    which the first is made of the second, how many bytes the two may share at the most."""
+
+    live: dict[int, int]
+    shared: dict[Pair, int]
+
+
+def moments(needs: Footprint, schedule: Schedule) -> list[Moment]:
+    """Before the run, at each step, and after it: by these, what some of the buffers need among themselves."""
+    return _Posed.of(needs, schedule).moments()
+
+
 @dataclass(frozen=True, slots=True)
 class _LiveWindow:
     """A buffer's window [low, high) in bytes at each of its steps, from its first one on. `is_still`: it is all of the
@@ -211,6 +224,19 @@ class _Posed:
         for at in range(steps):
             during[at] -= self._shared(at) * unit
         return tuple(during.tolist()), int(max(live[0], live[-1]))
+
+    def moments(self) -> list[Moment]:
+        unit = self.needs.unit_bytes
+        found = [Moment({}, defaultdict(int)) for _ in range(len(self.steps) + 2)]
+        for number, window in enumerate(self.windows):
+            sizes = -(-window.size // unit) if window.is_still else window.size // unit
+            for at, size in enumerate(sizes.tolist(), window.buffer.first_step + 1):
+                found[at].live[number] = size * unit
+        for at in range(len(self.steps)):
+            for met in self._met_at(at):
+                most = min(met.in_bytes, met.out_bytes, met.out_bytes - met.apart)
+                found[at + 1].shared[met.out, met.source] += max(0, -(-most // unit) * unit)
+        return found
 
     def _shared(self, at: int) -> int:
         """The most units that what is made at a step can share with what dies."""
