@@ -377,15 +377,3 @@ def test_ops_keep_their_numbers() -> None:
     less, _ = transformed(net.graph(net.relu(whole)), ["remove-concat"])
     assert [(op.index, op.number) for op in less.ops] == [(0, 0), (1, 1), (2, 3)]
     assert less.nodes[2].label.startswith("op 3 ")
-
-
-def test_what_was_read_may_be_read_again() -> None:
-    """Both lie where the variable does: a view of a view is one of its base."""
-    net = Tangle()
-    x = net.input(1, 4, 4, 2)
-    first = net.op("READ_VARIABLE", None, x)
-    second = net.op("READ_VARIABLE", None, first)
-    graph = net.graph(net.relu(second))
-    (name,) = (name for name in TRANSFORMS if "state" in name)
-    assert [view(graph, tensor, name) for tensor in (first, second)] == [(x, 0, (8, 2, 1))] * 2
-    assert left(graph, name) == ["RELU"]

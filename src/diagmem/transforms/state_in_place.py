@@ -26,8 +26,7 @@ def state_in_place(graph: Graph, choice: Choice) -> Graph:
     moved: set[int] = set()
     for node in graph.nodes:
         if node.op.kind == READ and choice(node.op) and _stays_until_the_end(graph, node.op):
-            # As it lies by now: what was read may be read again.
-            variable = draft.node(node.op.index).input(0)
+            variable = node.input(0)
             place = View(variable.base, _first_element(variable), row_major_strides(node.output.shape))
             views = [draft.tensors[t] for t in draft.family(node.output.index)[1:]]
             if draft.replaced_by_views(node.op.index, moved_into(place, node.output, views)):
