@@ -154,7 +154,10 @@ def _reduce(it: _Growing) -> None:
 
 
 def _softmax(it: _Growing) -> None:
-    it.add("Softmax", it.shape, axis=it.chance.choice((1, -1)))
+    """Of one value alone there is no kernel on integers."""
+    axis = 1 if it.shape[1] > 1 else -1
+    if it.shape[axis] > 1:
+        it.add("Softmax", it.shape, axis=axis)
 
 
 def _rounded(it: _Growing) -> None:

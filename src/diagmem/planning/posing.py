@@ -256,7 +256,7 @@ class _LiveWindows:
     """Collects the windows of a schedule, store by store."""
 
     def __init__(self, needs: Footprint, schedule: Schedule) -> None:
-        self.needs, self.schedule = needs, schedule
+        self.needs, self.schedule, self.is_streamed = needs, schedule, schedule.is_streamed
         self.end = len(schedule.steps)
         self.steps_of: dict[int, list[int]] = defaultdict(list)
         for at, step in enumerate(schedule.steps):
@@ -288,8 +288,8 @@ class _LiveWindows:
                 self.windows.append(window)
 
     def _pushed(self, store: Store) -> frozenset[int]:
-        is_streamed = self.schedule.is_streamed and self.needs.graph.inputs[0] in store.tensors
-        return frozenset([PUSH]) if is_streamed else frozenset()
+        is_pushed = self.is_streamed and self.needs.graph.inputs[0] in store.tensors
+        return frozenset([PUSH]) if is_pushed else frozenset()
 
     @cached_property
     def in_one_piece(self) -> frozenset[int]:
@@ -297,7 +297,7 @@ class _LiveWindows:
         graph = self.needs.graph
         whole = (graph.ops[step.op] for step in self.schedule.steps if step.turn is None)
         touched = {t for op in whole for t in (*op.inputs, *op.outputs)}
-        given = () if self.schedule.is_streamed else graph.inputs
+        given = () if self.is_streamed else graph.inputs
         return frozenset({*given, *graph.outputs, *touched})
 
     @cached_property
@@ -373,7 +373,7 @@ class _LiveWindows:
         for op, first, end in sum_lives(self.needs.rows, steps) if self.by_turns else ():
             name, size = f"sums of op {graph.ops[op].number}", self.needs.rows.ops[op].accumulator_bytes
             yield Buffer(name, size, first, end, max(SUM_BYTES, unit), scratch_of=op)
-        if self.schedule.is_streamed:
+        if self.is_streamed:
             state = PushState.of(graph, self.schedule.ops)
             align = max(state.at_bytes, unit)
             yield Buffer("state", state.size_bytes, BEFORE_RUN, self.end + 1, align, scratch_of=PUSH)

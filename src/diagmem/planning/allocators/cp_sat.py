@@ -49,7 +49,7 @@ def solve_by_cp_sat(
     """
     inside = set(members)
     pairs = sum(
-        near.index > buffer and near.index in inside for buffer in members for near in problem.neighbours[buffer]
+        near.buffer > buffer and near.buffer in inside for buffer in members for near in problem.neighbours[buffer]
     )
     if pairs > MOST_PAIRS and (not as_rectangles or problem.overlaps or len(members) > MOST_RECTANGLES):
         return Solution(None, bound)
@@ -93,9 +93,9 @@ def _keep_pairs_apart(model: Any, problem: Problem, starts: Mapping[int, Any]) -
     unit = problem.unit_bytes
     for buffer, start in starts.items():
         for near in problem.neighbours[buffer]:
-            if near.index > buffer and near.index in starts:
+            if near.buffer > buffer and near.buffer in starts:
                 is_below = model.new_bool_var("")
-                rise = starts[near.index] - start
+                rise = starts[near.buffer] - start
                 model.add(rise >= near.below // unit).only_enforce_if(is_below)
                 model.add(-rise >= near.above // unit).only_enforce_if(~is_below)
 
