@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import pairwise
+from pathlib import Path
 from unittest.mock import ANY
 
 import pytest
@@ -14,8 +15,7 @@ from hypothesis import given, settings
 
 from diagmem.model.errors import PlanError
 from diagmem.planning.allocators import greedy
-from diagmem.planning.allocators.compiled import COMPILED, PLAIN, Machine, machine
-from diagmem.planning.allocators.effort import EFFORTS, QUICK, Effort, Meter, Purse
+from diagmem.planning.allocators.effort import EFFORTS, Effort, Meter, Purse
 from diagmem.planning.allocators.lowering import Lowering
 from diagmem.planning.allocators.many_orders import many_orders
 from diagmem.planning.allocators.optimal import optimal
@@ -23,8 +23,11 @@ from diagmem.planning.allocators.repair import Repair
 from diagmem.planning.allocators.sections import cliques, sections
 from diagmem.planning.allocators.tree import TreeSearch
 from diagmem.planning.allocators.tree_loops import FAILED, SOLVED
+from diagmem.planning.compiled import COMPILED, PLAIN, WORTH_WHILE, Machine, machine
 from diagmem.planning.problem import Buffer, Problem
 from tests.planning.problems import cut_rectangle, problems, sliding_rows, smallest_arena
+
+ROOT = Path(__file__).parents[3]
 
 LITTLE = Effort(fits=100, most_fits=3_000, nodes=300, nodes_apart=2_000, proof=0.5)
 
@@ -178,7 +181,28 @@ def test_repair_places_again_only_what_moved() -> None:
 
 
 def test_small_problems_do_without_numba() -> None:
-    """A small model is planned before numba would be loaded."""
-    code = "import sys, diagmem; diagmem.plan('zoo:kws_dscnn_int8'); assert 'numba' not in sys.modules"
+    """A small model is planned before machine code would be loaded."""
+    code = "import sys, diagmem; diagmem.plan('zoo:kws_dscnn_int8'); assert 'llvmlite' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert machine(QUICK.most_fits) is PLAIN
+    assert machine(WORTH_WHILE - 1) is PLAIN
+
+
+@needs_numba
+def test_machine_code_is_kept(tmp_path: Path) -> None:
+    """The second process that needs it finds it, and does not load numba."""
+    code = f"""
+import os, sys
+os.environ["NUMBA_CACHE_DIR"] = {str(tmp_path)!r}
+from diagmem.planning.allocators.repair import Repair
+from diagmem.planning.compiled import COMPILED, PLAIN
+from tests.planning.problems import sliding_rows
+posed = sliding_rows(0, 20)
+assert Repair.of(posed, COMPILED).core(40) == Repair.of(posed, PLAIN).core(40)
+print("numba" in sys.modules)
+"""
+    _, after = (
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT).stdout
+        for _ in range(2)
+    )
+    assert [path.suffix for path in tmp_path.iterdir()] == [".o"]
+    assert after == "False\n"

@@ -49,9 +49,7 @@ def solve_by_cp_sat(
     given back unsolved. `as_rectangles`: of buffers that may not overlap more can be looked at, but it takes its time.
     """
     inside = set(members)
-    pairs = sum(
-        near.index > buffer and near.index in inside for buffer in members for near in problem.neighbours[buffer]
-    )
+    pairs = sum(index > buffer and index in inside for buffer in members for index, _, _ in problem.neighbours(buffer))
     if pairs > MOST_PAIRS and (not as_rectangles or problem.overlaps or len(members) > MOST_RECTANGLES):
         return Solution(None, bound)
     proof = effort.proof if effort.purse is None else effort.purse.share(effort.proof)
@@ -93,12 +91,12 @@ def solve_by_cp_sat(
 def _keep_pairs_apart(model: Any, problem: Problem, starts: Mapping[int, Any]) -> None:
     unit = problem.unit_bytes
     for buffer, start in starts.items():
-        for near in problem.neighbours[buffer]:
-            if near.index > buffer and near.index in starts:
+        for index, below, above in problem.neighbours(buffer):
+            if index > buffer and index in starts:
                 is_below = model.new_bool_var("")
-                rise = starts[near.index] - start
-                model.add(rise >= near.below // unit).only_enforce_if(is_below)
-                model.add(-rise >= near.above // unit).only_enforce_if(~is_below)
+                rise = starts[index] - start
+                model.add(rise >= below // unit).only_enforce_if(is_below)
+                model.add(-rise >= above // unit).only_enforce_if(~is_below)
 
 
 def _keep_rectangles_apart(model: Any, problem: Problem, starts: Mapping[int, Any]) -> None:
