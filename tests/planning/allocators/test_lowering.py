@@ -7,7 +7,6 @@ import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import pairwise
-from pathlib import Path
 from unittest.mock import ANY
 
 import pytest
@@ -26,8 +25,6 @@ from diagmem.planning.allocators.tree_loops import FAILED, SOLVED
 from diagmem.planning.compiled import COMPILED, PLAIN, WORTH_WHILE, Machine, machine
 from diagmem.planning.problem import Buffer, Problem
 from tests.planning.problems import cut_rectangle, problems, sliding_rows, smallest_arena
-
-ROOT = Path(__file__).parents[3]
 
 LITTLE = Effort(fits=100, most_fits=3_000, nodes=300, nodes_apart=2_000, proof=0.5)
 
@@ -185,24 +182,3 @@ def test_small_problems_do_without_numba() -> None:
     code = "import sys, diagmem; diagmem.plan('zoo:kws_dscnn_int8'); assert 'llvmlite' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert machine(WORTH_WHILE - 1) is PLAIN
-
-
-@needs_numba
-def test_machine_code_is_kept(tmp_path: Path) -> None:
-    """The second process that needs it finds it, and does not load numba."""
-    code = f"""
-import os, sys
-os.environ["NUMBA_CACHE_DIR"] = {str(tmp_path)!r}
-from diagmem.planning.allocators.repair import Repair
-from diagmem.planning.compiled import COMPILED, PLAIN
-from tests.planning.problems import sliding_rows
-posed = sliding_rows(0, 20)
-assert Repair.of(posed, COMPILED).core(40) == Repair.of(posed, PLAIN).core(40)
-print("numba" in sys.modules)
-"""
-    _, after = (
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT).stdout
-        for _ in range(2)
-    )
-    assert [path.suffix for path in tmp_path.iterdir()] == [".o"]
-    assert after == "False\n"
