@@ -169,13 +169,13 @@ class _Steps:
         """Orders in which some step comes after the peak instead of before it, or the other way round, with all that
         must go along."""
         place = {step: at for at, step in enumerate(order)}
-        staying = {order[peak]}
+        staying = set(order[peak : peak + 1])
         for at in range(peak - 1, -1, -1):
             if any(other in staying for other in self.behind[order[at]]):
                 staying.add(order[at])
             else:
                 yield from self._later(order, self._with(order[at], self.behind, place, range(at, peak)), peak)
-        staying = {order[peak]}
+        staying = set(order[peak : peak + 1])
         for at in range(peak + 1, len(order)):
             if any(other in staying for other in self.before[order[at]]):
                 staying.add(order[at])
