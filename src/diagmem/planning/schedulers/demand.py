@@ -91,10 +91,6 @@ class Demand:
     def _loops(self) -> Any:
         return self.machine.loops(demand_loops)
 
-    @property
-    def _streamed(self) -> int:
-        return self.rows.graph.inputs[0] if self.input_rows else NOBODY
-
     def _drops(self, segment: Segment) -> Drops:
         if not segment.dropped:
             return self._held
@@ -105,12 +101,14 @@ class Demand:
             at_once[op] = rows
         return Drops(again, at_once)
 
+    def _span(self, segment: Segment) -> Any:
+        streamed = self.rows.graph.inputs[0] if self.input_rows else NOBODY
+        most = int(segment.most_steps)
+        return self.machine.ints((segment.begin, segment.end, streamed, segment.pushed_before, most))
+
     def peak(self, segment: Segment) -> int:
         """The least peak of a segment, its ops asking for their inputs first to last, or last to first."""
-        span, most = (segment.begin, segment.end), int(segment.most_steps)
-        drops, pushed = self._drops(segment), segment.pushed_before
-        found = self._loops.least_peak(*span, self._streamed, pushed, most, self._flat, drops, self._room)
-        return int(found)
+        return int(self._loops.least_peak(self._span(segment), self._flat, self._drops(segment), self._room))
 
     def best(self, segment: Segment) -> tuple[int, tuple[RowStep, ...]]:
         """The least peak, and the steps that have it."""
@@ -119,10 +117,9 @@ class Demand:
         return min((TOO_MUCH if is_too_much else peak, steps) for peak, steps in ways)
 
     def _way(self, segment: Segment, last: int) -> tuple[int, tuple[RowStep, ...]]:
-        begin, end, pushed, most = segment.begin, segment.end, segment.pushed_before, int(segment.most_steps)
-        drops, room = self._drops(segment), self._room
-        count = self._loops.on_demand(begin, end, last, pushed, most, self._flat, drops, room)
+        span, drops, room = self._span(segment), self._drops(segment), self._room
+        count = self._loops.on_demand(last, span, self._flat, drops, room)
         found = zip(room.step_op[:count], room.step_turn[:count], strict=True)
         steps = tuple((PUSH if op == CALLER else int(op), int(turn)) for op, turn in found)
-        peak = TOO_MUCH if count > most else self._loops.peak(begin, end, self._streamed, pushed, self._flat, room)
+        peak = TOO_MUCH if count > segment.most_steps else self._loops.peak(span, self._flat, room)
         return int(peak), steps

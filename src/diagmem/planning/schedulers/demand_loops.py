@@ -13,6 +13,10 @@ STEPS, TOP, PUSHED, NEEDED, RUN = 0, 1, 2, 3, 4
 """Places in `counts`: steps so far, turns on the stack, rows of the streamed input that are there, what a step needs,
 and the number of the present look at all steps."""
 
+BEGIN, END, STREAMED, PUSHED_BEFORE, MOST = 0, 1, 2, 3, 4
+"""Places in `span`: the ops [begin, end) of a segment, the streamed input if there is one, how many rows of it earlier
+segments have asked for, and how many steps are too many."""
+
 NOBODY, CALLER = -1, -2
 """Who makes a tensor: no op, or the caller row by row."""
 
@@ -196,11 +200,12 @@ def make(op: int, begin: int, last: int, most: int, rows: FlatRows, drops: Drops
             counts[TOP] -= 1
 
 
-def on_demand(begin: int, end: int, last: int, pushed: int, most: int, rows: FlatRows, drops: Drops, room: Room) -> int:
-    """The steps of a segment, into the room; how many there are. `pushed`: rows of the streamed input that earlier
-    segments have asked for. Gives up when there are more than `most`."""
+def on_demand(last: int, span: list[int], rows: FlatRows, drops: Drops, room: Room) -> int:
+    """The steps of a segment, into the room; how many there are. Gives up when they are too many. `last`: 1 if the last
+    input of an op is asked for first."""
+    begin, end, most = span[BEGIN], span[END], span[MOST]
     counts = room.counts
-    counts[STEPS], counts[TOP], counts[PUSHED] = 0, 0, pushed
+    counts[STEPS], counts[TOP], counts[PUSHED] = 0, 0, span[PUSHED_BEFORE]
     for op in range(begin, end):
         room.done[op], room.ready[op] = 0, 0
     # What is needed later comes first, the last of it first of all; then rows that nobody asks for, the last ones under
@@ -285,9 +290,9 @@ def leave_step(at: int, live: int, streamed: int, rows: FlatRows, room: Room) ->
     return before
 
 
-def touch_all(begin: int, end: int, streamed: int, rows: FlatRows, room: Room) -> int:
+def touch_all(span: list[int], rows: FlatRows, room: Room) -> int:
     """Marks what the steps in the room touch, and by op its first and last step; 1 if some of the ops sum up."""
-    steps, has_sums = room.counts[STEPS], 0
+    begin, end, steps, has_sums = span[BEGIN], span[END], room.counts[STEPS], 0
     room.counts[RUN] += 1
     for op in range(begin, end):
         room.done[op], room.ready[op] = steps, NOBODY
@@ -295,7 +300,7 @@ def touch_all(begin: int, end: int, streamed: int, rows: FlatRows, room: Room) -
     for at in range(steps):
         op, turn = room.step_op[at], room.step_turn[at]
         if op == CALLER:
-            touch(streamed, turn, turn + 1, rows, room)
+            touch(span[STREAMED], turn, turn + 1, rows, room)
             continue
         room.done[op], room.ready[op] = min(room.done[op], at), at
         for m in range(rows.make_from[op], rows.make_from[op + 1]):
@@ -312,16 +317,16 @@ def touch_all(begin: int, end: int, streamed: int, rows: FlatRows, room: Room) -
     return has_sums
 
 
-def peak(begin: int, end: int, streamed: int, pushed: int, rows: FlatRows, room: Room) -> int:
+def peak(span: list[int], rows: FlatRows, room: Room) -> int:
     """The most bytes that live at a step of those in the room, with all that merely passes the segment by. Goes back
     from what lives behind the last step."""
-    has_sums = touch_all(begin, end, streamed, rows, room)
-    live, passing = 0, 0
+    has_sums = touch_all(span, rows, room)
+    begin, end, live, passing = span[BEGIN], span[END], 0, 0
     for tensor in range(len(rows.row_bytes)):
         maker = rows.maker[tensor]
         if rows.last_use[tensor] < end or maker >= end:
             continue
-        is_older = pushed > 0 if maker == CALLER else maker < begin
+        is_older = span[PUSHED_BEFORE] > 0 if maker == CALLER else maker < begin
         for row in range(rows.row_from[tensor], rows.row_from[tensor + 1]):
             if room.touched[row] == room.counts[RUN]:
                 room.alive[row] = 1
@@ -330,7 +335,7 @@ def peak(begin: int, end: int, streamed: int, pushed: int, rows: FlatRows, room:
                 passing += rows.row_bytes[tensor]
     worst, live = passing, live + passing
     for at in range(room.counts[STEPS] - 1, -1, -1):
-        live = leave_step(at, live, streamed, rows, room)
+        live = leave_step(at, live, span[STREAMED], rows, room)
         needed = room.counts[NEEDED]
         if has_sums == 1:
             for op in range(begin, end):
@@ -340,10 +345,9 @@ def peak(begin: int, end: int, streamed: int, pushed: int, rows: FlatRows, room:
     return worst
 
 
-def least_peak(
-    begin: int, end: int, streamed: int, pushed: int, most: int, rows: FlatRows, drops: Drops, room: Room
-) -> int:
+def least_peak(span: list[int], rows: FlatRows, drops: Drops, room: Room) -> int:
     """The peak of a segment whose ops ask for their inputs first to last, or last to first if that is less."""
+    begin, end = span[BEGIN], span[END]
     best, joins, sinks = TOO_MUCH, 0, 0
     for op in range(begin, end):
         is_needed = False
@@ -353,7 +357,7 @@ def least_peak(
         joins += rows.need_from[op + 1] - rows.need_from[op] > 1
         sinks += is_needed
     for last in range(2 if joins > 0 or sinks > 1 else 1):
-        if on_demand(begin, end, last, pushed, most, rows, drops, room) > most:
+        if on_demand(last, span, rows, drops, room) > span[MOST]:
             return TOO_MUCH
-        best = min(best, peak(begin, end, streamed, pushed, rows, room))
+        best = min(best, peak(span, rows, room))
     return best
