@@ -60,6 +60,7 @@ def test_a_package_index_shows_no_broken_links(built: Path) -> None:
         [name] = [name for name in archive.namelist() if name.endswith("/METADATA")]
         text = archive.read(name).decode()
     assert "diagmem plan" in text
+    assert re.search(r"^Project-URL: Paper, https://", text, re.M)
     assert not [link for link in re.findall(r"\]\(([^)]*)\)", text) if not link.startswith("https://")]
 
 

@@ -53,6 +53,17 @@ def test_help_loads_nothing_heavy() -> None:
     assert not [name for name in ("numpy", "rich", "tflite", "ortools", "matplotlib") if f"'{name}'" in loaded]
 
 
+def test_a_plan_loads_only_what_it_needs() -> None:
+    """A small network is planned in less time than all kinds of operations, and drawing on terminals, take to load."""
+    code = "import sys; from diagmem.cli import diagmem as d; d(['plan', 'zoo:kws_dscnn_int8'], standalone_mode=False)"
+    code += "; print([*sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    loaded = done.stdout.splitlines()[-1]
+    assert "'diagmem.ops.convolution.conv_2d'" in loaded
+    unused = ("rich.console", "logging", "numpy.ma", "tflite", "numba", "diagmem.ops.detection.detection_postprocess")
+    assert not [name for name in unused if f"'{name}'" in loaded]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

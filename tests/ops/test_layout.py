@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from diagmem.ops import kind_of, kinds
+
 SOURCE = Path(__file__).parents[2] / "src" / "diagmem"
 C_FILES = sorted((SOURCE / "ops").rglob("*.[ch]"))
 PRIVATE = re.compile(
@@ -42,3 +44,10 @@ def test_private_modules_are_imported_beside_them_only() -> None:
         if package != ".".join(path.parent.relative_to(SOURCE.parent).parts)
     }
     assert wrong == set()
+
+
+def test_a_kind_is_found_by_name_as_among_all() -> None:
+    """A kind that is loaded alone, because its file has the name, is the one that all files together give."""
+    for name, kind in kinds().items():
+        assert kind_of.__wrapped__(name) is kind
+    assert kind_of("NO_SUCH_OPERATION") is None

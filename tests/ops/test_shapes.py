@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import Padding, Tensor
+from diagmem.model.graph import DType, Padding, Tensor
 from diagmem.ops import kinds
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
@@ -17,6 +17,7 @@ from diagmem.ops.matrix.fully_connected import FullyConnected
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.reductions.reduce import Reduce
 from diagmem.ops.resizing.resize import Resize
+from diagmem.ops.sampling import node_of
 from tests.ops.cases import activation, constant, ints
 
 IMAGE = activation((1, 4, 4, 6))
@@ -66,3 +67,11 @@ def test_grouped_convolution() -> None:
     """A filter of fewer channels than the image has stands for groups."""
     inputs = [IMAGE, constant((4, 3, 3, 3))]
     assert kinds()["CONV_2D"].output_shapes("CONV_2D", Conv2D(), inputs) == ((1, 4, 4, 4),)
+
+
+@pytest.mark.parametrize("name", ["MEAN", "SUM"])
+def test_means_of_nothing_have_a_shape_and_no_more(name: str) -> None:
+    """What it would take to draw one is asked before anyone sees that it holds no elements."""
+    node = node_of(kinds()[name], name, Reduce(), [activation((2, 0, 3)), ints([0])], (DType.INT8,))
+    assert node.output.elems == 0
+    kinds()[name].fitting(node)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -55,6 +54,8 @@ def write_files(contents: Mapping[Path, bytes]) -> None:
 def _beside(path: Path, content: bytes) -> Iterator[str]:
     """The path of a new file with this content in the same directory; it is gone behind the block if it still has that
     name."""
+    import tempfile  # Brings random numbers and hashes with it: only where files are written.
+
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:

@@ -319,11 +319,12 @@ def write_drawing(path: Path, drawing: Drawing, with_png: bool = True) -> None:
 
 
 def console() -> Console:
-    """Colours and the terminal's width on a terminal; plain text, wide enough for any table, in a pipe."""
+    """Colours and the terminal's width on a terminal; plain text, wide enough for any table, in a pipe. A name between
+    colons is a name, and not an emoji's."""
     from rich.console import Console
 
-    plain = Console(highlight=False, soft_wrap=False)
-    return plain if plain.is_terminal else Console(highlight=False, width=160)
+    plain = Console(highlight=False, emoji=False, soft_wrap=False)
+    return plain if plain.is_terminal else Console(highlight=False, emoji=False, width=160)
 
 
 def op_text(node: Node) -> str:

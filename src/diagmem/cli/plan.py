@@ -113,11 +113,10 @@ def command(
     if svg_path:
         _draw(results, svg_path)
     if json_path != "-":
-        out = console()
         if len(found) == 1:
-            _show(out, results[0])
+            _show(results[0])
         else:
-            _summarise(out, found)
+            _summarise(console(), found)
     if len(results) < len(found):
         ctx.exit(BAD_INPUT)
     if not all(one.is_good for one in results):
@@ -257,17 +256,18 @@ def _draw(results: list[_Result], path: str) -> None:
     write_file(Path(path), arena_svg(results[0].made.plan).encode())
 
 
-def _show(out: Console, result: _Result) -> None:
+def _show(result: _Result) -> None:
     for line in (*(embedded_lines(result.carried) if result.carried else ()), *_headline(result.made)):
-        out.print(line, markup=False, soft_wrap=True)
+        click.echo(line)
     if sys.stdout.isatty():
         from diagmem.reports.text import arena_lines
 
+        out = console()
         out.print()
         for line in arena_lines(result.made.plan, out.width):
             out.print(line, markup=False, overflow="crop", no_wrap=True)
     for line in (*c_lines(result.source, result.made), *result.verdict.lines()):
-        out.print(line, markup=False, soft_wrap=True)
+        click.echo(line)
 
 
 def _effort_lines(plan: Plan) -> list[str]:

@@ -6,7 +6,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 from diagmem.ops.c_call import (
     CArgument,
@@ -59,11 +61,34 @@ def kinds() -> dict[str, OpKind]:
     """TFLite's name of an operation -> the kind that knows it."""
     found: dict[str, OpKind] = {}
     for module in _modules():
-        kind: OpKind = importlib.import_module(module).KIND
+        kind = _kind_in(module)
         for name in kind.names:
             if name in found:
                 raise RuntimeError(f"{name} is claimed by two files in ops/")
             found[name] = kind
+    return found
+
+
+@cache
+def kind_of(name: str) -> OpKind | None:
+    """The kind that knows the operation; None where it is opaque (planned whole, never overlapped). A network has few
+    kinds, and to load all of them takes longer than to plan it: those whose text has the name are asked first."""
+    mentioning = (_kind_in(module) for module, text in _texts().items() if f'"{name}"' in text)
+    return next((kind for kind in mentioning if name in kind.names), None) or kinds().get(name)
+
+
+def _kind_in(module: str) -> OpKind:
+    kind: OpKind = importlib.import_module(module).KIND
+    return kind
+
+
+@cache
+def _texts() -> dict[str, str]:
+    """Of the modules whose source is at hand."""
+    found = {}
+    for module in _modules():
+        with suppress(OSError):
+            found[module] = Path(__path__[0], *module.split(".")[-2:]).with_suffix(".py").read_text("utf-8")
     return found
 
 
@@ -72,12 +97,6 @@ def _modules() -> Iterator[str]:
     for family in pkgutil.iter_modules(__path__):
         if not family.ispkg or family.name in SHARED:
             continue
-        package = importlib.import_module(f"{__name__}.{family.name}")
-        for module in pkgutil.iter_modules(package.__path__):
+        for module in pkgutil.iter_modules([str(Path(__path__[0], family.name))]):
             if not module.name.startswith("_"):
-                yield f"{package.__name__}.{module.name}"
-
-
-def kind_of(name: str) -> OpKind | None:
-    """The kind that knows the operation; None where it is opaque (planned whole, never overlapped)."""
-    return kinds().get(name)
+                yield f"{__name__}.{family.name}.{module.name}"

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from diagmem.frontends import tflite
+from diagmem.frontends.tflite.checks import check_wiring
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType
+from diagmem.model.graph import DType, Graph, Op, Tensor
 from diagmem.planning.inspection import inspect
+from diagmem.transforms.channels.ranges import Range
 from tests.row_networks import with_values
 from tests.tflite_files import file_of
 
@@ -75,12 +77,31 @@ def test_truncated_at_every_byte_of_the_head(shared: Path) -> None:
         assert not check(data[:size])
 
 
-def test_constants_have_sizes() -> None:
-    """A constant whose shape is left open is damage: nobody works it out."""
+@pytest.mark.parametrize("shape", [(-1,), (2, 2**31 - 1)])
+def test_constants_have_sizes(shape: tuple[int, ...]) -> None:
+    """A constant whose shape is left open is damage: nobody works it out. So is one that no file can hold."""
     b = Builder("open", DType.FLOAT32)
     graph = with_values(b.graph(b.mean(b.input(1, 4, 4, 2), keep_dims=True)), 0)
     axes = next(t for t in graph.tensors if t.is_constant)
     tflite.parse(file_of(graph), "model")
-    tensors = tuple(replace(t, shape=(-1,)) if t.index == axes.index else t for t in graph.tensors)
+    tensors = tuple(replace(t, shape=shape) if t.index == axes.index else t for t in graph.tensors)
     with pytest.raises(ModelError, match="a constant of shape"):
         tflite.parse(file_of(replace(graph, tensors=tensors)), "model")
+
+
+def test_constants_without_values_cost_nothing() -> None:
+    """A file without its weights may say that they are large: nobody makes a list of their channels."""
+    constant = Tensor(0, "large", (1, 2**31 - 1), DType.INT8, is_constant=True)
+    assert Range.of_constant(constant).low.strides == (0,)
+
+
+@pytest.mark.parametrize(("kind", "may_be_unfilled"), [("CUSTOM:SignalFilterBankLog", False), ("CUSTOM:ethos-u", True)])
+def test_only_unknown_operations_take_room_to_work_in(kind: str, may_be_unfilled: bool) -> None:
+    """An input that nobody fills: operations that are known here would compute from noise."""
+    tensors = tuple(Tensor(i, f"t{i}", (1, 8), DType.INT8) for i in range(2))
+    graph = Graph("room", tensors, (Op(0, kind, (0,), (1,)),), (), (1,))
+    if may_be_unfilled:
+        check_wiring(graph)
+    else:
+        with pytest.raises(ModelError, match="which nothing produces"):
+            check_wiring(graph)

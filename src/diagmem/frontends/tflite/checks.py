@@ -6,10 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Tensor
+from diagmem.ops import kind_of
 from diagmem.ops.options import CUSTOM
 
 LARGEST_TENSOR_BYTES = 2**28
 """No micro-controller comes near 256 MiB of RAM; beyond it, sizes are a sign of a damaged file."""
+
+LARGEST_CONSTANT_BYTES = 2**31
+"""No file of this format is larger. A model may be published without its weights, but they would have been in one."""
 
 
 def check_sizes(graph: Graph) -> None:
@@ -18,7 +22,7 @@ def check_sizes(graph: Graph) -> None:
     for tensor in graph.tensors:
         if tensor.index in used and not tensor.is_constant:
             _check_activation(f"tensor {tensor.index} '{tensor.label}'", tensor)
-        elif tensor.index in used and any(size < 0 for size in tensor.shape):
+        elif tensor.index in used and (any(n < 0 for n in tensor.shape) or tensor.size_bytes > LARGEST_CONSTANT_BYTES):
             raise ModelError(
                 f"tensor {tensor.index} '{tensor.label}': a constant of shape {list(tensor.shape)}; the file is damaged"
             )
@@ -46,8 +50,9 @@ def check_wiring(graph: Graph) -> None:
         if tensor.is_variable:
             raise ModelError(f"tensor {tensor.index} '{tensor.label}': a graph input cannot be a variable")
     for node in graph.nodes:
-        # A custom operation may take room to work in as an input that nobody fills, as Arm's Ethos-U does.
-        is_custom = node.op.kind.startswith(CUSTOM)
+        # A custom operation may take room to work in as an input that nobody fills, as Arm's Ethos-U does. Those that
+        # are known here do not.
+        is_custom = node.op.kind.startswith(CUSTOM) and kind_of(node.op.kind) is None
         for missing in _unknown(node.inputs, known):
             if is_custom and missing.index not in graph.producer:
                 continue

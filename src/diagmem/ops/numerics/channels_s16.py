@@ -14,9 +14,11 @@ from diagmem.ops.numerics.fixed_point import Ints, wrapped
 from diagmem.ops.numerics.quantised import Requantisation, zero_point_of
 
 _LARGEST_WIDE_SHIFT = 14
-_LARGEST_WIDE_BIAS = 2.0**46
+LARGEST_WIDE_BIAS = 2.0**46
+"""A bit less than a mantissa of 15 bits can multiply in 64, for there is a sum beside the bias."""
+
 _LARGEST_SCALED_BIAS = 2.0**30
-"""A bit less than fits, for there is a sum beside the bias."""
+"""A bit less than fits, likewise."""
 
 
 def wide_mantissas(mantissas: Ints) -> Ints:
@@ -43,7 +45,7 @@ def _require_moderate(bias: Tensor | None, output: Requantisation) -> None:
         return
     largest = np.abs(bias.data.reshape(-1).astype(np.float64))
     scaled = largest * wide_mantissas(output.mantissas) * 2.0 ** (output.shifts - 15)
-    if np.any(largest > _LARGEST_WIDE_BIAS) or np.any(scaled > _LARGEST_SCALED_BIAS):
+    if np.any(largest > LARGEST_WIDE_BIAS) or np.any(scaled > _LARGEST_SCALED_BIAS):
         raise Unsupported(f"'{bias.label}' holds biases that are far beyond the range of the output")
 
 

@@ -12,6 +12,7 @@ from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.c_call import CStruct, CTable, Unsupported, values_of
 from diagmem.ops.kind import Array
 from diagmem.ops.numerics import single_precision
+from diagmem.ops.numerics.channels_s16 import LARGEST_WIDE_BIAS
 from diagmem.ops.numerics.fixed_functions import sigmoid_table
 from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale, wrapped
 from diagmem.ops.numerics.quantised import scale_of, zero_point_of
@@ -32,11 +33,17 @@ def weights_of(node: Node, gate: str) -> tuple[Tensor, Tensor, Tensor]:
     return node.input(position), node.input(position + 4), node.input(position + 11)
 
 
+def _values(node: Node, gate: str) -> tuple[Array, Array, Array]:
+    """Those of `weights_of`, the weights with a row for each unit: a file may give them axes of 1 more or less."""
+    weights, recurrent, bias = (values_of(tensor) for tensor in weights_of(node, gate))
+    return weights.reshape(bias.size, -1), recurrent.reshape(bias.size, -1), bias.reshape(-1)
+
+
 def step_f32(node: Node, x: Array, hidden: Array, cell: Array) -> tuple[Array, Array]:
     """Outputs and cells of one batch at one time. Sums are taken in order from 0, the bias is added last."""
 
     def before(gate: str) -> Array:
-        weights, recurrent, bias = (values_of(t) for t in weights_of(node, gate))
+        weights, recurrent, bias = _values(node, gate)
         total: Array = (_dot(weights, x) + bias) + _dot(recurrent, hidden)
         return total
 
@@ -96,7 +103,7 @@ def step_int(node: Node, way: Scaling, x: Array, hidden: Array, cell: Array) -> 
     scaled = rescale if node.input(0).dtype is DType.INT8 else rescale_64
 
     def before(gate: str) -> Ints:
-        weights, recurrent, bias = (values_of(t).astype(np.int64) for t in weights_of(node, gate))
+        weights, recurrent, bias = (values.astype(np.int64) for values in _values(node, gate))
         from_input, from_hidden = way.gates[gate]
         first = weights @ (x.astype(np.int64) - zero_point_of(node.input(0))) + bias
         second = recurrent @ (hidden.astype(np.int64) - zero_point_of(node.input(HIDDEN)))
@@ -155,8 +162,11 @@ def c_gate(node: Node, gate: str, multipliers: tuple[Multiplier, Multiplier] | N
     if multipliers is None:
         return CStruct("diagmem_lstm_gate_f32", tables)
     (mantissa, shift), (hidden_mantissa, hidden_shift) = multipliers
+    bias = weights_of(node, gate)[2]
     if node.input(0).dtype is DType.INT16 and max(shift, hidden_shift) > 14:
         raise Unsupported("weights of a scale so large that sums overflow")
+    if node.input(0).dtype is DType.INT16 and np.abs(values_of(bias).astype(np.float64)).max() > LARGEST_WIDE_BIAS:
+        raise Unsupported(f"'{bias.label}' holds biases that 64 bits cannot scale")
     numbers = {"mantissa": mantissa, "shift": shift, "hidden_mantissa": hidden_mantissa, "hidden_shift": hidden_shift}
     suffix = "s8" if node.input(0).dtype is DType.INT8 else "s16"
     return CStruct(f"diagmem_lstm_gate_{suffix}", {**tables, **numbers})

@@ -102,6 +102,15 @@ static inline int32_t diagmem_lstm_product(int32_t x, int32_t y, const diagmem_l
     return diagmem_rescale(x * y, by->mantissa, by->shift);
 }
 
+/* A sum with its bias: of 32 bits it may wrap around, as TFLite's does; of 64 none comes near. */
+static inline int32_t diagmem_lstm_sum_s8(int32_t bias, int32_t total) {
+    return diagmem_wrapping_add(bias, total);
+}
+
+static inline int64_t diagmem_lstm_sum_s16(int64_t bias, int64_t total) {
+    return bias + total;
+}
+
 static inline int64_t diagmem_lstm_rescale_s8(int64_t x, int32_t mantissa, int32_t shift) {
     return diagmem_rescale((int32_t)x, mantissa, shift);
 }
@@ -139,8 +148,9 @@ static inline int64_t diagmem_lstm_rescale_s16(int64_t x, int32_t mantissa, int3
     static inline int32_t diagmem_lstm_before_##name(const diagmem_lstm_##name##_params *p,                         \
                                                      const diagmem_lstm_gate_##name *gate, int32_t j,               \
                                                      const type *in, const type *hidden) {                          \
-        const sum first = gate->bias[j] + diagmem_lstm_dot_##name(gate->weights + j * p->features, in, p->features, \
-                                                                  p->zero_point);                                   \
+        const sum from_input =                                                                                      \
+            diagmem_lstm_dot_##name(gate->weights + j * p->features, in, p->features, p->zero_point);               \
+        const sum first = diagmem_lstm_sum_##name(gate->bias[j], from_input);                                       \
         const sum second =                                                                                          \
             diagmem_lstm_dot_##name(gate->recurrent + j * p->units, hidden, p->units, p->hidden_zero_point);        \
         return diagmem_lstm_held(                                                                                   \

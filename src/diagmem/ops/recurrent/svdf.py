@@ -141,9 +141,15 @@ def _sizes(attributes: Svdf, inputs: Sequence[Tensor | None]) -> _Sizes:
     return _Sizes(batches, features, filters, memory, attributes.rank)
 
 
+def _operands(sizes: _Sizes, inputs: Values) -> tuple[Array, Array, Array, Array | None]:
+    """Data and weights. A file may give them axes of 1 more or less; kernels see elements only."""
+    data, by_feature, by_time, bias = inputs[:4]
+    return data, by_feature, by_time.reshape(sizes.filters, sizes.memory), None if bias is None else bias.reshape(-1)
+
+
 def _real(node: Node, sizes: _Sizes, inputs: Values, state: Array) -> Array:
     """All sums are taken in order from 0, or from the bias."""
-    data, by_feature, by_time, bias = inputs[:4]
+    data, by_feature, by_time, bias = _operands(sizes, inputs)
     found = np.zeros((sizes.batches, sizes.filters), np.float32)
     for k in range(sizes.features):
         found = found + by_feature[:, k] * data[:, k : k + 1]
@@ -159,7 +165,7 @@ def _real(node: Node, sizes: _Sizes, inputs: Values, state: Array) -> Array:
 
 def _whole(node: Node, sizes: _Sizes, inputs: Values, state: Array) -> Array:
     """A state that does not fit wraps around: the zero point is added after the clamp."""
-    data, by_feature, by_time, bias = inputs[:4]
+    data, by_feature, by_time, bias = _operands(sizes, inputs)
     wide = np.iinfo(state.dtype)
     zero_point = zero_point_of(node.input(STATE))
     sums = (data.astype(np.int64) - zero_point_of(node.input(0))) @ by_feature.astype(np.int64).T

@@ -134,7 +134,7 @@ def _fibres(data: Array, axes: frozenset[int]) -> Array:
 
 def _count(node: Node) -> int:
     """How many elements a fibre has."""
-    return node.input(0).elems // node.output.elems
+    return node.input(0).elems // max(1, node.output.elems)
 
 
 def _requantisation(node: Node) -> Requantisation:

@@ -7,7 +7,6 @@ rectangles in time and space; and of those alive at once, set by set, none may b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +114,8 @@ def _keep_rectangles_apart(model: Any, problem: Problem, starts: Mapping[int, An
 def _solved(solver: Any, model: Any) -> Any:
     """The solver's status. It works in a thread of its own, so that an interruption is heard at once and ends it: left
     to itself the solver takes the signal, answers with what it has, and leaves the next one to kill the process."""
+    from concurrent.futures import ThreadPoolExecutor, wait  # Brings logging with it: not before it is needed.
+
     solver.parameters.catch_sigint_signal = False
     with ThreadPoolExecutor(1) as worker:
         solving = worker.submit(solver.solve, model)

@@ -33,7 +33,8 @@ class Range:
             low, high = float(info.min), float(info.max)
         except (TypeError, ValueError):
             low, high = -np.inf, np.inf
-        return cls(np.full(channels, low), np.full(channels, high))
+        # A file may say that there are more channels than memory holds: one number stands for all of them.
+        return cls(np.broadcast_to(low, channels), np.broadcast_to(high, channels))
 
     @classmethod
     def of_constant(cls, tensor: Tensor) -> Range:

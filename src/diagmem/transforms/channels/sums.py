@@ -170,6 +170,6 @@ def _places(window: Window2D) -> Array | None:
 
 
 def _sets(axis: Window1D) -> Array:
-    ends = np.unique(np.stack([axis.first_taps(), axis.end_taps()], axis=1), axis=0)
+    ends = np.array(sorted({*zip(axis.first_taps().tolist(), axis.end_taps().tolist(), strict=True)}))
     taps = np.arange(axis.kernel)
     return (ends[:, :1] <= taps) & (taps < ends[:, 1:])
