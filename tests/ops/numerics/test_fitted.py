@@ -61,7 +61,8 @@ def test_a_step_at_the_wrong_sum_shows() -> None:
     """A start that is off by one sum is wrong at some sum."""
     made = channels([[100, -77, 30]], [500], [0.01])
     found = fitted(made)
-    assert found is not None and is_right(found, made)
+    assert found is not None
+    assert is_right(found, made)
     assert not is_right(replace(found, starts=found.starts + 256), made)
 
 

@@ -126,8 +126,8 @@ def _with_shift(channels: Channels, steps: _Steps, shift: int) -> Fitted | None:
 
 
 def _multipliers(channels: Channels, shift: int) -> Iterator[Ints]:
-    """One for each channel at a time, the most promising first. Neighbours lie so far apart that they move the outermost
-    step by an eighth of what a start can move it by."""
+    """One for each channel at a time, the most promising first. Neighbours lie so far apart that they move the
+    outermost step by an eighth of what a start can move it by."""
     true = channels.output.mantissas * 2.0 ** (shift - 7 + channels.output.shifts)
     nearest, apart = np.rint(true).astype(np.int64), np.maximum(1, true * true / 2.0 ** (32 + shift + 10))
     for steps in sorted(range(-NEIGHBOURS, NEIGHBOURS + 1), key=abs):
