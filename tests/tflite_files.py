@@ -10,11 +10,18 @@ from diagmem.ops import kind_of
 from diagmem.ops.kind import Array
 from diagmem.ops.numerics.weighted_sums import halves
 from diagmem.ops.options import Options
+from diagmem.ops.state import keeps_state, tensors_in_file
 
 
 def file_of(graph: Graph) -> bytes:
     """The file's bytes."""
-    return GraphFile(graph).content()
+    return GraphFile(_without_own_states(graph)).content()
+
+
+def _without_own_states(graph: Graph) -> Graph:
+    """What operations remember beside the tensors of a file is in no file; here it stands behind all other tensors."""
+    ops = (replace(op, inputs=op.inputs[:1]) if keeps_state(op) else op for op in graph.ops)
+    return replace(graph, tensors=graph.tensors[: tensors_in_file(graph)], ops=tuple(ops))
 
 
 def graph_of(node: Node) -> Graph:
@@ -27,8 +34,11 @@ def graph_of(node: Node) -> Graph:
         tensors.append(replace(tensor, index=len(tensors)))
         return len(tensors) - 1
 
-    ins = tuple(number(t) for t in node.inputs)
+    # What is in no file stands behind all that is.
+    seen = node.inputs[:1] if keeps_state(node.op) else node.inputs
+    ins = tuple(number(t) for t in seen)
     outs = tuple(number(replace(t, is_constant=False, data=None)) for t in node.outputs)
+    ins += tuple(number(t) for t in node.inputs[len(seen) :])
     given = tuple(i for i in ins if i != ABSENT and not tensors[i].is_constant and not tensors[i].is_variable)
     return Graph("model", tuple(tensors), (replace(node.op, inputs=ins, outputs=outs),), given, outs)
 

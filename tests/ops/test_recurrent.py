@@ -37,20 +37,27 @@ def _data(tensor: Tensor, rng: np.random.Generator) -> Array:
     return rng.integers(info.min, info.max, tensor.shape, endpoint=True).astype(tensor.dtype.numpy)
 
 
-def _runs(node: Node, inputs: list[Array]) -> list[Array]:
-    """What the reference gives for one input after the other."""
+def _runs(node: Node, inputs: list[Array]) -> list[list[Array]]:
+    """What the reference gives for one input after the other, set back to its first state half-way."""
     kind = kinds()[node.op.kind]
     values = [None if t is None else t.data for t in node.inputs]
-    for position in kind.states(node):
-        values[position] = _initial(node.input(position))
     found = []
-    for data in inputs:
+    for run, data in enumerate(inputs):
+        for position in kind.states(node) if run in (0, RUNS // 2) else ():
+            values[position] = _initial(node.input(position))
         values[0] = data
-        output, *states = kind.reference(node, values)
-        found.append(output)
-        for position, state in zip(kind.states(node), states, strict=True):
+        made = kind.reference(node, values)
+        found.append(list(made[: len(node.outputs)]))
+        for position, state in zip(kind.states(node), made[len(node.outputs) :], strict=True):
             values[position] = state
     return found
+
+
+def _compared(node: Node, wanted: list[Array]) -> list[tuple[int, Array]]:
+    """Outputs that others write: a frame or stack that is not there yet they leave as it was, and say so."""
+    has_flag = node.outputs[-1].dtype is DType.BOOL
+    is_there = not has_flag or bool(wanted[-1])
+    return [(n, values) for n, values in enumerate(wanted) if is_there or n == len(wanted) - 1]
 
 
 REMEMBERING = [case for case in CASES if any(kinds()[n].states(drawn(case, 1)[0]) for n in CASES[case].names)]
@@ -58,7 +65,8 @@ REMEMBERING = [case for case in CASES if any(kinds()[n].states(drawn(case, 1)[0]
 
 @pytest.mark.parametrize("case", REMEMBERING)
 def test_runs_in_a_row(case: str) -> None:
-    """Integers agree bit for bit, real numbers within rounding, from the first run to the last."""
+    """Integers agree bit for bit, real numbers within rounding, from the first run to the last, with a new start
+    half-way."""
     runtime = pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
     compared = set()
     for seed, node in enumerate(drawn(case, 6)):
@@ -67,14 +75,17 @@ def test_runs_in_a_row(case: str) -> None:
         rng = np.random.default_rng(seed)
         inputs = [_data(node.input(0), rng) for _ in range(RUNS)]
         interpreter = runtime.Interpreter.from_bytes(to_tflite(node), arena_size=1 << 20)
-        for step, (data, wanted) in enumerate(zip(inputs, _runs(node, inputs), strict=True)):
+        for step, (data, made) in enumerate(zip(inputs, _runs(node, inputs), strict=True)):
+            if step == RUNS // 2:
+                interpreter.reset()
             interpreter.set_input(data, 0)
             interpreter.invoke()
-            given = np.array(interpreter.get_output(0)).reshape(wanted.shape)
-            if wanted.dtype.kind == "f":
-                np.testing.assert_allclose(given, wanted, rtol=1e-4, atol=1e-4)
-            else:
-                np.testing.assert_array_equal(given, wanted, f"run {step} of {node}")
+            for number, wanted in _compared(node, made):
+                given = np.array(interpreter.get_output(number)).reshape(wanted.shape)
+                if wanted.dtype.kind == "f":
+                    np.testing.assert_allclose(given, wanted, rtol=1e-4, atol=1e-4)
+                else:
+                    np.testing.assert_array_equal(given, wanted, f"run {step} of {node}")
         compared.add(node.input(0).dtype)
     assert compared == {node.input(0).dtype for node in drawn(case, 20)}
 

@@ -59,6 +59,10 @@ class OpKind(ABC):
     is_copy: ClassVar[bool] = False
     """True where the output is the input, element by element, so that nothing moves where both lie at one place."""
 
+    keeps_state: ClassVar[bool] = False
+    """True where it remembers what is in no tensor of the file. It has one input there; `own_states` come to stand
+    behind it where a file is read, and are left out where one is written."""
+
     is_pointwise: ClassVar[bool] = False
     """Whether it treats all pixels alike: a pixel of the output is made of the pixel at its place in each input."""
 
@@ -136,6 +140,11 @@ class OpKind(ABC):
     def states(self, node: Node) -> tuple[int, ...]:
         """Positions of the inputs that are variables: the kernel reads them, and writes what they are at the next run.
         `accesses` takes them as read to the end."""
+        return tuple(range(1, len(node.inputs))) if self.keeps_state else ()
+
+    def own_states(self, node: Node) -> tuple[Tensor, ...]:
+        """The variables that it has in no tensor of the file, for a node that is sound: names, shapes and types. They
+        are zero at first."""
         return ()
 
     def macs(self, node: Node) -> int:

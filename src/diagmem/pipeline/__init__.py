@@ -261,6 +261,11 @@ def emit_tflm(
         raise PlanError(
             "the file leaves shapes open, and TensorFlow Lite Micro infers none; convert it with fixed shapes"
         )
+    if tflite.has_uncalled_subgraphs(content):
+        raise PlanError(
+            "the file has subgraphs that the model does not run, and TensorFlow Lite Micro makes room for them too; "
+            "convert the model into a file of its own"
+        )
     options, before = Options(kernels, align, keep_inputs), planned_file.Given(content, graph)
     less = planned_file.lean(content, graph, kernels) if remove_channels else before
     return planned_file.emit(less.data, planner.planned(less.graph, options).plan, before)

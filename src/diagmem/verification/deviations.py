@@ -154,6 +154,16 @@ def _leaves_gaps(node: Node) -> bool:
     return (node.attributes.start, node.attributes.end) != (0, node.output.elems)
 
 
+def _waits_for_steps(node: Node) -> bool:
+    return bool(node.attributes.missing)
+
+
+def _waits_for_frames(node: Node) -> bool:
+    """After the first one, or between stacks."""
+    return bool(node.attributes.right) or node.attributes.step > 1
+
+
+_NOT_THERE = "it leaves what it made before where there is nothing to give, and says so; here that is 0"
 _UNWRITTEN = "without use_regular_nms it does not write what lies behind the last detection; here it is 0"
 _NARROW = "it takes 32-bit biases for 64-bit ones, and reads beyond them"
 _SHIFTED = "it shifts small quotients by more than 31 bits, of which processors make what they like"
@@ -203,6 +213,8 @@ DEVIATIONS = (
         "it does not write frequencies that are not asked for; here they are 0",
         _leaves_gaps,
     ),
+    Deviation(TFLM, ("CUSTOM:SignalFramer",), _NOT_THERE, _waits_for_steps),
+    Deviation(TFLM, ("CUSTOM:SignalStacker",), _NOT_THERE, _waits_for_frames),
     *(Deviation(runtime, ("CUSTOM:TFLite_Detection_PostProcess",), _UNWRITTEN, _is_fast) for runtime in (TFLM, LITERT)),
     *(Deviation(runtime, ("DIV",), _SHIFTED, _is_divided) for runtime in (TFLM, LITERT)),
     *(

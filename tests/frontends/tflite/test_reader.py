@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tflite as schema
 
+import diagmem
 from diagmem.frontends.tflite import has_shapes_of_file, parse
-from diagmem.model.errors import ModelError
+from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import DType, Graph
 from tests.frontends.tflite.flat import FlatModel, FlatOp, FlatTensor
 
@@ -86,6 +89,15 @@ def test_variables_and_optional_inputs() -> None:
     assert graph.nodes[0].inputs[1] is None
 
 
+def test_subgraphs_that_nobody_calls_are_not_looked_at(tmp_path: Path) -> None:
+    """Models with several signatures have them; TFLM makes room for all, so that no plan of ours would be obeyed."""
+    several = FlatModel([T([4]), T([4])], [RELU], subgraphs=2)
+    assert read(several) == read(FlatModel([T([4]), T([4])], [RELU]))
+    (tmp_path / "net.tflite").write_bytes(several.content())
+    with pytest.raises(PlanError, match="does not run"):
+        diagmem.emit_tflm(tmp_path / "net.tflite")
+
+
 def test_a_batch_of_minus_one_in_the_signature_is_one() -> None:
     """Converters leave -1 for the batch; the shape says 1, and that is what runs."""
     assert read(chain(T([1, 4], signature=[-1, 4]), T([1, 4]))).tensors[0].shape == (1, 4)
@@ -94,8 +106,7 @@ def test_a_batch_of_minus_one_in_the_signature_is_one() -> None:
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        (FlatModel([T([4]), T([4])], [RELU], subgraphs=2), "2 subgraphs"),
-        (FlatModel([T([4]), T([4])], [RELU], subgraphs=0), "0 subgraphs"),
+        (FlatModel([T([4]), T([4])], [RELU], subgraphs=0), "no subgraphs"),
         (FlatModel([T([4]), T([4])], [RELU], version=2), "version 2"),
         (FlatModel([T([4]), T([4])], [FlatOp("WHILE", [0], [1])]), "it names no subgraphs"),
         (chain(T([-1, 4]), T([1, 4])), "dynamic.*--shape"),

@@ -19,6 +19,7 @@ from diagmem.frontends import tflite
 from diagmem.frontends.tflite import rewriter as flatbuffer
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Graph
+from diagmem.ops.state import tensors_in_file
 
 PLAN_ENTRY = "OfflineMemoryAllocation"
 ORIGIN_ENTRY = "diagmem"
@@ -50,14 +51,15 @@ def with_plan(
     """The file, whose graph is given, with a plan inside, in the place of any that it carries. Nothing else changes,
     but for the operators' order where one is given. `offsets`: one for each tensor, ONLINE for what is left to
     TFLM."""
-    if len(graph.tensors) != flatbuffer.tensors_of_first(data):
+    count = tensors_in_file(graph)
+    if count != flatbuffer.tensors_of_first(data):
         raise ModelError(
             "the plan is for the model with its branches and loops unrolled, and TensorFlow Lite Micro runs them as "
             "the file has them: use `diagmem emit c`"
         )
     # TFLM wants offsets for the tensors of other subgraphs too, and places none of them: they are handles.
     others = flatbuffer.tensors_of_others(data)
-    encoded = encode([*offsets, *[ONLINE] * others])
+    encoded = encode([*offsets[:count], *[ONLINE] * others])
     decode(encoded, graph, others)
     origin = Origin("diagmem", __version__, kernels, model_sha256(graph), len(data))
     note = json.dumps(asdict(origin)).encode()
@@ -81,7 +83,7 @@ def left_to_tflm(data: bytes) -> bytes:
     source = without_plan(data)
     if flatbuffer.block(source, PLAN_ENTRY) is None:
         return source
-    nothing = encode([ONLINE] * (len(tflite.parse(source, "model").tensors) + flatbuffer.tensors_of_others(source)))
+    nothing = encode([ONLINE] * (flatbuffer.tensors_of_first(source) + flatbuffer.tensors_of_others(source)))
     return flatbuffer.rewritten(source, {PLAN_ENTRY: nothing})
 
 
@@ -141,15 +143,16 @@ def decode(block: bytes, graph: Graph, others: int = 0) -> tuple[int, ...]:
         raise ModelError(f"{where}: version {version} is not known; known: 0 and 1")
     if subgraphs not in _READABLE_SUBGRAPHS:
         raise ModelError(f"{where}: it is for {subgraphs} subgraphs, the file has one; it is damaged")
-    if count != len(graph.tensors) + others:
+    tensors = tensors_in_file(graph)
+    if count != tensors + others:
         raise ModelError(
-            f"{where}: it has {count} offsets, the model {len(graph.tensors) + others} tensors; "
-            "it is damaged or for another model"
+            f"{where}: it has {count} offsets, the model {tensors + others} tensors; it is damaged or for another model"
         )
     if len(block) != _HEADER.size + 4 * count:
         raise ModelError(f"{where}: {len(block)} bytes do not hold {count} offsets; it is truncated or damaged")
     raw = struct.unpack_from(f"<{count}i", block, _HEADER.size)
-    return tuple(_checked(t.index, raw[t.index], graph) for t in graph.tensors)
+    in_file = [_checked(t.index, raw[t.index], graph) for t in graph.tensors[:tensors]]
+    return (*in_file, *[ONLINE] * (len(graph.tensors) - tensors))
 
 
 def _checked(tensor: int, offset: int, graph: Graph) -> int:

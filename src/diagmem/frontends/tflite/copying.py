@@ -17,6 +17,7 @@ from diagmem.frontends.tflite.flat_tables import FlatTables
 from diagmem.frontends.tflite.reader import DAMAGE
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import ABSENT, Graph, Op, Tensor
+from diagmem.ops.state import tensors_in_file
 
 _BUILTIN_CODE_FIELD = 10
 """Of the table of operator codes: the schema's accessor mixes it with the older one."""
@@ -33,7 +34,10 @@ def copied(data: bytes, before: Graph, after: Graph) -> bytes:
 
 
 def can_copy(data: bytes, graph: Graph) -> bool:
-    """Whether the file's operators are the graph's ops, one by one: not if it has several subgraphs."""
+    """Whether the file's operators and tensors are the graph's, one by one: not if it has several subgraphs, or if
+    operators remember what is in no tensor."""
+    if tensors_in_file(graph) != len(graph.tensors):
+        return False
     try:
         model = tflite.Model.GetRootAs(data, 0)
         return bool(model.SubgraphsLength() == 1 and model.Subgraphs(0).OperatorsLength() == len(graph.ops))

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 
+from diagmem.frontends.checks import check_sizes, check_wiring
 from diagmem.frontends.shapes import with_shapes
-from diagmem.frontends.tflite.checks import check_sizes, check_wiring
 from diagmem.frontends.tflite.control_flow import called_subgraphs, control_flow_of, without_control_flow
 from diagmem.frontends.tflite.options import options_of
 from diagmem.frontends.tflite.variables import attributes_of, called_once, with_variables
@@ -30,6 +30,7 @@ from diagmem.model.graph import ABSENT, DType, Graph, Node, Op, Quantisation, Sh
 from diagmem.ops import kind_of
 from diagmem.ops.options import CUSTOM
 from diagmem.ops.signature import check_signatures
+from diagmem.ops.state import keeps_state, tensors_in_file, with_own_states
 
 LARGEST_FILE_BYTES = 2**31 - 1
 TOO_LARGE = "the file is larger than 2 GiB, which a flatbuffer cannot be"
@@ -86,14 +87,23 @@ def parse(data: bytes, name: str, shapes: Mapping[str, Shape] | None = None) -> 
     graph = with_shapes(stored.graph, shapes or {}, stored.dynamic)
     check_sizes(graph)
     check_wiring(graph)
-    return check_signatures(graph)
+    graph = with_own_states(check_signatures(graph))
+    check_sizes(graph)
+    return graph
 
 
 def has_shapes_of_file(data: bytes, graph: Graph) -> bool:
     """Whether all tensors of the graph have the shapes that the file gives them, which is where runtimes without shape
     inference look."""
     stored = _as_stored(data, graph.name).graph.tensors
-    return all(tensor.shape == stored[tensor.index].shape for tensor in graph.tensors)
+    return all(tensor.shape == stored[tensor.index].shape for tensor in graph.tensors[: tensors_in_file(graph)])
+
+
+def has_uncalled_subgraphs(data: bytes) -> bool:
+    """Whether the file, which must be sound, has subgraphs that the model does not run."""
+    reader = _Reader(data)
+    count = int(reader.model.SubgraphsLength())
+    return count > 1 + len(reader.called(reader.subgraph(0, ""), count))
 
 
 class _Stored(NamedTuple):
@@ -137,16 +147,29 @@ class _Reader:
         if self.model.Version() != 3:
             raise ModelError(f"schema version {self.model.Version()} is not supported; supported: 3")
         count = _bounded(self.model.SubgraphsLength(), "subgraphs", MOST_SUBGRAPHS)
-        others = {number: self.subgraph(number, name) for number in range(1, count)}
-        self.dynamic.clear()
-        graph = self.subgraph(0, name) if count else None
-        called = set() if graph is None else called_once(graph) | called_subgraphs([graph, *others.values()])
-        if graph is None or called != others.keys():
-            raise ModelError(
-                f"the file has {count} subgraphs; exactly one is supported, beside those that it calls: convert the "
-                "model into a file of its own"
-            )
+        if not count:
+            raise ModelError("the file has no subgraphs: there is no model in it")
+        graph = self.subgraph(0, name)
+        dynamic = set(self.dynamic)
+        others = self.called(graph, count)
+        self.dynamic = dynamic
         return with_variables(without_control_flow(graph, others), others)
+
+    def called(self, graph: Graph, count: int) -> Mapping[int, Graph]:
+        """The subgraphs that the first one calls, and those that they call. What nobody calls (other signatures of a
+        model, such as those that train it) is not looked at: runtimes do not run it."""
+        found: dict[int, Graph] = {}
+        wanted = called_once(graph) | called_subgraphs([graph])
+        while wanted:
+            number = min(wanted)
+            if not 0 < number < count:
+                raise ModelError(f"an operation calls subgraph {number}, of {count}; the file is damaged")
+            found[number] = other = self.subgraph(number, graph.name)
+            for op in filter(keeps_state, other.ops):
+                where = f"subgraph {number}, op {op.index}"
+                raise ModelError(f"{where}: {op.kind} remembers, which is not supported in branches and loops")
+            wanted = (wanted | called_once(other) | called_subgraphs([other])) - found.keys()
+        return found
 
     def subgraph(self, number: int, name: str) -> Graph:
         subgraph = self.model.Subgraphs(number)

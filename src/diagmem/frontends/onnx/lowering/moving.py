@@ -345,7 +345,7 @@ def space_depth(im: Importer, node: OnnxNode) -> None:
     value = im.stored(node, as_stored=True)
     block, mode = im.attribute(node, "blocksize"), im.attribute(node, "mode", "DCR")
     if mode not in ("DCR", "CRD") or len(value.shape) != 4 or not 1 <= block <= 1 << 10:
-        raise im.refuse(node, "only modes DCR and CRD of images are supported")
+        raise im.refuse(node, "only modes DCR and CRD of images in blocks are supported")
     is_wide = node.kind == "DepthToSpace"
     if is_wide and value.shape[1] % (block * block):
         raise im.refuse(node, f"{value.shape[1]} channels are no blocks of {block}x{block}; the file is damaged")
