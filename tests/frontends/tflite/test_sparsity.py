@@ -72,7 +72,7 @@ def _encoded(dense: Array, order: tuple[int, ...], sparse: int) -> tuple[list[tu
     segments, indices, values = [0], [], []
     for place in itertools.product(*map(range, outer)):
         for index in range(cube.shape[sparse]):
-            part = cube[(*place, index)]
+            part = cube[place][index]
             if np.any(part):
                 indices.append(index)
                 values.append(np.asarray(part).reshape(-1))

@@ -1,5 +1,5 @@
-"""RESHAPE, SQUEEZE, EXPAND_DIMS: the same bytes under another shape. DENSIFY: under the same one, for what a file stores
-sparsely is dense once it is read."""
+"""RESHAPE, SQUEEZE, EXPAND_DIMS: the same bytes under another shape. DENSIFY: under the same one, for what a file has
+stored sparsely is dense once it is read."""
 
 from __future__ import annotations
 
