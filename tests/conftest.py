@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -19,3 +21,12 @@ def shared() -> Path:
     if not place.is_dir():
         pytest.skip(f"needs the models in {place.name}/ beside the project")
     return place
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, for the tests of one file."""
+    from tests.browsing import chromium
+
+    with chromium() as running:
+        yield running

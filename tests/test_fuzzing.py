@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.fuzzing import batches, files, graphs, growth, nodes, plans, texts
+from tests.fuzzing import batches, files, graphs, growth, nodes, onnx_files, plans, texts
 from tests.ops.compiled import COMPILER
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
@@ -60,6 +60,14 @@ def test_spoiled_files_are_refused_or_run() -> None:
     count: Counter[str] = Counter()
     assert not list(files.faults(range(60), count))
     assert 20 < count["  files refused in one line"] < 60
+
+
+def test_spoiled_onnx_files_are_refused_or_run() -> None:
+    """One line, or C code that computes what numpy does."""
+    count: Counter[str] = Counter()
+    assert not list(onnx_files.faults(range(60), count))
+    assert 20 < count["  ONNX files refused in one line"] < 60
+    assert count["sound ONNX files"] > 3
 
 
 def test_tampered_plans_are_refused_or_harmless() -> None:

@@ -130,7 +130,7 @@ class _Growth:
             draw = SteeredDraw(self.draw.integer(0, 1 << 30), like)
             try:
                 node, bound = self.drawn(draw, like)
-                if node is not None and _is_complete(node) and max(t.elems for t in node.outputs) <= MOST_ELEMS:
+                if node is not None and _is_complete(node) and _is_of_some_size(node):
                     kinds()[node.op.kind].c_call(node)
                     self.add(node, bound)
                     return
@@ -189,6 +189,12 @@ class _Growth:
 
 def _is_complete(node: Node) -> bool:
     return all(t is None or not t.is_constant or t.data is not None for t in node.inputs)
+
+
+def _is_of_some_size(node: Node) -> bool:
+    """What holds nothing is refused where graphs come in."""
+    made, varying = [t.elems for t in node.outputs], [t.elems for _, t in node.activations()]
+    return max(made) <= MOST_ELEMS and min(made + varying) > 0
 
 
 def any_node(draw: SteeredDraw) -> Node:

@@ -62,7 +62,7 @@ def test_a_purse_is_never_empty_and_never_overdrawn() -> None:
 def test_proofs_are_paid_from_the_purse(monkeypatch: pytest.MonkeyPatch) -> None:
     """With an empty one nothing is asked of the solver, and the plan is made all the same."""
     asked: list[object] = []
-    monkeypatch.setattr(cp_sat, "_solved", lambda *given: asked.append(given))
+    monkeypatch.setattr(cp_sat, "solved", lambda *given: asked.append(given))
     problem_needs = Effort.named("normal")
     assert problem_needs.purse is not None
     problem_needs.purse.spend(problem_needs.purse.proof)

@@ -70,8 +70,10 @@ CASES = {
     "TFLM with scratch": Case(tiny, {"kernels": "cmsis-nn"}),
     "kept apart": Case(tiny, {"overlap": False, "keep_inputs": True, "align": 8, "schedule": "file"}),
     "outside": Case(tiny, {"external_io": True}),
+    "pools": Case(tiny, {"pools": ("fast:140", "slow:1K:5")}),
+    "pools by rows": Case(tall, {"schedule": "rows", "input_rows": True, "pools": ("fast:150", "slow:1K:5")}),
 }
-IN_C = ("whole", "rows", "streamed", "recomputed", "without ops", "kept apart")
+IN_C = ("whole", "rows", "streamed", "recomputed", "without ops", "kept apart", "pools", "pools by rows")
 
 
 @cache
@@ -101,6 +103,9 @@ def test_cases_are_what_they_are_called() -> None:
     assert any("view" in row for row in written("without ops")["tensors"])
     assert written("TFLM with scratch")["scratch"]
     assert written("TFLM")["align_bytes"] == 16
+    for pooled in ("pools", "pools by rows"):
+        assert all(pool["used_bytes"] for pool in written(pooled)["pools"])
+        assert written(pooled)["missing_bytes"] == 0
 
 
 # What is written
@@ -119,9 +124,9 @@ def test_what_is_written_fits_the_schema(name: str) -> None:
     value = written(name)
     Draft202012Validator(SCHEMA).validate(value)
     assert value.keys() <= SCHEMA["properties"].keys()
-    for key in ("tensors", "scratch", "overlaps", "removed", "ladder"):
+    for key in ("tensors", "scratch", "overlaps", "removed", "ladder", "pools"):
         told = SCHEMA["properties"][key]["items"]["properties"].keys()
-        assert all(row.keys() <= told for row in value[key])
+        assert all(row.keys() <= told for row in value.get(key, []))
 
 
 @pytest.mark.parametrize("name", ["whole", "streamed"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from diagmem.model.graph import Graph, View
 from diagmem.model.schedule import PUSH, Schedule, Step
 from diagmem.transforms import transformed
-from diagmem.validation import Fault, Finding, Rules, replay
+from diagmem.validation import Fault, Finding, Pool, Rules, replay
 from diagmem.validation.replay import MOST_FINDINGS
 from tests.networks import Net
 from tests.validation.plans import DIAGMEM, LARGE, Laid
@@ -101,6 +101,8 @@ def steps_of(laid: Laid) -> tuple[Step, ...]:
 
 
 ALIGNED = Rules(align_bytes=4)
+TWO_POOLS = Rules(pools=(Pool("fast", 0, 2050, 4096), Pool("slow", 2050, LARGE, LARGE)))
+TIGHT_POOL = Rules(pools=(Pool("only", 0, LARGE, LARGE - 1),))
 
 CASES: dict[str, tuple[Fault, Callable[[], Laid], Rules]] = {
     "an op that is not there": (Fault.OP_UNKNOWN, lambda: run_as(whole(), *steps_of(whole()), Step(9)), Rules()),
@@ -181,6 +183,14 @@ CASES: dict[str, tuple[Fault, Callable[[], Laid], Rules]] = {
     "a row beyond all numbers": (Fault.OUTSIDE, lambda: with_row(streamed(), Y, 2, 1 << 80), Rules()),
     "sums outside": (Fault.OUTSIDE, lambda: held(streamed(), MEAN, -(1 << 80)), Rules()),
     "a state outside": (Fault.OUTSIDE, lambda: held(streamed(), PUSH, LARGE - 4), Rules()),
+    "a tensor over the end of its pool": (
+        Fault.ACROSS_POOLS,
+        lambda: placed(whole(), Y, 2044, 2052, 2060, 2068),
+        TWO_POOLS,
+    ),
+    "rows in two pools": (Fault.ACROSS_POOLS, lambda: with_row(streamed(), Y, 2, 900), TWO_POOLS),
+    "sums over the end of a pool": (Fault.ACROSS_POOLS, lambda: held(streamed(), MEAN, 2048), TWO_POOLS),
+    "a pool used beyond what there is": (Fault.POOL_OVERRUN, whole, TIGHT_POOL),
     "a row at an odd place": (Fault.MISALIGNED, lambda: with_row(streamed(), Y, 2, 9201), ALIGNED),
     "sums at an odd place": (Fault.MISALIGNED, lambda: held(streamed(), MEAN, 9002), Rules()),
     "a state at an odd place": (Fault.MISALIGNED, lambda: held(streamed(), PUSH, 9101), Rules()),

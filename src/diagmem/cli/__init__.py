@@ -19,8 +19,8 @@ from diagmem.cli._progress import with_quiet
 from diagmem.model.errors import DiagmemError, UnsafePlanError, one_line
 
 IN_ORDER_OF_USE = (
-    *("inspect", "overlap", "plan", "check", "emit", "verify", "profile", "diff", "trace", "report", "place", "sweep"),
-    *("targets", "zoo", "paper", "schema"),
+    *("inspect", "overlap", "plan", "check", "emit", "verify", "profile", "diff", "trace", "report", "ui"),
+    *("place", "sweep", "targets", "zoo", "paper", "schema"),
 )
 
 BAD_INPUT = 2

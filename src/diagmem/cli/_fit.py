@@ -111,7 +111,8 @@ def _parts(need: Need) -> str:
 
 def c_lines(source: Source, made: Planned) -> Iterator[str]:
     """Says so if the model cannot be emitted as C; one of the zoo can."""
-    if not made.plan.options.library.is_own or made.plan.options.external_io or source.is_from_zoo:
+    plan = made.plan
+    if not plan.options.library.is_own or plan.options.external_io or source.is_from_zoo or plan.pools.missing_bytes:
         return
     from diagmem.backends.c.program import Program
 

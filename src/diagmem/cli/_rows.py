@@ -43,7 +43,7 @@ def show_curve(source: Source, options: dict[str, Any], limits: Limits, json_pat
     for made, verdict in zip(found, verdicts, strict=True):
         fits = verdict.to_json()
         again = round(made.plan.recompute, 4)
-        rows.append({"how": _how(made.plan), "arena_bytes": made.arena_bytes, "recompute": again, **fits})
+        rows.append({"how": how(made.plan), "arena_bytes": made.arena_bytes, "recompute": again, **fits})
     if json_path:
         limited = {} if limit is None else {"limit_bytes": limit}
         most = found[0].plan.options.recompute
@@ -52,12 +52,13 @@ def show_curve(source: Source, options: dict[str, Any], limits: Limits, json_pat
         out = console()
         for made, verdict in zip(found, verdicts, strict=True):
             said = "" if limit is None else "fits      " if verdict.fits else "too large "
-            line = f"{size_text(made.arena_bytes):>22}  {made.plan.recompute:>5.2f} x MACs  {said}{_how(made.plan)}"
+            line = f"{size_text(made.arena_bytes):>22}  {made.plan.recompute:>5.2f} x MACs  {said}{how(made.plan)}"
             out.print(line, markup=False, soft_wrap=True)
     return ANSWER_IS_NO if not any(verdict.fits for verdict in verdicts) else 0
 
 
-def _how(plan: Plan) -> str:
+def how(plan: Plan) -> str:
+    """In what way a plan runs, in a few words."""
     lean = plan.options.library.lean
     without = f", {len(lean)} op{'s' if len(lean) > 1 else ''} without scratch" if lean else ""
     if not plan.runs_by_rows:

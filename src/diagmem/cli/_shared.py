@@ -22,6 +22,7 @@ from diagmem.cli._progress import progress as progress
 from diagmem.cli._progress import working as working
 from diagmem.model.errors import DiagmemError, one_line
 from diagmem.planning.options import Options
+from diagmem.planning.pools import parsed_size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,11 +70,10 @@ class SizeParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)(?:i?b)?", value.strip(), re.IGNORECASE)
-        size = float(found[1]) * 1024 ** " kmg".index(found[2].lower() or " ") if found else 0
-        if size < 1 or size != int(size):
+        size = parsed_size(value)
+        if size is None:
             self.fail(f"'{one_line(value)}' is no number of bytes; such as 65536, 64K, 64KiB or 1M.", param, ctx)
-        return int(size)
+        return size
 
 
 def size_option(flag: str, meaning: str) -> Callable[[Command], Command]:
@@ -181,6 +181,8 @@ def planning_option(name: str, meaning: str | None = None) -> Callable[[Command]
         return click.option(f"--no-{name}", name, flag_value=False, default=True, help=meaning or NEGATED[name])
     if default is False:
         return click.option(flag, is_flag=True, help=shown)
+    if default == ():
+        return click.option(flag.removesuffix("s"), name, multiple=True, metavar=unit, help=shown)
     sorts: dict[bool, Any] = {
         bool(choices): click.Choice(choices) if choices else None,
         default is None: click.FloatRange(min=0, min_open=True) if unit == "S" else click.IntRange(min=1),

@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from diagmem.cli._embedded import embedded_in, embedded_json, embedded_lines
 from diagmem.cli._fit import Limits, Verdict, c_lines
+from diagmem.cli._pools import pool_lines
 from diagmem.cli._rows import row_lines, show_curve
 from diagmem.cli._shared import (
     ModelParameter,
@@ -134,7 +135,8 @@ class _Result:
 
     @property
     def is_good(self) -> bool:
-        return self.verdict.fits and not (self.carried and self.carried.findings)
+        is_held = not self.made.plan.pools.missing_bytes
+        return self.verdict.fits and is_held and not (self.carried and self.carried.findings)
 
     def to_json(self) -> dict[str, Any]:
         from diagmem.planning.plan_json import to_json
@@ -283,16 +285,17 @@ def _effort_lines(plan: Plan) -> list[str]:
 
 def _headline(made: Planned) -> list[str]:
     plan, nodes = made.plan, made.plan.graph.nodes
-    saved = 100 * made.saved_bytes / made.baseline_bytes if made.baseline_bytes else 0.0
+    arena_bytes = plan.pools.single_bytes or plan.arena_bytes
+    saved = 100 * (1 - arena_bytes / made.baseline_bytes) if made.baseline_bytes else 0.0
     order = "all orders" if plan.is_over_all_orders else "this order"
-    gap = plan.arena_bytes - plan.lower_bound_bytes
-    proof = f"proven over {order}" if plan.optimal else f"not proven: at most {gap} B above the bound"
+    gap = arena_bytes - plan.lower_bound_bytes
+    proof = f"proven over {order}" if not gap else f"not proven: at most {gap} B above the bound"
     lines = [
         f"{one_line(plan.graph.name)} for kernels {plan.options.kernels}, offsets aligned to "
         f"{plan.options.align_bytes} B, order: {plan.schedule.name}",
         "",
         f"before       {size_text(made.baseline_bytes)}: best plan without overlap, in the file's order",
-        f"after        {size_text(plan.arena_bytes)}: {saved:.1f} % less",
+        f"after        {size_text(arena_bytes)}: {saved:.1f} % less{' in one pool' if plan.pools else ''}",
         f"lower bound  {size_text(plan.lower_bound_bytes)}; the plan is {proof}",
         *_effort_lines(plan),
     ]
@@ -300,7 +303,7 @@ def _headline(made: Planned) -> list[str]:
         where = "of these, live from run to run" if plan.state_bytes else "beside the arena: the runtime holds it"
         size = plan.state_bytes or sum(t.size_bytes for t in plan.graph.variables)
         lines.append(f"state        {size_text(size)} {where}")
-    lines += _ladder_lines(made)
+    lines += [*_ladder_lines(made), *pool_lines(plan)]
     if plan.peak_op is not None:
         held = ", ".join(f"{one_line(b.name, 36)} {b.size_bytes} B" for b in plan.peak_buffers[:4])
         where = "a row of the input" if plan.peak_op == PUSH else op_text(nodes[plan.peak_op])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from diagmem.frontends.checks import check_sizes
 from diagmem.frontends.shapes import with_shapes
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Graph, Shape
@@ -23,11 +24,13 @@ class Source:
     It is opened and parsed once, when that is first needed.
 
     `shapes`: those of inputs, by name, in place of the model's own; all others are inferred anew. `channels_last`:
-    images go in and out with their channels last, whatever the order in an ONNX file."""
+    images go in and out with their channels last, whatever the order in an ONNX file. `title`: what bytes are called;
+    they have no name of their own."""
 
     model: str | Path | bytes | Graph
     shapes: Mapping[str, Shape] = field(default_factory=dict, hash=False)
     channels_last: bool = False
+    title: str = "model"
 
     @property
     def is_from_zoo(self) -> bool:
@@ -37,7 +40,7 @@ class Source:
     def name(self) -> str:
         """Its file's name without the suffix, or its name in the zoo."""
         if isinstance(self.model, bytes | Graph):
-            return "model" if isinstance(self.model, bytes) else self.model.name
+            return self.title if isinstance(self.model, bytes) else self.model.name
         return str(self.model)[len(ZOO_PREFIX) :] if self.is_from_zoo else Path(self.model).stem
 
     @property
@@ -86,7 +89,9 @@ class Source:
     def runnable(self) -> Graph:
         """With weights; one of the zoo gets random ones."""
         if isinstance(self.model, Graph):
-            return check_signatures(with_shapes(self.model, self.shapes))
+            graph = with_shapes(self.model, self.shapes)
+            check_sizes(graph)
+            return check_signatures(graph)
         return self.parsed(self.content)
 
     def parsed(self, content: bytes) -> Graph:

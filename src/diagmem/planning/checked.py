@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from diagmem.model.errors import UnsafePlanError
 from diagmem.planning.plan import Plan
-from diagmem.validation import Finding, Rules, replay
+from diagmem.validation import Finding, Pool, Rules, replay
 
 
 def findings_of(plan: Plan) -> list[Finding]:
     """What is wrong with a plan: nothing, if it is safe."""
     options = plan.options
-    rules = Rules(options.align_bytes, options.keep_inputs, options.external_io, plan.recompute)
+    pools = tuple(Pool(u.pool.name, u.start, u.end, u.pool.capacity_bytes) for u in plan.pools.uses)
+    rules = Rules(options.align_bytes, options.keep_inputs, options.external_io, plan.recompute, pools)
     places = plan.schedule, plan.row_offsets, plan.scratch, plan.arena_bytes
     return replay(plan.graph, options.library, *places, rules)
 

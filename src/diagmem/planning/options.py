@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from diagmem.model.errors import PlanError
+from diagmem.planning.pools import Pool, pools_of
 
 if TYPE_CHECKING:
     from diagmem.kernels import Library
@@ -76,9 +77,16 @@ class Options:
     time_limit: float | None = _option(
         None, "Look no further after S seconds. Plans may then differ from run to run.", unit="S"
     )
+    pools: tuple[Pool, ...] = _option(
+        (),
+        "A memory of the chip, such as dtcm:128K or axi:512K:3, the fastest first; may be repeated. COST: of a byte "
+        "read or written there.  [default: one more than that of the pool before]",
+        unit="NAME:BYTES[:COST]",
+    )
     remove: Collection[str] | None = _option(None, "Transforms that may remove ops.")
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "pools", pools_of(self.pools))
         align = self.align
         if align is not None and (align < 1 or align & (align - 1)):
             raise PlanError(f"alignment of {align} bytes: it must be a power of two, such as 1, 4 or 16")

@@ -10,6 +10,7 @@ from diagmem.model.graph import Graph, Tensor
 from diagmem.model.schedule import Schedule
 from diagmem.planning.lifetimes import lifetimes
 from diagmem.planning.options import BEST, Options
+from diagmem.planning.pools import NO_POOLS, PoolLayout
 from diagmem.planning.problem import Buffer
 from diagmem.planning.storage import Storage
 
@@ -57,6 +58,8 @@ class Plan:
 
     `buffers` are what was placed, at `buffer_offsets`, with their lives; `pressure` is what no placement can do without
     at each step. Both are for people who look at a plan, and empty where nobody knows them.
+
+    `pools`: which addresses lie in which memory, where there are several; the arena is then all of them together.
     """
 
     graph: Graph
@@ -71,6 +74,7 @@ class Plan:
     buffers: tuple[Buffer, ...] = ()
     buffer_offsets: tuple[int, ...] = ()
     pressure: tuple[int, ...] = ()
+    pools: PoolLayout = NO_POOLS
 
     def __repr__(self) -> str:
         proof = "proven" if self.optimal else f"lower bound {self.lower_bound_bytes}"
@@ -78,8 +82,9 @@ class Plan:
 
     @property
     def optimal(self) -> bool:
-        """Proven: no plan of this graph (or, with a schedule that was asked for, of this order) is smaller."""
-        return self.arena_bytes <= self.lower_bound_bytes
+        """Proven: no plan of this graph (or, with a schedule that was asked for, of this order) is smaller. Several
+        pools may take more than one would: then it is said of that one."""
+        return (self.pools.single_bytes or self.arena_bytes) <= self.lower_bound_bytes
 
     @property
     def state_bytes(self) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple
 
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
@@ -22,12 +21,15 @@ from diagmem.planning.checked import checked
 from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import BEST, ROWS, SPEED, Options
 from diagmem.planning.plan import Plan, scratch_of, stored
+from diagmem.planning.pooling import in_pools
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
 from diagmem.planning.removal import leaner_graphs, wide_orders
 from diagmem.planning.schedulers import SCHEDULERS, every_order, file_order, gates, search
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowSchedule
+from diagmem.planning.worth import Planned as Planned
+from diagmem.planning.worth import Rung as Rung
 from diagmem.transforms import FOR_ROWS, ONLY_FOR_ROWS, TRANSFORMS, Removal, transformed
 
 MOST_TURNS = 16_384
@@ -46,61 +48,19 @@ def silently(stage: str, done: int, total: int) -> None:
     """Tells nobody."""
 
 
-class Rung(NamedTuple):
-    """A step from whole tensors towards a plan, and what the arena takes with it and all before it."""
-
-    step: str
-    arena_bytes: int
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A plan, and what it is worth beside other plans of the same model.
-
-    `baseline` is the best plan of the model without any overlap, in its file's order. `ladder`: what each step from
-    there to the plan is worth. `removals`: what made the plan's graph from the model's.
-    """
-
-    plan: Plan
-    baseline: Plan
-    ladder: tuple[Rung, ...] = ()
-    removals: tuple[Removal, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"{repr(self.plan)[:-1]}, {self.baseline_bytes} without overlap>"
-
-    @property
-    def model(self) -> Graph:
-        """The graph as its file has it."""
-        return self.baseline.graph
-
-    @property
-    def baseline_bytes(self) -> int:
-        return self.baseline.arena_bytes
-
-    @property
-    def arena_bytes(self) -> int:
-        return self.plan.arena_bytes
-
-    @property
-    def lower_bound_bytes(self) -> int:
-        return self.plan.lower_bound_bytes
-
-    @property
-    def optimal(self) -> bool:
-        """Proven: see Plan.optimal."""
-        return self.plan.optimal
-
-    @property
-    def saved_bytes(self) -> int:
-        return self.baseline_bytes - self.plan.arena_bytes
-
-
 def planned(model: Graph, options: Options, tell: Tell = silently) -> Planned:
     """The plan of a model. It has passed the validator; one that does not is a bug, and raises UnsafePlanError."""
     effort = Effort.named(options.effort, options.time_limit)
     found = _of_given_kernels(model, options, effort, tell)[-1]
-    return found if options.prefer == SPEED else _leaner(model, options, effort, found)
+    found = found if options.prefer == SPEED else _leaner(model, options, effort, found)
+    return _in_pools(found, effort) if options.pools else found
+
+
+def _in_pools(found: Planned, effort: Effort) -> Planned:
+    plan = in_pools(found.plan, effort)
+    # That pools are too small is an answer, not a fault.
+    checked(replace(plan, pools=plan.pools.enlarged), "; this is a bug, please report it")
+    return replace(found, plan=plan, ladder=(*found.ladder, Rung("pools", plan.arena_bytes)))
 
 
 def planned_front(model: Graph, options: Options, tell: Tell = silently) -> list[Planned]:

@@ -41,6 +41,19 @@ def problem(needs: Footprint, schedule: Schedule) -> Problem:
     return _Posed.of(needs, schedule).problem()
 
 
+class Moment(NamedTuple):
+    """What lives at a step, or before or after the run: the bytes of each buffer, in whole units; and for each pair of
+    which the first is made of the second, how many bytes the two may share at the most."""
+
+    live: dict[int, int]
+    shared: dict[Pair, int]
+
+
+def moments(needs: Footprint, schedule: Schedule) -> list[Moment]:
+    """Before the run, at each step, and after it: by these, what some of the buffers need among themselves."""
+    return _Posed.of(needs, schedule).moments()
+
+
 @dataclass(frozen=True, slots=True)
 class _LiveWindow:
     """A buffer's window [low, high) in bytes at each of its steps, from its first one on. `is_still`: it is all of the
@@ -212,6 +225,19 @@ class _Posed:
             during[at] -= self._shared(at) * unit
         return tuple(during.tolist()), int(max(live[0], live[-1]))
 
+    def moments(self) -> list[Moment]:
+        unit = self.needs.unit_bytes
+        found = [Moment({}, defaultdict(int)) for _ in range(len(self.steps) + 2)]
+        for number, window in enumerate(self.windows):
+            sizes = -(-window.size // unit) if window.is_still else window.size // unit
+            for at, size in enumerate(sizes.tolist(), window.buffer.first_step + 1):
+                found[at].live[number] = size * unit
+        for at in range(len(self.steps)):
+            for met in self._met_at(at):
+                most = min(met.in_bytes, met.out_bytes, met.out_bytes - met.apart)
+                found[at + 1].shared[met.out, met.source] += max(0, -(-most // unit) * unit)
+        return found
+
     def _shared(self, at: int) -> int:
         """The most units that what is made at a step can share with what dies."""
         unit = self.needs.unit_bytes
@@ -230,7 +256,7 @@ class _LiveWindows:
     """Collects the windows of a schedule, store by store."""
 
     def __init__(self, needs: Footprint, schedule: Schedule) -> None:
-        self.needs, self.schedule = needs, schedule
+        self.needs, self.schedule, self.is_streamed = needs, schedule, schedule.is_streamed
         self.end = len(schedule.steps)
         self.steps_of: dict[int, list[int]] = defaultdict(list)
         for at, step in enumerate(schedule.steps):
@@ -262,8 +288,8 @@ class _LiveWindows:
                 self.windows.append(window)
 
     def _pushed(self, store: Store) -> frozenset[int]:
-        is_streamed = self.schedule.is_streamed and self.needs.graph.inputs[0] in store.tensors
-        return frozenset([PUSH]) if is_streamed else frozenset()
+        is_pushed = self.is_streamed and self.needs.graph.inputs[0] in store.tensors
+        return frozenset([PUSH]) if is_pushed else frozenset()
 
     @cached_property
     def in_one_piece(self) -> frozenset[int]:
@@ -271,7 +297,7 @@ class _LiveWindows:
         graph = self.needs.graph
         whole = (graph.ops[step.op] for step in self.schedule.steps if step.turn is None)
         touched = {t for op in whole for t in (*op.inputs, *op.outputs)}
-        given = () if self.schedule.is_streamed else graph.inputs
+        given = () if self.is_streamed else graph.inputs
         return frozenset({*given, *graph.outputs, *touched})
 
     @cached_property
@@ -347,7 +373,7 @@ class _LiveWindows:
         for op, first, end in sum_lives(self.needs.rows, steps) if self.by_turns else ():
             name, size = f"sums of op {graph.ops[op].number}", self.needs.rows.ops[op].accumulator_bytes
             yield Buffer(name, size, first, end, max(SUM_BYTES, unit), scratch_of=op)
-        if self.schedule.is_streamed:
+        if self.is_streamed:
             state = PushState.of(graph, self.schedule.ops)
             align = max(state.at_bytes, unit)
             yield Buffer("state", state.size_bytes, BEFORE_RUN, self.end + 1, align, scratch_of=PUSH)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 BEFORE_RUN = -1
 """The step at which the caller fills the graph's inputs. The caller reads its outputs at step len(schedule)."""
@@ -33,12 +34,11 @@ class Buffer:
         return self.first_step < other.end_step and other.first_step < self.end_step
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """Buffer `index` lives while another one, B, does. B must not start in the open interval from `below` bytes under
-    the neighbour's start to `above` bytes over it."""
+class Neighbour(NamedTuple):
+    """`buffer` lives while another one, B, does. B must not start in the open interval from `below` bytes under
+    the neighbour's start to `above` bytes over it. There may be millions of them: a plain tuple."""
 
-    index: int
+    buffer: int
     below: int
     above: int
 
@@ -66,17 +66,15 @@ class Problem:
     def neighbours(self) -> tuple[tuple[Neighbour, ...], ...]:
         """For each buffer, the others that restrict where it may start."""
         found: list[list[Neighbour]] = [[] for _ in self.buffers]
+        # Few pairs overlap; all others are as far apart as the lower one is large.
+        whole = [self.separation(b, b) for b in range(len(self.buffers))]
+        nearer = {pair: self.separation(*pair) for pair in self.overlaps}
         for a, b in self._pairs():
-            up, down = self.separation(a, b), self.separation(b, a)
+            up, down = nearer.get((a, b), whole[a]), nearer.get((b, a), whole[b])
             if up + down > 0:
                 found[a].append(Neighbour(b, up, down))
                 found[b].append(Neighbour(a, down, up))
-        return tuple(tuple(sorted(n, key=lambda x: x.index)) for n in found)
-
-    @cached_property
-    def links(self) -> tuple[tuple[tuple[int, int, int], ...], ...]:
-        """`neighbours` as plain (index, below, above), for loops that run millions of times."""
-        return tuple(tuple((n.index, n.below, n.above) for n in near) for near in self.neighbours)
+        return tuple(tuple(sorted(near)) for near in found)
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
         """Pairs that live at once."""
@@ -104,7 +102,7 @@ class Problem:
         """Whether the offsets keep every separation and alignment."""
         aligned = all(o >= 0 and o % b.align_bytes == 0 for o, b in zip(offsets, self.buffers, strict=True))
         return aligned and all(
-            offsets[n.index] - offsets[b] >= n.below or offsets[b] - offsets[n.index] >= n.above
+            offsets[n.buffer] - offsets[b] >= n.below or offsets[b] - offsets[n.buffer] >= n.above
             for b, near in enumerate(self.neighbours)
             for n in near
         )

@@ -71,12 +71,13 @@ class Axes:
         x_words: Callable[[float], str] = "{:g}".format,
         y_words: Callable[[float], str] = "{:g}".format,
         y_unit: float = 1,
+        x_unit: float = 1,
     ) -> Iterator[str]:
         """Grid, ticks and labels."""
         for tick in ticks(self.y_limit, int(self.height // 40), y_unit):
             yield line(self.left, self.y(tick), self.right, self.y(tick), "grid")
             yield text(self.left - 6, self.y(tick) + 4, y_words(tick), "small soft end")
-        for tick in ticks(self.x_limit, int(self.width // 64)):
+        for tick in ticks(self.x_limit, int(self.width // 64), x_unit):
             yield line(self.x(tick), self.bottom, self.x(tick), self.bottom + 4, "axis")
             yield text(self.x(tick), self.bottom + 17, x_words(tick), "small soft mid")
         yield line(self.left, self.bottom, self.right, self.bottom, "axis")

@@ -81,9 +81,9 @@ class Picture:
     def live(self) -> tuple[int, ...]:
         """For each step, the bytes of the buffers that live then, each counted whole."""
         change = [0] * (self.rows + 1)
-        for block in self.blocks:
-            change[min(self.rows, max(0, block.buffer.first_step))] += block.buffer.size_bytes
-            change[min(self.rows, block.buffer.end_step)] -= block.buffer.size_bytes
+        for buffer in self.plan.buffers:
+            change[min(self.rows, max(0, buffer.first_step))] += buffer.size_bytes
+            change[min(self.rows, buffer.end_step)] -= buffer.size_bytes
         total, found = 0, []
         for delta in change[: self.rows]:
             total += delta

@@ -5,20 +5,41 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diagmem.reports.axes import kb
 from diagmem.reports.drawing import HATCH
 from diagmem.reports.style import DARK, LIGHT, rules, variables
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
-def render(name: str, **values: Any) -> str:
-    """The page `name`: page/NAME.html.j2 with page/NAME.css and, where there is one, page/NAME.js.
+
+def render(name: str, scripts: Sequence[str] = (), **values: Any) -> str:
+    """The page `name`: page/NAME.html.j2 with page/NAME.css, and page/SCRIPT.js for each of the scripts.
 
     Every value is escaped unless the template says `|safe`, which it may only for drawings and for JSON from `as_json`.
-    The script is allowed by its digest, so nothing that a model's names smuggle in could run.
+    The scripts are allowed by their digest, so nothing that a model's names smuggle in could run.
     """
+    script = "\n".join(_text(f"{part}.js") for part in scripts)
+    return (
+        _environment()
+        .get_template(f"{name}.html.j2")
+        .render(
+            **values,
+            style=_style(name),
+            script=script,
+            policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src '{_digest(script)}'",
+            hatch=HATCH,
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
     # Used by few commands, and slow to import.
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
@@ -26,14 +47,7 @@ def render(name: str, **values: Any) -> str:
         loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters.update(json=as_json, kb=kb, count="{:,}".format, plain=_plain)
-    script = _text(f"{name}.js")
-    return environment.get_template(f"{name}.html.j2").render(
-        **values,
-        style=_style(name),
-        script=script,
-        policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src '{_digest(script)}'",
-        hatch=HATCH,
-    )
+    return environment
 
 
 def as_json(value: Any) -> str:

@@ -57,6 +57,7 @@ def report_page(made: Planned, targets: Sequence[Target], instructions: Mapping[
     largest = max(1, before.arena_bytes, after.arena_bytes)
     return render(
         "report",
+        ("plan", "theme", "report"),
         version=__version__,
         before=before,
         after=after,

@@ -30,9 +30,21 @@ class Fault(enum.Enum):
     NOT_IN_ONE_PIECE = "a tensor that is handed on whole does not lie in one piece"
     VIEW_ASTRAY = "a view does not lie where the tensor that it is part of has it"
     OUTSIDE = "a tensor lies partly outside the arena"
+    ACROSS_POOLS = "a tensor does not lie in one pool"
+    POOL_OVERRUN = "a pool is used beyond its capacity"
     MISALIGNED = "a tensor's offset is not a multiple of its alignment"
     OVERWRITTEN = "an op reads a byte that something else has overwritten"
     RESULT_LOST = "a graph output, or what else must survive the run, is overwritten"
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A memory that a plan uses from address `begin` to `end`, and what there is of it."""
+
+    name: str
+    begin: int
+    end: int
+    capacity_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +53,15 @@ class Rules:
 
     `align_bytes`: every offset is a multiple of it. `keep_inputs`: graph inputs survive the run. `external_io`: graph
     inputs and outputs may lie with the caller. `recompute`: the most multiply-accumulates, as a multiple of those of a
-    run that computes everything once.
+    run that computes everything once. `pools`: the memories, where there are several; what lies in one of them is
+    reached by the address of its start, so nothing may lie in two.
     """
 
     align_bytes: int = 1
     keep_inputs: bool = False
     external_io: bool = False
     recompute: float = 1.0
+    pools: tuple[Pool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

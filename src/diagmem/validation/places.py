@@ -95,6 +95,9 @@ class Checker:
     ) -> Placed:
         """`needed`: tensors that must have a place, unless they are among those `outside`."""
         tensors = self.graph.tensors
+        for pool in self.rules.pools:
+            if pool.end - pool.begin > pool.capacity_bytes:
+                self._found(Fault.POOL_OVERRUN, pool.name, pool.end - pool.begin)
         for index in places:
             if not isinstance(index, int) or not 0 <= index < len(tensors):
                 self._found(Fault.PLACE_UNKNOWN, f"tensor {index}")
@@ -135,11 +138,18 @@ class Checker:
                 if at < 0 or at + size > self.arena_bytes:
                     self._found(Fault.OUTSIDE, tensor.label, at, _named_row(tensor, row))
             return
+        if not self._is_in_one_pool(min(rows), max(rows) + size):
+            self._found(Fault.ACROSS_POOLS, tensor.label, min(rows))
+            return
         self.placed.rows[tensor.index] = found = np.array(rows, dtype=np.int64)
         # A tensor in one piece has one offset; rows here and there have one each.
         is_straight = bool((np.diff(found) == size).all())
         for row in np.flatnonzero(found[: 1 if is_straight else None] % align).tolist():
             self._found(Fault.MISALIGNED, tensor.label, rows[row], None if is_straight else _named_row(tensor, row))
+
+    def _is_in_one_pool(self, low: int, high: int) -> bool:
+        pools = self.rules.pools
+        return not pools or any(pool.begin <= low and high <= pool.end for pool in pools)
 
     def _view(self, view: Tensor, rows: Sequence[int]) -> None:
         base = self.placed.rows.get(view.base)
@@ -169,6 +179,8 @@ class Checker:
             self._found(Fault.PLACE_AMISS, item.name)
         elif at[0] < 0 or at[0] + item.size_bytes > self.arena_bytes:
             self._found(Fault.OUTSIDE, item.name, at[0])
+        elif not self._is_in_one_pool(at[0], at[0] + item.size_bytes):
+            self._found(Fault.ACROSS_POOLS, item.name, at[0])
         else:
             self.placed.held[item.op] = at[0]
             if at[0] % math.lcm(item.align_bytes, self.rules.align_bytes):

@@ -60,8 +60,8 @@ RISC_V = Toolchain(
 @dataclass(frozen=True, slots=True)
 class Core:
     """`board`: a machine of QEMU's that has this core, or one that runs all of its instructions. `flash_at`, `ram_at`:
-    where its memories begin. `made_by`: what builds and runs its code. `vectors_at`: where it looks for its first
-    instruction, if not where flash begins."""
+    where its memories begin; `slow_at`: its other RAM. `made_by`: what builds and runs its code. `vectors_at`: where it
+    looks for its first instruction, if not where flash begins."""
 
     name: str
     board: str
@@ -70,6 +70,7 @@ class Core:
     ram_at: int = 0x2000_0000
     made_by: Toolchain = ARM
     vectors_at: int | None = None
+    slow_at: int = 0x2100_0000
 
 
 CORES = {
@@ -80,13 +81,14 @@ CORES = {
         Core("cortex-m0", "mps2-an385", ("-mcpu=cortex-m0", "-DTRAPS_MISALIGNED")),
         Core("cortex-m3", "mps2-an385", ("-mcpu=cortex-m3",)),
         Core("cortex-m4", "mps2-an386", ("-mcpu=cortex-m4", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16")),
-        Core("cortex-m7", "mps2-an500", ("-mcpu=cortex-m7", "-mfloat-abi=hard", "-mfpu=fpv5-d16")),
+        Core("cortex-m7", "mps2-an500", ("-mcpu=cortex-m7", "-mfloat-abi=hard", "-mfpu=fpv5-d16"), slow_at=0x6000_0000),
         Core(
             "cortex-m33",
             "mps2-an505",
             ("-mcpu=cortex-m33", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"),
             flash_at=0x1000_0000,
             ram_at=0x3800_0000,
+            slow_at=0x8000_0000,
         ),
         Core(
             "cortex-m55",
@@ -103,6 +105,7 @@ CORES = {
             flash_at=0x8000_0000,
             ram_at=0x8000_0000 + BOARD_BYTES,
             made_by=RISC_V,
+            slow_at=0x8000_0000 + 2 * BOARD_BYTES,
         ),
     )
 }
@@ -199,7 +202,7 @@ def build(
     tools.build([*common, *strict, *hooked, "-c", "model.c", "-o", "model.o"], directory)
     tools.build([*common, "-c", weights, "-o", "model_weights.o"], directory)
     for name in ("harness", "cortex_m"):
-        tools.build([*common, *traced, "-c", f"{name}.c", "-o", f"{name}.o"], directory)
+        tools.build([*common, *traced, *_memories(program), "-c", f"{name}.c", "-o", f"{name}.o"], directory)
     first = VECTORS_BYTES if core.vectors_at is None else 0
     numbers = {
         "VECTORS_AT": core.flash_at if core.vectors_at is None else core.vectors_at,
@@ -208,11 +211,22 @@ def build(
         "FLASH_BYTES": memory.flash_bytes - first,
         "RAM_AT": core.ram_at,
         "RAM_BYTES": memory.ram_bytes,
+        "SLOW_AT": core.slow_at,
+        "SLOW_BYTES": BOARD_BYTES,
     }
     sizes = [f"-Wl,--defsym={name}={number}" for name, number in numbers.items()]
     objects = ["model.o", "model_weights.o", "harness.o", "cortex_m.o"]
     link = ["-nostartfiles", made_by.library, "-T", "cortex_m.ld", "-Wl,--gc-sections", *sizes]
     tools.build([*common, *link, *objects, *linked, "-lm", "-o", "firmware.elf"], directory)
+
+
+def _memories(program: Program) -> list[str]:
+    """How much of each of the board's memories the arenas take, where there are several."""
+    uses, align = program.pools.uses, program.align_bytes
+    if not uses:
+        return []
+    slow = sum(-(-use.used_bytes // align) * align for use in uses[1:])
+    return [f"-DHARNESS_FAST_BYTES={uses[0].used_bytes}", *([f"-DHARNESS_SLOW_BYTES={slow}"] if slow else [])]
 
 
 def _emulate(core: Core, directory: Path, inputs: Inputs, arena_bytes: int | None = None) -> tuple[str, int]:

@@ -89,7 +89,7 @@ def profiled(program: Program, plan: Plan, core: str, seed: int = 0) -> Profile:
     if core not in CORES:
         raise PlanError(f"core '{core}' is not known; known: {', '.join(CORES)}")
     inputs = sample_inputs(program.graph, SAMPLE + 1, seed)[SAMPLE:]
-    marks, total = count_marks(program, inputs, CORES[core])
+    marks, total = count_marks(program.in_one_arena, inputs, CORES[core])
     own_steps = [(number, step) for number, step in enumerate(program.steps) if step.op != PUSH]
     if len(marks) != len(own_steps):
         raise ToolError(f"{len(own_steps)} steps were to be counted, and {len(marks)} were seen")

@@ -59,17 +59,19 @@ def spans(program: Program, is_traced: bool) -> list[Span]:
 def header(program: Program, runs: int) -> str:
     """The harness's own knowledge of the model, as C."""
     graph = program.graph
-    rows = [f"    {{{written.step}, {written.offset}, {written.size_bytes}}}," for written in program.written()]
+    rows = [f"    {{{w.step}, {_place(program, w.offset)}, {w.size_bytes}}}," for w in program.written()]
     lines = [
         "#include <stddef.h>",
         f"#define HARNESS_RUNS {runs}",
         f"#define HARNESS_SPANS {len(rows)}",
+        f"#define HARNESS_POOLS {max(1, len(program.pools.uses))}",
+        _pools(program),
         *_state(program, runs),
         _sizes("input", [graph.tensors[t] for t in graph.inputs]),
         _sizes("output", [graph.tensors[t] for t in graph.outputs]),
         "#ifdef HARNESS_TRACE",
         "static const struct {",
-        "    int step;",
+        "    int step, pool;",
         "    size_t offset, bytes;",
         "} harness_spans[] = {",
         *rows,
@@ -79,14 +81,26 @@ def header(program: Program, runs: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def _place(program: Program, address: int) -> str:
+    """The number of a pool, and the offset in it."""
+    number = program.pools.number_at(address)
+    return f"0, {address}" if number is None else f"{number}, {address - program.pools.uses[number].start}"
+
+
+def _pools(program: Program) -> str:
+    """How large each arena is; there is one if there are no pools."""
+    sizes = ", ".join(str(use.used_bytes) for use in program.pools.uses) or max(1, program.arena_bytes)
+    return f"static const size_t harness_pool_bytes[] = {{{sizes}}};"
+
+
 def _state(program: Program, runs: int) -> Iterator[str]:
     """Where the state lies, and before which runs it is set to its first value."""
     if program.states:
-        places = ", ".join(f"{{{program.offsets[t.index]}, {t.size_bytes}}}" for t in program.states)
+        places = ", ".join(f"{{{_place(program, program.offsets[t.index])}, {t.size_bytes}}}" for t in program.states)
         again = " || ".join(f"(run) == {run}" for run in (0, *restarts(program.graph, runs)))
         yield f"#define HARNESS_STATES {len(program.states)}"
         yield f"#define HARNESS_IS_RESET(run) ({again})"
-        yield f"static const struct {{ size_t offset, bytes; }} harness_states[] = {{{places}}};"
+        yield f"static const struct {{ int pool; size_t offset, bytes; }} harness_states[] = {{{places}}};"
 
 
 def write_model(program: Program, runs: int, directory: Path) -> str:

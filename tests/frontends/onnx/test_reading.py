@@ -149,6 +149,33 @@ def test_refusals_name_the_node(nodes: list[bytes], words: str) -> None:
         onnx.parse(content, "model")
 
 
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        (
+            [making.node("Conv", ["x", "w"], ["a"]), making.node("BatchNormalization", ["a", *"vvvv"], ["y"])],
+            "4 channels",
+        ),
+        ([making.node("Slice", ["x", "one", "one", "none"], ["y"])], "not of one length"),
+        ([making.node("Gemm", ["x", "v"], ["y"])], "not both matrices"),
+        ([making.node("DepthToSpace", ["x"], ["y"], blocksize=-2, mode="CRD")], "in blocks"),
+    ],
+)
+def test_operands_that_do_not_fit_are_refused(nodes: list[bytes], words: str) -> None:
+    """Each once ended in a traceback."""
+    weights = {"w": np.ones((4, 3, 1, 1), np.float32), "v": np.ones(3, np.float32)}
+    weights |= {"one": np.ones(1, np.int64), "none": np.ones(0, np.int64)}
+    content = making.model(nodes, {"x": (1, 3, 8, 8)}, {"y": (1, 3, 8, 8)}, weights)
+    with pytest.raises(ModelError, match=words):
+        onnx.parse(content, "model")
+
+
+def test_what_a_softmax_over_one_value_makes_can_be_reshaped() -> None:
+    nodes = [making.node("Softmax", ["x"], ["a"], axis=1), making.node("Reshape", ["a", "n"], ["y"])]
+    shape = {"n": np.array([1, 64], np.int64)}
+    assert onnx.parse(making.model(nodes, {"x": (1, 1, 8, 8)}, {"y": (1, 64)}, shape), "model").ops
+
+
 def test_few_bytes_do_not_fold_into_many() -> None:
     """A constant of 2^40 elements is refused before it is made."""
     nodes = [making.node("ConstantOfShape", ["n"], ["c"]), making.node("Add", ["x", "c"], ["y"])]

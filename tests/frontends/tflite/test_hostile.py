@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+import diagmem
 from diagmem.frontends import tflite
-from diagmem.frontends.tflite.checks import check_wiring
+from diagmem.frontends.checks import check_wiring
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Op, Tensor
+from diagmem.ops.elementwise.unary import Unary
 from diagmem.planning.inspection import inspect
 from diagmem.transforms.channels.ranges import Range
 from tests.row_networks import with_values
@@ -105,3 +107,11 @@ def test_only_unknown_operations_take_room_to_work_in(kind: str, may_be_unfilled
     else:
         with pytest.raises(ModelError, match="which nothing produces"):
             check_wiring(graph)
+
+
+def test_graphs_made_by_hand_have_sizes_too() -> None:
+    """What holds no elements has no place in an arena, wherever the graph comes from."""
+    tensors = tuple(Tensor(i, f"t{i}", (0,), DType.FLOAT32) for i in range(2))
+    graph = Graph("nothing", tensors, (Op(0, "NEG", (0,), (1,), Unary()),), (0,), (1,))
+    with pytest.raises(ModelError, match="holds no elements"):
+        diagmem.plan(graph)

@@ -12,6 +12,7 @@ from diagmem.kernels import ChannelBlock
 from diagmem.model.graph import DType, Graph, Padding
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
+from diagmem.ops.elementwise.unary import Unary
 from diagmem.ops.resizing.resize import Resize
 from diagmem.transforms import macs_of, transformed, weights_of
 from diagmem.transforms.channels.counting import channel_counts
@@ -158,6 +159,23 @@ def test_an_image_of_two_channels_is_resized() -> None:
     less = without(graph)
     check_the_same(graph, less)
     assert less.tensors[middle].channels == less.tensors[large].channels == (0,)
+
+
+def test_an_output_without_elements_is_still_made() -> None:
+    """None of its channels is needed, for there is none; what makes it stays where others lose channels."""
+    net = IdleNet(1)
+    empty = net.op("NEG", Unary(), net.input(0, dtype=DType.FLOAT32))
+    whole = idle_net(1)
+    shift = len(net.tensors)
+    tensors = [replace(t, index=t.index + shift) for t in whole.tensors]
+    ops = [
+        replace(op, index=op.index + 1, inputs=tuple(t + shift for t in op.inputs), outputs=(op.outputs[0] + shift,))
+        for op in whole.ops
+    ]
+    graph = Graph("both", (*net.tensors, *tensors), (*net.ops, *ops), (0, shift), (empty, whole.outputs[0] + shift))
+    less = without(graph)
+    assert less is not graph
+    assert less.ops[0].kind == "NEG"
 
 
 def test_without_weights_nothing_is_known() -> None:

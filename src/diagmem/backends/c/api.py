@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from diagmem.backends.c.addresses import ARENA, ARENA_TO_READ, ARENAS
 from diagmem.backends.c.program import Program
 
 
@@ -14,7 +15,7 @@ class Function:
     result: str
     name: str
     argument: tuple[str, str] | None = None
-    arena: str = "void *"
+    arena: str = ARENA
 
     def declaration(self, model: str) -> str:
         return f"{self._typed(f'{model}_{self.name}')}({self._parameter or 'void'})"
@@ -26,7 +27,8 @@ class Function:
     def definition(self, model: str) -> str:
         """It calls its twin with the model's own arena."""
         passed = f", {self.argument[1]}" if self.argument else ""
-        call = f"{model}_{self.name}_in(&static_arena{passed});"
+        own = "static_arenas" if self.arena == ARENAS else "&static_arena"
+        call = f"{model}_{self.name}_in({own}{passed});"
         return f"{self.declaration(model)} {{\n    {'' if self.result == 'void' else 'return '}{call}\n}}\n"
 
     @property
@@ -42,7 +44,7 @@ def _declared(type_name: str, name: str) -> str:
 
 
 _INDEX = ("int", "index")
-OUTPUT = Function("const void *", "output", _INDEX, "const void *")
+OUTPUT = Function("const void *", "output", _INDEX, ARENA_TO_READ)
 INPUT = Function("void *", "input", _INDEX)
 RESET = Function("void", "reset")
 _WHOLE = (INPUT, OUTPUT, Function("void", "invoke"))
@@ -50,5 +52,6 @@ _BY_ROWS = (Function("void", "start"), Function("int", "push_row", ("const void 
 
 
 def functions(program: Program) -> tuple[Function, ...]:
-    found = _BY_ROWS if program.input_rows else _WHOLE
-    return (RESET, *found) if program.states else found
+    found: tuple[Function, ...] = _BY_ROWS if program.input_rows else _WHOLE
+    found = (RESET, *found) if program.states else found
+    return tuple(replace(function, arena=ARENAS) for function in found) if program.pools else found

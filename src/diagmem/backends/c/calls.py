@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from diagmem.backends.c.addresses import address, arena_of
 from diagmem.backends.c.literals import initialiser, numbers
 from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
@@ -54,18 +55,21 @@ def _argument(argument: CArgument, position: int, node: Node, program: Program, 
     index = node.op.index
     if isinstance(argument, CTurn):
         turns = program.rows.ops[index].turns
-        return {CTurn.NUMBER: "turn", CTurn.COUNT: str(turns)}.get(argument) or f"AT({program.scratch[index]})"
+        return {CTurn.NUMBER: "turn", CTurn.COUNT: str(turns)}.get(argument) or address(program, program.scratch[index])
     if isinstance(argument, CScratch):
-        return f"AT({program.scratch[index]})"
+        return address(program, program.scratch[index])
     if isinstance(argument, CRows):
         found = "diagmem_rows_reaching" if argument.is_transposed else "diagmem_rows_under"
-        return f"{found}(&op{node.op.number}.window, &rows{argument.tensor.index}, arena, turn, rows)"
+        arena = arena_of(program, argument.tensor.index)
+        return f"{found}(&op{node.op.number}.window, &rows{argument.tensor.index}, {arena}, turn, rows)"
     if isinstance(argument, CRow):
         number = _row_number(argument, f"op{node.op.number}_rows{position}")
-        return f"diagmem_row(&rows{argument.tensor.index}, arena, {number})"
+        return f"diagmem_row(&rows{argument.tensor.index}, {arena_of(program, argument.tensor.index)}, {number})"
     if isinstance(argument, CPointers):
         return _pointers(argument, (_argument(t, position, node, program, tables) for t in argument.tensors))
-    return tables.constants[argument.index] if argument.is_constant else f"AT({program.offsets[argument.index]})"
+    if argument.is_constant:
+        return tables.constants[argument.index]
+    return address(program, program.offsets[argument.index])
 
 
 def _row_number(row: CRow, listed: str) -> str:

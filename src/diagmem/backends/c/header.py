@@ -8,6 +8,7 @@ from diagmem.backends.c.api import functions
 from diagmem.backends.c.calls import shape_of
 from diagmem.backends.c.literals import number
 from diagmem.backends.c.names import comment
+from diagmem.backends.c.pools import pool_constants, pool_places
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.values import C_TYPES, tensor_type, value_functions
 from diagmem.model.graph import Graph, Tensor
@@ -52,6 +53,7 @@ def header(program: Program, name: str) -> str:
 {_places(macro)}
 #define {macro}_ARENA_BYTES {max(1, program.arena_bytes)}
 #define {macro}_ARENA_ALIGN {program.align_bytes} /* an arena starts on a multiple of so many bytes */
+{pool_constants(program, name) if program.pools else ""}\
 {_state(macro, program)}
 {_tensors(f"{macro}_INPUT", model, model.inputs)}{_rows(macro, program)}
 {_tensors(f"{macro}_OUTPUT", model, model.outputs)}
@@ -65,12 +67,12 @@ extern "C" {{
 {own}
 #endif
 
-/* The same with arenas of your own, each of {macro}_ARENA_BYTES that start on a multiple of {macro}_ARENA_ALIGN: any
+/* The same with arenas of your own, {_own_arenas(program, macro)}: any
  * number at once, from any thread.{_START_IN.replace("NAME", name) if program.input_rows else ""} */
 {given}
 
 /* The first place in memory of yours where an arena may start; NULL if the memory is too small for it. */
-void *{name}_arena(void *memory, size_t memory_bytes);
+{pool_places(program, name) if program.pools else f"void *{name}_arena(void *memory, size_t memory_bytes);{_NEWLINE}"}\
 
 {value_functions(program, name)}
 #ifdef __cplusplus
@@ -79,6 +81,15 @@ void *{name}_arena(void *memory, size_t memory_bytes);
 
 #endif
 """
+
+
+_NEWLINE = "\n"
+
+
+def _own_arenas(program: Program, macro: str) -> str:
+    if program.pools:
+        return f"in a list of {macro}_POOLS, each of as many bytes as its pool and on a multiple of {macro}_ARENA_ALIGN"
+    return f"each of {macro}_ARENA_BYTES that start on a multiple of {macro}_ARENA_ALIGN"
 
 
 def _state(macro: str, program: Program) -> str:

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from diagmem.backends.c.addresses import address, address_to_read, arena_type, in_its_arena
 from diagmem.backends.c.api import INPUT, OUTPUT, Function, functions
 from diagmem.backends.c.calls import call_text, describe, listed_rows, parameters
+from diagmem.backends.c.memory import static_memory, wide_alignment
+from diagmem.backends.c.pools import pool_addresses, pool_arenas
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.sequence import repeated_turns, row_storage, run_in_sequence
 from diagmem.backends.c.state import reset_function
 from diagmem.backends.c.tables import Tables
 from diagmem.model.graph import Node
 
-_ALIGNED_TYPES = {2: "int16_t", 4: "int32_t", 8: "int64_t"}
-
-_WIDE_ALIGNMENT = """\
-#if defined(__GNUC__)
-#define ALIGNED __attribute__((aligned({macro}_ARENA_ALIGN)))
-#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
-#define ALIGNED _Alignas({macro}_ARENA_ALIGN)
-#else
-#error this compiler cannot align the arena: define {macro}_NO_STATIC_ARENA and give one of your own
-#endif
-"""
-
 
 def model_source(program: Program, tables: Tables, name: str) -> str:
     """NAME.c after its first comment."""
     inputs = () if program.input_rows else (_accessor(program, INPUT, name, program.graph.inputs),)
     parts = (
-        _opening(name, ("stddef.h", "string.h") if program.input_rows or program.states else ("stddef.h",)),
-        *(row_storage(program.graph.tensors[t], storage) for t, storage in program.by_rows.items()),
+        _opening(program, name),
+        *(row_storage(program.graph.tensors[t], in_its_arena(program, s)) for t, s in program.by_rows.items()),
         *(parameters(node, program.calls[node.op.index], tables) for node in program.nodes),
         *(listed_rows(node, program.calls[node.op.index]) for node in program.nodes),
         *(repeated_turns(program, node) for node in program.nodes),
@@ -38,14 +30,14 @@ def model_source(program: Program, tables: Tables, name: str) -> str:
         reset_function(program, tables, name),
         *inputs,
         _accessor(program, OUTPUT, name, program.graph.outputs),
-        _arena(name),
-        _static_arena(program, name),
+        *(pool_arenas(program, name) if program.pools else (_arena(name), _static_arena(program, name))),
     )
     return "\n".join(part for part in parts if part)
 
 
-def _opening(name: str, headers: Sequence[str]) -> str:
+def _opening(program: Program, name: str) -> str:
     macro = name.upper()
+    headers = ("stddef.h", "string.h") if program.input_rows or program.states else ("stddef.h",)
     included = "\n".join(f"#include <{header}>" for header in headers)
     return f"""\
 #include "{name}.h"
@@ -69,6 +61,10 @@ def _opening(name: str, headers: Sequence[str]) -> str:
 #include <assert.h>
 #define CHECK(condition) assert(condition)
 #endif
+{pool_addresses(program, name) if program.pools else _ADDRESSES.format(macro=macro)}"""
+
+
+_ADDRESSES = """\
 #define CHECK_ARENA() CHECK(arena != NULL && (uintptr_t)arena % {macro}_ARENA_ALIGN == 0)
 
 #define AT(offset) ((void *)((unsigned char *)arena + (offset)))
@@ -78,7 +74,7 @@ def _opening(name: str, headers: Sequence[str]) -> str:
 def _run_straight(program: Program, tables: Tables, name: str) -> str:
     """One call after the other."""
     body = "".join(line for node in program.nodes for line in _step(node, program, tables, name))
-    opening = f"{name.upper()}_CODE_ATTR void {name}_invoke_in(void *arena)"
+    opening = f"{name.upper()}_CODE_ATTR void {name}_invoke_in({arena_type(program)}arena)"
     return f"{opening} {{\n{_unused_arena(body)}    CHECK_ARENA();\n{body}}}\n"
 
 
@@ -93,10 +89,10 @@ def _step(node: Node, program: Program, tables: Tables, name: str) -> Iterator[s
 
 def _accessor(program: Program, function: Function, name: str, tensors: Sequence[int]) -> str:
     starts = (program.offsets[t] if t in program.offsets else program.storage[t].offsets[0] for t in tensors)
-    at = "(const unsigned char *)arena + {}" if function.arena.startswith("const") else "AT({})"
-    cases = "".join(f"    case {n}:\n        return {at.format(start)};\n" for n, start in enumerate(starts))
+    text = address_to_read if function == OUTPUT else address
+    cases = "".join(f"    case {n}:\n        return {text(program, start)};\n" for n, start in enumerate(starts))
     return f"""\
-{function.declaration_in(name)} {{
+{replace(function, arena=arena_type(program, function == OUTPUT)).declaration_in(name)} {{
     CHECK_ARENA();
 {_unused_arena(cases)}    switch (index) {{
 {cases}    default:
@@ -127,15 +123,9 @@ void *{name}_arena(void *memory, size_t memory_bytes) {{
 def _static_arena(program: Program, name: str) -> str:
     macro = name.upper()
     wrappers = "\n".join(function.definition(name) for function in functions(program))
-    aligned = _ALIGNED_TYPES.get(program.align_bytes)
-    alignment = f"    {aligned} alignment;\n" if aligned else ""
-    is_wide = program.align_bytes > max(_ALIGNED_TYPES)
     return f"""\
 #ifndef {macro}_NO_STATIC_ARENA
-{_WIDE_ALIGNMENT.format(macro=macro) if is_wide else ""}\
-static {"ALIGNED " if is_wide else ""}{macro}_ARENA_ATTR union {{
-    unsigned char bytes[{macro}_ARENA_BYTES];
-{alignment}}} static_arena;
-
+{wide_alignment(program, name)}\
+{static_memory(program, f"{macro}_ARENA", "static_arena")}
 {wrappers}#endif
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from diagmem.kernels import LIBRARIES, Library, library
@@ -14,6 +14,7 @@ from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of, val
 from diagmem.ops.state import changed_variables
 from diagmem.planning.plan import Plan, offsets_in_one_piece
 from diagmem.planning.planner import Planned
+from diagmem.planning.pools import NO_POOLS, PoolLayout
 from diagmem.planning.rows import RowGraph, row_graph
 from diagmem.planning.storage import Storage
 
@@ -43,7 +44,8 @@ class Program:
     """`scratch`: op -> where what it needs beside its tensors lies; PUSH -> where the state of a run lies that waits
     for the caller's next row. `lower_bound_bytes`: None where nobody has proven one. `source`: the model's own graph,
     where ops were removed from it. `kernels`: the name of the library that runs it. `offset_align_bytes`: every offset
-    is a multiple of it, so the arena's start must be one too."""
+    is a multiple of it, so the arena's start must be one too. `pools`: which addresses lie in which memory, where there
+    are several: there is then an arena in each."""
 
     graph: Graph
     schedule: Schedule
@@ -54,6 +56,7 @@ class Program:
     source: Graph | None = None
     kernels: str = "diagmem"
     offset_align_bytes: int = 1
+    pools: PoolLayout = NO_POOLS
 
     @classmethod
     def of(cls, made: Planned) -> Program:
@@ -69,11 +72,21 @@ class Program:
             )
         if plan.options.external_io:
             raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without external_io")
+        if plan.pools.missing_bytes:
+            raise PlanError(f"the plan does not fit its pools: {plan.pools.missing_bytes} bytes are missing")
         source = None if model is plan.graph else model
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
-        program = cls(plan.graph, plan.schedule, *places, source, plan.options.kernels, plan.options.align_bytes)
+        options = plan.options
+        program = cls(
+            plan.graph, plan.schedule, *places, source, options.kernels, options.align_bytes, plan.pools.in_use
+        )
         program.check_places()
         return program
+
+    @property
+    def in_one_arena(self) -> Program:
+        """The same, its pools one behind the other in a single arena: for those who look at what it does, not where."""
+        return replace(self, pools=NO_POOLS)
 
     def check_places(self) -> None:
         """Raises PlanError where something that the code addresses has no place: whether places are safe is for the

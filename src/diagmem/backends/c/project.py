@@ -74,6 +74,7 @@ A neural network as C99, made by diagmem {__version__}. It needs no operating sy
 only what the compiler itself calls, such as `memcpy`.
 
 - RAM: {program.arena_bytes} bytes of arena, and the stack (`diagmem verify --on cortex-m4` measures it).
+{"".join(f"  - {u.pool.name}: {u.used_bytes} of {u.pool.capacity_bytes} bytes{_NEWLINE}" for u in program.pools.uses)}\
 - Flash: {weights_bytes} bytes of weights, and the code.
 
 ```c
@@ -90,7 +91,7 @@ A stored value q means the number scale * (q - zero point).
 
 {_KEPT_ROWS if program.input_rows else _KEPT}
 {_STATE.format(name=name, size=sum(t.size_bytes for t in program.states)) if program.states else ""}\
-{(_OWN_ROWS if program.input_rows else _OWN).format(name=name, macro=macro)}
+{_own_memory(program).format(name=name, macro=macro)}
 - Where things lie is yours to say: {macro}_WEIGHTS_ATTR, {macro}_ARENA_ATTR and {macro}_CODE_ATTR are put before each
   table of weights, the arena, and each function that computes: `__attribute__((section(".ccm")))`, say, in a header of
   yours whose name is given as {macro}_CONFIG.
@@ -114,6 +115,19 @@ _OWN_ROWS = """\
   {macro}_ARENA_ALIGN. **Call `{name}_start_in(arena)` before its first row**: the arena remembers how far a run
   has come. `{name}_arena(memory, bytes)` finds the place in any memory; NULL means that it is too small.
   Define {macro}_NO_STATIC_ARENA for all files to leave out the model's own arena."""
+
+_OWN_POOLS = """\
+- The arena is in several memories. {macro}_POOL_…_ATTR says where the model's own array in each goes:
+  `__attribute__((section(".dtcm")))`, say. `{name}_invoke_in(arenas)` and its like run in memory of yours: a list of
+  {macro}_POOLS arenas, each of {macro}_POOL_…_BYTES bytes that start on a multiple of {macro}_ARENA_ALIGN, in the
+  order of {name}.h. Define {macro}_NO_STATIC_ARENA for all files to leave out the model's own arenas."""
+
+
+def _own_memory(program: Program) -> str:
+    if program.pools:
+        return _OWN_POOLS
+    return _OWN_ROWS if program.input_rows else _OWN
+
 
 _CHECKED = ("are there, and aligned", "are there, aligned, and were started")
 

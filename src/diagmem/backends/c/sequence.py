@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from diagmem.backends.c.addresses import address, arena_of, arena_type
 from diagmem.backends.c.calls import call_text, describe, shape_of, small_numbers
 from diagmem.backends.c.literals import initialiser, numbers
 from diagmem.backends.c.names import comment
@@ -67,7 +68,7 @@ def _step_function(program: Program, tables: Tables, attribute: str) -> str:
     rows = "    const void *rows[DIAGMEM_MAX_ROWS];\n" if has_windows else ""
     return f"""\
 /* One row of an operation, the next one in its turn; or all of it. */
-static {attribute} void run_step(void *arena, int32_t op, int32_t turn) {{
+static {attribute} void run_step({arena_type(program)}arena, int32_t op, int32_t turn) {{
 {rows}    (void)turn;
     switch (op) {{
 {cases}    default:
@@ -115,7 +116,7 @@ static const {width} steps[STEPS] = {{
 
 def _invoke(program: Program, name: str) -> str:
     return f"""\
-{name.upper()}_CODE_ATTR void {name}_invoke_in(void *arena) {{
+{name.upper()}_CODE_ATTR void {name}_invoke_in({arena_type(program)}arena) {{
     CHECK_ARENA();
     uint{8 * program.state.turn_bytes}_t turns[OPS] = {{0}};
     for (int32_t i = 0; i < STEPS; ++i) {{
@@ -129,7 +130,7 @@ def _invoke(program: Program, name: str) -> str:
 def _push(program: Program, name: str) -> str:
     tensor = program.graph.tensors[program.graph.inputs[0]]
     state, macro = program.state, name.upper()
-    place = f"AT({program.scratch[PUSH]})"
+    place, image = address(program, program.scratch[PUSH]), arena_of(program, tensor.index)
     return f"""\
 /* What a run remembers while it waits for the next row; it lies in the arena. */
 typedef struct {{
@@ -150,12 +151,12 @@ static int is_started(const run_state *state) {{
 }}
 #endif
 
-void {name}_start_in(void *arena) {{
+void {name}_start_in({arena_type(program)}arena) {{
     CHECK_ARENA();
     memset({place}, 0, sizeof(run_state));
 }}
 
-{macro}_CODE_ATTR int {name}_push_row_in(void *arena, const void *row) {{
+{macro}_CODE_ATTR int {name}_push_row_in({arena_type(program)}arena, const void *row) {{
     CHECK_ARENA();
     run_state *const state = {place};
     int is_taken = 0;
@@ -166,7 +167,7 @@ void {name}_start_in(void *arena) {{
             return 0;
         }}
         if (op == OPS) {{
-            memcpy(diagmem_row(&rows{tensor.index}, arena, state->turns[op]), row, {tensor.row_bytes});
+            memcpy(diagmem_row(&rows{tensor.index}, {image}, state->turns[op]), row, {tensor.row_bytes});
             is_taken = 1;
         }} else {{
             run_step(arena, op, state->turns[op]);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from diagmem.backends.c.addresses import address, arena_type
 from diagmem.backends.c.calls import shape_of
 from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
@@ -14,11 +15,11 @@ def reset_function(program: Program, tables: Tables, name: str) -> str:
     if not program.states:
         return ""
     lines = "".join(_set(tensor, program, tables) for tensor in program.states)
-    return f"void {name}_reset_in(void *arena) {{\n    CHECK_ARENA();\n{lines}}}\n"
+    return f"void {name}_reset_in({arena_type(program)}arena) {{\n    CHECK_ARENA();\n{lines}}}\n"
 
 
 def _set(tensor: Tensor, program: Program, tables: Tables) -> str:
-    at, size = f"AT({program.offsets[tensor.index]})", tensor.size_bytes
+    at, size = address(program, program.offsets[tensor.index]), tensor.size_bytes
     about = f"    /* '{comment(tensor.label)}': {shape_of(tensor)} */\n"
     if is_one_byte(tensor.first_values):
         return f"{about}    memset({at}, {tensor.first_values.tobytes()[0]}, {size});\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from diagmem.backends.c.addresses import arena_type
 from diagmem.backends.c.names import string
 from diagmem.backends.c.program import Program
 from diagmem.model.graph import DType, Tensor
@@ -46,12 +47,13 @@ def value_functions(program: Program, name: str) -> str:
     macro = name.upper()
     own = "".join(f"{line}\n" for line in _typed(program, name, is_own=True))
     given = "".join(f"{line}\n" for line in _typed(program, name, is_own=False))
+    arena = arena_type(program, is_read=True)
     return f"""\
 /* Real numbers in and out: as the scale says, to the nearest stored value, halves away from zero, within the type's
  * range. They return 0 if there is no such tensor, or none that stands for real numbers; else 1. These, and the
  * constants, are in {name}_values.c. */
 {"".join(f"extern const {name}_tensor {name}_{side}s[{macro}_{side.upper()}S];{_NEWLINE}" for side in _sides(program))}\
-{_declared_inputs(program, name)}int {name}_dequantize_output_in(const void *arena, int index, float *values);
+{_declared_inputs(program, name)}int {name}_dequantize_output_in({arena}arena, int index, float *values);
 #ifndef {macro}_NO_STATIC_ARENA
 {_declared_inputs(program, name, is_own=True)}int {name}_dequantize_output(int index, float *values);
 #endif
@@ -72,7 +74,7 @@ def _declared_inputs(program: Program, name: str, is_own: bool = False) -> str:
         return "" if is_own else f"int {name}_quantize_row(const float *values, void *row);\n"
     if is_own:
         return f"int {name}_quantize_input(int index, const float *values);\n"
-    return f"int {name}_quantize_input_in(void *arena, int index, const float *values);\n"
+    return f"int {name}_quantize_input_in({arena_type(program)}arena, int index, const float *values);\n"
 
 
 def _typed(program: Program, name: str, is_own: bool) -> Iterator[str]:
@@ -80,7 +82,7 @@ def _typed(program: Program, name: str, is_own: bool) -> Iterator[str]:
     twin = "" if is_own else "_in"
     inputs = [] if program.input_rows else _inputs(program)
     for side, const, tensors in (("input", "", inputs), ("output", "const ", _outputs(program))):
-        parameter, passed = ("void", "") if is_own else (f"{const}void *arena", "arena, ")
+        parameter, passed = ("void", "") if is_own else (f"{arena_type(program, bool(const))}arena", "arena, ")
         for n, tensor in enumerate(tensors):
             kind = f"{const}{C_TYPES[tensor.dtype]} *"
             call = f"{name}_{side}{twin}({passed}{n})"
@@ -181,7 +183,8 @@ static int {function} {{
 
 
 def _calls(program: Program, name: str) -> str:
-    get = _passed_on(name, "output", f"int {name}_dequantize_output_in(const void *arena, int index, float *values)")
+    arena = arena_type(program, is_read=True)
+    get = _passed_on(name, "output", f"int {name}_dequantize_output_in({arena}arena, int index, float *values)")
     if not _inputs(program):
         return get
     if program.input_rows:
@@ -191,7 +194,7 @@ int {name}_quantize_row(const float *values, void *row) {{
 }}
 
 {get}"""
-    put = f"int {name}_quantize_input_in(void *arena, int index, const float *values)"
+    put = f"int {name}_quantize_input_in({arena_type(program)}arena, int index, const float *values)"
     return f"{_passed_on(name, 'input', put)}\n{get}"
 
 

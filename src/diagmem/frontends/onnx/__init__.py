@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from diagmem.frontends.checks import check_sizes
 from diagmem.frontends.onnx.importer import NEWEST_OPSET, OLDEST_OPSET, Importer
 from diagmem.frontends.onnx.lowering import LOWERINGS
 from diagmem.frontends.onnx.proto import read_model
@@ -25,6 +26,8 @@ def parse(
         model = read_model(content, directory)
         if not OLDEST_OPSET <= model.opset <= NEWEST_OPSET:
             raise ModelError(f"opset {model.opset} is not supported; {OLDEST_OPSET} to {NEWEST_OPSET} are")
-        return check_signatures(Importer(model, shapes or {}, channels_last).graph(name, LOWERINGS))
+        graph = Importer(model, shapes or {}, channels_last).graph(name, LOWERINGS)
+        check_sizes(graph)
+        return check_signatures(graph)
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from None

@@ -156,6 +156,8 @@ def slices_of(node: OnnxNode, shape: Sequence[int], inputs: Sequence[Array | Non
     starts, ends = parts[0] or [], parts[1] or []
     axes = parts[2] if parts[2] is not None else list(range(len(starts)))
     steps = parts[3] if parts[3] is not None else [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise ModelError(f"{node.label}: its starts, ends, axes and steps are not of one length; the file is damaged")
     found = [range(size) for size in shape]
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         if not -len(shape) <= axis < len(shape) or step == 0:

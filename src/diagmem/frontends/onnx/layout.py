@@ -130,8 +130,8 @@ def relabelled(value: Stored, shape: Shape) -> Stored | None:
     old, new = ([a for a, n in enumerate(s) if n > 1] for s in (value.shape, shape))
     if [value.shape[a] for a in old] != [shape[a] for a in new]:
         return None
-    names = dict(zip(old, new, strict=True))
-    return replace(value, dims=tuple(None if a is None else names[a] for a in value.dims), shape=shape)
+    names: dict[int | None, int] = dict(zip(old, new, strict=True))
+    return replace(value, dims=tuple(names.get(axis) for axis in value.dims), shape=shape)
 
 
 def reshaped_order(value: Stored, shape: Shape) -> tuple[int, ...] | None:

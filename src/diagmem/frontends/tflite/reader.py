@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 
+from diagmem.frontends.checks import LARGEST_TENSOR_BYTES, check_sizes, check_wiring
 from diagmem.frontends.shapes import with_shapes
-from diagmem.frontends.tflite.checks import LARGEST_TENSOR_BYTES, check_sizes, check_wiring
 from diagmem.frontends.tflite.control_flow import called_subgraphs, control_flow_of, without_control_flow
 from diagmem.frontends.tflite.options import options_of
 from diagmem.frontends.tflite.sparsity import dense_values

@@ -24,7 +24,7 @@ def core(problem: Problem, limit: int, members: Collection[int] | None = None) -
             # Those that left just before it no longer block it; that makes it fit all the more.
             left.discard(buffer)
             removed.append(buffer)
-            queue.extend(n.index for n in problem.neighbours[buffer] if n.index in left)
+            queue.extend(n.buffer for n in problem.neighbours[buffer] if n.buffer in left)
         queue = sorted(set(queue))
     return sorted(left), removed
 
@@ -34,7 +34,7 @@ def _always_fits(problem: Problem, buffer: int, left: set[int], limit: int) -> b
     stride = problem.buffers[buffer].align_bytes // unit
     places = (limit - size_bytes) // problem.buffers[buffer].align_bytes + 1
     for near in problem.neighbours[buffer]:
-        if near.index in left:
+        if near.buffer in left:
             # An open interval of n units between whole units holds n - 1 of them inside.
             places -= -(-((near.below + near.above) // unit - 1) // stride)
             if places <= 0:
@@ -59,7 +59,7 @@ def components(problem: Problem, members: Collection[int]) -> list[list[int]]:
         while stack:
             buffer = stack.pop()
             group.append(buffer)
-            near = [n.index for n in problem.neighbours[buffer] if n.index in left]
+            near = [n.buffer for n in problem.neighbours[buffer] if n.buffer in left]
             left.difference_update(near)
             stack.extend(near)
         found.append(sorted(group))

@@ -49,7 +49,7 @@ def solve_by_cp_sat(
     """
     inside = set(members)
     pairs = sum(
-        near.index > buffer and near.index in inside for buffer in members for near in problem.neighbours[buffer]
+        near.buffer > buffer and near.buffer in inside for buffer in members for near in problem.neighbours[buffer]
     )
     if pairs > MOST_PAIRS and (not as_rectangles or problem.overlaps or len(members) > MOST_RECTANGLES):
         return Solution(None, bound)
@@ -78,7 +78,7 @@ def solve_by_cp_sat(
     solver.parameters.max_deterministic_time = proof
     if effort.purse is not None and effort.purse.seconds_left is not None:
         solver.parameters.max_time_in_seconds = effort.purse.seconds_left
-    status = _solved(solver, model)
+    status = solved(solver, model)
     if effort.purse is not None:
         effort.purse.spend(LEAST_PROOF + solver.response_proto.deterministic_time)
     if status == cp_model.INFEASIBLE:
@@ -93,9 +93,9 @@ def _keep_pairs_apart(model: Any, problem: Problem, starts: Mapping[int, Any]) -
     unit = problem.unit_bytes
     for buffer, start in starts.items():
         for near in problem.neighbours[buffer]:
-            if near.index > buffer and near.index in starts:
+            if near.buffer > buffer and near.buffer in starts:
                 is_below = model.new_bool_var("")
-                rise = starts[near.index] - start
+                rise = starts[near.buffer] - start
                 model.add(rise >= near.below // unit).only_enforce_if(is_below)
                 model.add(-rise >= near.above // unit).only_enforce_if(~is_below)
 
@@ -111,7 +111,7 @@ def _keep_rectangles_apart(model: Any, problem: Problem, starts: Mapping[int, An
         model.add_no_overlap([in_space[index] for index in clique])
 
 
-def _solved(solver: Any, model: Any) -> Any:
+def solved(solver: Any, model: Any) -> Any:
     """The solver's status. It works in a thread of its own, so that an interruption is heard at once and ends it: left
     to itself the solver takes the signal, answers with what it has, and leaves the next one to kill the process."""
     from concurrent.futures import ThreadPoolExecutor, wait  # Brings logging with it: not before it is needed.

@@ -36,7 +36,7 @@ def links(problem: Problem, members: Sequence[int] | None = None) -> Links:
     number = {buffer: place for place, buffer in enumerate(chosen)}
     near_from, near, below, above = [0], [], [], []
     for buffer in chosen:
-        for index, under, over in problem.links[buffer]:
+        for index, under, over in problem.neighbours[buffer]:
             place = number.get(index)
             if place is not None:
                 near.append(place)

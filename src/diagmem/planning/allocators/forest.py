@@ -32,7 +32,7 @@ def spanning_forest(problem: Problem, members: Iterable[int]) -> list[int]:
         return buffer
 
     for buffer in sorted(members, key=lambda b: (-problem.buffers[b].size_bytes, b)):
-        near = [find(n.index) for n in problem.neighbours[buffer] if n.index in root]
+        near = [find(n.buffer) for n in problem.neighbours[buffer] if n.buffer in root]
         if len(near) == len(set(near)):
             root[buffer] = buffer
             root.update(dict.fromkeys(near, buffer))
@@ -66,7 +66,7 @@ def _walk(problem: Problem, start: int, inside: set[int]) -> list[tuple[int, int
     """Buffers of a tree with their parents, parents first."""
     walk: list[tuple[int, int | None]] = [(start, None)]
     for buffer, parent in walk:
-        walk.extend((n.index, buffer) for n in problem.neighbours[buffer] if n.index in inside and n.index != parent)
+        walk.extend((n.buffer, buffer) for n in problem.neighbours[buffer] if n.buffer in inside and n.buffer != parent)
     return walk
 
 
@@ -74,8 +74,8 @@ def _range(
     problem: Problem, buffer: int, parent: int | None, inside: set[int], ranges: dict[int, _Range], limit: int
 ) -> _Range | None:
     """Where a buffer may start so that all its children find a place too."""
-    children = [n for n in problem.neighbours[buffer] if n.index in inside and n.index != parent]
-    taken = [(ranges[n.index].high - n.below, ranges[n.index].low + n.above) for n in children]
+    children = [n for n in problem.neighbours[buffer] if n.buffer in inside and n.buffer != parent]
+    taken = [(ranges[n.buffer].high - n.below, ranges[n.buffer].low + n.above) for n in children]
     align = problem.buffers[buffer].align_bytes
     top = (limit - problem.buffers[buffer].size_bytes) // align * align
     low = 0
@@ -90,7 +90,7 @@ def _range(
 
 
 def _link(problem: Problem, buffer: int, neighbour: int) -> Neighbour:
-    return next(n for n in problem.neighbours[buffer] if n.index == neighbour)
+    return next(n for n in problem.neighbours[buffer] if n.buffer == neighbour)
 
 
 def forest_bound(problem: Problem, members: Collection[int], low: int, high: int) -> int:

@@ -54,7 +54,7 @@ class Lowering:
         fits, nodes = effort.fits_for(count) if problem.overlaps else 0, effort.nodes_for(count, bool(problem.overlaps))
         goal_bytes, meter = max(bound, goal or 0), Meter(nodes, effort.purse)
         is_small = problem.arena_bytes(offsets) <= goal_bytes
-        near = 10 + sum(map(len, problem.links)) // max(1, count)
+        near = 10 + sum(map(len, problem.neighbours)) // max(1, count)
         loops = PLAIN if is_small else machine((fits * near // 6 + nodes * count) // 10)
         return cls(problem, offsets, bound, goal_bytes, fits, meter, loops, goal is not None)
 

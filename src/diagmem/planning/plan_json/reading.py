@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from diagmem.kernels import library
@@ -15,6 +15,7 @@ from diagmem.model.schedule import PUSH, Schedule, Step
 from diagmem.planning.options import Options
 from diagmem.planning.plan import Plan
 from diagmem.planning.plan_json.writing import SCHEMA_VERSION
+from diagmem.planning.pools import Pool, PoolLayout
 from diagmem.planning.storage import Storage
 from diagmem.transforms import ONCE_CALLED, TRANSFORMS, transformed_again
 
@@ -63,17 +64,42 @@ def _plan(found: _Fields, model: Graph) -> Plan:
     removed = [_removal(row) for row in found.rows("removed", default=[])]
     graph = transformed_again(model, removed, options.library.channel_block)
     schedule = _schedule(found, graph)
+    pools = _pools(found)
     return Plan(
         graph,
-        options,
+        replace(options, pools=tuple(use.pool for use in pools.uses)),
         schedule,
-        _storage(found, graph),
-        _scratch(found, graph),
+        _storage(found, graph, pools),
+        _scratch(found, graph, pools),
         found.integer("arena_bytes", 0),
         found.integer("lower_bound_bytes", 0, default=0),
         found.get("lower_bound_over") == "all orders",
         found.number("recompute", 1.0),
+        pools=pools,
     )
+
+
+def _pools(found: _Fields) -> PoolLayout:
+    """The memories of a plan for several. What is said of traffic is for people: nothing here relies on it."""
+    rows = found.rows("pools", default=[])
+    pools = [Pool(r.text("name"), r.integer("capacity_bytes", 1), r.number("cost", 1.0)) for r in rows]
+    used = [row.integer("used_bytes", 0) for row in rows]
+    traffic = [row.integer("traffic_bytes", 0, default=0) for row in rows]
+    if rows and sum(used) != found.integer("arena_bytes", 0):
+        raise PlanError(f"the plan's pools take {sum(used)} bytes, and its arena {found.integer('arena_bytes', 0)}")
+    single_bytes = found.integer("single_pool_bytes", 0, default=0) if rows else 0
+    return replace(PoolLayout.of(pools, used, traffic), single_bytes=single_bytes)
+
+
+def _address(row: _Fields, pools: PoolLayout) -> int:
+    """Where an entry lies: an offset in the arena, or in one of several pools."""
+    offset = row.integer("offset")
+    if not pools:
+        return offset
+    name, names = row.text("pool"), [use.pool.name for use in pools.uses]
+    if name not in names:
+        raise PlanError(f"{row.what} is in pool '{one_line(name, 40)}', which the plan does not have")
+    return pools.address(names.index(name), offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +197,7 @@ def _index_of(graph: Graph) -> dict[int, int]:
     return {PUSH: PUSH, **{op.number: op.index for op in graph.ops}}
 
 
-def _scratch(found: _Fields, graph: Graph) -> dict[int, int]:
+def _scratch(found: _Fields, graph: Graph, pools: PoolLayout) -> dict[int, int]:
     index_of, scratch = _index_of(graph), {}
     for row in found.rows("scratch", default=[]):
         number = row.integer("op")
@@ -179,11 +205,11 @@ def _scratch(found: _Fields, graph: Graph) -> dict[int, int]:
             raise PlanError(f"the plan has scratch for op {number}, which the model does not have; {OTHER_MODEL}")
         if index_of[number] in scratch:
             raise PlanError(f"the plan has scratch for op {number} twice")
-        scratch[index_of[number]] = row.integer("offset")
+        scratch[index_of[number]] = _address(row, pools)
     return scratch
 
 
-def _storage(found: _Fields, graph: Graph) -> dict[int, Storage]:
+def _storage(found: _Fields, graph: Graph, pools: PoolLayout) -> dict[int, Storage]:
     whole: dict[int, int] = {}
     tables: dict[int, dict[int, int]] = {}
     for row in found.rows("tensors"):
@@ -194,7 +220,7 @@ def _storage(found: _Fields, graph: Graph) -> dict[int, Storage]:
         key = tensor.index if is_whole else _row(row, tensor)
         if is_placed or key in taken:
             raise PlanError(f"the plan has two places for tensor {tensor.index} '{tensor.label}'")
-        taken[key] = row.integer("offset")
+        taken[key] = _address(row, pools)
     _check_views(whole, graph)
     kept = {t: _linear(graph.tensors[t], at) for t, at in whole.items() if graph.tensors[t].view is None}
     forms = found.get("storage")

@@ -44,7 +44,7 @@ def to_json(made: Planned) -> dict[str, Any]:
         "pressure": list(plan.pressure),
         "tensors": tensors_json(plan),
         "scratch": [
-            {"op": _number(plan, buffer.scratch_of), "offset": offset, "bytes": buffer.size_bytes}
+            {"op": _number(plan, buffer.scratch_of), **_place_in_pool(plan, offset), "bytes": buffer.size_bytes}
             for buffer, offset in zip(plan.buffers, plan.buffer_offsets, strict=True)
             if buffer.scratch_of is not None
         ],
@@ -60,7 +60,39 @@ def to_json(made: Planned) -> dict[str, Any]:
             for removal in made.removals
         ],
         "ladder": list(_ladder_json(made)),
+        **_pools_json(plan),
     }
+
+
+def _pools_json(plan: Plan) -> dict[str, Any]:
+    """What lies in which memory, where there are several; offsets are then those in a pool."""
+    pools = plan.pools
+    if not pools:
+        return {}
+    return {
+        "pools": [
+            {
+                "name": use.pool.name,
+                "capacity_bytes": use.pool.capacity_bytes,
+                "cost": use.pool.cost,
+                "used_bytes": use.used_bytes,
+                "traffic_bytes": use.traffic_bytes,
+            }
+            for use in pools.uses
+        ],
+        "traffic": {
+            "cost": round(pools.cost, 3),
+            "lower_bound": round(pools.lower_bound, 3),
+            "optimal": pools.is_optimal,
+        },
+        "single_pool_bytes": pools.single_bytes,
+        "missing_bytes": pools.missing_bytes,
+    }
+
+
+def _place_in_pool(plan: Plan, address: int) -> dict[str, Any]:
+    use = plan.pools.at(address)
+    return {"offset": address} if use is None else {"offset": address - use.start, "pool": use.pool.name}
 
 
 def _channels_json(removal: Removal) -> dict[str, int]:
@@ -81,7 +113,7 @@ def _effort_json(plan: Plan) -> dict[str, Any]:
 
 
 def tensors_json(plan: Plan) -> list[dict[str, Any]]:
-    return [_place_json(place) for place in plan.places]
+    return [_place_json(plan, place) for place in plan.places]
 
 
 def overlaps_json(plan: Plan) -> list[dict[str, Any]]:
@@ -111,11 +143,11 @@ def _number(plan: Plan, op: int) -> int:
     return op if op == PUSH else plan.graph.ops[op].number
 
 
-def _place_json(place: Place) -> dict[str, Any]:
+def _place_json(plan: Plan, place: Place) -> dict[str, Any]:
     return {
         "name": place.tensor.name,
         "index": place.tensor.index,
-        "offset": place.offset,
+        **_place_in_pool(plan, place.offset),
         "bytes": place.size_bytes,
         "first_step": place.first_step,
         "last_step": place.end_step - 1,

@@ -28,6 +28,11 @@ def _any(op: Op) -> bool:
     return True
 
 
+def is_needed(node: Node, kept: dict[int, Array]) -> bool:
+    """Whether an op stays. One whose outputs are empty does: none of their channels can say that they are needed."""
+    return has_effect(node) or any(kept[t].any() or not kept[t].size for t in node.op.outputs)
+
+
 @dataclass(frozen=True)
 class Keeping:
     """`kept`: tensor -> of each of its channels, whether it is needed. An op none of whose output channels is needed
@@ -38,7 +43,7 @@ class Keeping:
     ranges: dict[int, Range]
 
     def is_live(self, node: Node) -> bool:
-        return has_effect(node) or any(self.kept[t].any() for t in node.op.outputs)
+        return is_needed(node, self.kept)
 
     def is_whole(self, tensor: int) -> bool:
         return bool(self.kept[tensor].all())
@@ -76,7 +81,7 @@ class _Closure:
         count = -1
         while count != (count := sum(int(mask.sum()) for mask in self.kept.values())):
             for node in reversed(self.graph.nodes):
-                if has_effect(node) or any(self.kept[t].any() for t in node.op.outputs):
+                if is_needed(node, self.kept):
                     self._close(node)
         return Keeping(self.graph, self.kept, self.ranges)
 

@@ -17,10 +17,22 @@ extern uint32_t data_begin[], data_end[], data_source[], bss_begin[], bss_end[];
 int main(void);
 void reset(void);
 
+/* The first memory is the board's RAM; all others are in its other RAM, one behind the other. */
+#ifndef HARNESS_FAST_BYTES
+#define HARNESS_FAST_BYTES MODEL_ARENA_BYTES
+#endif
+
 __attribute__((section(".arena.bss"), aligned(MODEL_ARENA_ALIGN))) static union {
-    unsigned char bytes[MODEL_ARENA_BYTES];
+    unsigned char bytes[HARNESS_FAST_BYTES];
     int64_t alignment;
 } arena_memory;
+
+#ifdef HARNESS_SLOW_BYTES
+__attribute__((section(".slow.bss"), aligned(MODEL_ARENA_ALIGN))) static union {
+    unsigned char bytes[HARNESS_SLOW_BYTES];
+    int64_t alignment;
+} slow_memory;
+#endif
 
 static uintptr_t inputs, outputs, stack;
 static uint32_t *painted_to;
@@ -80,7 +92,19 @@ static void write_file(uintptr_t file, const void *from, size_t bytes) {
     }
 }
 
-void *harness_arena(void) { return &arena_memory; }
+void *harness_arena(int pool, size_t bytes) {
+#ifdef HARNESS_SLOW_BYTES
+    static size_t used;
+    if (pool > 0) {
+        void *const begin = slow_memory.bytes + used;
+        used += (bytes + MODEL_ARENA_ALIGN - 1) / MODEL_ARENA_ALIGN * MODEL_ARENA_ALIGN;
+        return begin;
+    }
+#endif
+    (void)pool;
+    (void)bytes;
+    return &arena_memory;
+}
 
 int harness_read(void *to, size_t bytes) {
     const uintptr_t arguments[3] = {inputs, (uintptr_t)to, bytes};

@@ -9,7 +9,15 @@
 
 #define POISON 0xA5
 
-static unsigned char *arena;
+/* An arena in each memory, and what the model's functions are given: the list, or the only one. */
+static void *arenas[HARNESS_POOLS];
+#ifdef MODEL_POOLS
+#define ARENA arenas
+#else
+#define ARENA arenas[0]
+#endif
+
+static unsigned char *place(int pool, size_t offset) { return (unsigned char *)arenas[pool] + offset; }
 
 #ifdef HARNESS_TRACE
 static int step, span;
@@ -17,7 +25,7 @@ static int step, span;
 void harness_after_op(int op) {
     (void)op;
     for (; span < HARNESS_SPANS && harness_spans[span].step == step; ++span) {
-        harness_write(arena + harness_spans[span].offset, harness_spans[span].bytes);
+        harness_write(place(harness_spans[span].pool, harness_spans[span].offset), harness_spans[span].bytes);
     }
     ++step;
 }
@@ -35,14 +43,14 @@ HARNESS_NOINLINE void harness_end(void) { __asm__ volatile(""); }
 HARNESS_OUTSIDE static unsigned char image[MODEL_INPUT_0_BYTES];
 
 static int read_inputs(void) {
-    model_start_in(arena);
+    model_start_in(ARENA);
     return harness_read(image, sizeof image);
 }
 
 /* Returns 1 if the run is complete with the last row, and not before. */
 static int run_model(void) {
     for (int row = 0; row < MODEL_INPUT_0_ROWS; ++row) {
-        if (model_push_row_in(arena, image + row * MODEL_INPUT_0_ROW_BYTES) != (row == MODEL_INPUT_0_ROWS - 1)) {
+        if (model_push_row_in(ARENA, image + row * MODEL_INPUT_0_ROW_BYTES) != (row == MODEL_INPUT_0_ROWS - 1)) {
             return 0;
         }
     }
@@ -51,7 +59,7 @@ static int run_model(void) {
 #else
 static int read_inputs(void) {
     for (int i = 0; i < MODEL_INPUTS; ++i) {
-        if (!harness_read(model_input_in(arena, i), harness_input_bytes[i])) {
+        if (!harness_read(model_input_in(ARENA, i), harness_input_bytes[i])) {
             return 0;
         }
     }
@@ -59,15 +67,15 @@ static int read_inputs(void) {
 }
 
 static int run_model(void) {
-    model_invoke_in(arena);
+    model_invoke_in(ARENA);
     return 1;
 }
 #endif
 
 #ifdef HARNESS_STATES
-static int is_state(size_t at) {
+static int is_state(int pool, size_t at) {
     for (int i = 0; i < HARNESS_STATES; ++i) {
-        if (at >= harness_states[i].offset && at - harness_states[i].offset < harness_states[i].bytes) {
+        if (pool == harness_states[i].pool && at >= harness_states[i].offset && at - harness_states[i].offset < harness_states[i].bytes) {
             return 1;
         }
     }
@@ -76,24 +84,30 @@ static int is_state(size_t at) {
 
 /* Only the state is there from the run before. */
 static void prepare(int run) {
-    for (size_t at = 0; at < MODEL_ARENA_BYTES; ++at) {
-        if (HARNESS_IS_RESET(run) || !is_state(at)) {
-            arena[at] = POISON;
+    for (int pool = 0; pool < HARNESS_POOLS; ++pool) {
+        for (size_t at = 0; at < harness_pool_bytes[pool]; ++at) {
+            if (HARNESS_IS_RESET(run) || !is_state(pool, at)) {
+                *place(pool, at) = POISON;
+            }
         }
     }
     if (HARNESS_IS_RESET(run)) {
-        model_reset_in(arena);
+        model_reset_in(ARENA);
     }
 }
 #else
 static void prepare(int run) {
     (void)run;
-    memset(arena, POISON, MODEL_ARENA_BYTES);
+    for (int pool = 0; pool < HARNESS_POOLS; ++pool) {
+        memset(arenas[pool], POISON, harness_pool_bytes[pool]);
+    }
 }
 #endif
 
 int main(void) {
-    arena = harness_arena();
+    for (int pool = 0; pool < HARNESS_POOLS; ++pool) {
+        arenas[pool] = harness_arena(pool, harness_pool_bytes[pool]);
+    }
     for (int run = 0; run < HARNESS_RUNS; ++run) {
         prepare(run);
         restart_trace();
@@ -109,7 +123,7 @@ int main(void) {
             return 1;
         }
         for (int i = 0; i < MODEL_OUTPUTS; ++i) {
-            harness_write(model_output_in(arena, i), harness_output_bytes[i]);
+            harness_write(model_output_in(ARENA, i), harness_output_bytes[i]);
         }
     }
     return 0;

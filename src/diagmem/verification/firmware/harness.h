@@ -9,8 +9,8 @@
 /* What belongs to the harness, and is not counted as the model's. */
 #define HARNESS_OUTSIDE __attribute__((section(".arena.bss")))
 
-/* MODEL_ARENA_BYTES bytes and no more. */
-void *harness_arena(void);
+/* The arena in one of the memories: so many bytes and no more. */
+void *harness_arena(int pool, size_t bytes);
 
 /* The next bytes from the host; 0 where there are no more. */
 int harness_read(void *to, size_t bytes);

@@ -1,4 +1,4 @@
-/* The harness on the machine at hand. The address sanitizer watches both ends of the arena, which is on the heap. */
+/* The harness on the machine at hand. The address sanitizer watches both ends of each arena, which is on the heap. */
 #define _POSIX_C_SOURCE 200112L
 
 #include <stdio.h>
@@ -7,10 +7,11 @@
 #include "harness.h"
 #include "model.h"
 
-void *harness_arena(void) {
+void *harness_arena(int pool, size_t bytes) {
+    (void)pool;
     const size_t least = sizeof(void *);
     void *arena;
-    if (posix_memalign(&arena, MODEL_ARENA_ALIGN < least ? least : MODEL_ARENA_ALIGN, MODEL_ARENA_BYTES) != 0) {
+    if (posix_memalign(&arena, MODEL_ARENA_ALIGN < least ? least : MODEL_ARENA_ALIGN, bytes) != 0) {
         exit(1);
     }
     return arena;

@@ -19,6 +19,10 @@ def gemm(im: Importer, node: OnnxNode) -> None:
     """alpha * A * B + beta * C."""
     alpha, beta = im.attribute(node, "alpha", 1.0), im.attribute(node, "beta", 1.0)
     first, second, third = im.input(node, 0), im.input(node, 1), im.given(node, 2)
+    if len(first.shape) != 2 or len(second.shape) != 2:
+        raise im.refuse(
+            node, f"{list(first.shape)} and {list(second.shape)} are not both matrices; the file is damaged"
+        )
     if im.attribute(node, "transA", 0):
         first = _turned(im, first)
     weights = isinstance(second, Constant)

@@ -290,16 +290,32 @@ def expand(im: Importer, node: OnnxNode) -> None:
 
 
 def space_depth(im: Importer, node: OnnxNode) -> None:
-    """Channels of a block are numbered as ours only in the mode DCR."""
+    """Channels of a block are numbered as ours in the mode DCR; for the other, which shuffled pixels have, they change
+    places before or after."""
     value = im.stored(node)
-    block = im.attribute(node, "blocksize")
-    if im.attribute(node, "mode", "DCR") != "DCR" or len(value.shape) != 4:
-        raise im.refuse(node, "only mode DCR of images is supported")
-    tensor = im.build.form(value, CHANNELS_LAST)
-    kind = "DEPTH_TO_SPACE" if node.kind == "DepthToSpace" else "SPACE_TO_DEPTH"
-    made = im.build.make(kind, [tensor], SpaceDepth(block), name=node.outputs[0])
+    block, mode = im.attribute(node, "blocksize"), im.attribute(node, "mode", "DCR")
+    if mode not in ("DCR", "CRD") or len(value.shape) != 4 or block < 1:
+        raise im.refuse(node, "only modes DCR and CRD of images in blocks are supported")
+    to_space, shuffles = node.kind == "DepthToSpace", mode == "CRD"
+    made = im.build.form(value, CHANNELS_LAST)
+    if shuffles and to_space:
+        made = _with_channels_turned(im, made, block**2)
+    made = im.build.make(
+        "DEPTH_TO_SPACE" if to_space else "SPACE_TO_DEPTH", [made], SpaceDepth(block), name=node.outputs[0]
+    )
+    if shuffles and not to_space:
+        made = _with_channels_turned(im, made, made.shape[3] // block**2)
     n, h, w, c = made.shape
     im.bind(node.outputs[0], Stored(made, stored_as((n, c, h, w), CHANNELS_LAST), (n, c, h, w)))
+
+
+def _with_channels_turned(im: Importer, image: Tensor, columns: int) -> Tensor:
+    """The image with its channels, seen as a matrix of so many columns, transposed."""
+    channels = image.shape[3]
+    if columns in (1, channels) or channels % columns:
+        return image
+    places = im.build.ints(np.arange(channels).reshape(-1, columns).T.reshape(-1).tolist(), "channels")
+    return im.build.make("GATHER", [image, places], Gather(3, 0), quantisation=image.quantisation)
 
 
 LOWERINGS = {

@@ -113,7 +113,7 @@ def conv(im: Importer, node: OnnxNode) -> None:
         raise im.refuse(node, f"weights {list(weights.shape)} and group {groups} do not fit {list(image.shape)}")
     window = window_of(im, node, size, weights.shape[2:])
     bias = im.optional_array(node, 2)
-    scale = _batch_normalisation_behind(im, node)
+    scale = _batch_normalisation_behind(im, node, weights.shape[0])
     if scale is not None:
         factor, shift, name = scale
         weights = (weights * factor.reshape(-1, *[1] * (weights.ndim - 1))).astype(np.float32)
@@ -144,21 +144,23 @@ def bind_image(tensor: Tensor, rank: int) -> Stored:
     return Stored(tensor, stored_as(shape, image_dims(shape)), shape)
 
 
-def _batch_normalisation_behind(im: Importer, node: OnnxNode) -> tuple[Any, Any, str] | None:
+def _batch_normalisation_behind(im: Importer, node: OnnxNode, channels: int) -> tuple[Any, Any, str] | None:
     """Factor and shift of a batch normalisation that alone reads this node's output: both become one. Its output."""
     behind = im.next_only(node.outputs[0], ["BatchNormalization"])
     if behind is None or behind.inputs[0] != node.outputs[0]:
         return None
     if not all(name in im.model.constants or name in im.values for name in behind.inputs[1:]):
         return None
-    factor, shift = normalisation(im, behind)
+    factor, shift = normalisation(im, behind, channels)
     im.done.add(behind.number)
     return factor, shift, behind.outputs[0]
 
 
-def normalisation(im: Importer, node: OnnxNode) -> tuple[Any, Any]:
+def normalisation(im: Importer, node: OnnxNode, channels: int) -> tuple[Any, Any]:
     """Factor and shift for each channel."""
-    scale, bias, mean, variance = (im.array(node, place) for place in (1, 2, 3, 4))
+    scale, bias, mean, variance = parameters = [im.array(node, place) for place in (1, 2, 3, 4)]
+    if any(each.shape != (channels,) for each in parameters):
+        raise im.refuse(node, f"its parameters are not those of {channels} channels; the file is damaged")
     epsilon = im.attribute(node, "epsilon", 1e-5)
     if im.attribute(node, "training_mode", 0):
         raise im.refuse(node, "it is in training mode; export the model for inference")
@@ -272,9 +274,9 @@ def global_pool(im: Importer, node: OnnxNode) -> None:
 def batch_normalisation(im: Importer, node: OnnxNode) -> None:
     """One that no convolution in front of it could take in: a product and a sum."""
     value = im.stored(node)
-    factor, shift = normalisation(im, node)
-    if len(value.shape) < 2 or factor.shape != (value.shape[1],):
-        raise im.refuse(node, f"its parameters do not fit {list(value.shape)}; the file is damaged")
+    if len(value.shape) < 2:
+        raise im.refuse(node, f"{list(value.shape)} has no channels; the file is damaged")
+    factor, shift = normalisation(im, node, value.shape[1])
     shape = (-1, *[1] * (len(value.shape) - 2))
     scaled = binary_of(im, "MUL", value, Constant(factor.reshape(shape)))
     fused(im, node.outputs[0], binary_of(im, "ADD", scaled, Constant(shift.reshape(shape)), node.outputs[0]))

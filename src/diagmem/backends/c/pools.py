@@ -1,0 +1,83 @@
+"""Several memories in C: an arena in each, and a list of them wherever a model with one memory takes its arena."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagmem.backends.c.addresses import enumerator, pool_macro
+from diagmem.backends.c.api import functions
+from diagmem.backends.c.memory import static_memory, wide_alignment
+from diagmem.backends.c.program import Program
+
+
+def pool_constants(program: Program, name: str) -> str:
+    """In NAME.h: how much of each memory is used, its place in the list of arenas, and where its static arena goes."""
+    macro, uses = name.upper(), program.pools.uses
+    sizes = "".join(f"#define {pool_macro(name, use)}_BYTES {use.used_bytes}\n" for use in uses)
+    hooks = "".join(
+        f"#ifndef {pool_macro(name, use)}_ATTR\n#define {pool_macro(name, use)}_ATTR /* the model's own arena in "
+        f"{use.pool.name} */\n#endif\n"
+        for use in uses
+    )
+    numbers = ", ".join(pool_macro(name, use) for use in uses)
+    return f"""\
+/* The memories, fastest first: an arena in each, and in a list of arenas each at its place. */
+enum {{ {numbers} }};
+#define {macro}_POOLS {len(uses)}
+{sizes}{hooks}"""
+
+
+def pool_places(program: Program, name: str) -> str:
+    """Declarations of NAME_arena_POOL."""
+    return "".join(f"{_place(name, use.pool.name)};\n" for use in program.pools.uses)
+
+
+def _place(name: str, pool: str) -> str:
+    return f"void *{name}_arena_{pool.lower()}(void *memory, size_t memory_bytes)"
+
+
+def pool_addresses(program: Program, name: str) -> str:
+    """In NAME.c: the address of an offset in a pool, and a check of what the caller gives."""
+    macro = name.upper()
+    short = "".join(f"#define {enumerator(use)} {pool_macro(name, use)}\n" for use in program.pools.uses)
+    return f"""\
+#define CHECK_ARENA() CHECK(are_arenas(arena))
+
+{short}#define AT(pool, offset) ((void *)((unsigned char *)arena[pool] + (offset)))
+
+#ifdef {macro}_DEBUG
+static int are_arenas(void *const *arena) {{
+    for (int pool = 0; pool < {macro}_POOLS; ++pool) {{
+        if (arena == NULL || arena[pool] == NULL || (uintptr_t)arena[pool] % {macro}_ARENA_ALIGN != 0) {{
+            return 0;
+        }}
+    }}
+    return 1;
+}}
+#endif
+"""
+
+
+def pool_arenas(program: Program, name: str) -> Iterator[str]:
+    """The functions that find an arena in memory of the caller's, and the model's own arenas."""
+    macro, uses = name.upper(), program.pools.uses
+    for use in uses:
+        yield f"""\
+{_place(name, use.pool.name)} {{
+    const size_t skipped = (size_t)(-(uintptr_t)memory % {macro}_ARENA_ALIGN);
+    if (memory == NULL || memory_bytes < skipped || memory_bytes - skipped < {pool_macro(name, use)}_BYTES) {{
+        return NULL;
+    }}
+    return (unsigned char *)memory + skipped;
+}}
+"""
+    own = "\n".join(static_memory(program, pool_macro(name, use), f"static_{use.pool.name.lower()}") for use in uses)
+    listed = ", ".join(f"&static_{use.pool.name.lower()}" for use in uses)
+    wrappers = "\n".join(function.definition(name) for function in functions(program))
+    yield f"""\
+#ifndef {macro}_NO_STATIC_ARENA
+{wide_alignment(program, name)}{own}
+static void *const static_arenas[{macro}_POOLS] = {{{listed}}};
+
+{wrappers}#endif
+"""

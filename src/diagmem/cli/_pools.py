@@ -1,0 +1,35 @@
+"""What `diagmem plan` says of several memories: what lies in each, what is read and written there, what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from diagmem.cli._shared import size_text
+
+if TYPE_CHECKING:
+    from diagmem.planning.plan import Plan
+
+
+def pool_lines(plan: Plan) -> Iterator[str]:
+    """Nothing of a plan for one arena."""
+    pools = plan.pools
+    if not pools:
+        return
+    width = max(len(use.pool.name) for use in pools.uses)
+    for number, use in enumerate(pools.uses):
+        part = 100 * use.used_bytes / use.pool.capacity_bytes
+        yield (
+            f"{'' if number else 'pools':<13}{use.pool.name:<{width}}  {use.used_bytes:>9} of "
+            f"{use.pool.capacity_bytes:>9} B ({part:>5.1f} %), {use.traffic_bytes:>11} B read and written "
+            f"x {use.pool.cost:g}"
+        )
+    if pools.is_optimal:
+        proof = "no plan for this order costs less"
+    else:
+        proof = f"no plan for this order costs less than {pools.lower_bound:.0f}"
+    yield f"traffic      costs {pools.cost:.0f}; {proof}"
+    for use in pools.uses:
+        if use.missing_bytes:
+            yield f"too large    for the pools: {use.pool.name} is short by {size_text(use.missing_bytes)}"
+            yield f"             it fits with --pool {use.enlarged}"

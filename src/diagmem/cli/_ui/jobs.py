@@ -1,0 +1,205 @@
+"""What is done for the page, each time in a process of its own: a plan, a front of plans, what is handed over."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+import re
+import time
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+from diagmem import pipeline
+from diagmem.backends.tflm.planned_file import LIBRARIES as TFLM_LIBRARIES
+from diagmem.cli._rows import how
+from diagmem.cli._shared import naming_model
+from diagmem.cli._ui.switches import commands, setting_words
+from diagmem.frontends.source import Source
+from diagmem.model.errors import DiagmemError, PlanError, one_line
+from diagmem.model.graph import Shape
+from diagmem.model.schedule import PUSH
+from diagmem.planning.inspection import inspect
+from diagmem.planning.options import BEST, ROWS
+from diagmem.planning.plan import Plan
+from diagmem.planning.planner import Planned
+from diagmem.reports.pareto import Point, front_drawing
+from diagmem.reports.report import Fit, report_page
+from diagmem.reports.targets import TARGETS
+
+Send = Callable[[str, Any], None]
+"""Hands a part of the answer to the page: its name, and a value that can be JSON."""
+
+EARLIEST = (1980, 1, 1, 0, 0, 0)
+"""The time of each file in an archive: the same bytes every time."""
+
+BUG = "something in it is beyond diagmem; this is a bug, please report it with the file"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A model as the page has it: the name of a file and its bytes, or `zoo:NAME`."""
+
+    name: str
+    content: bytes | None = None
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    channels_last: bool = False
+
+    @property
+    def source(self) -> Source:
+        if self.content is None:
+            return Source(self.name)
+        return Source(self.content, self.shapes, self.channels_last, PurePath(self.name).stem or "model")
+
+    @property
+    def stem(self) -> str:
+        """A name for files that any file system takes."""
+        return re.sub(r"[^A-Za-z0-9_.-]+", "_", self.source.name).strip("._")[:60] or "model"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`what`: one of JOBS. `options`: of the plan. `plan`: the plan that is handed over, as JSON. `choice`: the layout
+    of C files, or the core to run on."""
+
+    what: str
+    given: Given
+    options: Mapping[str, Any]
+    plan: Mapping[str, Any] | None = None
+    choice: str = ""
+
+
+def run(job: Job, send: Send) -> None:
+    """Does it. Whatever is wrong with the model becomes one line: the part `failed`."""
+    try:
+        with naming_model(job.given.name):
+            JOBS[job.what](job, send)
+    except DiagmemError as error:
+        send("failed", " ".join(str(error).split()))
+    except OSError as error:
+        send("failed", f"{one_line(job.given.name)}: {error.strerror or error}")
+    except Exception:
+        send("failed", f"{one_line(job.given.name)}: {BUG}")
+
+
+def _plan(job: Job, send: Send) -> None:
+    began, source = time.monotonic(), job.given.source
+    graph = source.graph
+    found = inspect(graph)
+    send("early", {"ops": len(graph.ops), "whole_bytes": found.peak_bytes, "weights_bytes": found.weights_bytes})
+    made = pipeline.plan_telling(source, _told(send), job.options)
+    send("figures", {**figures(job, made), "seconds": round(time.monotonic() - began, 2)})
+    send("plan", json.dumps(made.to_json(), indent=2) + "\n")
+    send("told", ["drawing", 1, 1])
+    send("page", report_page(made, _chips()))
+
+
+def _told(send: Send) -> Callable[[str, int, int], None]:
+    return lambda stage, done, total: send("told", [stage, done, total])
+
+
+def _chips() -> list[Any]:
+    return [target for target in TARGETS if target.refusal is None]
+
+
+def figures(job: Job, made: Planned) -> dict[str, Any]:
+    """What the page shows of a plan beside its report."""
+    plan, found = made.plan, inspect(made.plan.graph)
+    fits = [Fit.of(target, made.baseline, plan, found.weights_bytes) for target in _chips()]
+    return {
+        "words": setting_words(job.options),
+        "arena_bytes": plan.arena_bytes,
+        "baseline_bytes": made.baseline_bytes,
+        "bound_bytes": plan.lower_bound_bytes,
+        "optimal": plan.optimal,
+        "ops": len(plan.graph.ops),
+        "steps": len(plan.schedule.steps),
+        "macs": round(sum(found.macs) * plan.recompute),
+        "weights_bytes": found.weights_bytes,
+        "peak": _peak_words(plan),
+        "chips": [fit.target.name for fit in fits if fit.fits],
+        "all_chips": len(fits),
+        "commands": commands(job.given.name, job.options),
+    }
+
+
+def _peak_words(plan: Plan) -> str:
+    if plan.peak_op is None:
+        return ""
+    if plan.peak_op == PUSH:
+        return "a row of the input"
+    op = plan.graph.ops[plan.peak_op]
+    return f"op {op.number} {op.kind}"
+
+
+def _pareto(job: Job, send: Send) -> None:
+    front = pipeline.pareto_telling(job.given.source, _told(send), {**job.options, "recompute": 1.0})
+    points = [Point(made.plan.recompute, made.arena_bytes, how(made.plan)) for made in front]
+    settings = [_settings(job, made.plan) for made in front]
+    send("front", {"svg": front_drawing(points).inline(), "settings": settings})
+
+
+def _settings(job: Job, plan: Plan) -> dict[str, Any]:
+    """The options that make this plan of a front."""
+    shared = {**job.options, "kernels": plan.options.kernels}
+    if not plan.runs_by_rows:
+        return {**shared, "schedule": BEST, "input_rows": False, "recompute": 1}
+    again = math.ceil(plan.recompute * 10_000 - 1e-6) / 10_000
+    return {**shared, "schedule": ROWS, "input_rows": plan.input_rows, "recompute": again}
+
+
+def _c(job: Job, send: Send) -> None:
+    """The C code of a plan, in an archive."""
+    send("told", ["writing C", 0, 1])
+    emitted = pipeline.emit_c(job.given.source, layout=job.choice or "plain", plan=job.plan)  # type: ignore[arg-type]
+    files = io.BytesIO()
+    with zipfile.ZipFile(files, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, content in sorted(emitted.files.items()):
+            archive.writestr(zipfile.ZipInfo(f"{job.given.stem}/{path}", EARLIEST), content, zipfile.ZIP_DEFLATED)
+    send("file", packed(f"{job.given.stem}-c.zip", files.getvalue()))
+
+
+def _tflm(job: Job, send: Send) -> None:
+    """The .tflite file with a plan inside. It runs whole ops with the runtime's own kernels: of the page's options it
+    takes those that the runtime knows."""
+    options, asked = job.options, job.options.get("kernels")
+    send("told", ["planning for TensorFlow Lite Micro", 0, 1])
+    written = pipeline.emit_tflm(
+        job.given.source,
+        kernels=asked if asked in TFLM_LIBRARIES else "tflm",
+        align=options.get("align") or 16,
+        keep_inputs=options.get("keep_inputs", False),
+        remove_channels="remove" not in options or "remove-channels" in options["remove"],
+    )
+    send("file", packed(f"{job.given.stem}-planned.tflite", written.data))
+
+
+def packed(name: str, content: bytes) -> dict[str, str]:
+    """A file as a part of an answer."""
+    return {"name": name, "base64": base64.b64encode(content).decode("ascii")}
+
+
+def _profile(job: Job, send: Send) -> None:
+    """The report with the instructions of each op, run as planned on an emulated core."""
+    if job.plan is None:
+        raise PlanError("there is no plan to run; make one first")
+    send("told", [f"running on {job.choice}", 0, 2])
+    ran = pipeline.profile(job.given.source, plan=job.plan, on=job.choice)
+    send("told", ["drawing", 1, 2])
+    made = pipeline.plan(job.given.source, **job.options)
+    counted = {op.node.op.number: op.instructions for op in ran.ops}
+    send("page", report_page(made, _chips(), counted))
+    send("instructions", {"on": job.choice, "instructions": ran.instructions})
+
+
+JOBS: Mapping[str, Callable[[Job, Send], None]] = {
+    "plan": _plan,
+    "pareto": _pareto,
+    "c": _c,
+    "tflm": _tflm,
+    "profile": _profile,
+}

@@ -1,0 +1,195 @@
+"""The page over HTTP, for this machine alone.
+
+Whoever asks must know the token in the address, name this host (no other name can be made to point here), and, to
+change anything, come from the page itself. Nothing is written to disk.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote
+
+from diagmem.cli._ui.jobs import JOBS, Given, Job, packed
+from diagmem.cli._ui.shelf import Result, Shelf
+from diagmem.cli._ui.switches import options_of
+from diagmem.cli._ui.workers import Workers
+from diagmem.model.errors import DiagmemError, PlanError
+
+LOCAL = "127.0.0.1"
+
+MOST_FILE_BYTES = 256 * 2**20
+MOST_REQUEST_BYTES = 64 * 2**10
+MOST_NAME = 200
+MOST_CONNECTIONS = 64
+SECONDS_BETWEEN_BYTES = 30.0
+"""That a client may take over a request."""
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+PLAN_JSON = "json"
+"""What is handed over from the shelf, without a process: the plan as `diagmem plan --json` writes it."""
+
+TO_PAGE = ("told", "early", "figures", "page", "front", "file", "instructions", "failed")
+"""The parts of an answer that the page gets."""
+
+
+class Server(ThreadingHTTPServer):
+    """`page`: the page itself. It listens as soon as it is made."""
+
+    daemon_threads = True
+    request_queue_size = MOST_CONNECTIONS
+
+    def __init__(self, port: int, page: str, workers: Workers, shelf: Shelf) -> None:
+        self.page, self.workers, self.shelf = page, workers, shelf
+        self.token = secrets.token_urlsafe(24)
+        self._places = threading.Semaphore(MOST_CONNECTIONS)
+        super().__init__((LOCAL, port), _Handler)
+
+    @property
+    def address(self) -> str:
+        return f"http://{LOCAL}:{self.server_address[1]}/{self.token}/"
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(f"{name}:{self.server_address[1]}" for name in (LOCAL, "localhost"))
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that has gone away is nothing to speak of."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    timeout = SECONDS_BETWEEN_BYTES
+    server_version, sys_version = "diagmem", ""
+
+    def do_GET(self) -> None:
+        self._answer({"": self._page, "kept": self._kept})
+
+    def do_POST(self) -> None:
+        self._answer({"models": self._model, "jobs": self._job})
+
+    def _answer(self, routes: Mapping[str, Callable[[], None]]) -> None:
+        """Who may not ask learns nothing, not even that there is something."""
+        start, _, rest = self.path.lstrip("/").partition("/")
+        hosts, origin = self.headers.get_all("Host", []), self.headers.get("Origin")
+        known = len(hosts) == 1 and hosts[0] in self.server.hosts
+        own = f"http://{hosts[0]}" if known else None
+        is_from_page = origin == own or (origin is None and self.command == "GET")
+        has_token = hmac.compare_digest(start.encode(), self.server.token.encode())
+        if not (known and is_from_page and has_token and rest in routes):
+            self._say(HTTPStatus.NOT_FOUND, {"failed": "nothing is here"})
+            return
+        try:
+            routes[rest]()
+        except DiagmemError as error:
+            self._say(HTTPStatus.UNPROCESSABLE_ENTITY, {"failed": str(error)})
+
+    def _page(self) -> None:
+        self._begin(HTTPStatus.OK, "text/html; charset=utf-8")
+        self.wfile.write(self.server.page.encode())
+
+    def _kept(self) -> None:
+        self._say(HTTPStatus.OK, self.server.shelf.listed())
+
+    def _model(self) -> None:
+        """A file that was dropped. It is not looked at here: that is done where it can be ended."""
+        name = unquote(self.headers.get("X-Name", ""))[:MOST_NAME] or "model"
+        given = Given(name, self._body(MOST_FILE_BYTES))
+        key = self.server.shelf.add_model(given)
+        self._say(HTTPStatus.OK, {"id": key, "name": name})
+
+    def _job(self) -> None:
+        job, key = self._asked(_read_json(self._body(MOST_REQUEST_BYTES)))
+        self._begin(HTTPStatus.OK, "application/x-ndjson")
+        with suppress(ConnectionError, TimeoutError):
+            for name, value in self._parts(job, key):
+                self.wfile.write(json.dumps({name: value}).encode() + b"\n")
+
+    def _asked(self, asked: dict[str, Any]) -> tuple[Job, str]:
+        what, key, choice = asked.get("what"), asked.get("model"), asked.get("choice", "")
+        if what not in (*JOBS, PLAN_JSON) or not isinstance(choice, str):
+            raise PlanError(f"this is not done here; what is: {', '.join(JOBS)}")
+        given, options = self.server.shelf.model(key), options_of(asked.get("settings"))
+        kept = self.server.shelf.result(str(key), options)
+        if what in ("c", "profile", PLAN_JSON) and kept is None:
+            raise PlanError("this plan is not here any more; make it once more")
+        return Job(what, given, options, json.loads(kept.plan) if kept else None, choice), str(key)
+
+    def _parts(self, job: Job, key: str) -> Iterator[tuple[str, Any]]:
+        """From the shelf, if it is there; else it is made, and kept."""
+        kept = self.server.shelf.result(key, job.options)
+        if kept is not None and job.what == PLAN_JSON:
+            yield "file", packed("plan.json", kept.plan.encode())
+            return
+        if kept is not None and job.what == "plan":
+            yield from (("figures", kept.figures), ("page", kept.page))
+            return
+        made: dict[str, Any] = {}
+        for name, value in self.server.workers.answers(job, self.connection):
+            made[name] = value
+            if name in TO_PAGE:
+                yield name, value
+        if job.what == "plan" and "page" in made:
+            result = Result(key, job.options, made["figures"], made["page"], made["plan"])
+            self.server.shelf.add_result(result)
+
+    def _body(self, most_bytes: int) -> bytes:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > most_bytes:
+            self.close_connection = True
+            raise PlanError(f"that is too large, or of unknown size; {most_bytes // 1024} KB are the most")
+        content = self.rfile.read(int(length))
+        if len(content) < int(length):
+            raise PlanError("the file did not come whole; drop it once more")
+        return content
+
+    def _say(self, status: HTTPStatus, value: Mapping[str, Any]) -> None:
+        self._begin(status, "application/json")
+        self.wfile.write(json.dumps(value).encode())
+
+    def _begin(self, status: HTTPStatus, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Nothing is printed for a request."""
+
+
+def _read_json(content: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise PlanError("a request is a table, as JSON")
+    return found

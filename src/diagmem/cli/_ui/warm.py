@@ -1,0 +1,9 @@
+"""Imported once by the process that all others are forked from: what a first plan would load and set up is there."""
+
+from __future__ import annotations
+
+from diagmem.cli._ui.jobs import Given, Job, run
+
+SMALL = "zoo:kws_dscnn_int8"
+
+run(Job("plan", Given(SMALL), {}), lambda name, value: None)

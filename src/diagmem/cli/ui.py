@@ -1,0 +1,76 @@
+"""`diagmem ui`: a page to drop a model on, served to this machine alone."""
+
+from __future__ import annotations
+
+import threading
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from diagmem.cli._shared import ModelParameter, naming_model
+from diagmem.model.errors import DiagmemError
+
+if TYPE_CHECKING:
+    from diagmem.cli._ui.shelf import Shelf
+
+ANY_PORT = 0
+
+
+@click.command(short_help="A page to drop a model on, on this machine.")
+@click.argument("model", type=ModelParameter(), required=False)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=ANY_PORT,
+    metavar="N",
+    help="Where to listen, on 127.0.0.1.  [default: any port that is free]",
+)
+@click.option("--no-browser", is_flag=True, help="Show the address only.")
+def command(model: str | None, port: int, no_browser: bool) -> None:
+    """Open a page on which models are planned: drop a .tflite or .onnx file on it, or give MODEL here.
+
+    Switch what a plan may do, and see what it is worth; compare two plans; take C code, a planned .tflite file, the
+    plan or the report with you. No model leaves this machine, and nothing is kept behind the end: Ctrl-C.
+
+    \b
+    Examples:
+      diagmem ui
+      diagmem ui model.tflite
+      diagmem ui zoo:vww_96_int8 --port 8000 --no-browser
+    """
+    from diagmem.cli._ui.page import page
+    from diagmem.cli._ui.server import Server
+    from diagmem.cli._ui.shelf import Shelf
+    from diagmem.cli._ui.workers import Workers
+
+    workers, shelf = Workers(), Shelf()
+    first = None if model is None else _shelved(shelf, model)
+    try:
+        server = Server(port, page(first), workers, shelf)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DiagmemError(f"port {port} of 127.0.0.1: {reason.lower()}; leave out --port to get a free one") from error
+    try:
+        threading.Thread(target=workers.start, daemon=True).start()
+        click.echo(f"{server.address}\nOnly this machine can open it. Ctrl-C ends it; nothing is kept.")
+        if not no_browser:
+            threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()
+        server.serve_forever()
+    finally:
+        server.server_close()
+        workers.close()
+
+
+def _shelved(shelf: Shelf, model: str) -> str:
+    """What the page calls the model that was named."""
+    from diagmem.cli._ui.jobs import Given
+    from diagmem.frontends.source import Source
+
+    with naming_model(model):
+        source = Source(model)
+        if not source.is_from_zoo:
+            return shelf.add_model(Given(Path(model).name, source.content))
+        # One that is not there is refused here.
+        return f"zoo:{source.graph.name}"

@@ -1,0 +1,50 @@
+"""Plans for chips with several memories: a plan for one arena goes in, one for the pools comes out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from diagmem.planning.allocators.effort import Effort
+from diagmem.planning.footprint import footprint
+from diagmem.planning.options import BEST
+from diagmem.planning.plan import Plan, scratch_of, stored
+from diagmem.planning.pooling.choosing import Pooled, pooled
+from diagmem.planning.schedulers import SCHEDULERS
+
+__all__ = ["in_pools"]
+
+OTHER_ORDERS = ("file", "eager", "lazy")
+"""Orders that are tried besides that of the plan for one arena, where none was asked for."""
+
+
+def in_pools(plan: Plan, effort: Effort) -> Plan:
+    """The plan's graph in the pools of its options: in its order, or in another one if that costs less traffic."""
+    pools = plan.options.pools
+    needs = footprint(plan.graph, plan.options)
+    own = plan.schedule
+    best = pooled(needs, own, pools, effort)
+    others = OTHER_ORDERS if plan.options.schedule == BEST and not plan.runs_by_rows else ()
+    tried = {own.steps}
+    for name in others:
+        order = SCHEDULERS[name](needs)
+        if order.steps not in tried and best.layout.uses[0].traffic_bytes < sum(
+            u.traffic_bytes for u in best.layout.uses
+        ):
+            tried.add(order.steps)
+            best = min(best, pooled(needs, order, pools, effort), key=lambda found: found.rank)
+    return _plan(plan, best)
+
+
+def _plan(single: Plan, found: Pooled) -> Plan:
+    buffers = found.problem.buffers
+    return replace(
+        single,
+        schedule=found.schedule,
+        storage=stored(single.graph, buffers, found.offsets),
+        scratch=scratch_of(buffers, found.offsets),
+        arena_bytes=sum(use.used_bytes for use in found.layout.uses),
+        buffers=buffers,
+        buffer_offsets=found.offsets,
+        pressure=found.problem.pressure,
+        pools=replace(found.layout, single_bytes=single.arena_bytes),
+    )

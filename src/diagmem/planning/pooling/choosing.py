@@ -1,0 +1,203 @@
+"""The pool of each group and the place of each buffer: all fit, and the traffic to slow memory is as small as possible.
+
+What is touched most for its size goes to the fastest pool that still has room: that is quick, and mostly near the best.
+Then the relaxation is asked for something better, and the allocators whether it can be placed, until it can or until
+there is nothing better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from diagmem.model.schedule import Schedule
+from diagmem.planning.allocators import Placement, greedy, optimal
+from diagmem.planning.allocators.core import core
+from diagmem.planning.allocators.effort import Effort
+from diagmem.planning.allocators.fit import Offsets
+from diagmem.planning.allocators.lowering import Lowering
+from diagmem.planning.allocators.rings import with_rings
+from diagmem.planning.footprint import Footprint
+from diagmem.planning.pooling.relaxation import Choice, Relaxation
+from diagmem.planning.pooling.traffic import groups_of
+from diagmem.planning.pools import Pool, PoolLayout
+from diagmem.planning.posing import moments, problem
+from diagmem.planning.problem import Problem
+
+MOST_ROUNDS = 25
+"""Of asking for something better that can then not be placed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """Where everything is: `offsets` are addresses, pools one behind the other."""
+
+    schedule: Schedule
+    problem: Problem
+    offsets: Offsets
+    layout: PoolLayout
+
+    @property
+    def rank(self) -> tuple[int, float, int]:
+        """Better is less: what is missing, what the traffic costs, what is used."""
+        return self.layout.missing_bytes, self.layout.cost, sum(use.used_bytes for use in self.layout.uses)
+
+
+def pooled(needs: Footprint, schedule: Schedule, pools: Sequence[Pool], effort: Effort) -> Pooled:
+    """The best choice found for an order, with what no choice costs less than. Where the pools are too small, the last
+    one is as large as it would have to be."""
+    posed = problem(needs, schedule)
+    groups = groups_of(needs, schedule, posed.buffers)
+    chooser = _Chooser(posed, Relaxation(groups, tuple(pools), moments(needs, schedule)), effort, schedule.has_turns)
+    choice, bound = chooser.best()
+    placements = chooser.final(choice if choice is not None else chooser.grown())
+    return _laid(schedule, posed, chooser, placements, bound)
+
+
+def _laid(schedule: Schedule, posed: Problem, chooser: _Chooser, placements: Sequence[_Placed], bound: float) -> Pooled:
+    groups, used = chooser.relaxation.groups, [placed.used_bytes for placed in placements]
+    traffic = [sum(groups[g].traffic_bytes for g in placed.groups) for placed in placements]
+    layout = replace(PoolLayout.of(chooser.relaxation.pools, used, traffic), lower_bound=bound)
+    offsets = [0] * len(posed.buffers)
+    for placed, use in zip(placements, layout.uses, strict=True):
+        for buffer, offset in zip(placed.members, placed.offsets, strict=True):
+            offsets[buffer] = use.start + offset
+    return Pooled(schedule, posed, tuple(offsets), layout)
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Groups in a pool: their buffers at offsets from its start. `is_impossible`: proven not to fit."""
+
+    groups: tuple[int, ...]
+    members: tuple[int, ...]
+    offsets: Offsets
+    used_bytes: int
+    is_impossible: bool = False
+
+
+@dataclass(frozen=True)
+class _Chooser:
+    problem: Problem
+    relaxation: Relaxation
+    effort: Effort
+    by_rows: bool
+
+    @cached_property
+    def line_bytes(self) -> int:
+        """Pools begin on multiples of it, so that whatever is aligned in its pool is so in the line of pools."""
+        return max((buffer.align_bytes for buffer in self.problem.buffers), default=1)
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        return self.relaxation.pools
+
+    def best(self) -> tuple[Choice | None, float]:
+        """The choice that costs least, None if none was found; and what none costs less than."""
+        relaxation, found = self.relaxation, self._densest_first()
+        best = None if found is None else relaxation.cost(found)
+        least = sum(group.traffic_bytes for group in relaxation.groups) * self.pools[0].cost
+        bound, is_exact = least, True
+        for _ in range(MOST_ROUNDS):
+            if (best is not None and best <= bound) or self.effort.is_late:
+                break
+            answer = relaxation.solved(self.effort, best)
+            if is_exact and answer.bound != float("inf"):
+                bound = max(bound, answer.bound)
+            if answer.choice is None:
+                break
+            failed = [n for n in range(len(self.pools)) if not self._is_placed(answer.choice, n)]
+            if not failed:
+                found, best = answer.choice, relaxation.cost(answer.choice)
+                continue
+            for number in failed:
+                is_exact &= self._cut(answer.choice, number)
+        return found, bound if best is None else min(bound, best)
+
+    def _densest_first(self) -> Choice | None:
+        """By bytes read and written for each byte that is taken."""
+        groups, buffers = self.relaxation.groups, self.problem.buffers
+        sizes = [max(1, self.relaxation.needed_bytes([g])) for g in range(len(groups))]
+        order = sorted(
+            range(len(groups)),
+            key=lambda g: (-groups[g].traffic_bytes / sizes[g], buffers[groups[g].members[0]].first_step),
+        )
+        inside: list[list[int]] = [[] for _ in self.pools]
+        for group in order:
+            for number, pool in enumerate(self.pools):
+                members = [*inside[number], group]
+                if self.relaxation.needed_bytes(members) <= pool.capacity_bytes and self._placed(
+                    members, number, False
+                ):
+                    inside[number] = members
+                    break
+            else:
+                return None
+        number_of = {group: number for number, members in enumerate(inside) for group in members}
+        return tuple(number_of[group] for group in range(len(groups)))
+
+    def _is_placed(self, choice: Choice, number: int) -> bool:
+        return bool(self._placed([g for g, n in enumerate(choice) if n == number], number))
+
+    def _placed(self, members: Sequence[int], number: int, is_thorough: bool = True) -> _Placed | None:
+        """The groups in a pool, if they fit."""
+        found = self._place(tuple(members), self._room(number), is_thorough)
+        return found if found.used_bytes <= self.pools[number].capacity_bytes else None
+
+    def _room(self, number: int) -> int:
+        return self.pools[number].capacity_bytes // self.line_bytes * self.line_bytes
+
+    def _part(self, groups: Sequence[int]) -> tuple[tuple[int, ...], Problem]:
+        members = tuple(sorted(b for g in groups for b in self.relaxation.groups[g].members))
+        bound = self.relaxation.needed_bytes(groups)
+        return members, replace(self.problem.part(members), lower_bound_bytes=bound)
+
+    def _place(self, groups: tuple[int, ...], goal_bytes: int | None, is_thorough: bool = True) -> _Placed:
+        members, part = self._part(groups)
+        found = Placement.of(part, greedy(part))
+        if is_thorough and (goal_bytes is None or found.arena_bytes > goal_bytes) and members:
+            if self.by_rows:
+                found = Lowering.of(part, found.offsets, part.lower_bound_bytes, self.effort, goal_bytes).placement()
+            else:
+                found = optimal(part, self.effort, goal_bytes)
+        line = self.line_bytes
+        is_impossible = goal_bytes is not None and found.lower_bound_bytes > goal_bytes
+        return _Placed(groups, members, found.offsets, -(-found.arena_bytes // line) * line, is_impossible)
+
+    def _cut(self, choice: Choice, number: int) -> bool:
+        """Never again all these in this pool; whether that is proven. What always finds a place is not to blame."""
+        groups = tuple(g for g, n in enumerate(choice) if n == number)
+        members, part = self._part(groups)
+        hard, _ = core(part, self._room(number))
+        hard_buffers = {members[b] for b in hard}
+        to_blame = frozenset(g for g in groups if hard_buffers & set(self.relaxation.groups[g].members))
+        self.relaxation.cuts.append((number, to_blame or frozenset(groups)))
+        return self._place(groups, self._room(number)).is_impossible
+
+    def grown(self) -> Choice:
+        """Where the pools are too small: the choice for which the last one must grow least, as far as that is found."""
+        last = len(self.pools) - 1
+        for _ in range(MOST_ROUNDS):
+            answer = self.relaxation.solved(self.effort, is_grown=True)
+            if answer.choice is None:
+                break
+            failed = [n for n in range(last) if not self._is_placed(answer.choice, n)]
+            if not failed:
+                return answer.choice
+            for number in failed:
+                self._cut(answer.choice, number)
+        return tuple(last for _ in self.relaxation.groups)
+
+    def final(self, choice: Choice) -> list[_Placed]:
+        """Each pool as small as it can be, rows by a rule where that takes no more."""
+        found = []
+        for number in range(len(self.pools)):
+            groups = tuple(g for g, n in enumerate(choice) if n == number)
+            placed = self._place(groups, None)
+            if placed.used_bytes > self.pools[number].capacity_bytes and self._is_placed(choice, number):
+                placed = self._place(groups, self._room(number))
+            if self.by_rows and groups:
+                placed = replace(placed, offsets=with_rings(self._part(groups)[1], placed.offsets))
+            found.append(placed)
+        return found

@@ -1,0 +1,80 @@
+"""How many bytes a run reads and writes, tensor by tensor, counted from what kernels touch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from diagmem.kernels import Library
+from diagmem.model.graph import Node, Tensor
+from diagmem.model.schedule import PUSH, Schedule
+from diagmem.ops.accesses import Runs
+from diagmem.planning.footprint import Footprint, is_alias
+from diagmem.planning.problem import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Buffers that must lie in one pool: the rows of a tensor, or a single one. `traffic_bytes`: what a run reads and
+    writes there."""
+
+    members: tuple[int, ...]
+    traffic_bytes: int
+
+
+def groups_of(needs: Footprint, schedule: Schedule, buffers: Sequence[Buffer]) -> tuple[Group, ...]:
+    """What is to be put into pools.
+
+    The caller writes each input and reads each output once. What a kernel holds beside its tensors is written and read
+    once at each of its steps, for nothing is known of how often.
+    """
+    steps = Counter(schedule.ops)
+    by_tensor = _by_tensor(needs, schedule, steps)
+    members: dict[tuple[int, ...], list[int]] = {}
+    for number, buffer in enumerate(buffers):
+        members.setdefault(buffer.tensors or (PUSH, number), []).append(number)
+    found = []
+    for tensors, numbers in members.items():
+        first = buffers[numbers[0]]
+        if first.tensors:
+            traffic = sum(by_tensor[t] for t in tensors)
+        else:
+            traffic = 2 * first.size_bytes * steps[PUSH if first.scratch_of is None else first.scratch_of]
+        found.append(Group(tuple(numbers), traffic))
+    return tuple(found)
+
+
+def _by_tensor(needs: Footprint, schedule: Schedule, steps: Mapping[int, int]) -> Mapping[int, int]:
+    graph, found = needs.graph, Counter[int]()
+    for index in (*graph.inputs, *graph.outputs):
+        found[index] += graph.tensors[index].size_bytes
+    by_turns = {step.op for step in schedule.steps if step.turn is not None}
+    for node in graph.nodes:
+        op = node.op.index
+        share = Fraction(steps[op], needs.rows.ops[op].turns) if op in by_turns else Fraction(1)
+        for tensor, size in _touched(node, needs.options.library, op in by_turns):
+            found[tensor] += int(size * share)
+    return found
+
+
+def _touched(node: Node, library: Library, by_turns: bool) -> Iterator[tuple[int, int]]:
+    """Tensors, and the bytes of them that one run of the op reads or writes. A reshape that stays where it is touches
+    none; of an op whose loops nobody knows, each tensor is touched once."""
+    if is_alias(node):
+        return
+    accesses = library.row_accesses(node) if by_turns else library.accesses(node)
+    if accesses is None:
+        yield from ((t.index, t.size_bytes) for t in (*(t for _, t in node.activations()), *node.outputs))
+        return
+    read = dict(node.activations())
+    for position, runs in enumerate(accesses.reads):
+        if runs is not None and position in read:
+            yield read[position].index, _bytes(runs, read[position])
+    for tensor, runs in zip(node.outputs, accesses.writes, strict=False):
+        yield tensor.index, _bytes(runs, tensor)
+
+
+def _bytes(runs: Runs, tensor: Tensor) -> int:
+    return int((runs.length * runs.hold).sum()) * tensor.dtype.size_bytes

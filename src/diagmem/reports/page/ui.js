@@ -1,0 +1,381 @@
+// The page: a model, a setting, and perhaps a second setting beside it. Whatever a person does changes one of these three;
+// everything on the page follows. Names come from models, so they are only ever set as text.
+
+const known = JSON.parse(document.getElementById("page-data").textContent);
+const get = (id) => document.getElementById(id);
+const PATIENCE_MS = 180; // a slider rests for so long before a plan is made
+
+const state = { model: null, settings: {}, other: null };
+const results = new Map(); // key -> { model, settings, figures, page }
+const fronts = new Map(); // key -> { svg, settings }
+let running = null;
+
+const keyOf = (settings, model = state.model) => JSON.stringify([model.id, Object.entries(settings).sort(([a], [b]) => (a < b ? -1 : 1))]);
+const size = (count) => (count < 1024 ? `${count} B` : `${(count / 1024).toFixed(1)} KB`);
+const count = (number) => number.toLocaleString("en");
+const wordsOf = (result) => result.figures.words || "as by default";
+
+const views = mountViews(get("shown"));
+const controls = mountSwitches(get("switches"), known.groups, known.switches, (settings, later) => choose(settings, later));
+
+// ---- asking the server ----------------------------------------------------------------------------------------------
+
+// Calls `parts[name](value)` for each part of the answer as it comes.
+async function ask(body, parts, signal) {
+  const response = await fetch("jobs", { method: "POST", body: JSON.stringify(body), signal });
+  if (!response.ok) throw new Error((await response.json()).failed);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    lines.forEach((line) => Object.entries(JSON.parse(line)).forEach(([name, part]) => {
+      if (name === "failed") throw new Error(part);
+      parts[name]?.(part);
+    }));
+  }
+}
+
+// One job at a time: a new one takes the place of the one before, whose process then ends.
+async function work(what, settings, choice, parts) {
+  cancel();
+  const mine = { controller: new AbortController(), late: setTimeout(() => { get("status").hidden = false; }, 120) };
+  running = mine;
+  fail("");
+  tell(["starting", 0, 0]);
+  get("desk").setAttribute("aria-busy", "true");
+  try {
+    await ask({ what, model: state.model.id, settings, choice }, { told: tell, ...parts }, mine.controller.signal);
+    return running === mine;
+  } catch (error) {
+    if (running === mine && error.name !== "AbortError") {
+      fail(error instanceof TypeError ? "diagmem has ended: start `diagmem ui` again and open its new address" : error.message);
+    }
+    return false;
+  } finally {
+    if (running === mine) rest();
+  }
+}
+
+function tell([stage, done, total]) {
+  const bar = get("progress");
+  if (total) [bar.max, bar.value] = [total, done];
+  else bar.removeAttribute("value");
+  get("doing").textContent = stage;
+}
+
+function rest() {
+  clearTimeout(running?.late);
+  running = null;
+  get("status").hidden = true;
+  get("desk").removeAttribute("aria-busy");
+}
+
+function cancel() {
+  running?.controller.abort();
+  rest();
+}
+
+function fail(message) {
+  get("failure").textContent = message;
+  get("failure").hidden = !message;
+}
+
+// ---- a model --------------------------------------------------------------------------------------------------------
+
+async function drop(file) {
+  if (file.size > known.most_bytes) {
+    fail(`${file.name}: ${size(file.size)} are too much for this page; ${size(known.most_bytes)} are the most`);
+    return;
+  }
+  try {
+    const response = await fetch("models", { method: "POST", body: file, headers: { "X-Name": encodeURIComponent(file.name) } });
+    const said = await response.json();
+    if (response.ok) open(said);
+    else fail(said.failed);
+  } catch {
+    fail("diagmem has ended, or the file cannot be read: start `diagmem ui` again and open its new address");
+  }
+}
+
+function open(model, settings = {}, other = null) {
+  cancel();
+  state.model = model;
+  state.other = other;
+  get("zoo").value = model.id.startsWith("zoo:") ? model.id : "";
+  get("model").textContent = ` · ${model.name}`;
+  choose(settings);
+}
+
+// ---- a setting ------------------------------------------------------------------------------------------------------
+
+let waiting = null;
+
+function choose(settings, later = false) {
+  clearTimeout(waiting);
+  state.settings = controls.plain(settings);
+  controls.show(state.settings);
+  if (results.has(keyOf(state.settings))) {
+    cancel();
+    fail("");
+    show();
+  } else if (later) {
+    waiting = setTimeout(plan, PATIENCE_MS);
+  } else {
+    plan();
+  }
+}
+
+async function plan() {
+  const { settings, model } = state;
+  const made = { model: model.id, settings };
+  const early = ({ ops, whole_bytes, weights_bytes }) => {
+    get("doing").textContent = `${ops} operations, ${size(whole_bytes)} if every tensor is kept whole, ${size(weights_bytes)} of weights`;
+  };
+  const is_done = await work("plan", settings, "", {
+    early,
+    figures: (figures) => { made.figures = figures; },
+    page: (page) => { made.page = page; },
+  });
+  if (is_done && made.page) {
+    results.set(keyOf(settings, model), made);
+    show();
+  }
+}
+
+// ---- what is seen ---------------------------------------------------------------------------------------------------
+
+function show() {
+  const result = results.get(keyOf(state.settings));
+  const other = state.other && results.get(keyOf(state.other));
+  const beside = other && other !== result && other.page ? other : null;
+  if (!result.page) {
+    plan(); // known from another tab by its figures only
+    return;
+  }
+  get("start").hidden = true;
+  get("desk").hidden = false;
+  document.title = `${state.model.name}: ${size(result.figures.baseline_bytes)} → ${size(result.figures.arena_bytes)}`;
+  showLedger(result, beside);
+  showFront();
+  get("shell").textContent = result.figures.commands.shell;
+  get("python").textContent = result.figures.commands.python;
+  get("counted").textContent = result.counted ?? "";
+  showDifferences(result, beside);
+  views.show([result, beside].filter(Boolean).map((one) => ({ key: keyOf(one.settings), text: one.page, label: wordsOf(one) })));
+  const place = { model: state.model, settings: state.settings, other: state.other };
+  history.replaceState(null, "", `#${encodeURIComponent(JSON.stringify(place))}`);
+}
+
+function showLedger(shown, beside) {
+  const tried = [...results.values()].filter((one) => one.model === state.model.id);
+  const most = Math.max(...tried.map(({ figures }) => Math.max(figures.baseline_bytes, figures.arena_bytes)), 1);
+  const least = Math.min(...tried.map(({ figures }) => figures.arena_bytes));
+  const macs = Math.min(...tried.map(({ figures }) => figures.macs)) || 1;
+  const bar = (bytes, name) => make("td", { class: "bar", "aria-hidden": "true" },
+    make("i", { class: name, style: `width: ${100 * bytes / most}%` }));
+  const number = (words) => make("td", { class: "number" }, words);
+  const before = make("tr", {}, make("td", { class: "soft" }, "before, in whole tensors"),
+    bar(shown.figures.baseline_bytes, "before"), number(count(shown.figures.baseline_bytes)), number(""), number(""), make("td"));
+  const rows = tried.map((one) => {
+    const { figures, settings } = one;
+    const is_shown = one === shown;
+    const name = make("button", { type: "button", class: "link", "aria-current": String(is_shown), onclick: () => choose(settings) }, wordsOf(one));
+    const second = make("button", { type: "button", "aria-pressed": String(one === beside), "aria-label": `Compare with ${wordsOf(one)}`,
+      onclick: () => compare(one === beside ? null : settings) }, "Compare");
+    const best = figures.arena_bytes === least && tried.length > 1 ? [make("span", { class: "yes" }, " least")] : [];
+    return make("tr", { class: is_shown ? "current" : "" }, make("td", {}, name, ...best),
+      bar(figures.arena_bytes, is_shown ? "after" : "after pale"), number(count(figures.arena_bytes)),
+      number(figures.macs ? `${(figures.macs / macs).toFixed(2)} ×` : ""), number(`${figures.chips.length} of ${figures.all_chips}`),
+      make("td", {}, ...(is_shown || tried.length < 2 ? [] : [second])));
+  });
+  get("ledger").tBodies[0].replaceChildren(before, ...rows);
+}
+
+// ---- two plans side by side -----------------------------------------------------------------------------------------
+
+async function compare(settings) {
+  state.other = settings;
+  const other = settings && results.get(keyOf(settings));
+  if (other && !other.page) {
+    await work("plan", settings, "", { page: (page) => { other.page = page; } });
+  }
+  show();
+  if (settings) get("compared").scrollIntoView({ block: "nearest" });
+}
+
+function showDifferences(shown, beside) {
+  get("compared").hidden = !beside;
+  if (!beside) return;
+  const [a, b] = [shown.figures, beside.figures];
+  const change = (from, to) => (from === to ? "the same" : `${to > from ? "+" : "−"}${count(Math.abs(to - from))}${from ? ` (${to > from ? "+" : "−"}${(100 * Math.abs(to - from) / from).toFixed(1)} %)` : ""}`);
+  const figure = (words, name) => [words, count(a[name]), count(b[name]), change(a[name], b[name]), b[name] - a[name]];
+  const only = (one, two) => one.chips.filter((chip) => !two.chips.includes(chip)).join(", ") || "none";
+  const rows = [
+    figure("arena, bytes", "arena_bytes"),
+    figure("lower bound, bytes", "bound_bytes"),
+    figure("weights, bytes", "weights_bytes"),
+    figure("multiply-accumulates", "macs"),
+    figure("operations", "ops"),
+    figure("steps", "steps"),
+    ["proven the least", a.optimal ? "yes" : "no", b.optimal ? "yes" : "no", ""],
+    ["the peak is set by", a.peak, b.peak, ""],
+    ["chips that fit only with it", only(a, b), only(b, a), ""],
+  ];
+  const heading = (words) => make("th", { scope: "col", class: words ? "number" : "" }, words);
+  get("differences").tHead.replaceChildren(make("tr", {}, heading(""), heading(wordsOf(shown)), heading(wordsOf(beside)), heading("change")));
+  get("differences").tBodies[0].replaceChildren(...rows.map(([words, left, right, changed, by]) => make("tr", {},
+    make("th", { scope: "row" }, words), make("td", { class: "number" }, left), make("td", { class: "number" }, right),
+    make("td", { class: `number ${by < 0 ? "yes" : by > 0 ? "no" : ""}` }, changed))));
+}
+
+// ---- memory against work --------------------------------------------------------------------------------------------
+
+// The front is that of the other settings: it goes through these three by itself.
+function frontKey() {
+  const { schedule, input_rows, recompute, ...others } = state.settings;
+  return { key: keyOf({ ...others, ...(input_rows ? { input_rows } : {}) }), settings: { ...others, ...(input_rows ? { schedule, input_rows } : {}) } };
+}
+
+async function drawFront() {
+  const { key, settings } = frontKey();
+  if (!fronts.has(key)) await work("pareto", settings, "", { front: (front) => fronts.set(key, front) });
+  showFront();
+}
+
+function showFront() {
+  const front = fronts.get(frontKey().key);
+  get("draw-front").hidden = Boolean(front);
+  get("front").replaceChildren();
+  if (!front) return;
+  const drawn = new DOMParser().parseFromString(front.svg, "text/html").body.firstElementChild;
+  get("front").append(drawn);
+  drawn.removeAttribute("role"); // its points are buttons, not parts of an image
+  drawn.querySelectorAll(".point").forEach((point) => {
+    const settings = controls.plain(front.settings[Number(point.dataset.point)]);
+    const press = () => choose(settings);
+    point.setAttribute("role", "button");
+    point.setAttribute("tabindex", "0");
+    point.setAttribute("aria-label", point.querySelector("title").textContent);
+    point.setAttribute("aria-pressed", String(keyOf(settings) === keyOf(state.settings)));
+    point.addEventListener("click", press);
+    point.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      press();
+    });
+  });
+}
+
+// ---- handing over ---------------------------------------------------------------------------------------------------
+
+function save(name, ...content) {
+  const link = make("a", { href: URL.createObjectURL(new Blob(content)), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+async function saveFile({ name, base64 }) {
+  save(name, Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0)));
+}
+
+const stem = () => state.model.name.replace(/^zoo:/, "").replace(/\.[^.]*$/, "").replace(/[^\w.-]+/g, "_") || "model";
+
+const takes = {
+  c: () => work("c", state.settings, get("layout").value, { file: saveFile }),
+  tflm: () => work("tflm", state.settings, "", { file: saveFile }),
+  json: () => work("json", state.settings, "", { file: saveFile }),
+  report: () => save(`${stem()}-report.html`, results.get(keyOf(state.settings)).page),
+};
+
+async function countInstructions() {
+  const { settings, model } = state;
+  const result = results.get(keyOf(settings));
+  const found = {};
+  await work("profile", settings, get("core").value, {
+    page: (page) => { found.page = page; },
+    instructions: ({ on, instructions }) => { found.counted = `${count(instructions)} instructions on ${on}`; },
+  });
+  if (found.counted && state.model === model) {
+    Object.assign(result, found);
+    show();
+  }
+}
+
+async function copy(button) {
+  await navigator.clipboard.writeText(get(button.dataset.copy).textContent);
+  button.textContent = "Copied";
+  setTimeout(() => { button.textContent = "Copy"; }, 1500);
+}
+
+// ---- what a person does ---------------------------------------------------------------------------------------------
+
+document.querySelectorAll("[data-take]").forEach((button) => button.addEventListener("click", () => takes[button.dataset.take]()));
+document.querySelectorAll("[data-copy]").forEach((button) => button.addEventListener("click", () => copy(button)));
+document.querySelectorAll("[data-zoo]").forEach((button) => {
+  button.addEventListener("click", () => open({ id: button.dataset.zoo, name: button.dataset.zoo }));
+});
+get("zoo").addEventListener("change", (event) => {
+  if (event.target.value) open({ id: event.target.value, name: event.target.value });
+});
+get("file").addEventListener("change", (event) => {
+  if (event.target.files[0]) drop(event.target.files[0]);
+  event.target.value = "";
+});
+get("cancel").addEventListener("click", cancelled);
+get("defaults").addEventListener("click", () => choose({}));
+get("draw-front").addEventListener("click", drawFront);
+get("count").addEventListener("click", countInstructions);
+get("alone").addEventListener("click", () => compare(null));
+
+// Model and switches go back to what is seen.
+function cancelled() {
+  cancel();
+  const last = JSON.parse(decodeURIComponent(location.hash.slice(1)) || "null");
+  if (last) open(last.model, last.settings, last.other);
+}
+
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && running) cancelled();
+});
+
+let above = 0; // elements under the file that is being dragged
+addEventListener("dragenter", (event) => {
+  event.preventDefault();
+  above += 1;
+  get("veil").hidden = false;
+});
+addEventListener("dragleave", () => {
+  above -= 1;
+  get("veil").hidden = above > 0 ? get("veil").hidden : true;
+});
+addEventListener("dragover", (event) => event.preventDefault());
+addEventListener("drop", (event) => {
+  event.preventDefault();
+  above = 0;
+  get("veil").hidden = true;
+  if (event.dataTransfer.files[0]) drop(event.dataTransfer.files[0]);
+});
+
+// ---- the beginning: what this tab showed before it was loaded anew, and what other tabs have tried -------------------
+
+async function begin() {
+  get("panel").open = innerWidth > 900;
+  const kept = await (await fetch("kept")).json();
+  kept.results.forEach((one) => {
+    const model = { id: one.model };
+    results.set(keyOf(one.settings, model), one);
+  });
+  let place = null;
+  try {
+    place = JSON.parse(decodeURIComponent(location.hash.slice(1)));
+  } catch { /* none, or one that was typed in */ }
+  const named = kept.models.find(({ id }) => id === known.first) ?? (known.first && { id: known.first, name: known.first });
+  const is_known = (id) => typeof id === "string" && (id.startsWith("zoo:") || kept.models.some((model) => model.id === id));
+  if (is_known(place?.model?.id)) open(kept.models.find(({ id }) => id === place.model.id) ?? { id: place.model.id, name: place.model.id }, place.settings ?? {}, place.other ?? null);
+  else if (named) open(named);
+}
+
+begin();
