@@ -343,6 +343,7 @@ def report(model: Model, **options: Any) -> dict[str, bytes]:
 def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = None) -> dict[str, bytes]:
     """The report about a plan that is there already. `instructions`: those of each op, by its index in the file."""
     from diagmem.reports.arena import before_after_drawing
+    from diagmem.reports.cores import cores_drawing
     from diagmem.reports.live import live_drawing
     from diagmem.reports.report import report_page
     from diagmem.reports.targets import TARGETS
@@ -353,6 +354,8 @@ def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = No
     }
     for name, draw in (("arena", before_after_drawing), ("live", live_drawing)):
         files.update(draw(made.baseline, made.plan).files(name))
+    if made.plan.teamwork is not None:
+        files.update(cores_drawing(made.plan, made.plan.teamwork.cores).files("cores"))
     return files
 
 

@@ -25,6 +25,9 @@ EFFORTS = ("quick", "normal", "thorough")
 MOST_CORES = 16
 """That share one arena."""
 
+MOST_COST = 1000
+"""Percent of an arena."""
+
 
 def _option(default: Any, meaning: str, unit: str = "", choices: tuple[str, ...] = ()) -> Any:
     """`meaning`: what the option does, where it is given; `unit`: what its value is, in a letter or a word."""
@@ -74,6 +77,9 @@ class Options:
     cores: int = _option(
         1, "Cores that may share a run in one arena: the plan then has the phases of their work.", unit="N"
     )
+    cores_cost: float = _option(
+        0.0, "With cores: percent of the arena that may be added for fewer waits.", unit="PERCENT"
+    )
     effort: str = _option(
         "normal",
         "How long to look for a plan. Work is counted: the same plan every time. A plan that is not proven says how "
@@ -108,6 +114,8 @@ class Options:
             raise PlanError("an input that comes row by row, and rows that are made again, need the schedule 'rows'")
         if not 1 <= self.cores <= MOST_CORES:
             raise PlanError(f"{self.cores} cores: a plan is for 1 to {MOST_CORES}")
+        if not 0 <= self.cores_cost <= MOST_COST:
+            raise PlanError(f"a cost of {self.cores_cost} percent for cores: it must be from 0 to {MOST_COST}")
         if self.cores > 1 and (self.pools or self.schedule == ROWS):
             raise PlanError("several cores share ops that run whole in one arena: leave out cores, or pools and rows")
         if self.time_limit is not None and not self.time_limit > 0:

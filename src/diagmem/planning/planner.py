@@ -25,10 +25,10 @@ from diagmem.planning.pooling import in_pools
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
 from diagmem.planning.removal import leaner_graphs, wide_orders
+from diagmem.planning.roomier import checked_team
 from diagmem.planning.schedulers import SCHEDULERS, every_order, file_order, gates, search
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowSchedule
-from diagmem.planning.teamwork import checked_team
 from diagmem.planning.worth import Planned as Planned
 from diagmem.planning.worth import Rung as Rung
 from diagmem.transforms import FOR_ROWS, ONLY_FOR_ROWS, TRANSFORMS, Removal, transformed

@@ -9,20 +9,19 @@ all have read; or one core goes on alone. Where no unit writes what another one 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from diagmem.kernels import Library
-from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph, IntArray, Node, Tensor
 from diagmem.model.teamwork import Along, Cut, How, Phase, Phases, Sharing, Teamwork
 from diagmem.model.views import places
 from diagmem.ops import OpKind, Order, kind_of
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.orders import PIXEL_BY_PIXEL
-from diagmem.planning.checked import checked
 from diagmem.planning.plan import Plan
 
 BARRIER_INSTRUCTIONS = 100
@@ -39,16 +38,6 @@ def teamwork(plan: Plan, cores: int) -> Teamwork:
     """How up to so many cores share the work of a plan."""
     found = (SharedOp(plan, plan.graph.nodes[op], cores).best() for op in _ops_run_whole(plan))
     return Teamwork(cores, tuple(sharing for sharing in found if sharing is not None))
-
-
-def checked_team(plan: Plan, advice: str) -> Plan:
-    """The plan with how several cores share it, where that is asked for; if it is safe."""
-    options = plan.options
-    if options.cores == 1:
-        return checked(plan, advice)
-    if not options.library.is_own:
-        raise PlanError("several cores run our own kernels: plan with kernels 'diagmem', or without cores")
-    return checked(replace(plan, teamwork=teamwork(plan, options.cores)), advice)
 
 
 def running_ops(plan: Plan) -> list[int]:
@@ -80,9 +69,15 @@ def estimated_speedup(plan: Plan, shared: Teamwork, cores: int) -> float:
     alone = sum(estimated_work(plan.graph.nodes[op]) for op in ops)
     path = float(BARRIER_INSTRUCTIONS)
     for op, waits in zip(ops, shared.barriers_after(ops), strict=True):
-        work, sharing = estimated_work(plan.graph.nodes[op]), shared.by_op.get(op)
-        path += critical_path(sharing, work, cores) if sharing else work + waits * BARRIER_INSTRUCTIONS
+        path += op_path(plan.graph.nodes[op], shared.by_op.get(op), cores)
+        path -= 0 if waits else BARRIER_INSTRUCTIONS
     return alone / path if path else 1.0
+
+
+def op_path(node: Node, sharing: Sharing | None, cores: int) -> float:
+    """Instructions from the op's begin to the barrier behind it, roughly."""
+    work = estimated_work(node)
+    return work + BARRIER_INSTRUCTIONS if sharing is None else critical_path(sharing, work, cores)
 
 
 def critical_path(sharing: Sharing, work: float, cores: int) -> float:
@@ -96,7 +91,9 @@ def _largest_share(phase: Phase, cut: Cut, cores: int) -> int:
     """Units of the core that has most of them."""
     if phase.how is How.ALONE:
         return phase.units
-    return min(phase.units, -(-phase.units // (cut.grain * cores)) * cut.grain)
+    grains = -(-phase.units // cut.grain)
+    ends = [min(phase.units, grains * core // cores * cut.grain) for core in range(cores + 1)]
+    return max(end - begin for begin, end in pairwise(ends))
 
 
 def _ops_run_whole(plan: Plan) -> list[int]:
@@ -111,7 +108,7 @@ def _stays(plan: Plan, node: Node) -> bool:
 
 
 @dataclass(frozen=True)
-class _Extents:
+class Extents:
     """For each unit the bytes [low, high) of the arena around all that it touches of a tensor."""
 
     low: IntArray
@@ -119,11 +116,11 @@ class _Extents:
 
 
 @dataclass(frozen=True)
-class _Pair:
+class Pair:
     """What each unit reads of an input and writes of the output."""
 
-    reads: _Extents
-    writes: _Extents
+    reads: Extents
+    writes: Extents
 
     @property
     def is_independent(self) -> bool:
@@ -209,7 +206,7 @@ class SharedOp:
         if cut.along is Along.CHANNELS:
             is_apart = all(self._is_congruent(tensor, runs) for tensor, runs in self.overlapping)
             return Sharing(self.node.op.index, cut, whole) if is_apart else None
-        pairs = [self._pair(cut, tensor, runs) for tensor, runs in self.overlapping]
+        pairs = [self.pair(cut, tensor, runs) for tensor, runs in self.overlapping]
         if all(pair.is_independent for pair in pairs):
             return Sharing(self.node.op.index, cut, whole)
         phases = self._phases(cut, pairs)
@@ -228,7 +225,8 @@ class SharedOp:
         swept = (runs.pitch == runs.stride) & (runs.hold == 1)
         return bool((own & (swept | ((runs.length == 1) & (runs.hold == 1)))).all())
 
-    def _pair(self, cut: Cut, tensor: Tensor, runs: Runs) -> _Pair:
+    def pair(self, cut: Cut, tensor: Tensor, runs: Runs) -> Pair:
+        """What each unit reads of one of the inputs, and writes, as addresses."""
         out = self.node.output
         unit_elems = out.elems // cut.units
         first = np.arange(cut.units, dtype=np.int64) * unit_elems
@@ -244,16 +242,16 @@ class SharedOp:
             # It is read by several units, at all of them.
             span = slice(begin[run], end[run] + 1)
             low[span], high[span] = np.minimum(low[span], inside.low[run]), np.maximum(high[span], inside.high[run])
-        return _Pair(_Extents(low, high), writes)
+        return Pair(Extents(low, high), writes)
 
-    def _bytes(self, tensor: Tensor, first: IntArray, last: IntArray) -> _Extents:
+    def _bytes(self, tensor: Tensor, first: IntArray, last: IntArray) -> Extents:
         size, start = tensor.dtype.size_bytes, self.plan.offsets[tensor.index]
         if tensor.view is not None:
             at = places(tensor.shape, tensor.strides)
             first, last = at[first], at[last]
-        return _Extents(start + first * size, start + (last + 1) * size)
+        return Extents(start + first * size, start + (last + 1) * size)
 
-    def _phases(self, cut: Cut, pairs: list[_Pair]) -> tuple[Phases, ...] | None:
+    def _phases(self, cut: Cut, pairs: list[Pair]) -> tuple[Phases, ...] | None:
         """Phase by phase the way that costs least for each unit; None where some can only be done alone, but not
         without the others."""
         found: list[Phase] = []
