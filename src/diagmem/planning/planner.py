@@ -311,7 +311,8 @@ def _layer_by_layer(
 
 
 def _row_by_row(needs: Footprint, order: RowSchedule, place: Allocator, others: Collection[Schedule] = ()) -> _Choice:
-    best = min((_Choice.of(needs, s, place) for s in (order.schedule, *others)), key=lambda choice: choice.arena_bytes)
+    orders = dict.fromkeys((order.schedule, *others))
+    best = min((_Choice.of(needs, each, place) for each in orders), key=lambda choice: choice.arena_bytes)
     if order.plain is not None:
         # It seldom wins, so it gets a quarter of the time.
         briefly = place
