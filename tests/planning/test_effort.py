@@ -13,7 +13,7 @@ from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.graph import DType, Graph, Tensor
 from diagmem.planning import removal
 from diagmem.planning.allocators import cp_sat
-from diagmem.planning.allocators.effort import EFFORTS, LARGE, NORMAL, Effort, Purse
+from diagmem.planning.allocators.effort import EFFORTS, LARGE, MANY, NORMAL, Effort, Purse
 from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import EFFORTS as NAMES
 from diagmem.planning.options import Options
@@ -46,7 +46,8 @@ def test_names_are_known_to_options_and_allocators() -> None:
 
 def test_effort_grows_gently() -> None:
     """Ten times the buffers or ops: never ten times the work."""
-    assert NORMAL.fits_for(10**6) == NORMAL.most_fits
+    assert NORMAL.fits_for(MANY) == NORMAL.most_fits
+    assert NORMAL.fits_for(10 * MANY) == NORMAL.most_fits // 10
     assert NORMAL.states_for(LARGE) == NORMAL.states
     assert NORMAL.states_for(10 * LARGE) == NORMAL.states // 10
     assert NORMAL.nodes_for(2 * LARGE, may_overlap=False) == NORMAL.nodes_apart // 2
