@@ -25,6 +25,7 @@ from diagmem.planning.pooling import in_pools
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
 from diagmem.planning.removal import leaner_graphs, wide_orders
+from diagmem.planning.roomier import checked_team
 from diagmem.planning.schedulers import SCHEDULERS, every_order, file_order, gates, search
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowSchedule
@@ -251,7 +252,7 @@ class _Planner:
         return found
 
     def _told(self, plan: Plan, ladder: tuple[Rung, ...], removals: tuple[Removal, ...] = ()) -> Planned:
-        checked(plan, "; this is a bug, please report it")
+        plan = checked_team(plan, "; this is a bug, please report it")
         return Planned(plan, self.baseline.plan(self.apart), ladder, removals)
 
     def _check_rows(self) -> None:
