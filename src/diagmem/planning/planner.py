@@ -39,6 +39,9 @@ MOST_TURNS = 16_384
 MOST_ORDERS = 50
 """Where nothing cheaper proves a plan to be the best, and there are no more orders than these, all are placed."""
 
+LEAST_LEANER, MOST_OPS_AGAIN = 2, 6_000
+"""How often a model is planned again for kernels with less scratch: as many ops as this in all."""
+
 Allocator = Callable[[Problem], Placement]
 
 Tell = Callable[[str, int, int], None]
@@ -84,16 +87,17 @@ def _of_given_kernels(model: Graph, options: Options, effort: Effort, tell: Tell
 
 def _leaner(model: Graph, options: Options, effort: Effort, best: Planned) -> Planned:
     """As long as that makes the plan smaller, the op that sets its peak goes without scratch."""
-    while True:
+    for _ in range(max(LEAST_LEANER, MOST_OPS_AGAIN // max(1, len(model.ops)))):
         plan, peak_op = best.plan, best.plan.peak_op
         library = plan.options.library
         if library.instructions is None or peak_op is None or not library.scratch_bytes(plan.graph.nodes[peak_op]):
             return best
         leaner = library.leaner(plan.graph.ops[peak_op].number)
         made = _of_given_kernels(model, replace(options, kernels=leaner.name), effort, silently)[-1]
-        if made.arena_bytes >= best.arena_bytes:
-            return best
+        if made.arena_bytes >= best.arena_bytes or effort.is_late:
+            return min(best, made, key=lambda found: found.arena_bytes)
         best = made
+    return best
 
 
 @dataclass(frozen=True, slots=True)
