@@ -12,6 +12,7 @@ from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of, values_of
 from diagmem.ops.state import changed_variables
+from diagmem.planning.owned import with_kept
 from diagmem.planning.plan import Plan, offsets_in_one_piece
 from diagmem.planning.planner import Planned
 from diagmem.planning.pools import NO_POOLS, PoolLayout
@@ -74,11 +75,18 @@ class Program:
             raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without external_io")
         if plan.pools.missing_bytes:
             raise PlanError(f"the plan does not fit its pools: {plan.pools.missing_bytes} bytes are missing")
+        model = None if model is None else with_kept(model, plan.options.keep)
         source = None if model is plan.graph else model
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
         options = plan.options
         program = cls(
-            plan.graph, plan.schedule, *places, source, options.kernels, options.align_bytes, plan.pools.in_use
+            plan.graph,
+            plan.schedule,
+            *places,
+            source,
+            options.kernels,
+            max(options.align_bytes, options.input_align or 1),
+            plan.pools.in_use,
         )
         program.check_places()
         return program
@@ -86,7 +94,7 @@ class Program:
     @property
     def in_one_arena(self) -> Program:
         """The same, its pools one behind the other in a single arena: for those who look at what it does, not where."""
-        return replace(self, pools=NO_POOLS)
+        return replace(self, pools=NO_POOLS, arena_bytes=self.pools.end or self.arena_bytes)
 
     def check_places(self) -> None:
         """Raises PlanError where something that the code addresses has no place: whether places are safe is for the
