@@ -46,4 +46,5 @@ def test_what_was_read_may_be_read_again(times: int, remembers: bool) -> None:
     for _ in range(times):
         value = net.read(value)
     graph = with_values(net.graph(net.add(value, image)))
-    assert agrees(graph, diagmem.plan(graph).plan)
+    less, _ = transformed(graph, list(TRANSFORMS))
+    assert agrees(graph, diagmem.plan(less, remove=()).plan)

@@ -17,6 +17,13 @@ function mountViews(place) {
     const body = make("div", {}, ...page.querySelector("main").childNodes);
     root.append(page.querySelector("style"), make("style", {}, IN_PAGE), page.querySelector("svg.offscreen"), body,
       page.getElementById("data"), page.getElementById("plan"));
+    // The address names what the page shows: a link to a part of the report only goes there.
+    body.addEventListener("click", (event) => {
+      const link = event.target.closest("a[href^='#']");
+      if (!link) return;
+      event.preventDefault();
+      root.getElementById(link.hash.slice(1))?.scrollIntoView({ block: "center" });
+    });
     place.append(host);
     const view = { host, text, plan: mountPlan(root) };
     views.set(key, view);
