@@ -220,15 +220,22 @@ def command_words(options: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def commands(model: str, settings: Settings) -> dict[str, str]:
-    """The plan as one would have it made in a shell, and in Python."""
+def commands(model: str, settings: Settings) -> dict[str, list[str]]:
+    """The plan, and what is handed over with it, as one would have it made in a shell and in Python: a line for each
+    command. Where C code is written, the page adds the layout that is chosen."""
+    options = settings.options
     shapes = {name: "x".join(map(str, shape)) for name, shape in settings.shapes.items()}
     words = [part for name, shape in shapes.items() for part in ("--shape", shell_word(f"{name}={shape}"))]
-    word = shell_word(f"./{model}" if model.startswith("-") else model)
-    shell = " ".join(["diagmem plan", word, *words, *command_words(settings.options), "--json plan.json"])
-    given = "".join(f", {name}={value!r}" for name, value in settings.options.items())
+    named = " ".join([shell_word(f"./{model}" if model.startswith("-") else model), *words])
+    shell = [" ".join(["diagmem plan", named, *command_words(options), "--json plan.json"])]
+    given = "".join(f", {name}={value!r}" for name, value in options.items())
     source = f"diagmem.Source({model!r}, shapes={dict(settings.shapes)!r})" if shapes else repr(model)
-    return {"shell": shell, "python": f"import diagmem\nmade = diagmem.plan({source}{given})"}
+    python = ["import diagmem", f"model = {source}", f"made = diagmem.plan(model{given})"]
+    asked = Options.of(options)
+    if asked.library.is_own and not asked.external_io:
+        shell.append(f"diagmem emit c {named} --plan plan.json -o firmware")
+        python.append("files = diagmem.emit_c(model, plan=made.to_json()).files")
+    return {"shell": shell, "python": python}
 
 
 def setting_words(settings: Settings) -> str:
