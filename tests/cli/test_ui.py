@@ -382,3 +382,14 @@ def test_instructions_can_be_counted(desk: Desk) -> None:
     desk.page.locator("#counted:has-text('instructions on cortex-m4')").wait_for()
     column = desk.page.locator("#table tbody td:nth-child(9)").all_text_contents()
     assert min(map(int, column)) > 0
+
+
+def test_cores_share_a_run(desk: Desk) -> None:
+    """A slider sets how many; the report then shows which of them touches what."""
+    desk.drop("cores.tflite", to_tflite(small_graph()))
+    desk.tried(1)
+    desk.page.focus("#switch-cores")
+    desk.page.keyboard.press("ArrowRight")
+    assert "2 cores" in desk.tried(2)
+    assert desk.page.locator("#cores").is_visible()
+    assert "--cores 2" in desk.text("#shell")

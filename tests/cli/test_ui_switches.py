@@ -25,6 +25,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"schedule": "rows", "input_rows": True, "effort": "quick"},
     {"schedule": "rows", "recompute": 1.05},
     {"pools": ["fast:4K", "slow:64K:3"]},
+    {"cores": 2},
     {"remove": []},
     {"remove": [name for name in TRANSFORMS if name != "remove-channels"]},
     {"shapes": "input=1x49x10x1", "overlap": False},

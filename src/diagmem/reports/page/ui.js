@@ -254,6 +254,7 @@ function showDifferences(shown, beside) {
     figure("operations", "ops").slice(0, 4),
     figure("steps", "steps").slice(0, 4),
     ...pools(a, b),
+    ...(a.speedup || b.speedup ? [["times as fast with its cores, about", String(a.speedup ?? 1), String(b.speedup ?? 1), ""]] : []),
     ["proven the least", a.optimal ? "yes" : "no", b.optimal ? "yes" : "no", ""],
     ["the peak is set by", a.peak, b.peak, ""],
     ["chips that fit only with it", only(a, b), only(b, a), ""],

@@ -58,7 +58,7 @@ function mountSwitches(form, { groups, switches, memories }, changed) {
   }
 
   function range(one, id) {
-    const words = () => (one.step === 1 ? String(value(one.name)) : `${value(one.name)} ×`);
+    const words = () => `${value(one.name)}${one.unit}`;
     const shown = make("output", { for: id });
     const slider = make("input", { type: "range", id, min: one.least, max: one.most, step: one.step,
       oninput: () => set(one.name, Number(slider.value), true) });
