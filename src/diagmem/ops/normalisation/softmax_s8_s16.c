@@ -14,7 +14,7 @@ typedef struct {
 
 /* exp((x - largest) * beta), 31 fractional bits. */
 static inline int32_t diagmem_softmax_s8_s16_exp(const diagmem_softmax_s8_s16_params *p, int32_t difference) {
-    const int32_t shifted = (int32_t)((uint32_t)difference << p->shift);
+    const int32_t shifted = diagmem_wrapping_shift(difference, p->shift);
     return diagmem_exp_of_negative(diagmem_high_mul(shifted, p->mantissa));
 }
 
