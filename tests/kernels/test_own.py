@@ -7,6 +7,7 @@ import pytest
 from diagmem import pipeline
 from diagmem.kernels import CPUS, GENERIC, LIBRARIES, kernels_for, library
 from diagmem.model.errors import PlanError
+from diagmem.planning import planner
 from diagmem.verification.cortex_m import CORES
 
 
@@ -42,6 +43,19 @@ def test_less_ram_or_more_speed() -> None:
     assert all(op.number not in chosen for op in (lean.plan.graph.ops[n] for n in lean.plan.scratch))
     assert len(lean.plan.scratch) == len(fast.plan.scratch) - len(chosen)
     assert pipeline.check(model, lean.to_json()) == []
+
+
+def test_a_model_is_planned_again_a_counted_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For kernels with less scratch: what was found by then is the plan."""
+    free = pipeline.plan("zoo:resnet8_int8", kernels="diagmem-dsp", prefer="ram")
+    assert free.plan.options.library.lean
+    assert len(free.plan.options.library.lean) > 1
+    monkeypatch.setattr(planner, "MOST_OPS_AGAIN", 0)
+    monkeypatch.setattr(planner, "LEAST_LEANER", 1)
+    once = pipeline.plan("zoo:resnet8_int8", kernels="diagmem-dsp", prefer="ram")
+    assert once.plan.options.library.lean is not None
+    assert len(once.plan.options.library.lean) == 1
+    assert once.arena_bytes > free.arena_bytes
 
 
 def test_the_front_shows_both() -> None:
