@@ -56,12 +56,13 @@ def _best_path(footprint: Footprint, most_states: int) -> tuple[int, list[int], 
     fixed, fixed_done = gates(footprint), 0
     state = start(footprint)
     key = footprint.least_pressure
-    frontier = [(key, 0, 0, 0, state)]
+    # A state is put together when its turn comes, from the one before it and the op that leads to it: most never do.
+    frontier: list[tuple[int, int, int, int, State, int | None, int]] = [(key, 0, 0, 0, state, None, 0)]
     closed: set[int] = set()
     pushed = 0
     while frontier and pushed <= most_states:
-        key, _, _, _, state = heapq.heappop(frontier)
-        state = _run_free(footprint, key, state)
+        key, _, _, _, state, last, added = heapq.heappop(frontier)
+        state = _run_free(footprint, key, state if last is None else after(footprint, state, last, added))
         if not state.ready:
             break
         if state.done & fixed != fixed_done:
@@ -76,7 +77,7 @@ def _best_path(footprint: Footprint, most_states: int) -> tuple[int, list[int], 
             pushed += 1
             # Among equal keys the deepest state comes first, so that an order is found as soon as there is one.
             rank = -(state.done.bit_count() + 1), state.live + change, pushed
-            heapq.heappush(frontier, (max(key, state.live + grown), *rank, after(footprint, state, op, change)))
+            heapq.heappush(frontier, (max(key, state.live + grown), *rank, state, op, change))
     return key, state.order, pushed
 
 
