@@ -90,7 +90,8 @@ class _Trials:
 
     def best(self, names: Sequence[str]) -> tuple[Graph, tuple[Removal, ...]]:
         """One transform after the other: all its candidates if the plan does not grow; else those halves, quarters and
-        single ones with which it does not."""
+        single ones with which it does not. At last all of all transforms, should they bring more together than what is
+        worth it step by step."""
         accepted: frozenset[Candidate] = frozenset()
         for number, name in enumerate(names):
             candidates = self._candidates(names[: number + 1], accepted, name)
@@ -101,7 +102,11 @@ class _Trials:
                     accepted = accepted.union(group)
                 elif len(group) > 1:
                     groups += [group[len(group) // 2 :], group[: len(group) // 2]]
-        return self._without(names, accepted)
+        found, everything = self._without(names, accepted), transformed(self.graph, names)
+        limit_bytes = self.limit_bytes
+        if len(everything[0].ops) == len(found[0].ops) or not self.left or self.effort.is_late:
+            return found
+        return everything if self._is_no_worse(everything[0]) and self.limit_bytes < limit_bytes else found
 
     def _candidates(self, names: Sequence[str], accepted: Collection[Candidate], new: str) -> tuple[Candidate, ...]:
         may_go = _only(accepted)

@@ -105,6 +105,10 @@ def _is_fast(node: Node) -> bool:
     return not node.attributes.use_regular_nms
 
 
+def _writes_beyond(node: Node) -> bool:
+    return bool(node.attributes.slots > 1)
+
+
 def _rounds_once(node: Node) -> bool:
     return rounds_to_even(node.output)
 
@@ -215,6 +219,12 @@ DEVIATIONS = (
     ),
     Deviation(TFLM, ("CUSTOM:SignalFramer",), _NOT_THERE, _waits_for_steps),
     Deviation(TFLM, ("CUSTOM:SignalStacker",), _NOT_THERE, _waits_for_frames),
+    Deviation(
+        TFLM,
+        ("CUSTOM:TFLite_Detection_PostProcess",),
+        "it writes several classes of one detection beyond its outputs",
+        _writes_beyond,
+    ),
     *(Deviation(runtime, ("CUSTOM:TFLite_Detection_PostProcess",), _UNWRITTEN, _is_fast) for runtime in (TFLM, LITERT)),
     *(Deviation(runtime, ("DIV",), _SHIFTED, _is_divided) for runtime in (TFLM, LITERT)),
     *(
