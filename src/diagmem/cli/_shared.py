@@ -186,8 +186,10 @@ def planning_option(name: str, meaning: str | None = None) -> Callable[[Command]
         return click.option(flag.removesuffix("s"), name, multiple=True, metavar=unit, help=shown)
     sorts: dict[bool, Any] = {
         bool(choices): click.Choice(choices) if choices else None,
-        default is None: click.FloatRange(min=0, min_open=True) if unit == "S" else click.IntRange(min=1),
-        isinstance(default, float): click.FloatRange(min=1),
+        default is None or unit == "N": click.FloatRange(min=0, min_open=True)
+        if unit == "S"
+        else click.IntRange(min=1),
+        isinstance(default, float): click.FloatRange(min=0 if unit == "PERCENT" else 1),
     }
     return click.option(
         flag, type=sorts.get(True), default=default, show_default=default is not None, metavar=unit, help=shown

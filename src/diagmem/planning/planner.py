@@ -25,6 +25,7 @@ from diagmem.planning.pooling import in_pools
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
 from diagmem.planning.removal import leaner_graphs, wide_orders
+from diagmem.planning.roomier import checked_team
 from diagmem.planning.schedulers import SCHEDULERS, every_order, file_order, gates, search
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowSchedule
@@ -247,7 +248,7 @@ class _Planner:
         return found
 
     def _told(self, plan: Plan, ladder: tuple[Rung, ...], removals: tuple[Removal, ...] = ()) -> Planned:
-        checked(plan, "; this is a bug, please report it")
+        plan = checked_team(plan, "; this is a bug, please report it")
         return Planned(plan, self.baseline.plan(self.apart), ladder, removals)
 
     def _check_rows(self) -> None:
@@ -307,7 +308,8 @@ def _layer_by_layer(
 
 
 def _row_by_row(needs: Footprint, order: RowSchedule, place: Allocator, others: Collection[Schedule] = ()) -> _Choice:
-    best = min((_Choice.of(needs, s, place) for s in (order.schedule, *others)), key=lambda choice: choice.arena_bytes)
+    orders = dict.fromkeys((order.schedule, *others))
+    best = min((_Choice.of(needs, each, place) for each in orders), key=lambda choice: choice.arena_bytes)
     if order.plain is not None:
         # It seldom wins, so it gets a quarter of the time.
         briefly = place

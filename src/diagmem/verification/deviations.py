@@ -129,6 +129,35 @@ def _sum_of_singles(node: Node, inputs: Values) -> tuple[Array, ...]:
     return (np.clip(total, low, high).astype(np.int8).reshape(node.output.shape),)
 
 
+def _product_of_singles(node: Node, inputs: Values) -> tuple[Array, ...]:
+    """A product as onnxruntime has it: the zero point is added before it is rounded, so that halves may go the other
+    way."""
+    factor = (
+        np.float32(scale_of(node.input(0))) * np.float32(scale_of(node.input(1))) / np.float32(scale_of(node.output))
+    )
+    first, second = (
+        np.asarray(values).astype(np.float32) - np.float32(zero_point_of(node.input(place)))
+        for place, values in enumerate(inputs[:2])
+    )
+    total = np.rint(first * second * factor + np.float32(zero_point_of(node.output)))
+    low, high = integer_range(node.attributes.activation, node.output)
+    return (np.clip(total, low, high).astype(np.int8).reshape(node.output.shape),)
+
+
+def _is_own_mean(node: Node) -> bool:
+    """A ReduceMean, which onnxruntime computes in real numbers; a pool of the whole image keeps its axes."""
+    return rounds_to_even(node.output) and not node.attributes.keep_dims
+
+
+def _mean_of_reals(node: Node, inputs: Values) -> tuple[Array, ...]:
+    """Real numbers, their mean, and that rounded."""
+    data, given = np.asarray(inputs[0]), node.input(0)
+    reals = (data.astype(np.int64) - zero_point_of(given)).astype(np.float32) * np.float32(scale_of(given))
+    mean = reals.astype(np.float64).mean(axis=tuple(node.input(1).ints)).astype(np.float32)
+    found = np.rint(mean / np.float32(scale_of(node.output))) + zero_point_of(node.output)
+    return (np.clip(found, -128, 127).astype(np.int8).reshape(node.output.shape),)
+
+
 def _leaves_gaps(node: Node) -> bool:
     return (node.attributes.start, node.attributes.end) != (0, node.output.elems)
 
@@ -155,6 +184,20 @@ DEVIATIONS = (
         "its sums of 8 bits are rounded in single precision, in another way on each processor: off by one at most",
         _rounds_once,
         _sum_of_singles,
+    ),
+    Deviation(
+        ONNXRUNTIME,
+        ("MUL",),
+        "its products of 8 bits are rounded with the zero point in them: halves may be off by one",
+        _rounds_once,
+        _product_of_singles,
+    ),
+    Deviation(
+        ONNXRUNTIME,
+        ("MEAN",),
+        "it computes a ReduceMean of 8 bits in real numbers: halves may be off by one",
+        _is_own_mean,
+        _mean_of_reals,
     ),
     Deviation(
         TFLM,

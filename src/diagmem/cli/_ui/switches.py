@@ -10,26 +10,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any
 
-from diagmem.cli._shared import NEGATED, TRANSFORMS
+import click
+
+from diagmem.cli._shared import NEGATED, TRANSFORMS, ShapeParameter
 from diagmem.kernels import LIBRARIES
 from diagmem.kernels import library as library_named
 from diagmem.model.errors import PlanError, one_line, shell_word
+from diagmem.model.graph import Shape
 from diagmem.pipeline import MOST_RECOMPUTE
 from diagmem.planning.options import ROWS, Options
 
+MODEL = "The model"
+"""The group of what is no option of a plan, but says what the file leaves open."""
+
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "What the plan may do": ("overlap", "schedule", "input_rows", "recompute", "remove"),
-    "What it is made for": ("kernels", "align", "prefer", "keep_inputs", "external_io"),
+    "What it is made for": ("kernels", "align", "prefer", "pools", "cores", "keep_inputs", "external_io"),
     "How it is looked for": ("allocator", "effort"),
+    MODEL: ("shapes",),
 }
-"""In the order of the page. An option that is not named stands in the last group."""
+"""In the order of the page. An option that is not named stands behind those that say how a plan is looked for."""
+
+OTHERS = "How it is looked for"
 
 LABELS = {
     "input_rows": "streamed input",
     "remove": "removal of ops and channels",
     "external_io": "input and output with the caller",
 }
-"""Where a word says more than the option's name."""
+"""Where words say more than the option's name."""
 
 NEEDS: Mapping[str, Mapping[str, Any]] = {"input_rows": {"schedule": ROWS}, "recompute": {"schedule": ROWS}}
 """What else must be set for an option to have a meaning."""
@@ -38,15 +47,19 @@ LEFT_OUT = {"time_limit": "another run may then end otherwise, and what is kept 
 """Options without a switch, and why."""
 
 ALIGNMENTS = (1, 2, 4, 8, 16, 32, 64)
-LONGEST_WORD = 200
+MOST_WHOLE = 8
+"""Where a whole number is asked for: as far as its slider goes."""
+
+LONGEST_WORD, MOST_WORDS = 200, 16
 TRACED = "traced:"
 """Libraries that are read from a file: the page opens none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """`kind`: check, choice, range or set. `choices`: value and words of each, and for a set also what it means to
-    leave it out. A range goes from `least` to `most`."""
+    """`kind`: check, choice, range, set, list or text. `choices`: value and words of each, and for a set also what it
+    means to leave it out. A range goes from `least` to `most`, in steps. A list is of words, such as the memories of a
+    chip."""
 
     name: str
     label: str
@@ -57,14 +70,37 @@ class Switch:
     choices: tuple[tuple[Any, ...], ...] = ()
     least: float = 0
     most: float = 0
+    step: float = 1
     needs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a page has set. `plain`: as it says it, without what is as by default; `options`: of the plan; `shapes`: of
+    inputs."""
+
+    plain: Mapping[str, Any]
+    options: Mapping[str, Any]
+    shapes: Mapping[str, Shape]
+
+
+SHAPES = Switch(
+    "shapes",
+    "Shapes of inputs",
+    "Where the file leaves them open, such as input=1x49x10x1; several with a semicolon between.",
+    "text",
+    "",
+    MODEL,
+)
 
 
 def switches() -> tuple[Switch, ...]:
     """All of them, group by group."""
-    found = {option.name: _switch(option) for option in fields(Options) if option.name not in LEFT_OUT}
+    found = [SHAPES, *(_switch(option) for option in fields(Options) if option.name not in LEFT_OUT)]
     named = [name for names in GROUPS.values() for name in names]
-    return tuple(found[name] for name in (*named, *(name for name in found if name not in named)))
+    groups = list(GROUPS)
+    places = {one.name: named.index(one.name) if one.name in named else len(named) for one in found}
+    return tuple(sorted(found, key=lambda one: (groups.index(one.group), places[one.name])))
 
 
 def as_json() -> list[dict[str, Any]]:
@@ -73,11 +109,12 @@ def as_json() -> list[dict[str, Any]]:
 
 def _switch(option: Field[Any]) -> Switch:
     name, default = option.name, option.default
-    group = next((group for group, names in GROUPS.items() if name in names), list(GROUPS)[-1])
+    group = next((group for group, names in GROUPS.items() if name in names), OTHERS)
     label = LABELS.get(name, name.replace("_", " "))
     # The first sentence: what follows is about the command line.
     meaning = re.split(r"(?<=\.)\s", option.metadata["meaning"])[0]
-    kind, choices, most = _control(option)
+    kind, choices = _control(option)
+    is_whole = isinstance(default, int)
     return Switch(
         name,
         label[:1].upper() + label[1:],
@@ -87,58 +124,79 @@ def _switch(option: Field[Any]) -> Switch:
         group,
         choices,
         least=1 if kind == "range" else 0,
-        most=most,
+        most=(MOST_WHOLE if is_whole else MOST_RECOMPUTE) if kind == "range" else 0,
+        step=1 if is_whole else 0.01,
         needs=NEEDS.get(name, {}),
     )
 
 
-def _control(option: Field[Any]) -> tuple[str, tuple[tuple[Any, ...], ...], float]:
-    """Kind, choices and upper end of an option's control."""
+def _control(option: Field[Any]) -> tuple[str, tuple[tuple[Any, ...], ...]]:
+    """Kind and choices of an option's control."""
     name, default, choices = option.name, option.default, option.metadata["choices"]
     if name == "remove":
-        return "set", tuple((key, key.replace("-", " "), meaning) for key, meaning in TRANSFORMS.items()), 0
+        return "set", tuple((key, key.replace("-", " "), meaning) for key, meaning in TRANSFORMS.items())
     if name == "kernels":
-        return "choice", tuple((key, key) for key in LIBRARIES), 0
+        return "choice", tuple((key, key) for key in LIBRARIES)
     if name == "align":
         own = (None, "the library's own")
-        return "choice", (own, *((n, f"{n} byte{'s' if n > 1 else ''}") for n in ALIGNMENTS)), 0
+        return "choice", (own, *((n, f"{n} byte{'s' if n > 1 else ''}") for n in ALIGNMENTS))
     if isinstance(default, bool):
-        return "check", (), 0
+        return "check", ()
+    if default == ():
+        return "list", ()
     if choices:
-        return "choice", tuple((choice, choice) for choice in choices), 0
-    return "range", (), MOST_RECOMPUTE
+        return "choice", tuple((choice, choice) for choice in choices)
+    return "range", ()
 
 
-def options_of(settings: Any) -> dict[str, Any]:
-    """The options that a page has set, as `diagmem.plan` takes them; those that are as by default are left out. What is
-    none of them is refused."""
-    if not isinstance(settings, dict):
+def settings_of(given: Any) -> Settings:
+    """What a page has set; what is none of its switches, or no value of one, is refused."""
+    if not isinstance(given, dict):
         raise PlanError("settings are a table of options")
     known = {switch.name: switch for switch in switches()}
-    found = {}
-    for name, value in settings.items():
+    plain = {}
+    for name, value in given.items():
         if name not in known:
             raise PlanError(f"'{one_line(str(name))}' is no switch of this page; known: {', '.join(known)}")
         if not _is_of(known[name], value):
             raise PlanError(f"{name}: '{one_line(str(value))}' is none of its values")
-        if value != known[name].default:
-            found[name] = value
-    Options.of(found)
-    return dict(sorted(found.items()))
+        # A list that came as JSON is none of Python's tuples.
+        if (tuple(value) if known[name].kind == "list" else value) != known[name].default:
+            plain[name] = value
+    plain = dict(sorted(plain.items()))
+    options = {name: value for name, value in plain.items() if name != SHAPES.name}
+    Options.of(options)
+    return Settings(plain, options, _shapes(plain.get(SHAPES.name, "")))
+
+
+def _shapes(text: str) -> dict[str, Shape]:
+    try:
+        return dict(ShapeParameter().convert(part.strip(), None, None) for part in text.split(";") if part.strip())
+    except click.UsageError as error:
+        raise PlanError(error.message) from error
 
 
 def _is_of(switch: Switch, value: Any) -> bool:
     if switch.kind == "check":
         return isinstance(value, bool)
+    if switch.kind == "text":
+        return isinstance(value, str) and len(value) <= LONGEST_WORD * MOST_WORDS
     if switch.kind == "range":
-        return isinstance(value, int | float) and not isinstance(value, bool) and switch.least <= value <= switch.most
+        is_number = isinstance(value, int if switch.step == 1 else int | float) and not isinstance(value, bool)
+        return is_number and switch.least <= value <= switch.most
+    if switch.kind == "list":
+        return isinstance(value, list | tuple) and len(value) <= MOST_WORDS and all(map(_is_word, value))
     values = [choice[0] for choice in switch.choices]
     if switch.kind == "set":
         return value is None or (isinstance(value, list) and all(v in values for v in value))
-    if switch.name == "kernels" and isinstance(value, str) and len(value) <= LONGEST_WORD:
+    if switch.name == "kernels" and _is_word(value):
         # Also NAME/3,7, as a front of plans has them.
         return not value.startswith(TRACED) and library_named(value) is not None
     return any(value is choice or (type(value) is type(choice) and value == choice) for choice in values)
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_WORD
 
 
 def command_words(options: Mapping[str, Any]) -> list[str]:
@@ -147,40 +205,51 @@ def command_words(options: Mapping[str, Any]) -> list[str]:
     for option in fields(Options):
         if option.name not in options:
             continue
-        value, flag = options[option.name], option.name.replace("_", "-")
+        value, flag = options[option.name], f"--{option.name.replace('_', '-')}"
         if option.name == "remove":
             kept = [name for name in TRANSFORMS if name not in value]
             words += ["--no-removal"] if len(kept) == len(TRANSFORMS) else [f"--no-{name}" for name in kept]
         elif option.name in NEGATED:
-            words.append(f"--no-{flag}")
+            words.append(f"--no-{option.name}")
         elif value is True:
-            words.append(f"--{flag}")
+            words.append(flag)
+        elif isinstance(value, list | tuple):
+            words += [part for one in value for part in (flag.removesuffix("s"), shell_word(one))]
         else:
-            words += [f"--{flag}", shell_word(f"{value:g}" if isinstance(value, float) else str(value))]
+            words += [flag, shell_word(f"{value:g}" if isinstance(value, float) else str(value))]
     return words
 
 
-def commands(model: str, options: Mapping[str, Any]) -> dict[str, str]:
+def commands(model: str, settings: Settings) -> dict[str, str]:
     """The plan as one would have it made in a shell, and in Python."""
+    shapes = {name: "x".join(map(str, shape)) for name, shape in settings.shapes.items()}
+    words = [part for name, shape in shapes.items() for part in ("--shape", shell_word(f"{name}={shape}"))]
     word = shell_word(f"./{model}" if model.startswith("-") else model)
-    shell = " ".join(["diagmem plan", word, *command_words(options), "--json plan.json"])
-    given = "".join(f", {name}={value!r}" for name, value in options.items())
-    return {"shell": shell, "python": f"import diagmem\nmade = diagmem.plan({model!r}{given})"}
+    shell = " ".join(["diagmem plan", word, *words, *command_words(settings.options), "--json plan.json"])
+    given = "".join(f", {name}={value!r}" for name, value in settings.options.items())
+    source = f"diagmem.Source({model!r}, shapes={dict(settings.shapes)!r})" if shapes else repr(model)
+    return {"shell": shell, "python": f"import diagmem\nmade = diagmem.plan({source}{given})"}
 
 
-def setting_words(options: Mapping[str, Any]) -> str:
+def setting_words(settings: Settings) -> str:
     """What differs from the defaults, in a few words."""
-    return ", ".join(_difference(switch, options[switch.name]) for switch in switches() if switch.name in options)
+    plain = settings.plain
+    return ", ".join(_difference(switch, plain[switch.name]) for switch in switches() if switch.name in plain)
 
 
 def _difference(switch: Switch, value: Any) -> str:
+    label = switch.label.lower()
     if switch.kind == "check":
-        return switch.label.lower() if value else f"no {switch.label.lower()}"
+        return label if value else f"no {label}"
     if switch.kind == "set":
         return _left_out(switch, value)
+    if switch.kind in ("text", "list"):
+        return one_line(value if isinstance(value, str) else " + ".join(value))
     if switch.name == "schedule":
         return f"{value}" if value == ROWS else f"{value} order"
-    return f"{switch.label.lower()} {value:g}" if isinstance(value, int | float) else f"{switch.label.lower()} {value}"
+    if switch.step == 1 and switch.kind == "range":
+        return f"{value} {label}"
+    return f"{label} {value:g}" if isinstance(value, int | float) else f"{label} {value}"
 
 
 def _left_out(switch: Switch, value: Sequence[str]) -> str:
