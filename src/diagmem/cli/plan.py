@@ -32,6 +32,7 @@ from diagmem.cli._shared import (
     write_file,
     write_json,
 )
+from diagmem.cli._together import together_json, together_lines
 from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.model.schedule import PUSH
 
@@ -116,7 +117,7 @@ def command(
     results = [one for one in found if isinstance(one, _Result)]
     if json_path:
         rows = [one.to_json() for one in found]
-        write_json(json_path, rows[0] if len(rows) == 1 else {"plans": rows})
+        write_json(json_path, rows[0] if len(rows) == 1 else {"plans": rows, **together_json(results)})
     if svg_path:
         _draw(results, svg_path)
     if json_path != "-":
@@ -124,6 +125,8 @@ def command(
             _show(results[0])
         else:
             _summarise(console(), found)
+            for line in together_lines(results):
+                click.echo(line)
     if len(results) < len(found):
         ctx.exit(BAD_INPUT)
     if not all(one.is_good for one in results):
