@@ -364,3 +364,17 @@ def test_shapes_that_a_file_leaves_open_can_be_given(desk: Desk) -> None:
     page.keyboard.press("Tab")
     assert "input=1x16x16x3" in desk.tried(2)
     assert page.locator("#failure").is_hidden()
+
+
+@pytest.mark.skipif(
+    shutil.which("arm-none-eabi-gcc") is None or shutil.which("qemu-system-arm") is None,
+    reason="needs arm-none-eabi-gcc and qemu-system-arm",
+)
+def test_instructions_can_be_counted(desk: Desk) -> None:
+    """The plan is run in an emulated core; the table of operations then has a column with what each takes."""
+    desk.drop("counted.tflite", to_tflite(small_graph()))
+    desk.tried(1)
+    desk.page.click("#count")
+    desk.page.locator("#counted:has-text('instructions on cortex-m4')").wait_for()
+    column = desk.page.locator("#table tbody td:nth-child(9)").all_text_contents()
+    assert min(map(int, column)) > 0

@@ -125,8 +125,6 @@ def command(
             _show(results[0])
         else:
             _summarise(console(), found)
-            for line in together_lines(results):
-                click.echo(line)
     if len(results) < len(found):
         ctx.exit(BAD_INPUT)
     if not all(one.is_good for one in results):
@@ -302,6 +300,23 @@ def _effort_lines(plan: Plan) -> list[str]:
     return lines
 
 
+def _core_lines(plan: Plan) -> list[str]:
+    """How several cores share the run, where that was asked for."""
+    if plan.teamwork is None:
+        return []
+    from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_ops
+
+    shared, ops = plan.teamwork, running_ops(plan)
+    alone = len(ops) - len(shared.sharings)
+    faster = f"about {estimated_speedup(plan, shared, shared.cores):.2f} times as fast"
+    held = most_held_bytes(plan.graph, shared) // 2
+    return [
+        f"cores        up to {shared.cores}: {shared.barriers(ops)} barriers, {faster}; they share "
+        f"{len(shared.sharings)} ops, and one does {alone} alone",
+        *([f"             each of two holds back up to {held} B on its stack"] if held else []),
+    ]
+
+
 def _headline(made: Planned) -> list[str]:
     plan, nodes = made.plan, made.plan.graph.nodes
     arena_bytes = plan.pools.single_bytes or plan.arena_bytes
@@ -322,7 +337,7 @@ def _headline(made: Planned) -> list[str]:
         where = "of these, live from run to run" if plan.state_bytes else "beside the arena: the runtime holds it"
         size = plan.state_bytes or sum(t.size_bytes for t in plan.graph.variables)
         lines.append(f"state        {size_text(size)} {where}")
-    lines += [*_ladder_lines(made), *pool_lines(plan)]
+    lines += [*_core_lines(plan), *_ladder_lines(made), *pool_lines(plan)]
     if plan.peak_op is not None:
         held = ", ".join(f"{one_line(b.name, 36)} {b.size_bytes} B" for b in plan.peak_buffers[:4])
         where = "a row of the input" if plan.peak_op == PUSH else op_text(nodes[plan.peak_op])
@@ -365,3 +380,5 @@ def _summarise(out: Console, found: list[_Result | _Bad]) -> None:
         figures = (str(made.baseline_bytes), str(made.arena_bytes), saved, str(made.lower_bound_bytes))
         table.add_row(escape(one_line(made.model.name)), *figures, ", ".join(note for note in notes if note))
     out.print(table)
+    for line in together_lines([one for one in found if isinstance(one, _Result)]):
+        out.print(line, markup=False, soft_wrap=True)

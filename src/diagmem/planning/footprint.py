@@ -353,7 +353,7 @@ def _tensor_store(graph: Graph, options: Options, line: tuple[int, ...]) -> Stor
 def _scratch_stores(graph: Graph, options: Options) -> Iterator[Store]:
     align_bytes = max(options.align_bytes, options.library.scratch_align_bytes)
     for node in graph.nodes:
-        size_bytes = options.library.scratch_bytes(node)
+        size_bytes = options.library.scratch_bytes(node, options.cores)
         if size_bytes:
             name = f"scratch of {node.label}"
             yield Store(name, (), size_bytes, align_bytes, frozenset([node.op.index]), frozenset(), is_kept=False)

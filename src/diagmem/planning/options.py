@@ -25,6 +25,12 @@ TOGETHER = (ONE_AT_A_TIME, KEEP_OUTPUTS)
 
 EFFORTS = ("quick", "normal", "thorough")
 
+MOST_CORES = 16
+"""That share one arena."""
+
+MOST_COST = 1000
+"""Percent of an arena."""
+
 
 def _option(default: Any, meaning: str, unit: str = "", choices: tuple[str, ...] = ()) -> Any:
     """`meaning`: what the option does, where it is given; `unit`: what its value is, in a letter or a word."""
@@ -70,6 +76,12 @@ class Options:
     input_rows: bool = _option(False, "With schedule rows: the input comes a row at a time.")
     recompute: float = _option(
         1.0, "With schedule rows: rows may be made again, up to so many times the multiply-accumulates.", unit="R"
+    )
+    cores: int = _option(
+        1, "Cores that may share a run in one arena: the plan then has the phases of their work.", unit="N"
+    )
+    cores_cost: float = _option(
+        0.0, "With cores: percent of the arena that may be added for fewer waits.", unit="PERCENT"
     )
     effort: str = _option(
         "normal",
@@ -130,6 +142,14 @@ class Options:
             raise PlanError("models that share an arena have one pool, and their inputs in it: leave out the others")
         if self.schedule != ROWS and (self.input_rows or self.recompute != 1):
             raise PlanError("an input that comes row by row, and rows that are made again, need the schedule 'rows'")
+        if not 1 <= self.cores <= MOST_CORES:
+            raise PlanError(f"{self.cores} cores: a plan is for 1 to {MOST_CORES}")
+        if not 0 <= self.cores_cost <= MOST_COST:
+            raise PlanError(f"a cost of {self.cores_cost} percent for cores: it must be from 0 to {MOST_COST}")
+        if self.cores > 1 and (self.pools or self.schedule == ROWS):
+            raise PlanError("several cores share ops that run whole in one arena: leave out cores, or pools and rows")
+        if self.cores > 1 and (self.external or self.together or self.pins):
+            raise PlanError("several cores share one arena, all of it theirs: leave out cores, or what lies elsewhere")
         if self.time_limit is not None and not self.time_limit > 0:
             raise PlanError(f"a time limit of {self.time_limit} s leaves no time; give a number above 0")
         if not self.recompute >= 1:

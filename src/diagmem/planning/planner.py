@@ -27,6 +27,7 @@ from diagmem.planning.pooling import in_pools
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
 from diagmem.planning.removal import leaner_graphs, wide_orders
+from diagmem.planning.roomier import checked_team
 from diagmem.planning.schedulers import SCHEDULERS, every_order, file_order, gates, search
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowSchedule
@@ -39,6 +40,9 @@ MOST_TURNS = 16_384
 
 MOST_ORDERS = 50
 """Where nothing cheaper proves a plan to be the best, and there are no more orders than these, all are placed."""
+
+LEAST_LEANER, MOST_OPS_AGAIN = 2, 6_000
+"""How often a model is planned again for kernels with less scratch: as many ops as this in all."""
 
 Allocator = Callable[[Problem], Placement]
 
@@ -91,16 +95,17 @@ def _of_given_kernels(model: Graph, options: Options, effort: Effort, tell: Tell
 
 def _leaner(model: Graph, options: Options, effort: Effort, best: Planned) -> Planned:
     """As long as that makes the plan smaller, the op that sets its peak goes without scratch."""
-    while True:
+    for _ in range(max(LEAST_LEANER, MOST_OPS_AGAIN // max(1, len(model.ops)))):
         plan, peak_op = best.plan, best.plan.peak_op
         library = plan.options.library
         if library.instructions is None or peak_op is None or not library.scratch_bytes(plan.graph.nodes[peak_op]):
             return best
         leaner = library.leaner(plan.graph.ops[peak_op].number)
         made = _of_given_kernels(model, replace(options, kernels=leaner.name), effort, silently)[-1]
-        if made.arena_bytes >= best.arena_bytes:
-            return best
+        if made.arena_bytes >= best.arena_bytes or effort.is_late:
+            return min(best, made, key=lambda found: found.arena_bytes)
         best = made
+    return best
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +260,7 @@ class _Planner:
         return found
 
     def _told(self, plan: Plan, ladder: tuple[Rung, ...], removals: tuple[Removal, ...] = ()) -> Planned:
-        plan = checked(_owned(plan), "; this is a bug, please report it")
+        plan = checked_team(_owned(plan), "; this is a bug, please report it")
         return Planned(plan, self.baseline.plan(self.apart), ladder, removals)
 
     def _check_rows(self) -> None:
@@ -323,7 +328,8 @@ def _layer_by_layer(
 
 
 def _row_by_row(needs: Footprint, order: RowSchedule, place: Allocator, others: Collection[Schedule] = ()) -> _Choice:
-    best = min((_Choice.of(needs, s, place) for s in (order.schedule, *others)), key=lambda choice: choice.arena_bytes)
+    orders = dict.fromkeys((order.schedule, *others))
+    best = min((_Choice.of(needs, each, place) for each in orders), key=lambda choice: choice.arena_bytes)
     if order.plain is not None:
         # It seldom wins, so it gets a quarter of the time.
         briefly = place

@@ -45,6 +45,9 @@ _WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 CHANNELS_OF_A_BLOCK = 8
 """Output channels that a kernel in order BLOCKS computes together, as in `_dot_s8.h` and `_dot_f32.h`."""
 
+BY_CHANNEL = frozenset(("filter", "bias", "mantissa", "shift", "scales"))
+"""The tables of which each output channel has a part."""
+
 
 def filter_window(attributes: Any, image: Nhwc, filters: Nhwc) -> Window2D:
     """The window of a convolution with such attributes, its padding resolved."""

@@ -68,7 +68,7 @@ def _check(problem: Problem, fixed: Mapping[int, int]) -> None:
         held = problem.buffers[buffer]
         if at % held.align_bytes:
             raise PlanError(f"'{held.name}' is pinned at {at}: it must start on a multiple of {held.align_bytes}")
-        for index, below, above in problem.neighbours[buffer]:
+        for index, below, above in problem.neighbours(buffer):
             other = fixed.get(index)
             if other is not None and not (other - at >= below or at - other >= above):
                 name = problem.buffers[index].name

@@ -12,6 +12,7 @@ from diagmem.kernels import library
 from diagmem.model.errors import PlanError, one_line
 from diagmem.model.graph import Graph, Tensor
 from diagmem.model.schedule import PUSH, Schedule, Step
+from diagmem.model.teamwork import How, Phases, Sharing, Teamwork
 from diagmem.planning.options import Options
 from diagmem.planning.owned import with_kept
 from diagmem.planning.plan import Plan
@@ -78,7 +79,36 @@ def _plan(found: _Fields, model: Graph) -> Plan:
         found.get("lower_bound_over") == "all orders",
         found.number("recompute", 1.0),
         pools=pools,
+        teamwork=_teamwork(found, graph, options),
     )
+
+
+def _teamwork(found: _Fields, graph: Graph, options: Options) -> Teamwork | None:
+    if found.get("cores") is None:
+        return None
+    rows = _Fields(found.get("cores"), "'cores'").rows("phases")
+    return Teamwork(options.cores, tuple(_sharing(row, graph, options) for row in rows))
+
+
+def _sharing(row: _Fields, graph: Graph, options: Options) -> Sharing:
+    number, along, index_of = row.integer("op", 0), row.text("along"), _index_of(graph)
+    if number not in index_of:
+        raise PlanError(f"the plan has cores share op {number}, which the model does not have; {OTHER_MODEL}")
+    node = graph.nodes[index_of[number]]
+    cut = next((cut for cut in options.library.cuts(node) if cut.along.value == along), None)
+    if cut is None or cut.units != row.integer("units", 1):
+        raise PlanError(f"the plan has cores share op {number} by {one_line(along)}, which its kernel cannot")
+    phases = tuple(
+        Phases(phase.integer("end", 1), phase.integer("step", 1), _how(phase)) for phase in row.rows("phases")
+    )
+    return Sharing(node.op.index, cut, phases)
+
+
+def _how(phase: _Fields) -> How:
+    found = next((how for how in How if how.value == phase.text("how")), None)
+    if found is None:
+        raise PlanError(f"{phase.what} has another 'how' than {', '.join(how.value for how in How)}")
+    return found
 
 
 def _pools(found: _Fields) -> PoolLayout:
@@ -180,6 +210,7 @@ def _options(found: _Fields) -> Options:
         align=found.integer("align_bytes", 1, default=1),
         keep_inputs=found.boolean("keep_inputs"),
         external_io=found.boolean("external_io"),
+        cores=1 if found.get("cores") is None else _Fields(found.get("cores"), "'cores'").integer("most", 2),
     )
     library(options.kernels)
     return options

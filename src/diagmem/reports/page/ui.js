@@ -172,7 +172,8 @@ function showFigures(result, beside = null) {
   get("start").hidden = true;
   get("desk").hidden = false;
   document.title = `${state.model.name}: ${size(baseline_bytes)} → ${size(arena_bytes)}`;
-  get("shell").textContent = commands.shell;
+  // No line of it ends within a word, such as between -- and json.
+  get("shell").replaceChildren(...commands.shell.split(" ").flatMap((word) => [make("span", {}, word), " "]).slice(0, -1));
   get("python").textContent = commands.python;
   showLedger(result, beside);
 }
@@ -237,8 +238,8 @@ function showDifferences(shown, beside) {
     figure("lower bound, bytes", "bound_bytes"),
     figure("weights, bytes", "weights_bytes"),
     figure("multiply-accumulates", "macs"),
-    figure("operations", "ops"),
-    figure("steps", "steps"),
+    figure("operations", "ops").slice(0, 4),
+    figure("steps", "steps").slice(0, 4),
     ...pools(a, b),
     ["proven the least", a.optimal ? "yes" : "no", b.optimal ? "yes" : "no", ""],
     ["the peak is set by", a.peak, b.peak, ""],
