@@ -125,6 +125,8 @@ class Options:
         object.__setattr__(self, "pins", tuple(self.pins))
         if self.pinned_at and self.pools:
             raise PlanError("a tensor is pinned in one arena, and pools are several: leave out either")
+        if self.cores > 1 and (self.pins or self.external):
+            raise PlanError("cores make room for each other in the arena: leave out cores, or --pin and --external")
         for align in (self.align, self.input_align):
             if align is not None and (align < 1 or align & (align - 1)):
                 raise PlanError(f"alignment of {align} bytes: it must be a power of two, such as 1, 4 or 16")
