@@ -23,13 +23,11 @@ from diagmem.planning.options import ROWS, Options
 MODEL = "The model"
 """The group of what is no option of a plan, but says what the file leaves open."""
 
-PLACED = ("keep_inputs", "external_io", "keep", "external", "pins", "input_align")
-"""Which tensors the caller has a say in."""
-
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "What the plan may do": ("overlap", "schedule", "input_rows", "recompute", "remove"),
-    "What it is made for": ("kernels", "align", "prefer", "pools", "cores", "cores_cost", *PLACED),
+    "What it is made for": ("kernels", "align", "prefer", "pools", "cores", "cores_cost"),
     "How it is looked for": ("allocator", "effort"),
+    "What the caller has a say in": ("keep_inputs", "external_io", "keep", "external", "pins", "input_align"),
     MODEL: ("shapes",),
 }
 """In the order of the page. An option that is not named stands behind those that say how a plan is looked for."""
