@@ -47,7 +47,10 @@ LABELS = {
 NEEDS: Mapping[str, Mapping[str, Any]] = {"input_rows": {"schedule": ROWS}, "recompute": {"schedule": ROWS}}
 """What else must be set for an option to have a meaning."""
 
-LEFT_OUT = {"time_limit": "another run may then end otherwise, and what is kept would not be what is made again"}
+LEFT_OUT = {
+    "time_limit": "another run may then end otherwise, and what is kept would not be what is made again",
+    "together": "the page plans one model at a time",
+}
 """Options without a switch, and why."""
 
 ALIGNMENTS = (1, 2, 4, 8, 16, 32, 64)
@@ -157,7 +160,8 @@ def _control(option: Field[Any]) -> tuple[str, tuple[tuple[Any, ...], ...]]:
     if default == ():
         return "memories" if option.metadata["unit"].startswith(MEMORY) else "words", ()
     if choices:
-        return "choice", tuple((choice, choice) for choice in choices)
+        usual = () if default in choices else ((default, "none"),)
+        return "choice", (*usual, *((choice, choice) for choice in choices))
     return "range", ()
 
 
