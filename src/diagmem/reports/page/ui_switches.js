@@ -58,7 +58,7 @@ function mountSwitches(form, { groups, switches, memories }, changed) {
   }
 
   function range(one, id) {
-    const words = () => (one.step === 1 ? String(value(one.name)) : `${value(one.name)} ×`);
+    const words = () => `${value(one.name)}${one.unit}`;
     const shown = make("output", { for: id });
     const slider = make("input", { type: "range", id, min: one.least, max: one.most, step: one.step,
       oninput: () => set(one.name, Number(slider.value), true) });
@@ -75,8 +75,16 @@ function mountSwitches(form, { groups, switches, memories }, changed) {
     return [make("label", { for: id, class: "above" }, one.label), box];
   }
 
+  // Names, with semicolons between.
+  function words(one, id) {
+    const parsed = () => box.value.split(";").map((word) => word.trim()).filter(Boolean);
+    const box = make("input", { type: "text", id, autocomplete: "off", spellcheck: "false", placeholder: "name; name", onchange: () => set(one.name, parsed()) });
+    controls.set(one.name, () => { box.value = value(one.name).join("; "); });
+    return [make("label", { for: id, class: "above" }, one.label), box];
+  }
+
   // Memories of a chip, NAME:BYTES[:COST] each: a slider for the size of each, and a chip to begin with.
-  function list(one, id) {
+  function listed(one, id) {
     const rows = make("ul", { class: "memories" });
     const chips = make("select", { id, onchange: () => {
       const chosen = memories[chips.selectedIndex - 1];
@@ -96,7 +104,10 @@ function mountSwitches(form, { groups, switches, memories }, changed) {
       const shown = make("output", {}, `${kb} KB`);
       const slider = make("input", { type: "range", min: 0, max: MOST_POWER, step: POWER_STEP, value: Math.log2(kb), "aria-label": `KB of ${name}`,
         oninput: () => change(number, { kb: Math.max(1, Math.round(2 ** slider.value)) }, true) });
-      const gone = make("button", { type: "button", "aria-label": `Without ${name}`, onclick: () => set(one.name, now().filter((_, place) => place !== number)) }, "×");
+      const gone = make("button", { type: "button", "aria-label": `Without ${name}`, onclick: () => {
+        set(one.name, now().filter((_, place) => place !== number));
+        add.focus();
+      } }, "×");
       const label = make("input", { type: "text", value: name, "aria-label": `Name of memory ${number + 1}`, onchange: () => change(number, { name: label.value.trim() }) });
       return make("li", { "data-name": name }, label, shown, gone, slider);
     };
@@ -134,7 +145,7 @@ function mountSwitches(form, { groups, switches, memories }, changed) {
       make("details", {}, count, make("ul", {}, ...boxes.map(({ line }) => line)))];
   }
 
-  const kinds = { check, choice, range, text, list, set: several };
+  const kinds = { check, choice, range, text, words, memories: listed, set: several };
   form.replaceChildren(...groups.map((group) => make("fieldset", {}, make("legend", {}, group),
     ...switches.filter((one) => one.group === group).map((one) => {
       const id = `switch-${one.name}`;
