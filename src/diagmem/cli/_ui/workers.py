@@ -74,6 +74,9 @@ class Workers:
         has closed its end: that is how a job is cancelled. A client has nothing more to say while it waits."""
         with self._turn:
             worker = self._taken()
+            if worker is None:
+                yield "failed", "diagmem is about to end; start it again"
+                return
             threading.Thread(target=self.start, daemon=True).start()
             try:
                 worker.line.send(job)
@@ -107,10 +110,11 @@ class Workers:
         for worker in found:
             worker.end()
 
-    def _taken(self) -> Worker:
+    def _taken(self) -> Worker | None:
+        """None once it is closed."""
         with self._lock:
             if self._is_closed:
-                raise EOFError
+                return None
             spare, self._spare = self._spare, None
             return spare if spare and spare.process.is_alive() else self._started()
 
