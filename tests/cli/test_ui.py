@@ -116,8 +116,9 @@ def test_switches_plan_anew_and_going_back_asks_nobody(desk: Desk) -> None:
     assert "rows, streamed input, no removal" in desk.tried(3)
     before = len(desk.requests)
     for number in (0, 1, 2, 1):
-        page.evaluate(f"document.querySelectorAll('#ledger button.link')[{number}].click()")
-        assert page.locator("#ledger button.link").nth(number).get_attribute("aria-current") == "true"
+        page.locator("#ledger button.link").nth(number).focus()
+        page.keyboard.press("Enter")
+        assert page.locator("#ledger button.link:focus[aria-current=true]").count() == 1
     page.click("#defaults")
     assert desk.arena() == whole
     assert not page.is_checked("#switch-input_rows")
@@ -176,7 +177,7 @@ def test_a_point_of_the_front_is_a_plan(desk: Desk) -> None:
     assert page.locator(".point").count() == len(front)
     page.locator(".point").last.focus()
     page.keyboard.press("Enter")
-    page.locator(f"[data-point='{len(front) - 1}'][aria-pressed=true]").wait_for()
+    page.locator(f"[data-point='{len(front) - 1}'][aria-pressed=true]:focus").wait_for()
     assert desk.arena() == front[-1]
 
 
@@ -203,8 +204,11 @@ def test_what_is_taken_along(desk: Desk, tmp_path: Path) -> None:
     assert pipeline.check(content, plan) == []
     report = desk.download("[data-take=report]", tmp_path).read_text()
     assert report.startswith("<!doctype html>")
-    assert desk.text("#shell") == "diagmem plan 'my model.tflite' --json plan.json"
+    lines = desk.text("#shell").split("\n")
+    assert lines[0] == "diagmem plan 'my model.tflite' --json plan.json"
     page.select_option("#layout", "arduino")
+    assert desk.text("#shell").endswith("--plan plan.json -o firmware --layout arduino")
+    assert 'layout="arduino"' in desk.text("#python")
     with zipfile.ZipFile(desk.download("[data-take=c]", tmp_path)) as archive:
         assert any(name.endswith("library.properties") for name in archive.namelist())
 
@@ -364,3 +368,28 @@ def test_shapes_that_a_file_leaves_open_can_be_given(desk: Desk) -> None:
     page.keyboard.press("Tab")
     assert "input=1x16x16x3" in desk.tried(2)
     assert page.locator("#failure").is_hidden()
+
+
+@pytest.mark.skipif(
+    shutil.which("arm-none-eabi-gcc") is None or shutil.which("qemu-system-arm") is None,
+    reason="needs arm-none-eabi-gcc and qemu-system-arm",
+)
+def test_instructions_can_be_counted(desk: Desk) -> None:
+    """The plan is run in an emulated core; the table of operations then has a column with what each takes."""
+    desk.drop("counted.tflite", to_tflite(small_graph()))
+    desk.tried(1)
+    desk.page.click("#count")
+    desk.page.locator("#counted:has-text('instructions on cortex-m4')").wait_for()
+    column = desk.page.locator("#table tbody td:nth-child(9)").all_text_contents()
+    assert min(map(int, column)) > 0
+
+
+def test_cores_share_a_run(desk: Desk) -> None:
+    """A slider sets how many; the report then shows which of them touches what."""
+    desk.drop("cores.tflite", to_tflite(small_graph()))
+    desk.tried(1)
+    desk.page.focus("#switch-cores")
+    desk.page.keyboard.press("ArrowRight")
+    assert "2 cores" in desk.tried(2)
+    assert desk.page.locator("#cores").is_visible()
+    assert "--cores 2" in desk.text("#shell")

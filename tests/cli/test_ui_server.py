@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -151,8 +152,10 @@ def test_who_goes_away_ends_the_process(running: Served) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["Ctrl-C", "TERM", "KILL"])
-def test_nothing_outlives_it(number: signal.Signals) -> None:
-    """However it ends, in the midst of a plan: its processes are gone soon; Ctrl-C gives status 130 and one word."""
+def test_nothing_outlives_it(number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However it ends, in the midst of a plan: its processes are gone soon. Ctrl-C gives status 130 and one word, and
+    leaves no file behind."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with served() as running:
         host = f"127.0.0.1:{running.port}"
         job = json.dumps({"what": "plan", "model": "zoo:nasnet_mobile", "settings": {}})
@@ -171,6 +174,7 @@ def test_nothing_outlives_it(number: signal.Signals) -> None:
     if number == signal.SIGINT:
         assert running.process.returncode == 130
         assert said.strip() == "diagmem: interrupted"
+        assert list(tmp_path.iterdir()) == []
     until = time.monotonic() + 10
     while any(_is_alive(pid) for pid in started) and time.monotonic() < until:
         time.sleep(0.05)

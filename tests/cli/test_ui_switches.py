@@ -25,6 +25,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"schedule": "rows", "input_rows": True, "effort": "quick"},
     {"schedule": "rows", "recompute": 1.05},
     {"pools": ["fast:4K", "slow:64K:3"]},
+    {"cores": 2},
     {"remove": []},
     {"remove": [name for name in TRANSFORMS if name != "remove-channels"]},
     {"shapes": "input=1x49x10x1", "overlap": False},
@@ -51,30 +52,35 @@ def test_defaults_are_those_of_a_plan() -> None:
 def test_what_is_shown_to_paste_makes_the_same_plan(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command line and the Python call give the plan of the settings, byte for byte."""
+    """The command line and the Python call give the plan of the settings, byte for byte, and the same C code."""
     monkeypatch.chdir(tmp_path)
     asked = settings_of(settings)
     shown = commands(MODEL, asked)
     source = diagmem.Source(MODEL, shapes=asked.shapes)
     expected = json.loads(json.dumps(diagmem.plan(source, **asked.options).to_json()))
-    words = shlex.split(shown["shell"])
-    assert words[0] == "diagmem"
-    assert call(*words[1:]).returncode == 0
+    for line in shown["shell"]:
+        words = shlex.split(line)
+        assert words[0] == "diagmem"
+        assert call(*words[1:]).returncode == 0
     assert json.loads(Path("plan.json").read_text()) == expected
     world: dict[str, Any] = {}
-    exec(shown["python"], world)
+    exec("\n".join(shown["python"]), world)
     assert json.loads(json.dumps(world["made"].to_json())) == expected
+    written = {str(path.relative_to("firmware")): path.read_bytes() for path in Path("firmware").rglob("*.*")}
+    assert written == world.get("files", {})
+    assert bool(written) == ("tflm" not in settings.get("kernels", ""))
 
 
 @pytest.mark.parametrize("name", ["$(touch harm).tflite", "-h", "a b'c\".tflite", "`id`\n.tflite"])
 def test_names_of_files_are_quoted(name: str) -> None:
     """A file may be called as it likes: it is one word of the command, and one text of the call."""
     shown = commands(name, settings_of({}))
-    words = shlex.split(shown["shell"])
-    assert len(words) == 5
-    assert not words[2].startswith("-")
-    assert "\n" not in shown["shell"]
-    assert shown["python"].count("\n") == 1
+    for line, count, place in zip(shown["shell"], (5, 8), (2, 3), strict=True):
+        words = shlex.split(line)
+        assert len(words) == count
+        assert not words[place].startswith("-")
+        assert "\n" not in line
+    assert not any("\n" in line for line in shown["python"])
 
 
 def test_settings_are_told_in_words() -> None:

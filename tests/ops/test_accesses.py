@@ -55,6 +55,8 @@ def test_simple_runs() -> None:
     assert pairs(Runs.none()) == set()
     assert pairs(Runs.of([0, 4], 2, [7, 9])) == {(0, 7), (1, 8), (4, 9), (5, 10)}
     assert pairs(Runs.of([0, 1], [1, 0], 5)) == {(0, 5)}
+    assert len(Runs.of([0, 1], [1, 0], 5).start) == 1
+    assert pairs(Runs.of([3, 7], 2, 0, pitch=[-1, 0], stride=0)) == {(3, 0), (2, 0), (7, 0)}
 
 
 @given(some_runs())

@@ -138,6 +138,7 @@ TRANSFORMS = {
     "fuse-activation": "Keep activations apart from the op before them.",
     "fold-pad": "Keep PAD apart from the op behind it.",
     "drop-identities": "Keep ops that change no value that can reach them.",
+    "narrow-state": "Keep real numbers in variables that only hold integers.",
     "remove-channels": "Compute channels that are constant, or that nobody reads.",
     "time-as-rows": "With --schedule rows: keep 1-D layers as they are, in one row.",
     "drop-no-ops": "Keep reshapes, and moves that move nothing.",

@@ -31,5 +31,7 @@ def shell_word(text: str) -> str:
 
 def one_line(text: str, limit: int = 80) -> str:
     """A name from a model file made fit to print: control characters escaped, length bounded."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    shown = text
+    if not text.isprintable():
+        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"

@@ -7,10 +7,14 @@ all that one number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
+
+import numpy as np
+
+from diagmem.model.graph import IntArray
 
 BEFORE_RUN = -1
 """The step at which the caller fills the graph's inputs. The caller reads its outputs at step len(schedule)."""
@@ -34,13 +38,19 @@ class Buffer:
         return self.first_step < other.end_step and other.first_step < self.end_step
 
 
-class Neighbour(NamedTuple):
-    """`buffer` lives while another one, B, does. B must not start in the open interval from `below` bytes under
-    the neighbour's start to `above` bytes over it. There may be millions of them: a plain tuple."""
+Neighbour = tuple[int, int, int]
+"""(index, below, above): buffer `index` lives while another one, B, does. B must not start in the open interval from
+`below` bytes under the neighbour's start to `above` bytes over it."""
 
-    buffer: int
-    below: int
-    above: int
+
+class Near(NamedTuple):
+    """Buffer b has the neighbours `near[q]` for q in [near_from[b], near_from[b + 1]), and must not start in the open
+    interval from `below[q]` under such a neighbour's start to `above[q]` over it."""
+
+    near_from: IntArray
+    near: IntArray
+    below: IntArray
+    above: IntArray
 
 
 @dataclass(frozen=True)
@@ -62,28 +72,57 @@ class Problem:
         apart = self.overlaps.get((below, above), self.buffers[below].size_bytes)
         return -(-apart // self.unit_bytes) * self.unit_bytes
 
-    @cached_property
-    def neighbours(self) -> tuple[tuple[Neighbour, ...], ...]:
-        """For each buffer, the others that restrict where it may start."""
-        found: list[list[Neighbour]] = [[] for _ in self.buffers]
-        # Few pairs overlap; all others are as far apart as the lower one is large.
-        whole = [self.separation(b, b) for b in range(len(self.buffers))]
-        nearer = {pair: self.separation(*pair) for pair in self.overlaps}
-        for a, b in self._pairs():
-            up, down = nearer.get((a, b), whole[a]), nearer.get((b, a), whole[b])
-            if up + down > 0:
-                found[a].append(Neighbour(b, up, down))
-                found[b].append(Neighbour(a, down, up))
-        return tuple(tuple(sorted(near)) for near in found)
+    def neighbours(self, buffer: int) -> tuple[Neighbour, ...]:
+        """The others that restrict where a buffer may start. Put together when first asked for: of some problems there
+        are millions."""
+        found = self._neighbours[buffer]
+        if found is None:
+            begin, end = self.near.near_from[buffer : buffer + 2].tolist()
+            columns = (column[begin:end].tolist() for column in self.near[1:])
+            found = self._neighbours[buffer] = tuple(zip(*columns, strict=True))
+        return found
 
-    def _pairs(self) -> Iterator[tuple[int, int]]:
-        """Pairs that live at once."""
-        by_start = sorted(range(len(self.buffers)), key=lambda i: self.buffers[i].first_step)
-        live: list[int] = []
-        for b in by_start:
-            live = [a for a in live if self.buffers[a].end_step > self.buffers[b].first_step]
-            yield from ((a, b) for a in live if self.buffers[b].lives_with(self.buffers[a]))
-            live.append(b)
+    @cached_property
+    def _neighbours(self) -> list[tuple[Neighbour, ...] | None]:
+        return [None] * len(self.buffers)
+
+    @cached_property
+    def near(self) -> Near:
+        """`neighbours` as arrays: there may be a million of them."""
+        count = len(self.buffers)
+        a, b = self._pairs()
+        sizes = np.array([buffer.size_bytes for buffer in self.buffers], dtype=np.int64)
+        up, down = sizes[a], sizes[b]
+        if self.overlaps and len(a):
+            keys = np.array([below * count + above for below, above in self.overlaps], dtype=np.int64)
+            values, order = np.array(list(self.overlaps.values()), dtype=np.int64), np.argsort(keys)
+            keys, values = keys[order], values[order]
+            for pair, apart in ((a * count + b, up), (b * count + a, down)):
+                at = np.minimum(np.searchsorted(keys, pair), len(keys) - 1)
+                apart[:] = np.where(keys[at] == pair, values[at], apart)
+        unit = self.unit_bytes
+        up, down = -(-up // unit) * unit, -(-down // unit) * unit
+        matter = up + down > 0
+        a, b, up, down = a[matter], b[matter], up[matter], down[matter]
+        own, other = np.concatenate((a, b)), np.concatenate((b, a))
+        order = np.argsort(own * count + other)
+        begins = np.concatenate(([0], np.cumsum(np.bincount(own, minlength=count)))).astype(np.int64)
+        return Near(begins, other[order], np.concatenate((up, down))[order], np.concatenate((down, up))[order])
+
+    def _pairs(self) -> tuple[IntArray, IntArray]:
+        """Pairs that live at once: each once, the one that begins first before the other."""
+        first = np.array([buffer.first_step for buffer in self.buffers], dtype=np.int64)
+        end = np.array([buffer.end_step for buffer in self.buffers], dtype=np.int64)
+        by_start = np.argsort(first, kind="stable")
+        found: list[IntArray] = []
+        live: IntArray = by_start[:0]
+        for b in by_start.tolist():
+            live = live[end[live] > first[b]]
+            found.append(live if end[b] > first[b] else live[:0])
+            live = np.append(live, b)
+        if not found:
+            return by_start, by_start
+        return np.concatenate(found), np.repeat(by_start, [len(alive) for alive in found])
 
     def part(self, members: Iterable[int]) -> Problem:
         """The problem that some of the buffers are among themselves. It keeps the lower bound of the whole, which may
@@ -102,7 +141,7 @@ class Problem:
         """Whether the offsets keep every separation and alignment."""
         aligned = all(o >= 0 and o % b.align_bytes == 0 for o, b in zip(offsets, self.buffers, strict=True))
         return aligned and all(
-            offsets[n.buffer] - offsets[b] >= n.below or offsets[b] - offsets[n.buffer] >= n.above
-            for b, near in enumerate(self.neighbours)
-            for n in near
+            offsets[index] - offsets[b] >= below or offsets[b] - offsets[index] >= above
+            for b in range(len(self.buffers))
+            for index, below, above in self.neighbours(b)
         )

@@ -5,8 +5,8 @@ All is read off `accesses`, so it is the same truth that overlaps of whole tenso
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -142,6 +142,33 @@ class Turns:
         row, written = element // row_elems, self.written_before[step]
         apart = written - element % row_elems * tensor.dtype.size_bytes
         return _Reads(self.of_step[step], row, np.where(written > 0, apart, -tensor.row_bytes))
+
+
+class KnownTurns:
+    """Needs by what they follow from: a network repeats its layers."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, tuple[Need, ...] | None] = {}
+
+    def needs(self, node: Node, accesses: Accesses) -> tuple[Need, ...] | None:
+        """What the turns of a node with one output read of each of its inputs; None where rows are written together."""
+        inputs = {tensor.index: tensor for _, tensor in node.activations()}
+        places = list(inputs)
+        key = (
+            accesses.steps,
+            tuple(None if runs is None else _content(runs) for runs in (*accesses.reads, *accesses.writes)),
+            tuple((position, places.index(tensor.index)) for position, tensor in node.activations()),
+            tuple((t.rows, t.elems, t.dtype) for t in (node.output, *inputs.values())),
+        )
+        if key not in self._found:
+            turns = Turns(node, accesses)
+            self._found[key] = tuple(turns.need(t) for t in inputs.values()) if turns.are_apart else None
+        found = self._found[key]
+        return found and tuple(replace(need, tensor=t) for need, t in zip(found, inputs, strict=True))
+
+
+def _content(runs: Runs) -> tuple[bytes, ...]:
+    return tuple(getattr(runs, name).tobytes() for name in Runs.__slots__)
 
 
 def _picked(runs: Runs, which: npt.NDArray[np.bool_]) -> Runs:

@@ -10,7 +10,7 @@ from diagmem.kernels import Library
 from diagmem.model.graph import Graph, Node
 from diagmem.model.schedule import PUSH
 from diagmem.ops import CPointers, CRow, CRows, OpKind, Unsupported, kind_of
-from diagmem.planning.row_needs import Need, Turns
+from diagmem.planning.row_needs import KnownTurns, Need
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,11 @@ class RowGraph:
 
 
 def row_graph(graph: Graph, library: Library) -> RowGraph:
-    return RowGraph(graph, tuple(_row_op(node, library) for node in graph.nodes))
+    known = KnownTurns()
+    return RowGraph(graph, tuple(_row_op(node, library, known) for node in graph.nodes))
 
 
-def _row_op(node: Node, library: Library) -> RowOp:
+def _row_op(node: Node, library: Library, known: KnownTurns) -> RowOp:
     kind, accesses = kind_of(node.op.kind), library.row_accesses(node)
     if kind is None or accesses is None or kind.is_alias or len(node.outputs) != 1 or _cuts_a_constant(node, kind):
         return _whole(node)
@@ -84,13 +85,12 @@ def _row_op(node: Node, library: Library) -> RowOp:
         turns = node.input(0).rows
         need = Need(node.input(0).index, tuple(range(turns)), tuple(range(1, turns + 1)), ((),) * turns)
         return RowOp(node.op.index, turns, (need,), (node.output.index,), kind.macs(node) // turns, sums)
-    turns_of = Turns(node, accesses)
-    if node.output.rows == 1 or not kind.has_row_kernel(node) or not turns_of.are_apart:
+    if node.output.rows == 1 or not kind.has_row_kernel(node):
         return _whole(node)
-    inputs = {tensor.index: tensor for _, tensor in node.activations()}
-    needs = tuple(turns_of.need(tensor) for tensor in inputs.values())
-    if any(need.end[0] >= inputs[need.tensor].rows > 1 for need in needs):
-        # Already the first row needs everything (transpose, a flip): nothing is gained by rows.
+    needs = known.needs(node, accesses)
+    rows = {tensor.index: tensor.rows for _, tensor in node.activations()}
+    if needs is None or any(need.end[0] >= rows[need.tensor] > 1 for need in needs):
+        # Rows that are written together; or the first one needs everything (transpose, a flip): nothing is gained.
         return _whole(node)
     turns = node.output.rows
     return RowOp(node.op.index, turns, needs, (node.output.index,), kind.macs(node) // turns)

@@ -122,5 +122,7 @@ def _parts(plan: Plan) -> Iterator[tuple[str, int]]:
     graph = plan.graph
     yield "graph inputs", sum(graph.tensors[t].size_bytes for t in graph.inputs if t in plan.offsets)
     yield "graph outputs", sum(graph.tensors[t].size_bytes for t in graph.outputs if t in plan.offsets)
+    if plan.state_bytes:
+        yield "state, kept from run to run", plan.state_bytes
     yield "largest kernel scratch", max((b.size_bytes for b in plan.buffers if b.scratch_of is not None), default=0)
     yield "all tensors, were each to have its own place", sum(b.size_bytes for b in plan.buffers)

@@ -21,6 +21,7 @@ from diagmem.transforms.fold_constants import fold_constants
 from diagmem.transforms.fold_pad import fold_pad
 from diagmem.transforms.fuse_activation import fuse_activation
 from diagmem.transforms.merge_duplicates import merge_duplicates
+from diagmem.transforms.narrow_state import narrow_state
 from diagmem.transforms.remove_channels import remove_channels
 from diagmem.transforms.remove_concat import remove_concat
 from diagmem.transforms.remove_slices import remove_slices
@@ -51,6 +52,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     "fuse-activation": fuse_activation,
     "fold-pad": fold_pad,
     "drop-identities": drop_identities,
+    "narrow-state": narrow_state,
     "remove-channels": remove_channels,
     "time-as-rows": time_as_rows,
     "drop-no-ops": drop_no_ops,
@@ -70,6 +72,7 @@ FOR_ROWS = (
     "fuse-activation",
     "fold-pad",
     "drop-identities",
+    "narrow-state",
     "remove-channels",
     "time-as-rows",
 )

@@ -60,7 +60,8 @@ class Rules:
     `align_bytes`: every offset is a multiple of it. `keep_inputs`: graph inputs survive the run. `external_io`: graph
     inputs and outputs may lie with the caller. `recompute`: the most multiply-accumulates, as a multiple of those of a
     run that computes everything once. `pools`: the memories, where there are several; what lies in one of them is
-    reached by the address of its start, so nothing may lie in two. `teamwork`: how several cores share it, if they do.
+    reached by the address of its start, so nothing may lie in two. `input_align_bytes`: where graph inputs may start.
+    `teamwork`: how several cores share it, if they do.
     """
 
     align_bytes: int = 1
@@ -68,6 +69,7 @@ class Rules:
     external_io: bool = False
     recompute: float = 1.0
     pools: tuple[Pool, ...] = ()
+    input_align_bytes: int = 1
     teamwork: Teamwork | None = None
 
     @property

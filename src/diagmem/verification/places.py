@@ -150,7 +150,8 @@ class Verification:
             return self.opinion
         if not self.source.has_file:
             return None
-        model = self.program.model
+        # As its file has it: values that are kept are no outputs there.
+        model = self.source.runnable
         return second_opinion(self.source, model, sample_inputs(model, self.inputs, self.seed))
 
     @cached_property

@@ -11,7 +11,8 @@ import pytest
 from diagmem import pipeline
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
-from diagmem.backends.c.sequence import sequence_bytes
+from diagmem.backends.c.repeats import repeats_bytes
+from diagmem.backends.c.sequence import sequence_bytes, step_repeats
 from diagmem.frontends.source import Source
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.graph import DType, Graph
@@ -151,3 +152,23 @@ def test_json_makes_the_same_program() -> None:
     for input_rows in (False, True):
         made = pipeline.plan(graph, schedule="rows", input_rows=input_rows)
         assert emit(Program.running(from_json(to_json(made), graph), graph)) == emit(Program.of(made))
+
+
+def long_line(samples: int) -> Graph:
+    """A regular network over samples in time."""
+    b = Builder("line", DType.INT8)
+    x = b.input(1, samples, 1, 3)
+    for channels in (4, 6):
+        x = b.max_pool(b.conv(x, channels, (5, 1)), (2, 1), 2)
+    return with_weights(b.graph(b.fully_connected(b.mean(x, True), 2)))
+
+
+@pytest.mark.parametrize("input_rows", [False, True])
+def test_steps_that_repeat_themselves_take_little_flash(input_rows: bool) -> None:
+    """A hundred bytes or two, however long the line; and the code runs them all."""
+    program = by_rows(long_line(400), input_rows)
+    found = step_repeats(program)
+    assert found is not None
+    assert repeats_bytes(found, 1) < 200 < 1000 < len(program.steps)
+    (verdict,) = pipeline.verify(long_line(400), inputs=3, schedule="rows", input_rows=input_rows)
+    assert verdict.ok

@@ -8,7 +8,7 @@ from diagmem.backends.c.api import functions
 from diagmem.backends.c.calls import shape_of
 from diagmem.backends.c.literals import number
 from diagmem.backends.c.names import comment
-from diagmem.backends.c.pools import pool_constants, pool_places
+from diagmem.backends.c.pools import pool_constants, pool_givers, pool_places
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.values import C_TYPES, tensor_type, value_functions
 from diagmem.model.graph import Graph, Tensor
@@ -64,7 +64,7 @@ extern "C" {{
 
 /* With the model's own arena. {about} */
 #ifndef {macro}_NO_STATIC_ARENA
-{own}
+{pool_givers(program, name)}{own}
 #endif
 
 /* The same with arenas of your own, {_own_arenas(program, macro)}: any

@@ -13,6 +13,7 @@ from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.model.teamwork import Teamwork
 from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of, values_of
 from diagmem.ops.state import changed_variables
+from diagmem.planning.owned import with_kept
 from diagmem.planning.plan import Plan, offsets_in_one_piece
 from diagmem.planning.planner import Planned
 from diagmem.planning.pools import NO_POOLS, PoolLayout
@@ -78,10 +79,12 @@ class Program:
             raise PlanError(f"the plan does not fit its pools: {plan.pools.missing_bytes} bytes are missing")
         if plan.teamwork is not None and (plan.pools.in_use or plan.runs_by_rows):
             raise PlanError("several cores share ops that run whole in one arena: plan again without pools and rows")
+        model = None if model is None else with_kept(model, plan.options.keep)
         source = None if model is plan.graph else model
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
         options = plan.options
-        made_for = options.kernels, options.align_bytes, plan.pools.in_use, plan.teamwork
+        align_bytes = max(options.align_bytes, options.input_align or 1)
+        made_for = options.kernels, align_bytes, plan.pools.in_use, plan.teamwork
         program = cls(plan.graph, plan.schedule, *places, source, *made_for)
         program.check_places()
         return program
@@ -89,7 +92,7 @@ class Program:
     @property
     def in_one_arena(self) -> Program:
         """The same, its pools one behind the other in a single arena: for those who look at what it does, not where."""
-        return replace(self, pools=NO_POOLS)
+        return replace(self, pools=NO_POOLS, arena_bytes=self.pools.end or self.arena_bytes)
 
     def check_places(self) -> None:
         """Raises PlanError where something that the code addresses has no place: whether places are safe is for the

@@ -12,11 +12,15 @@ from diagmem.backends.c.calls import call_text, describe, shape_of, small_number
 from diagmem.backends.c.literals import initialiser, numbers
 from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
+from diagmem.backends.c.repeats import Repeat, repeats, repeats_bytes
 from diagmem.backends.c.tables import Tables
 from diagmem.model.graph import Node, Tensor
 from diagmem.model.schedule import PUSH
 from diagmem.ops import CRows, CStruct, CTable
 from diagmem.planning.storage import Storage
+
+LEAST_SAVED_BYTES = 100
+"""By stretches that are repeated: about as much code goes over them."""
 
 _FORMS = {"linear": "one behind the other", "ring": "in a ring", "table": "anywhere"}
 
@@ -30,15 +34,40 @@ def run_in_sequence(program: Program, tables: Tables, name: str) -> Iterator[str
 
 def offset_type(program: Program) -> str:
     """Of the numbers in tables of rows."""
-    return "uint16_t" if program.arena_bytes < 1 << 16 else "uint32_t"
+    return "uint16_t" if _largest(program) < 1 << 16 else "uint32_t"
+
+
+def _largest(program: Program) -> int:
+    """Of the arenas."""
+    return max((use.used_bytes for use in program.pools.uses), default=program.arena_bytes)
 
 
 def sequence_bytes(program: Program) -> int:
     """Flash that the sequence of steps and the tables of rows take."""
-    width = 2 if program.arena_bytes < 1 << 16 else 4
+    width = 2 if _largest(program) < 1 << 16 else 4
     tables = sum(width * len(storage.table or ()) for storage in program.by_rows.values())
     again = sum(len(program.visits[node.op.index]) for node in program.nodes if _is_repeated(program, node))
-    return tables + again + len(program.steps) * (1 if program.state.ops < 256 else 2)
+    found = step_repeats(program)
+    steps = len(program.steps) * step_bytes(program) if found is None else repeats_bytes(found, step_bytes(program))
+    return tables + again + steps
+
+
+def step_bytes(program: Program) -> int:
+    """Of the operation of a step."""
+    return 1 if program.state.ops < 256 else 2
+
+
+def step_repeats(program: Program) -> tuple[Repeat, ...] | None:
+    """The steps as stretches that are repeated; None where they are few, and a plain list takes less."""
+    found = repeats(_operations(program), step_bytes(program))
+    saved = len(program.steps) * step_bytes(program) - repeats_bytes(found, step_bytes(program))
+    return found if saved >= LEAST_SAVED_BYTES else None
+
+
+def _operations(program: Program) -> list[int]:
+    """The op of each step. A row from the caller is that after the last op."""
+    ops, numbered = program.state.ops, program.graph.ops
+    return [ops if step.op == PUSH else numbered[step.op].number for step in program.steps]
 
 
 def row_storage(tensor: Tensor, storage: Storage) -> str:
@@ -99,31 +128,81 @@ def repeated_turns(program: Program, node: Node) -> str:
 
 
 def _sequence(program: Program) -> str:
-    """The op of each step. A row from the caller is that after the last op."""
-    ops, numbered = program.state.ops, program.graph.ops
-    width = "uint8_t" if ops < 256 else "uint16_t"
-    order = [ops if step.op == PUSH else numbered[step.op].number for step in program.steps]
-    steps = "\n".join(numbers(np.array(order)))
-    return f"""\
-enum {{ OPS = {ops}, STEPS = {len(program.steps)} }};
+    """The steps, as a list or as repeats, and the function that says which operation a step runs."""
+    width, found = f"uint{8 * step_bytes(program)}_t", step_repeats(program)
+    about = "; OPS: the caller's next row" if program.input_rows else ""
+    sizes = f"enum {{ OPS = {program.state.ops}, STEPS = {len(program.steps)}"
+    if found is None:
+        listed = "\n".join(numbers(np.array(_operations(program))))
+        return f"""\
+{sizes} }};
 
-/* The operation of each step{"; OPS: the caller's next row" if program.input_rows else ""}. */
+/* The operation of each step{about}. */
 static const {width} steps[STEPS] = {{
-{steps}
+{listed}
 }};
+{_OPERATION.format(body="    return steps[step];") if program.input_rows else ""}"""
+    listed = "\n".join(numbers(np.array([op for repeat in found for op in repeat.items])))
+    pairs = "\n".join(f"    {{{len(repeat.items)}, {repeat.times}}}," for repeat in found)
+    return f"""\
+{sizes}, REPEATS = {len(found)} }};
+
+/* The operations of the steps{about}. They are a stretch that is repeated behind the other. */
+static const {width} steps[{sum(len(repeat.items) for repeat in found)}] = {{
+{listed}
+}};
+
+static const struct {{
+    uint16_t length, times;
+}} repeats[REPEATS] = {{
+{pairs}
+}};
+{_OPERATION.format(body=_REPEATED.format(width=width)) if program.input_rows else ""}"""
+
+
+_OPERATION = """
+static int32_t operation(int32_t step) {{
+{body}
+}}
 """
+
+_REPEATED = """\
+    const {width} *stretch = steps;
+    int32_t i = 0;
+    for (; step >= repeats[i].length * repeats[i].times; ++i) {{
+        step -= repeats[i].length * repeats[i].times;
+        stretch += repeats[i].length;
+    }}
+    return stretch[step % repeats[i].length];"""
 
 
 def _invoke(program: Program, name: str) -> str:
+    steps = _EACH if step_repeats(program) is None else _EACH_REPEAT.format(width=f"uint{8 * step_bytes(program)}_t")
     return f"""\
 {name.upper()}_CODE_ATTR void {name}_invoke_in({arena_type(program)}arena) {{
     CHECK_ARENA();
     uint{8 * program.state.turn_bytes}_t turns[OPS] = {{0}};
-    for (int32_t i = 0; i < STEPS; ++i) {{
+{steps.replace("NAME", name.upper())}}}
+"""
+
+
+_EACH = """\
+    for (int32_t i = 0; i < STEPS; ++i) {
         run_step(arena, steps[i], turns[steps[i]]++);
-        {name.upper()}_AFTER_OP(steps[i]);
+        NAME_AFTER_OP(steps[i]);
+    }
+"""
+
+_EACH_REPEAT = """\
+    const {width} *stretch = steps;
+    for (int32_t i = 0; i < REPEATS; stretch += repeats[i++].length) {{
+        for (int32_t time = 0; time < repeats[i].times; ++time) {{
+            for (int32_t j = 0; j < repeats[i].length; ++j) {{
+                run_step(arena, stretch[j], turns[stretch[j]]++);
+                NAME_AFTER_OP(stretch[j]);
+            }}
+        }}
     }}
-}}
 """
 
 
@@ -145,7 +224,7 @@ typedef char run_state_fits[sizeof(run_state) <= {state.size_bytes} ? 1 : -1];
 static int is_started(const run_state *state) {{
     uint{8 * state.turn_bytes}_t turns[OPS + 1] = {{0}};
     for (int32_t i = 0; i < state->at && i < STEPS; ++i) {{
-        ++turns[steps[i]];
+        ++turns[operation(i)];
     }}
     return state->at < STEPS && memcmp(turns, state->turns, sizeof turns) == 0;
 }}
@@ -162,7 +241,7 @@ void {name}_start_in({arena_type(program)}arena) {{
     int is_taken = 0;
     CHECK(is_started(state)); /* if not: call {name}_start_in before the first row */
     for (; state->at < STEPS; ++state->at) {{
-        const int32_t op = steps[state->at];
+        const int32_t op = operation(state->at);
         if (op == OPS && is_taken) {{
             return 0;
         }}

@@ -27,6 +27,7 @@ from diagmem.planning.inspection import inspect
 from diagmem.planning.options import BEST, ROWS
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
+from diagmem.planning.teamwork import estimated_speedup
 from diagmem.reports.pareto import Point, front_drawing
 from diagmem.reports.report import Fit, report_page
 from diagmem.reports.targets import TARGETS
@@ -115,7 +116,7 @@ def _chips() -> list[Any]:
 
 def figures(job: Job, made: Planned) -> dict[str, Any]:
     """What the page shows of a plan beside its report."""
-    plan, found = made.plan, inspect(made.plan.graph)
+    plan, found, team = made.plan, inspect(made.plan.graph), made.plan.teamwork
     fits = [Fit.of(target, made.baseline, plan, found.weights_bytes) for target in _chips()]
     return {
         "words": setting_words(job.settings),
@@ -128,6 +129,7 @@ def figures(job: Job, made: Planned) -> dict[str, Any]:
         "macs": round(sum(found.macs) * plan.recompute),
         "weights_bytes": found.weights_bytes,
         "peak": _peak_words(plan),
+        "speedup": round(estimated_speedup(plan, team, team.cores), 2) if team else None,
         "chips": [fit.target.name for fit in fits if fit.fits],
         "all_chips": len(fits),
         "commands": commands(job.given.name, job.settings),

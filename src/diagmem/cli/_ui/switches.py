@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -25,7 +25,7 @@ MODEL = "The model"
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "What the plan may do": ("overlap", "schedule", "input_rows", "recompute", "remove"),
-    "What it is made for": ("kernels", "align", "prefer", "pools", "cores", "keep_inputs", "external_io"),
+    "What it is made for": ("kernels", "align", "prefer", "pools", "cores", "cores_cost", "keep_inputs", "external_io"),
     "How it is looked for": ("allocator", "effort"),
     MODEL: ("shapes",),
 }
@@ -47,8 +47,11 @@ LEFT_OUT = {"time_limit": "another run may then end otherwise, and what is kept 
 """Options without a switch, and why."""
 
 ALIGNMENTS = (1, 2, 4, 8, 16, 32, 64)
-MOST_WHOLE = 8
-"""Where a whole number is asked for: as far as its slider goes."""
+
+RANGES = {"R": (MOST_RECOMPUTE, 0.01, " ×"), "N": (8, 1, ""), "PERCENT": (100, 1, " %")}
+"""Numbers, by their unit: as far as a slider goes, in what steps, and what stands behind the figure."""
+
+OTHER_RANGE = (100, 0.01, "")
 
 LONGEST_WORD, MOST_WORDS = 200, 16
 TRACED = "traced:"
@@ -71,6 +74,7 @@ class Switch:
     least: float = 0
     most: float = 0
     step: float = 1
+    unit: str = ""
     needs: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -108,13 +112,13 @@ def as_json() -> list[dict[str, Any]]:
 
 
 def _switch(option: Field[Any]) -> Switch:
-    name, default = option.name, option.default
+    name, default = option.name, cast(Any, option.default)
     group = next((group for group, names in GROUPS.items() if name in names), OTHERS)
     label = LABELS.get(name, name.replace("_", " "))
     # The first sentence: what follows is about the command line.
     meaning = re.split(r"(?<=\.)\s", option.metadata["meaning"])[0]
     kind, choices = _control(option)
-    is_whole = isinstance(default, int)
+    most, step, unit = RANGES.get(option.metadata["unit"], OTHER_RANGE) if kind == "range" else (0, 1, "")
     return Switch(
         name,
         label[:1].upper() + label[1:],
@@ -123,9 +127,10 @@ def _switch(option: Field[Any]) -> Switch:
         default,
         group,
         choices,
-        least=1 if kind == "range" else 0,
-        most=(MOST_WHOLE if is_whole else MOST_RECOMPUTE) if kind == "range" else 0,
-        step=1 if is_whole else 0.01,
+        least=default if kind == "range" else 0,
+        most=most,
+        step=step,
+        unit=unit,
         needs=NEEDS.get(name, {}),
     )
 
@@ -182,7 +187,8 @@ def _is_of(switch: Switch, value: Any) -> bool:
     if switch.kind == "text":
         return isinstance(value, str) and len(value) <= LONGEST_WORD * MOST_WORDS
     if switch.kind == "range":
-        is_number = isinstance(value, int if switch.step == 1 else int | float) and not isinstance(value, bool)
+        sorts = int if isinstance(switch.default, int) else int | float
+        is_number = isinstance(value, sorts) and not isinstance(value, bool)
         return is_number and switch.least <= value <= switch.most
     if switch.kind == "list":
         return isinstance(value, list | tuple) and len(value) <= MOST_WORDS and all(map(_is_word, value))
@@ -220,15 +226,22 @@ def command_words(options: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def commands(model: str, settings: Settings) -> dict[str, str]:
-    """The plan as one would have it made in a shell, and in Python."""
+def commands(model: str, settings: Settings) -> dict[str, list[str]]:
+    """The plan, and what is handed over with it, as one would have it made in a shell and in Python: a line for each
+    command. Where C code is written, the page adds the layout that is chosen."""
+    options = settings.options
     shapes = {name: "x".join(map(str, shape)) for name, shape in settings.shapes.items()}
     words = [part for name, shape in shapes.items() for part in ("--shape", shell_word(f"{name}={shape}"))]
-    word = shell_word(f"./{model}" if model.startswith("-") else model)
-    shell = " ".join(["diagmem plan", word, *words, *command_words(settings.options), "--json plan.json"])
-    given = "".join(f", {name}={value!r}" for name, value in settings.options.items())
+    named = " ".join([shell_word(f"./{model}" if model.startswith("-") else model), *words])
+    shell = [" ".join(["diagmem plan", named, *command_words(options), "--json plan.json"])]
+    given = "".join(f", {name}={value!r}" for name, value in options.items())
     source = f"diagmem.Source({model!r}, shapes={dict(settings.shapes)!r})" if shapes else repr(model)
-    return {"shell": shell, "python": f"import diagmem\nmade = diagmem.plan({source}{given})"}
+    python = ["import diagmem", f"model = {source}", f"made = diagmem.plan(model{given})"]
+    asked = Options.of(options)
+    if asked.library.is_own and not asked.external_io:
+        shell.append(f"diagmem emit c {named} --plan plan.json -o firmware")
+        python.append("files = diagmem.emit_c(model, plan=made.to_json()).files")
+    return {"shell": shell, "python": python}
 
 
 def setting_words(settings: Settings) -> str:
@@ -247,9 +260,9 @@ def _difference(switch: Switch, value: Any) -> str:
         return one_line(value if isinstance(value, str) else " + ".join(value))
     if switch.name == "schedule":
         return f"{value}" if value == ROWS else f"{value} order"
-    if switch.step == 1 and switch.kind == "range":
+    if switch.kind == "range" and isinstance(value, int) and not switch.unit:
         return f"{value} {label}"
-    return f"{label} {value:g}" if isinstance(value, int | float) else f"{label} {value}"
+    return f"{label} {value:g}{switch.unit}" if isinstance(value, int | float) else f"{label} {value}"
 
 
 def _left_out(switch: Switch, value: Sequence[str]) -> str:

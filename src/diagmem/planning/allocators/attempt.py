@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from diagmem.planning.allocators.compiled import Machine
 from diagmem.planning.allocators.fit import Offsets
 from diagmem.planning.allocators.repair_loops import LEHMER, PRIME
 from diagmem.planning.allocators.tree import FIRST_NODES, GROWTH, Start, TreeSearch
 from diagmem.planning.allocators.tree_loops import FAILED, SOLVED
+from diagmem.planning.compiled import Machine
 from diagmem.planning.problem import Problem
 
 LEAST_NODES = 50

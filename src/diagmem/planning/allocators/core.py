@@ -8,13 +8,13 @@ from diagmem.planning.allocators.fit import Offsets, first_fit
 from diagmem.planning.problem import Problem
 
 
-def core(problem: Problem, limit: int, members: Collection[int] | None = None) -> tuple[list[int], list[int]]:
+def core(problem: Problem, limit: int) -> tuple[list[int], list[int]]:
     """Splits buffers into those that matter for an arena of `limit` bytes, and the rest in the order of its removal.
 
     Pigeonhole: if a buffer's neighbours cannot block all the places where it may start, wherever they lie, then it can
     be left out and placed last. Without it, its neighbours may follow.
     """
-    left = set(range(len(problem.buffers)) if members is None else members)
+    left = set(range(len(problem.buffers)))
     removed: list[int] = []
     queue = sorted(left)
     while queue:
@@ -24,7 +24,7 @@ def core(problem: Problem, limit: int, members: Collection[int] | None = None) -
             # Those that left just before it no longer block it; that makes it fit all the more.
             left.discard(buffer)
             removed.append(buffer)
-            queue.extend(n.buffer for n in problem.neighbours[buffer] if n.buffer in left)
+            queue.extend(index for index, _, _ in problem.neighbours(buffer) if index in left)
         queue = sorted(set(queue))
     return sorted(left), removed
 
@@ -33,10 +33,10 @@ def _always_fits(problem: Problem, buffer: int, left: set[int], limit: int) -> b
     unit, size_bytes = problem.unit_bytes, problem.buffers[buffer].size_bytes
     stride = problem.buffers[buffer].align_bytes // unit
     places = (limit - size_bytes) // problem.buffers[buffer].align_bytes + 1
-    for near in problem.neighbours[buffer]:
-        if near.buffer in left:
+    for index, below, above in problem.neighbours(buffer):
+        if index in left:
             # An open interval of n units between whole units holds n - 1 of them inside.
-            places -= -(-((near.below + near.above) // unit - 1) // stride)
+            places -= -(-((below + above) // unit - 1) // stride)
             if places <= 0:
                 return False
     return places > 0
@@ -59,7 +59,7 @@ def components(problem: Problem, members: Collection[int]) -> list[list[int]]:
         while stack:
             buffer = stack.pop()
             group.append(buffer)
-            near = [n.buffer for n in problem.neighbours[buffer] if n.buffer in left]
+            near = [index for index, _, _ in problem.neighbours(buffer) if index in left]
             left.difference_update(near)
             stack.extend(near)
         found.append(sorted(group))

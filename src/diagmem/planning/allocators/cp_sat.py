@@ -48,9 +48,7 @@ def solve_by_cp_sat(
     given back unsolved. `as_rectangles`: of buffers that may not overlap more can be looked at, but it takes its time.
     """
     inside = set(members)
-    pairs = sum(
-        near.buffer > buffer and near.buffer in inside for buffer in members for near in problem.neighbours[buffer]
-    )
+    pairs = sum(index > buffer and index in inside for buffer in members for index, _, _ in problem.neighbours(buffer))
     if pairs > MOST_PAIRS and (not as_rectangles or problem.overlaps or len(members) > MOST_RECTANGLES):
         return Solution(None, bound)
     proof = effort.proof if effort.purse is None else effort.purse.share(effort.proof)
@@ -92,12 +90,12 @@ def solve_by_cp_sat(
 def _keep_pairs_apart(model: Any, problem: Problem, starts: Mapping[int, Any]) -> None:
     unit = problem.unit_bytes
     for buffer, start in starts.items():
-        for near in problem.neighbours[buffer]:
-            if near.buffer > buffer and near.buffer in starts:
+        for index, below, above in problem.neighbours(buffer):
+            if index > buffer and index in starts:
                 is_below = model.new_bool_var("")
-                rise = starts[near.buffer] - start
-                model.add(rise >= near.below // unit).only_enforce_if(is_below)
-                model.add(-rise >= near.above // unit).only_enforce_if(~is_below)
+                rise = starts[index] - start
+                model.add(rise >= below // unit).only_enforce_if(is_below)
+                model.add(-rise >= above // unit).only_enforce_if(~is_below)
 
 
 def _keep_rectangles_apart(model: Any, problem: Problem, starts: Mapping[int, Any]) -> None:

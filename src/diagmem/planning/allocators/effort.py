@@ -11,6 +11,9 @@ from diagmem.model.errors import PlanError
 LARGE = 400
 """Buffers, or ops: beyond so many, nodes and states take longer, and there are fewer of them."""
 
+MANY = 4_000
+"""Buffers: beyond so many a fit takes longer, and there are fewer of them."""
+
 
 @dataclass
 class Purse:
@@ -71,7 +74,7 @@ class Effort:
 
     def fits_for(self, buffers: int) -> int:
         """How many times first fit may place a buffer of so many."""
-        return min(self.fits * buffers, self.most_fits)
+        return min(self.fits * buffers, self.most_fits if buffers <= MANY else self.most_fits * MANY // buffers)
 
     def nodes_for(self, buffers: int, may_overlap: bool) -> int:
         """Nodes of the search tree for so many buffers."""

@@ -15,7 +15,7 @@ Partial = list[int | None]
 
 def lowest_fit(problem: Problem, buffer: int, placed: Sequence[int | None]) -> int:
     """The lowest offset that keeps the buffer clear of those already placed."""
-    links = problem.neighbours[buffer]
+    links = problem.neighbours(buffer)
     taken = [(at - below, at + above) for index, below, above in links if (at := placed[index]) is not None]
     return lowest_clear(taken, problem.buffers[buffer].align_bytes)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from diagmem.planning.problem import Problem
 
 NOWHERE = -1
@@ -32,20 +34,21 @@ class Links(NamedTuple):
 
 def links(problem: Problem, members: Sequence[int] | None = None) -> Links:
     """What the members of a problem are to each other, by their place among the members."""
-    chosen = range(len(problem.buffers)) if members is None else members
-    number = {buffer: place for place, buffer in enumerate(chosen)}
-    near_from, near, below, above = [0], [], [], []
-    for buffer in chosen:
-        for index, under, over in problem.neighbours[buffer]:
-            place = number.get(index)
-            if place is not None:
-                near.append(place)
-                below.append(under)
-                above.append(over)
-        near_from.append(len(near))
-    buffers = [problem.buffers[buffer] for buffer in chosen]
+    near_from, near, below, above = problem.near
+    chosen = np.arange(len(problem.buffers)) if members is None else np.array(members, dtype=np.int64)
+    if members is not None:
+        place_of = np.full(len(problem.buffers), NOWHERE, dtype=np.int64)
+        place_of[chosen] = np.arange(len(chosen))
+        counts = (near_from[1:] - near_from[:-1])[chosen]
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        which = np.repeat(near_from[:-1][chosen], counts) + within
+        own, other = np.repeat(np.arange(len(chosen)), counts), place_of[near[which]]
+        is_in = other != NOWHERE
+        near, below, above = other[is_in], below[which][is_in], above[which][is_in]
+        near_from = np.concatenate(([0], np.cumsum(np.bincount(own[is_in], minlength=len(chosen)))))
+    buffers = [problem.buffers[buffer] for buffer in chosen.tolist()]
     sizes, aligns = [b.size_bytes for b in buffers], [b.align_bytes for b in buffers]
-    return Links(sizes, aligns, near_from, near, below, above)
+    return Links(sizes, aligns, near_from.tolist(), near.tolist(), below.tolist(), above.tolist())
 
 
 def rows_of(lists: Iterable[Sequence[int]]) -> tuple[list[int], list[int]]:

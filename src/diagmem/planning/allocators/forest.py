@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from diagmem.planning.problem import Neighbour, Problem
+from diagmem.planning.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def spanning_forest(problem: Problem, members: Iterable[int]) -> list[int]:
         return buffer
 
     for buffer in sorted(members, key=lambda b: (-problem.buffers[b].size_bytes, b)):
-        near = [find(n.buffer) for n in problem.neighbours[buffer] if n.buffer in root]
+        near = [find(index) for index, _, _ in problem.neighbours(buffer) if index in root]
         if len(near) == len(set(near)):
             root[buffer] = buffer
             root.update(dict.fromkeys(near, buffer))
@@ -56,8 +56,8 @@ def place_forest(problem: Problem, members: Collection[int], limit: int) -> dict
         for buffer, parent in walk:
             offsets[buffer] = ranges[buffer].low
             if parent is not None:
-                link = _link(problem, buffer, parent)
-                fits_low = offsets[parent] - ranges[buffer].low >= link.below
+                below = next(below for n, below, _ in problem.neighbours(buffer) if n == parent)
+                fits_low = offsets[parent] - ranges[buffer].low >= below
                 offsets[buffer] = ranges[buffer].low if fits_low else ranges[buffer].high
     return offsets
 
@@ -66,7 +66,7 @@ def _walk(problem: Problem, start: int, inside: set[int]) -> list[tuple[int, int
     """Buffers of a tree with their parents, parents first."""
     walk: list[tuple[int, int | None]] = [(start, None)]
     for buffer, parent in walk:
-        walk.extend((n.buffer, buffer) for n in problem.neighbours[buffer] if n.buffer in inside and n.buffer != parent)
+        walk.extend((n, buffer) for n, _, _ in problem.neighbours(buffer) if n in inside and n != parent)
     return walk
 
 
@@ -74,8 +74,8 @@ def _range(
     problem: Problem, buffer: int, parent: int | None, inside: set[int], ranges: dict[int, _Range], limit: int
 ) -> _Range | None:
     """Where a buffer may start so that all its children find a place too."""
-    children = [n for n in problem.neighbours[buffer] if n.buffer in inside and n.buffer != parent]
-    taken = [(ranges[n.buffer].high - n.below, ranges[n.buffer].low + n.above) for n in children]
+    children = [near for near in problem.neighbours(buffer) if near[0] in inside and near[0] != parent]
+    taken = [(ranges[n].high - below, ranges[n].low + above) for n, below, above in children]
     align = problem.buffers[buffer].align_bytes
     top = (limit - problem.buffers[buffer].size_bytes) // align * align
     low = 0
@@ -87,10 +87,6 @@ def _range(
         if start < high < end:
             high = start // align * align
     return _Range(low, high) if low <= top and high >= 0 else None
-
-
-def _link(problem: Problem, buffer: int, neighbour: int) -> Neighbour:
-    return next(n for n in problem.neighbours[buffer] if n.buffer == neighbour)
 
 
 def forest_bound(problem: Problem, members: Collection[int], low: int, high: int) -> int:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from diagmem.planning.allocators.fit import Offsets, first_fit
+from diagmem.planning.allocators.repair import Repair
+from diagmem.planning.compiled import PLAIN, machine
 from diagmem.planning.problem import Problem
 
 
 def greedy(problem: Problem) -> Offsets:
     """The best of a few orders: by size, by the pressure of the steps that a buffer lives through, and backwards."""
-    best = first_fit(problem, range(len(problem.buffers))) or ()
+    loops = machine(len(problem.near.near) // 10)
+    fit = partial(first_fit, problem) if loops is PLAIN else Repair.of(problem, loops).first_fit
+    best = fit(range(len(problem.buffers))) or ()
     for order in orders(problem):
         if problem.arena_bytes(best) <= problem.lower_bound_bytes:
             break
-        best = first_fit(problem, order, problem.arena_bytes(best) - 1) or best
+        best = fit(order, problem.arena_bytes(best) - 1) or best
     return best
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from diagmem.planning.allocators.compiled import PLAIN
 from diagmem.planning.allocators.fit import Offsets
 from diagmem.planning.allocators.repair import Repair
+from diagmem.planning.compiled import PLAIN
 from diagmem.planning.problem import Problem
 
 ROUNDS = 400

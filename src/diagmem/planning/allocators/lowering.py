@@ -6,17 +6,18 @@ or for more. Each turn is twice as long as the one before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 from diagmem.planning.allocators.attempt import Attempt
-from diagmem.planning.allocators.compiled import PLAIN, Machine, machine
 from diagmem.planning.allocators.effort import Effort, Meter
 from diagmem.planning.allocators.fit import Offsets
 from diagmem.planning.allocators.greedy import orders
 from diagmem.planning.allocators.placement import Placement
 from diagmem.planning.allocators.repair import Repair
 from diagmem.planning.allocators.tree import MOST_MEMBERS
+from diagmem.planning.compiled import PLAIN, Machine, machine
 from diagmem.planning.problem import Problem
 
 FIRST_ROUNDS = 50
@@ -54,7 +55,7 @@ class Lowering:
         fits, nodes = effort.fits_for(count) if problem.overlaps else 0, effort.nodes_for(count, bool(problem.overlaps))
         goal_bytes, meter = max(bound, goal or 0), Meter(nodes, effort.purse)
         is_small = problem.arena_bytes(offsets) <= goal_bytes
-        near = 10 + sum(map(len, problem.neighbours)) // max(1, count)
+        near = 10 + len(problem.near.near) // max(1, count)
         loops = PLAIN if is_small else machine((fits * near // 6 + nodes * count) // 10)
         return cls(problem, offsets, bound, goal_bytes, fits, meter, loops, goal is not None)
 
@@ -91,9 +92,9 @@ class Lowering:
         """Whether any of the orders comes to a smaller arena."""
         limit = self.arena_bytes - self.problem.unit_bytes
         hard, removed = repair.core(limit)
-        members, starts = set(hard), list(self._starts())
+        members, starts = set(hard), self._starts
         for number in sorted(range(len(starts)), key=lambda n: n != self.lucky):
-            order = [buffer for buffer in starts[number] if buffer in members]
+            order = [buffer for buffer in starts[number]() if buffer in members]
             placed = repair.within(limit, order, self.rounds, min(end - repair.fits, MOST_FITS))
             if placed is not None:
                 self.lucky = number
@@ -103,13 +104,19 @@ class Lowering:
                 break
         return False
 
-    def _starts(self) -> Iterator[list[int]]:
-        buffers, indices, offsets = self.problem.buffers, range(len(self.problem.buffers)), self.offsets
-        yield sorted(indices, key=lambda b: (offsets[b], b))
-        yield from orders(self.problem)
-        yield sorted(indices, key=lambda b: -buffers[b].end_step)
-        yield sorted(indices, key=lambda b: (offsets[b] + buffers[b].size_bytes, b))
-        yield sorted(indices, key=lambda b: buffers[b].first_step - buffers[b].end_step)
+    @cached_property
+    def _starts(self) -> Sequence[Callable[[], Sequence[int]]]:
+        """Orders to begin with: some go by the present offsets."""
+        buffers, indices = self.problem.buffers, range(len(self.problem.buffers))
+        known = [
+            *orders(self.problem),
+            sorted(indices, key=lambda b: -buffers[b].end_step),
+            sorted(indices, key=lambda b: buffers[b].first_step - buffers[b].end_step),
+        ]
+        found: list[Callable[[], Sequence[int]]] = [partial(tuple, order) for order in known]
+        found.insert(0, lambda: sorted(indices, key=lambda b: (self.offsets[b], b)))
+        found.insert(-1, lambda: sorted(indices, key=lambda b: (self.offsets[b] + buffers[b].size_bytes, b)))
+        return found
 
     def _climb(self, repair: Repair, nodes: int) -> None:
         """Asks the tree for the goal, then for what lies between that and the arena, by halves."""

@@ -16,5 +16,5 @@ from diagmem.planning.problem import Problem
 def many_orders(problem: Problem, effort: Effort = NORMAL) -> Placement:
     """The best placement found, and a bound for all placements."""
     offsets, bound = greedy(problem), problem.lower_bound_bytes
-    bound = max(bound, chain_bound(problem, range(len(problem.buffers)), bound, problem.arena_bytes(offsets)))
+    bound = max(bound, chain_bound(problem, bound, problem.arena_bytes(offsets)))
     return Lowering.of(problem, offsets, bound, effort).placement()

@@ -7,8 +7,6 @@ that is lowered by search.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from diagmem.planning.allocators.core import components, core, with_removed
 from diagmem.planning.allocators.cp_sat import Solution, solve_by_cp_sat
 from diagmem.planning.allocators.effort import NORMAL, THOROUGH, Effort
@@ -18,6 +16,8 @@ from diagmem.planning.allocators.greedy import greedy
 from diagmem.planning.allocators.local import improve
 from diagmem.planning.allocators.lowering import Lowering
 from diagmem.planning.allocators.placement import Placement
+from diagmem.planning.allocators.repair import Repair
+from diagmem.planning.compiled import PLAIN, machine
 from diagmem.planning.problem import Problem
 
 MOST_ROUNDS = 8
@@ -27,7 +27,7 @@ def optimal(problem: Problem, effort: Effort = NORMAL, goal_bytes: int | None = 
     """Lowers the best placement and raises the bound until they meet, or until the effort is spent. `goal_bytes`: an
     arena that is small enough."""
     offsets, bound = greedy(problem), problem.lower_bound_bytes
-    bound = max(bound, chain_bound(problem, range(len(problem.buffers)), bound, problem.arena_bytes(offsets)))
+    bound = max(bound, chain_bound(problem, bound, problem.arena_bytes(offsets)))
     goal = max(bound, goal_bytes or 0)
     offsets = improve(problem, offsets, goal)
     if problem.arena_bytes(offsets) > goal:
@@ -63,11 +63,13 @@ def _exactly(problem: Problem, offsets: Offsets, bound: int, effort: Effort) -> 
     return offsets, bound
 
 
-def chain_bound(problem: Problem, members: Collection[int], low: int, high: int) -> int:
-    """A size in [low, high] that no placement of these buffers stays below, from a part of them without a circle."""
+def chain_bound(problem: Problem, low: int, high: int) -> int:
+    """A size in [low, high] that no placement stays below, from a part of the buffers without a circle."""
     if low >= high:
         return low
-    hard, _ = core(problem, high - problem.unit_bytes, members)
+    loops = machine(len(problem.near.near) // 10)
+    limit = high - problem.unit_bytes
+    hard, _ = core(problem, limit) if loops is PLAIN else Repair.of(problem, loops).core(limit)
     return forest_bound(problem, spanning_forest(problem, hard), low, high)
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diagmem.planning.allocators import repair_loops
-from diagmem.planning.allocators.compiled import Machine
 from diagmem.planning.allocators.fit import Offsets
 from diagmem.planning.allocators.flat import FAR, NOWHERE, Links, links
 from diagmem.planning.allocators.repair_loops import CHANCE, FITS, FITTED, Fit
+from diagmem.planning.compiled import Machine
 from diagmem.planning.problem import Problem
 
 
@@ -53,6 +53,13 @@ class Repair:
         outcome = self._loops.repaired(given, limit, rounds, self.fits + fits, self.links, self.fit)
         return {int(b): int(self.fit.at[b]) for b in given} if outcome == FITTED else None
 
+    def first_fit(self, order: Iterable[int], limit: int = FAR) -> Offsets | None:
+        """Offsets of all buffers, placed in this order; None as soon as one ends above the limit."""
+        given = self._put(order, {})
+        if self._loops.fit_in_order(given, 0, limit, self.links, self.fit) < len(given):
+            return None
+        return tuple(int(offset) for offset in self.fit.at)
+
     def with_others(self, placed: Mapping[int, int], others: Iterable[int]) -> Offsets:
         """All offsets, from those of some buffers and a first fit of the others in this order."""
         order = self._put([*placed, *others], placed)
@@ -62,8 +69,10 @@ class Repair:
     def _put(self, order: Iterable[int], placed: Mapping[int, int]) -> Any:
         """Makes the order ready: what is not in it stands at no place."""
         fit, given = self.fit, self.machine.ints(order)
-        for buffer in range(len(fit.at)):
-            fit.at[buffer], fit.place_of[buffer], fit.is_stale[buffer] = placed.get(buffer, NOWHERE), FAR, 1
+        count, filled = len(fit.at), self.machine.filled
+        fit.at[:], fit.place_of[:], fit.is_stale[:] = filled(count, NOWHERE), filled(count, FAR), filled(count, 1)
+        for buffer, offset in placed.items():
+            fit.at[buffer] = offset
         for place, buffer in enumerate(given):
             fit.place_of[buffer] = place
         return given

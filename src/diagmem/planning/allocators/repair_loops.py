@@ -18,6 +18,9 @@ FITS, CHANCE = 0, 1
 LOOPS = ("lowest_fit", "mark_stale", "fit_in_order", "core", "repaired")
 """What is compiled, callees first."""
 
+ENTRIES = ("fit_in_order", "core", "repaired")
+"""Those that are called from outside."""
+
 IN_PYTHON = {"lowest_fit": "lowest_fit_of_lists"}
 """What stands in for a loop that is not compiled."""
 
@@ -36,24 +39,27 @@ class Fit(NamedTuple):
 
 def lowest_fit(buffer: int, links: Links, fit: Fit) -> int:
     """The lowest offset that keeps the buffer clear of those before it."""
-    place, place_of, low, high = fit.place_of[buffer], fit.place_of, fit.low, fit.high
-    count = 0
+    place, place_of, low, high, at = fit.place_of[buffer], fit.place_of, fit.low, fit.high, fit.at
+    align, count, offset = links.align[buffer], 0, 0
     for q in range(links.near_from[buffer], links.near_from[buffer + 1]):
         other = links.near[q]
         if place_of[other] < place:
-            start, end = fit.at[other] - links.below[q], fit.at[other] + links.above[q]
-            j = count
-            while j > 0 and low[j - 1] > start:
-                low[j], high[j] = low[j - 1], high[j - 1]
-                j -= 1
-            low[j], high[j] = start, end
-            count += 1
-    align, offset = links.align[buffer], 0
-    for j in range(count):
-        if offset <= low[j]:
-            break
-        if offset < high[j]:
-            offset = -(-high[j] // align) * align
+            start, end = at[other] - links.below[q], at[other] + links.above[q]
+            if start >= offset:
+                low[count], high[count] = start, end
+                count += 1
+            elif end > offset:
+                offset = -(-end // align) * align
+    # What begins above the offset may be in its way once it has risen; what ends below it never will be.
+    left = -1
+    while left != count:
+        left, count = count, 0
+        for j in range(left):
+            if low[j] >= offset:
+                low[count], high[count] = low[j], high[j]
+                count += 1
+            elif high[j] > offset:
+                offset = -(-high[j] // align) * align
     return offset
 
 

@@ -43,10 +43,10 @@ def _period(problem: Problem, rows: Sequence[int]) -> int:
     """The least number of slots."""
     number = {buffer: n for n, buffer in enumerate(rows)}
     apart = {
-        abs(number[near.buffer] - n)
+        abs(number[index] - n)
         for n, buffer in enumerate(rows)
-        for near in problem.neighbours[buffer]
-        if near.buffer in number
+        for index, _, _ in problem.neighbours(buffer)
+        if index in number
     }
     return next(period for period in range(1, len(rows) + 1) if not any(gap % period == 0 for gap in apart))
 
@@ -56,7 +56,7 @@ def _lowest_base(problem: Problem, rows: Sequence[int], period: int, pitch: int,
     own, taken = set(rows), []
     for number, buffer in enumerate(rows):
         slot = number % period * pitch
-        for index, below, above in problem.neighbours[buffer]:
+        for index, below, above in problem.neighbours(buffer):
             if index not in own:
                 taken.append((offsets[index] - below - slot, offsets[index] + above - slot))
     return lowest_clear(taken, problem.buffers[rows[0]].align_bytes)

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from diagmem.planning.allocators import tree_loops
-from diagmem.planning.allocators.compiled import Machine
 from diagmem.planning.allocators.flat import NOWHERE, Links, links
 from diagmem.planning.allocators.sections import sections
 from diagmem.planning.allocators.tree_loops import COUNT, FRAME, NODES, SOLVED, Sections, Tree
+from diagmem.planning.compiled import Machine
 from diagmem.planning.problem import Problem
 
 FIRST_NODES, GROWTH = 1_000, 200

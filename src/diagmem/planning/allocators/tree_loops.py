@@ -50,6 +50,9 @@ LOOPS = (
 )
 """What is compiled, callees first."""
 
+ENTRIES = ("search",)
+"""What is called from outside."""
+
 
 class Sections(NamedTuple):
     """Steps at which some set of buffers is alive, none of them within that of another. Buffer b is in the sections

@@ -29,6 +29,8 @@ def to_json(made: Planned) -> dict[str, Any]:
         "keep_inputs": options.keep_inputs,
         "external_io": options.external_io,
         "overlap": options.overlap,
+        **({"keep": list(options.keep)} if options.keep else {}),
+        **({"input_align_bytes": options.input_align} if options.input_align else {}),
         "arena_bytes": plan.arena_bytes,
         **({"state_bytes": plan.state_bytes} if plan.graph.variables else {}),
         "baseline_bytes": made.baseline_bytes,
@@ -79,6 +81,7 @@ def _pools_json(plan: Plan) -> dict[str, Any]:
                 "cost": use.pool.cost,
                 "used_bytes": use.used_bytes,
                 "traffic_bytes": use.traffic_bytes,
+                **({"external": True} if use.pool.is_external else {}),
             }
             for use in pools.uses
         ],

@@ -2,129 +2,124 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any
 
 from diagmem.model.schedule import PUSH
-from diagmem.planning.row_needs import Need
+from diagmem.planning.compiled import Machine
+from diagmem.planning.rows import RowGraph
+from diagmem.planning.schedulers import demand_loops
+from diagmem.planning.schedulers.demand_loops import CALLER, NOBODY, TOO_MUCH, Drops, FlatRows, Room
 from diagmem.planning.schedulers.lives import RowStep
 from diagmem.planning.schedulers.segments import Segment
 
-TOO_MUCH = 1 << 62
-"""Peak of a segment whose rows would be made again too often."""
+KEPT = 1 << 40
+"""Stands for an op behind all others: the caller, who reads outputs."""
 
 
-def best_on_demand(segment: Segment) -> tuple[int, tuple[RowStep, ...]]:
-    """Peak and steps of a segment, its ops asking for their inputs first to last, or last to first."""
-    ways = (False, True) if segment.has_joins else (False,)
-    orders = {tuple(_Demand(segment, reverse).steps()) for reverse in ways}
-    is_too_much = any(len(steps) > segment.most_steps for steps in orders)
-    return min((TOO_MUCH if is_too_much else segment.peak_bytes(steps), steps) for steps in sorted(orders))
+def flat_rows(rows: RowGraph, input_rows: bool) -> FlatRows:
+    """The graph as the loops take it. `input_rows`: the caller makes the input, row by row."""
+    graph, ops = rows.graph, rows.ops
+    needs = [need for op in ops for need in op.needs]
+    apart = [rows_apart for need in needs for rows_apart in need.apart]
+    given = graph.inputs if input_rows else ()
+    last_use = [
+        NOBODY if t.is_constant else max(graph.consumers.get(t.index, ()), default=NOBODY) for t in graph.tensors
+    ]
+    for tensor in graph.outputs:
+        last_use[tensor] = KEPT
+    return FlatRows(
+        [op.turns for op in ops],
+        [int(op.makes_rows) for op in ops],
+        [op.accumulator_bytes for op in ops],
+        [int(op.is_whole) for op in ops],
+        _begins(len(op.makes) for op in ops),
+        [tensor for op in ops for tensor in op.makes],
+        _begins(len(op.needs) for op in ops),
+        [need.tensor for need in needs],
+        _begins(len(need.first) for need in needs),
+        [row for need in needs for row in need.first],
+        [row for need in needs for row in need.end],
+        [row for need in needs for row in (0, *accumulate(need.end[:-1], max))],
+        _begins(map(len, apart)),
+        [each for rows_apart in apart for each in rows_apart],
+        _begins(rows.rows),
+        list(rows.row_bytes),
+        [CALLER if t.index in given else graph.producer.get(t.index, NOBODY) for t in graph.tensors],
+        last_use,
+    )
 
 
-class _Ask(NamedTuple):
-    """What a turn of an op asks for: rows of a tensor that `producer` makes; PUSH: the caller does. `piece`: after so
-    many turns the rows that are still needed are made again; 0: they are held. `reached`: before each turn, the end of
-    all rows that earlier ones have asked for."""
-
-    need: Need
-    producer: int
-    piece: int
-    reached: tuple[int, ...]
-
-    def own(self, turn: int) -> list[int]:
-        """Rows that are made again for a turn: all that it needs, or, within a piece, the new ones. No op leaves out a
-        turn, so rows that lie between those of two turns, and that nobody asks for, are made on the way."""
-        first, end = self.need.first[turn], self.need.end[turn]
-        begin = first if turn % self.piece == 0 else max(first, self.need.end[turn - 1])
-        return [*range(self.reached[turn], min(begin, end)), *range(begin, end)]
+def _begins(counts: Any) -> list[int]:
+    return [0, *accumulate(counts)]
 
 
-class _Demand:
-    """Turns of a segment on demand. `reverse`: the last input of an op is asked for first."""
+@dataclass(frozen=True)
+class Demand:
+    """Finds steps on demand, and their peaks. `again`: how often rows may be made, on average."""
 
-    def __init__(self, segment: Segment, reverse: bool) -> None:
-        ops = range(segment.begin, segment.end)
-        self.segment = segment
-        self.found: list[RowStep] = []
-        # How many turns each op has had, those made again not counted, and how many rows of its output are there.
-        self.done = {PUSH: segment.pushed_before, **dict.fromkeys(ops, 0)}
-        self.ready = dict(self.done)
-        self.asks = {op: self._asks(op, reverse) for op in ops}
-        self.makes_rows_again = {op: [ask for ask in self.asks[op] if ask.piece] for op in ops}
+    rows: RowGraph
+    input_rows: bool
+    machine: Machine
+    again: float = 1.0
 
-    def _asks(self, op: int, reverse: bool) -> list[_Ask]:
-        segment, graph = self.segment, self.segment.rows.graph
-        found: list[_Ask] = []
-        for need in segment.rows.ops[op].needs:
-            producer = graph.producer.get(need.tensor)
-            if producer is None and segment.input_rows and need.tensor in graph.inputs:
-                found.append(_Ask(need, PUSH, 0, ()))
-            elif producer is not None and segment.holds(producer):
-                reached = (0, *accumulate(need.end[:-1], max))
-                found.append(_Ask(need, producer, segment.piece_of(need.tensor), reached))
-        return found[::-1] if reverse else found
+    @cached_property
+    def _flat(self) -> FlatRows:
+        return self.machine.flat(flat_rows(self.rows, self.input_rows))
 
-    def steps(self) -> list[RowStep]:
-        segment, ops = self.segment, self.segment.rows.ops
-        all_ops = range(segment.begin, segment.end)
-        dropped = {op for op in all_ops if segment.dropped.keys() & set(ops[op].makes)}
-        held = [op for op in (*reversed(segment.sinks()), *all_ops) if op not in dropped]
-        # Rows that nobody asks for (the last ones under a window that leaves some over) come at the end; those of what
-        # is dropped when no reader asks for any of its rows again.
-        for op in (*held, *sorted(dropped, reverse=True)):
-            while self.done[op] < ops[op].turns and len(self.found) <= segment.most_steps:
-                self._make(op, self.done[op])
-        return self.found
+    @cached_property
+    def _held(self) -> Drops:
+        """Nothing is made again."""
+        return Drops(self.machine.filled(len(self.rows.rows)), self.machine.filled(len(self.rows.ops), 1))
 
-    def _make(self, op: int, turn: int) -> None:
-        """A chain of demands may be as long as the segment, so it is kept on a stack of our own: turns that are asked
-        for, each with the rows that are still to be made for it alone, last first."""
-        stack = self._piece(op, turn)
-        most = self.segment.most_steps
-        while stack and len(self.found) <= most:
-            op, turn, own = stack[-1]
-            missing = self._missing(op, turn)
-            if missing is not None:
-                stack += self._piece(missing, self.done[missing])
-            elif own:
-                stack.append(self._asked(*own.pop()))
-            else:
-                self._run(op, turn)
-                stack.pop()
+    @cached_property
+    def _room(self) -> Room:
+        filled, ops, turns = self.machine.filled, len(self.rows.ops), sum(op.turns for op in self.rows.ops)
+        given = sum(self.rows.rows[tensor] for tensor in self.rows.graph.inputs)
+        steps = int(self.again * turns) + 2 * given + 2
+        most_read = sum(max(self.rows.rows, default=0) for _ in range(self._most_needs))
+        sizes = (ops, ops, *[ops + turns] * 3, steps, steps, *[sum(self.rows.rows)] * 2, most_read, most_read, 5)
+        return Room(*map(filled, sizes))
 
-    def _run(self, op: int, turn: int) -> None:
-        self.found.append((op, turn))
-        self.done[op] = max(self.done[op], turn + 1)
-        if self.segment.rows.ops[op].makes_rows:
-            self.ready[op] = self.done[op]
-        elif self.done[op] == self.segment.rows.ops[op].turns:
-            self.ready[op] = self.segment.rows.rows[self.segment.rows.ops[op].makes[0]]
+    @cached_property
+    def _most_needs(self) -> int:
+        return max((len(op.needs) for op in self.rows.ops), default=0)
 
-    def _piece(self, op: int, turn: int) -> list[tuple[int, int, list[RowStep]]]:
-        """A turn and those that come at once with it, last first."""
-        rows = self.segment.pieces.get(op, 1)
-        if rows == 1:
-            return [self._asked(op, turn)]
-        end = min(turn + rows, self.segment.rows.ops[op].turns)
-        return [self._asked(op, t) for t in range(end - 1, turn - 1, -1)]
+    @property
+    def _loops(self) -> Any:
+        return self.machine.loops(demand_loops)
 
-    def _asked(self, op: int, turn: int) -> tuple[int, int, list[RowStep]]:
-        own = [(ask.producer, row) for ask in self.makes_rows_again[op] for row in ask.own(turn)]
-        return op, turn, own[::-1]
+    def _drops(self, segment: Segment) -> Drops:
+        if not segment.dropped:
+            return self._held
+        again, at_once = self.machine.filled(len(self.rows.rows)), self.machine.filled(len(self.rows.ops), 1)
+        for tensor in segment.dropped:
+            again[tensor] = segment.piece_of(tensor)
+        for op, rows in segment.pieces.items():
+            at_once[op] = rows
+        return Drops(again, at_once)
 
-    def _missing(self, op: int, turn: int) -> int | None:
-        """An op whose next turn is needed first; None if all is there, for rows too that are then made for this turn
-        alone. Rows of a streamed input are taken at once."""
-        for ask in self.asks[op]:
-            if ask.piece:
-                for row in ask.own(turn):
-                    found = self._missing(ask.producer, row)
-                    if found is not None:
-                        return found
-            elif self.ready[ask.producer] < ask.need.end[turn]:
-                if ask.producer != PUSH:
-                    return ask.producer
-                self.found += ((PUSH, row) for row in range(self.ready[PUSH], ask.need.end[turn]))
-                self.ready[PUSH] = ask.need.end[turn]
-        return None
+    def _span(self, segment: Segment) -> Any:
+        streamed = self.rows.graph.inputs[0] if self.input_rows else NOBODY
+        most = int(segment.most_steps)
+        return self.machine.ints((segment.begin, segment.end, streamed, segment.pushed_before, most))
+
+    def peak(self, segment: Segment) -> int:
+        """The least peak of a segment, its ops asking for their inputs first to last, or last to first."""
+        return int(self._loops.least_peak(self._span(segment), self._flat, self._drops(segment), self._room))
+
+    def best(self, segment: Segment) -> tuple[int, tuple[RowStep, ...]]:
+        """The least peak, and the steps that have it."""
+        ways = [self._way(segment, last) for last in (0, 1)]
+        is_too_much = any(peak == TOO_MUCH for peak, _ in ways)
+        return min((TOO_MUCH if is_too_much else peak, steps) for peak, steps in ways)
+
+    def _way(self, segment: Segment, last: int) -> tuple[int, tuple[RowStep, ...]]:
+        span, drops, room = self._span(segment), self._drops(segment), self._room
+        count = self._loops.on_demand(last, span, self._flat, drops, room)
+        found = zip(room.step_op[:count], room.step_turn[:count], strict=True)
+        steps = tuple((PUSH if op == CALLER else int(op), int(turn)) for op, turn in found)
+        peak = TOO_MUCH if count > segment.most_steps else self._loops.peak(span, self._flat, room)
+        return int(peak), steps

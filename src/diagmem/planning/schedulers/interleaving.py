@@ -8,7 +8,7 @@ rows. Such moves are made as long as they lower the peak.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -168,15 +168,21 @@ class _Steps:
     def moves(self, order: Order, peak: int) -> Iterator[Order]:
         """Orders in which some step comes after the peak instead of before it, or the other way round, with all that
         must go along."""
+        place = {step: at for at, step in enumerate(order)}
+        staying = set(order[peak : peak + 1])
         for at in range(peak - 1, -1, -1):
-            moved = self._with(order[at], order[at : peak + 1], self.behind)
-            if order[peak] not in moved:
-                yield from self._later(order, moved, peak)
+            if any(other in staying for other in self.behind[order[at]]):
+                staying.add(order[at])
+            else:
+                yield from self._later(order, self._with(order[at], self.behind, place, range(at, peak)), peak)
+        staying = set(order[peak : peak + 1])
         for at in range(peak + 1, len(order)):
-            moved = self._with(order[at], order[at : peak - 1 if peak else None : -1], self.before)
-            if order[peak] not in moved:
-                rest = [step for step in order[peak : at + 1] if step not in moved]
-                yield [*order[:peak], *(t for t in order[peak : at + 1] if t in moved), *rest, *order[at + 1 :]]
+            if any(other in staying for other in self.before[order[at]]):
+                staying.add(order[at])
+                continue
+            moved = self._with(order[at], self.before, place, range(peak + 1, at + 1))
+            rest = [step for step in order[peak : at + 1] if step not in moved]
+            yield [*order[:peak], *(t for t in order[peak : at + 1] if t in moved), *rest, *order[at + 1 :]]
 
     def _later(self, order: Order, moved: set[int], peak: int) -> Iterator[Order]:
         """Behind the peak: at once, and as late as can be."""
@@ -190,11 +196,13 @@ class _Steps:
             yield [*ahead, *behind[:until], *group, *behind[until:]]
 
     @staticmethod
-    def _with(first: int, others: Sequence[int], linked: Sequence[Sequence[int] | set[int]]) -> set[int]:
-        """A step and those of the others, nearest first, that are linked to it, however indirectly."""
-        found, reached = {first}, set(linked[first])
-        for step in others:
-            if step in reached and step not in found:
-                found.add(step)
-                reached.update(linked[step])
+    def _with(
+        first: int, linked: Sequence[Sequence[int] | set[int]], place: Mapping[int, int], inside: range
+    ) -> set[int]:
+        """A step and those inside that are linked to it, however indirectly."""
+        found, left = {first}, [first]
+        while left:
+            more = [other for other in linked[left.pop()] if other not in found and place[other] in inside]
+            found.update(more)
+            left += more
         return found

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from diagmem.model.schedule import PUSH, Schedule, Step
+from diagmem.planning.compiled import machine
 from diagmem.planning.rows import RowGraph
-from diagmem.planning.schedulers.demand import best_on_demand
+from diagmem.planning.schedulers.demand import Demand
 from diagmem.planning.schedulers.interleaving import interleaved
 from diagmem.planning.schedulers.lives import RowStep
 from diagmem.planning.schedulers.segments import Dropped, Segment
@@ -53,10 +55,20 @@ class RowOrders:
     again: float = 1.0
     _peaks: dict[tuple[int, int, Dropped], int] = field(default_factory=dict)
 
+    @cached_property
+    def _demand(self) -> Demand:
+        count, turns = len(self.rows.ops), sum(op.turns for op in self.rows.ops)
+        return Demand(self.rows, self.input_rows, machine(count * min(count, self._longest) * turns // 4), self.again)
+
+    @property
+    def _longest(self) -> int:
+        """Ops that a segment may have."""
+        return max(LEAST_LONGEST, MOST_SEGMENTS // max(1, len(self.rows.ops)))
+
     def best(self, dropped: Dropped = frozenset()) -> RowSchedule:
         """The best cut, on demand."""
         cuts = self._cuts(dropped)
-        steps = [step for cut in cuts for step in best_on_demand(self._segment(*cut, dropped))[1]]
+        steps = [step for cut in cuts for step in self._demand.best(self._segment(*cut, dropped))[1]]
         if self.input_rows:
             # Rows that nobody asks for are taken too, so that a run ends with the caller's last row.
             pushed = sum(op == PUSH for op, _ in steps)
@@ -81,11 +93,10 @@ class RowOrders:
     def _cuts(self, dropped: Dropped) -> tuple[tuple[int, int], ...]:
         """By dynamic programming: the best cut of the first ops, for more and more of them."""
         count = len(self.rows.ops)
-        longest = max(LEAST_LONGEST, MOST_SEGMENTS // max(1, count))
         best: list[tuple[int, int]] = [(0, 0)]
         for end in range(1, count + 1):
             best.append((1 << 62, 0))
-            for begin in range(end - 1, max(0, end - longest) - 1, -1):
+            for begin in range(end - 1, max(0, end - self._longest) - 1, -1):
                 if best[begin][0] < best[end][0]:
                     best[end] = min(best[end], (max(best[begin][0], self._peak(begin, end, dropped)), begin))
         cuts: list[tuple[int, int]] = []
@@ -99,7 +110,7 @@ class RowOrders:
         segment = self._segment(begin, end, dropped)
         key = begin, end, frozenset(segment.dropped.items())
         if key not in self._peaks:
-            self._peaks[key] = best_on_demand(segment)[0]
+            self._peaks[key] = self._demand.peak(segment)
         return self._peaks[key]
 
     def _segment(self, begin: int, end: int, dropped: Dropped) -> Segment:

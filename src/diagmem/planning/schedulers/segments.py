@@ -1,4 +1,4 @@
-"""A segment of consecutive ops that are run together, row by row, and how much lives meanwhile.
+"""A segment of consecutive ops that are run together, row by row.
 
 Tensors may be named whose rows are dropped after use and made again: for each row of their reader, or for each piece of
 so many rows of the block that their reader begins. That is how the paper splits operations.
@@ -6,13 +6,11 @@ so many rows of the block that their reader begins. That is how the paper splits
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from diagmem.planning.rows import RowGraph
-from diagmem.planning.schedulers.lives import Row, RowStep, row_lives, shared_bytes, sum_lives
 
 Dropped = frozenset[tuple[int, int]]
 """Tensors with a single reader whose rows are made again, and after how many rows."""
@@ -83,62 +81,10 @@ class Segment:
         return None
 
     @cached_property
-    def has_joins(self) -> bool:
-        """Whether some op has several inputs of which it may ask for one or the other first."""
-        return any(len(self.rows.ops[op].needs) > 1 for op in range(self.begin, self.end)) or len(self.sinks()) > 1
-
-    @cached_property
     def pushed_before(self) -> int:
         """Rows of a streamed input that earlier segments have asked for."""
         needs = (need for op in self.rows.ops[: self.begin] for need in op.needs)
         return max((max(n.end) for n in needs if self.input_rows and n.tensor in self.rows.graph.inputs), default=0)
-
-    def sinks(self) -> list[int]:
-        """Ops that make what is needed after the segment, or by nobody."""
-        graph = self.rows.graph
-        return [
-            index
-            for index in range(self.begin, self.end)
-            if any(self._is_needed_later(t) or not graph.consumers.get(t) for t in graph.ops[index].outputs)
-        ]
-
-    def _is_needed_later(self, tensor: int) -> bool:
-        graph = self.rows.graph
-        return tensor in graph.outputs or any(op >= self.end for op in graph.consumers.get(tensor, ()))
-
-    def peak_bytes(self, steps: tuple[RowStep, ...]) -> int:
-        """The most bytes that live at a step of the segment, with all that merely passes it by."""
-        change = [0] * (len(steps) + 1)
-        dying: dict[int, set[Row]] = defaultdict(set)
-        lives = row_lives(self.rows, steps)
-        for life in lives:
-            size = self.rows.row_bytes[life.tensor]
-            change[life.first] += size
-            if not self._is_needed_later(life.tensor):
-                change[life.end] -= size
-                dying[life.end - 1].add((life.tensor, life.row))
-        for op, first, end in sum_lives(self.rows, steps):
-            change[first] += self.rows.ops[op].accumulator_bytes
-            change[end] -= self.rows.ops[op].accumulator_bytes
-        peak = live = self._passing_bytes({(life.tensor, life.row) for life in lives})
-        for at, delta in enumerate(change[:-1]):
-            live += delta
-            if live > peak:
-                peak = max(peak, live - shared_bytes(self.rows, steps[at], dying[at]))
-        return peak
-
-    def _passing_bytes(self, touched: set[Row]) -> int:
-        """Bytes of the rows that live through the segment without being touched by it."""
-        graph = self.rows.graph
-        streamed = graph.inputs if self.input_rows and not self.pushed_before else ()
-        total = 0
-        for tensor in graph.tensors:
-            index = tensor.index
-            is_older = graph.producer.get(index, -1) < self.begin and index not in streamed and not tensor.is_constant
-            if is_older and self._is_needed_later(index):
-                left = sum((index, row) not in touched for row in range(self.rows.rows[index]))
-                total += left * self.rows.row_bytes[index]
-        return total
 
 
 def _row_to_row(rows: RowGraph, op: int, reader: int) -> bool:

@@ -10,6 +10,7 @@ const results = new Map(); // key -> { model, settings, figures, page }
 const fronts = new Map(); // key -> { svg, settings }
 let running = null;
 let seen = null; // the state that the page shows
+let drawnFront = null;
 
 const keyOf = (settings, model = state.model) => JSON.stringify([model.id, Object.entries(settings).sort(([a], [b]) => (a < b ? -1 : 1))]);
 const size = (count) => (count < 1024 ? `${count} B` : `${(count / 1024).toFixed(1)} KB`);
@@ -163,6 +164,8 @@ function show() {
   get("counted").textContent = result.counted ?? "";
   showDifferences(result, beside);
   views.show([result, beside].filter(Boolean).map((one) => ({ key: keyOf(one.settings), text: one.page, label: wordsOf(one) })));
+  const { arena_bytes, baseline_bytes } = result.figures;
+  get("said").textContent = `${wordsOf(result)}: ${count(arena_bytes)} bytes, before ${count(baseline_bytes)}`;
   seen = { ...state };
   history.replaceState(null, "", `#${encodeURIComponent(JSON.stringify(seen))}`);
 }
@@ -172,9 +175,17 @@ function showFigures(result, beside = null) {
   get("start").hidden = true;
   get("desk").hidden = false;
   document.title = `${state.model.name}: ${size(baseline_bytes)} → ${size(arena_bytes)}`;
-  get("shell").textContent = commands.shell;
-  get("python").textContent = commands.python;
+  showCommands(commands);
   showLedger(result, beside);
+}
+
+function showCommands({ shell, python }) {
+  const layout = get("layout").value;
+  const line = (command) => (command.startsWith("diagmem emit c") && layout !== "plain" ? `${command} --layout ${layout}` : command);
+  const call = (code) => (layout === "plain" ? code : code.replace("plan=made.to_json())", `plan=made.to_json(), layout="${layout}")`));
+  // No line of it ends within a word, such as between -- and json.
+  get("shell").replaceChildren(...shell.flatMap((command) => [...line(command).split(" ").flatMap((word) => [make("span", {}, word), " "]).slice(0, -1), "\n"]).slice(0, -1));
+  get("python").textContent = python.map(call).join("\n");
 }
 
 // Stairs that lead down from the arena before.
@@ -193,8 +204,8 @@ function showLedger(shown, beside) {
   const rows = tried.map((one) => {
     const { figures, settings } = one;
     const is_shown = one === shown;
-    const name = make("button", { type: "button", class: "link", "aria-current": String(is_shown), onclick: () => choose(settings) }, wordsOf(one));
-    const second = make("button", { type: "button", "aria-pressed": String(one === beside), "aria-label": `Compare with ${wordsOf(one)}`,
+    const name = make("button", { type: "button", class: "link", "data-hold": keyOf(settings), "aria-current": String(is_shown), onclick: () => choose(settings) }, wordsOf(one));
+    const second = make("button", { type: "button", "data-hold": `beside ${keyOf(settings)}`, "aria-pressed": String(one === beside), "aria-label": `Compare with ${wordsOf(one)}`,
       onclick: () => compare(one === beside ? null : settings) }, "Compare");
     const mark = one === best ? [make("span", { class: "yes" }, " least")] : [];
     return make("tr", { class: is_shown ? "current" : "" }, make("td", {}, name, ...mark),
@@ -202,7 +213,10 @@ function showLedger(shown, beside) {
       number(figures.macs ? `${(figures.macs / macs).toFixed(2)} ×` : ""), number(`${figures.chips.length} of ${figures.all_chips}`),
       make("td", {}, ...(is_shown || tried.length < 2 ? [] : [second])));
   });
+  const held = document.activeElement?.dataset.hold;
   get("ledger").tBodies[0].replaceChildren(before, ...rows);
+  // Who came here with the keyboard stays where they are.
+  if (held) [...get("ledger").querySelectorAll("[data-hold]")].find((button) => button.dataset.hold === held)?.focus();
 }
 
 // ---- two plans side by side -----------------------------------------------------------------------------------------
@@ -237,9 +251,10 @@ function showDifferences(shown, beside) {
     figure("lower bound, bytes", "bound_bytes"),
     figure("weights, bytes", "weights_bytes"),
     figure("multiply-accumulates", "macs"),
-    figure("operations", "ops"),
-    figure("steps", "steps"),
+    figure("operations", "ops").slice(0, 4),
+    figure("steps", "steps").slice(0, 4),
     ...pools(a, b),
+    ...(a.speedup || b.speedup ? [["times as fast with its cores, about", String(a.speedup ?? 1), String(b.speedup ?? 1), ""]] : []),
     ["proven the least", a.optimal ? "yes" : "no", b.optimal ? "yes" : "no", ""],
     ["the peak is set by", a.peak, b.peak, ""],
     ["chips that fit only with it", only(a, b), only(b, a), ""],
@@ -268,18 +283,25 @@ async function drawFront() {
 function showFront() {
   const front = fronts.get(frontKey().key);
   get("draw-front").hidden = Boolean(front);
+  if (front !== drawnFront) drawPoints(front);
+  drawnFront = front;
+  get("front").querySelectorAll(".point").forEach((point) => {
+    const settings = controls.plain(front.settings[Number(point.dataset.point)]);
+    point.setAttribute("aria-pressed", String(keyOf(settings) === keyOf(state.settings)));
+  });
+}
+
+function drawPoints(front) {
   get("front").replaceChildren();
   if (!front) return;
   const drawn = new DOMParser().parseFromString(front.svg, "text/html").body.firstElementChild;
   get("front").append(drawn);
   drawn.removeAttribute("role"); // its points are buttons, not parts of an image
   drawn.querySelectorAll(".point").forEach((point) => {
-    const settings = controls.plain(front.settings[Number(point.dataset.point)]);
-    const press = () => choose(settings);
+    const press = () => choose(front.settings[Number(point.dataset.point)]);
     point.setAttribute("role", "button");
     point.setAttribute("tabindex", "0");
     point.setAttribute("aria-label", point.querySelector("title").textContent);
-    point.setAttribute("aria-pressed", String(keyOf(settings) === keyOf(state.settings)));
     point.addEventListener("click", press);
     point.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" && event.key !== " ") return;
@@ -346,6 +368,7 @@ get("file").addEventListener("change", (event) => {
 });
 get("cancel").addEventListener("click", cancelled);
 get("defaults").addEventListener("click", () => choose({}));
+get("layout").addEventListener("change", () => showCommands(results.get(keyOf(state.settings)).figures.commands));
 get("draw-front").addEventListener("click", drawFront);
 get("count").addEventListener("click", countInstructions);
 get("alone").addEventListener("click", () => compare(null));
@@ -364,11 +387,11 @@ let above = 0; // elements under the file that is being dragged
 addEventListener("dragenter", (event) => {
   event.preventDefault();
   above += 1;
-  get("veil").hidden = false;
+  get("veil").hidden = !event.dataTransfer.types.includes("Files");
 });
 addEventListener("dragleave", () => {
   above -= 1;
-  get("veil").hidden = above > 0 ? get("veil").hidden : true;
+  if (above <= 0) get("veil").hidden = true;
 });
 addEventListener("dragover", (event) => event.preventDefault());
 addEventListener("drop", (event) => {

@@ -58,7 +58,7 @@ function mountSwitches(form, { groups, switches, memories }, changed) {
   }
 
   function range(one, id) {
-    const words = () => (one.step === 1 ? String(value(one.name)) : `${value(one.name)} ×`);
+    const words = () => `${value(one.name)}${one.unit}`;
     const shown = make("output", { for: id });
     const slider = make("input", { type: "range", id, min: one.least, max: one.most, step: one.step,
       oninput: () => set(one.name, Number(slider.value), true) });
@@ -96,7 +96,10 @@ function mountSwitches(form, { groups, switches, memories }, changed) {
       const shown = make("output", {}, `${kb} KB`);
       const slider = make("input", { type: "range", min: 0, max: MOST_POWER, step: POWER_STEP, value: Math.log2(kb), "aria-label": `KB of ${name}`,
         oninput: () => change(number, { kb: Math.max(1, Math.round(2 ** slider.value)) }, true) });
-      const gone = make("button", { type: "button", "aria-label": `Without ${name}`, onclick: () => set(one.name, now().filter((_, place) => place !== number)) }, "×");
+      const gone = make("button", { type: "button", "aria-label": `Without ${name}`, onclick: () => {
+        set(one.name, now().filter((_, place) => place !== number));
+        add.focus();
+      } }, "×");
       const label = make("input", { type: "text", value: name, "aria-label": `Name of memory ${number + 1}`, onchange: () => change(number, { name: label.value.trim() }) });
       return make("li", { "data-name": name }, label, shown, gone, slider);
     };

@@ -3,8 +3,9 @@
 
 const MOST_VIEWS = 6;
 
+// Where two plans stand side by side, the arena before is the same for both, or not what is compared.
 const IN_PAGE = ".headline b { font-size: 2rem; } :host([data-half]) :is(.maps, .step) { grid-template-columns: 1fr; } " +
-  "* { scrollbar-width: thin; } h2:first-child { margin-top: 0; }";
+  ":host([data-half]) :is(.maps figure:first-child, #arena + p) { display: none; } * { scrollbar-width: thin; }";
 
 function mountViews(place) {
   const views = new Map(); // in the order of use

@@ -1,0 +1,363 @@
+"""The loops of rows on demand, on flat sequences; `compiled` makes machine code of them.
+
+A segment's last tensor asks for one row after the other, and each row asks for what it needs. A chain of demands may be
+as long as the segment, so it is kept on a stack: turns that are asked for, each with the number of rows that were made
+for it alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+STEPS, TOP, PUSHED, NEEDED, RUN = 0, 1, 2, 3, 4
+"""Places in `counts`: steps so far, turns on the stack, rows of the streamed input that are there, what a step needs,
+and the number of the present look at all steps."""
+
+BEGIN, END, STREAMED, PUSHED_BEFORE, MOST = 0, 1, 2, 3, 4
+"""Places in `span`: the ops [begin, end) of a segment, the streamed input if there is one, how many rows of it earlier
+segments have asked for, and how many steps are too many."""
+
+NOBODY, CALLER = -1, -2
+"""Who makes a tensor: no op, or the caller row by row."""
+
+TOO_MUCH = 1 << 62
+"""Peak of a segment whose rows would be made again too often."""
+
+LOOPS = (
+    "new_from",
+    "own_rows",
+    "own_row",
+    "missing",
+    "ask",
+    "run",
+    "make",
+    "on_demand",
+    "touch",
+    "covered",
+    "leave_step",
+    "touch_all",
+    "peak",
+    "least_peak",
+)
+"""What is compiled, callees first."""
+
+ENTRIES = ("on_demand", "peak", "least_peak")
+"""What is called from outside."""
+
+
+class FlatRows(NamedTuple):
+    """A graph seen row by row. By op: its turns; 1 if each makes a row; bytes of its sums; 1 if it runs whole; where
+    its tensors begin in `makes`, and its needs in those. By need: its tensor, and where its turns begin. By turn of a
+    need: the rows [first, end), the end of all rows asked for before, and where separations begin in `apart`. By
+    tensor: where its rows begin among all, bytes of a row, who makes it, and the last op that reads it (beyond all for
+    what is kept, NOBODY if nobody does)."""
+
+    turns: list[int]
+    makes_rows: list[int]
+    sum_bytes: list[int]
+    is_whole: list[int]
+    make_from: list[int]
+    makes: list[int]
+    need_from: list[int]
+    need_tensor: list[int]
+    need_turns: list[int]
+    first: list[int]
+    end: list[int]
+    reached: list[int]
+    apart_from: list[int]
+    apart: list[int]
+    row_from: list[int]
+    row_bytes: list[int]
+    maker: list[int]
+    last_use: list[int]
+
+
+class Drops(NamedTuple):
+    """By tensor: after how many turns of its reader its rows are made again, 0 if they are held. By op: how many turns
+    come at once."""
+
+    again: list[int]
+    at_once: list[int]
+
+
+class Room(NamedTuple):
+    """By op: turns done, rows ready. The stack: ops, turns, rows made for them. Steps: ops (CALLER for a row of the
+    streamed input) and turns. By row: the last look in which it was touched, and whether it lives on. Of the rows that
+    die at a step, the separation and size. What was counted."""
+
+    done: list[int]
+    ready: list[int]
+    stack_op: list[int]
+    stack_turn: list[int]
+    stack_own: list[int]
+    step_op: list[int]
+    step_turn: list[int]
+    touched: list[int]
+    alive: list[int]
+    dying_apart: list[int]
+    dying_bytes: list[int]
+    counts: list[int]
+
+
+def new_from(need: int, turn: int, rows: FlatRows, drops: Drops) -> int:
+    """The first row that a turn needs and does not find: none is left of those before its piece."""
+    at = rows.need_turns[need] + turn
+    if turn % drops.again[rows.need_tensor[need]] == 0:
+        return rows.first[at]
+    return max(rows.first[at], rows.end[at - 1])
+
+
+def own_rows(need: int, turn: int, rows: FlatRows, drops: Drops) -> int:
+    """How many rows are made again for a turn. No op leaves out a turn, so rows that lie between those of two turns,
+    and that nobody asks for, are made on the way."""
+    at, begin = rows.need_turns[need] + turn, new_from(need, turn, rows, drops)
+    skipped = min(begin, rows.end[at]) - rows.reached[at]
+    return max(0, skipped) + max(0, rows.end[at] - begin)
+
+
+def own_row(need: int, turn: int, number: int, rows: FlatRows, drops: Drops) -> int:
+    """One of these rows."""
+    at, begin = rows.need_turns[need] + turn, new_from(need, turn, rows, drops)
+    skipped = max(0, min(begin, rows.end[at]) - rows.reached[at])
+    return rows.reached[at] + number if number < skipped else begin + number - skipped
+
+
+def missing(op: int, turn: int, begin: int, last: int, rows: FlatRows, drops: Drops, room: Room) -> int:
+    """An op whose next turn is needed first; NOBODY if all is there, for rows too that are then made for this turn
+    alone. Rows of a streamed input are taken at once. `last`: 1 if the last input is asked for first."""
+    low, high = rows.need_from[op], rows.need_from[op + 1]
+    for number in range(high - low):
+        need = high - 1 - number if last == 1 else low + number
+        tensor = rows.need_tensor[need]
+        maker = rows.maker[tensor]
+        if maker == CALLER:
+            until = rows.end[rows.need_turns[need] + turn]
+            while room.counts[PUSHED] < until:
+                room.step_op[room.counts[STEPS]] = CALLER
+                room.step_turn[room.counts[STEPS]] = room.counts[PUSHED]
+                room.counts[STEPS] += 1
+                room.counts[PUSHED] += 1
+        elif maker >= begin and drops.again[tensor] > 0:
+            for own in range(own_rows(need, turn, rows, drops)):
+                found = missing(maker, own_row(need, turn, own, rows, drops), begin, last, rows, drops, room)
+                if found != NOBODY:
+                    return found
+        elif maker >= begin and room.ready[maker] < rows.end[rows.need_turns[need] + turn]:
+            return maker
+    return NOBODY
+
+
+def ask(op: int, turn: int, room: Room) -> None:
+    """Puts a turn on the stack."""
+    top = room.counts[TOP]
+    room.stack_op[top], room.stack_turn[top], room.stack_own[top] = op, turn, 0
+    room.counts[TOP] = top + 1
+
+
+def run(op: int, turn: int, rows: FlatRows, room: Room) -> None:
+    """Runs a turn."""
+    at = room.counts[STEPS]
+    room.step_op[at], room.step_turn[at] = op, turn
+    room.counts[STEPS] = at + 1
+    room.done[op] = max(room.done[op], turn + 1)
+    if rows.makes_rows[op] == 1:
+        room.ready[op] = room.done[op]
+    elif room.done[op] == rows.turns[op]:
+        tensor = rows.makes[rows.make_from[op]]
+        room.ready[op] = rows.row_from[tensor + 1] - rows.row_from[tensor]
+
+
+def make(op: int, begin: int, last: int, most: int, rows: FlatRows, drops: Drops, room: Room) -> None:
+    """Makes the next turn of an op, or its next piece, and before it all that it needs."""
+    counts, again = room.counts, drops.again
+    for turn in range(min(room.done[op] + drops.at_once[op], rows.turns[op]) - 1, room.done[op] - 1, -1):
+        ask(op, turn, room)
+    while counts[TOP] > 0 and counts[STEPS] <= most:
+        top = counts[TOP] - 1
+        op, turn = room.stack_op[top], room.stack_turn[top]
+        first = missing(op, turn, begin, last, rows, drops, room)
+        if first != NOBODY:
+            for next_turn in range(
+                min(room.done[first] + drops.at_once[first], rows.turns[first]) - 1, room.done[first] - 1, -1
+            ):
+                ask(first, next_turn, room)
+            continue
+        left, own = room.stack_own[top], -1
+        low, high = rows.need_from[op], rows.need_from[op + 1]
+        for number in range(high - low):
+            need = high - 1 - number if last == 1 else low + number
+            if own < 0 and rows.maker[rows.need_tensor[need]] >= begin and again[rows.need_tensor[need]] > 0:
+                count = own_rows(need, turn, rows, drops)
+                if left < count:
+                    own = need
+                else:
+                    left -= count
+        if own >= 0:
+            room.stack_own[top] += 1
+            ask(rows.maker[rows.need_tensor[own]], own_row(own, turn, left, rows, drops), room)
+        else:
+            run(op, turn, rows, room)
+            counts[TOP] -= 1
+
+
+def on_demand(last: int, span: list[int], rows: FlatRows, drops: Drops, room: Room) -> int:
+    """The steps of a segment, into the room; how many there are. Gives up when they are too many. `last`: 1 if the last
+    input of an op is asked for first."""
+    begin, end, most = span[BEGIN], span[END], span[MOST]
+    counts = room.counts
+    counts[STEPS], counts[TOP], counts[PUSHED] = 0, 0, span[PUSHED_BEFORE]
+    for op in range(begin, end):
+        room.done[op], room.ready[op] = 0, 0
+    # What is needed later comes first, the last of it first of all; then rows that nobody asks for, the last ones under
+    # a window that leaves some over; those of what is dropped when no reader asks for any of its rows again.
+    for stage in range(3):
+        for number in range(end - begin):
+            op = begin + number if stage == 1 else end - 1 - number
+            is_dropped, is_needed = False, False
+            for m in range(rows.make_from[op], rows.make_from[op + 1]):
+                use = rows.last_use[rows.makes[m]]
+                is_dropped = is_dropped or drops.again[rows.makes[m]] > 0
+                is_needed = is_needed or use >= end or use < 0
+            if is_dropped == (stage == 2) and (is_needed or stage > 0):
+                while room.done[op] < rows.turns[op] and counts[STEPS] <= most:
+                    make(op, begin, last, most, rows, drops, room)
+                    counts[TOP] = 0
+    return counts[STEPS]
+
+
+def touch(tensor: int, low: int, high: int, rows: FlatRows, room: Room) -> None:
+    """Marks rows as touched in this look."""
+    for row in range(rows.row_from[tensor] + low, rows.row_from[tensor] + high):
+        room.touched[row], room.alive[row] = room.counts[RUN], 0
+
+
+def covered(size: int, count: int, room: Room) -> int:
+    """The most of [0, size) that the rows which die can cover, each from its separation on."""
+    apart, length = room.dying_apart, room.dying_bytes
+    for i in range(1, count):
+        start, own, j = apart[i], length[i], i
+        while j > 0 and (apart[j - 1] > start or (apart[j - 1] == start and length[j - 1] > own)):
+            apart[j], length[j] = apart[j - 1], length[j - 1]
+            j -= 1
+        apart[j], length[j] = start, own
+    total, top = 0, 0
+    for i in range(count):
+        low = max(apart[i], top)
+        top = low + length[i]
+        total += max(0, min(size, top) - low)
+    return total
+
+
+def leave_step(at: int, live: int, streamed: int, rows: FlatRows, room: Room) -> int:
+    """Goes back over a step, behind which so much lives: what lived before it. NEEDED: what it needs itself."""
+    op, turn = room.step_op[at], room.step_turn[at]
+    alive, during, before, count = room.alive, live, live, 0
+    if op == CALLER:
+        row, size = rows.row_from[streamed] + turn, rows.row_bytes[streamed]
+        during += size * (1 - alive[row])
+        before -= size * alive[row]
+        alive[row] = 0
+        room.counts[NEEDED] = during
+        return before
+    is_last = rows.makes_rows[op] == 1 or rows.is_whole[op] == 1 or turn == rows.turns[op] - 1
+    for m in range(rows.make_from[op], rows.make_from[op + 1]):
+        tensor = rows.makes[m]
+        low, high = rows.row_from[tensor], rows.row_from[tensor + 1]
+        if rows.makes_rows[op] == 1:
+            low, high = low + turn, low + turn + 1
+        elif rows.is_whole[op] == 0:
+            high = low + 1
+        if is_last:
+            for row in range(low, high):
+                during += rows.row_bytes[tensor] * (1 - alive[row])
+                before -= rows.row_bytes[tensor] * alive[row]
+                alive[row] = 0
+    for need in range(rows.need_from[op], rows.need_from[op + 1]):
+        tensor, t = rows.need_tensor[need], rows.need_turns[need] + turn
+        size, is_apart = rows.row_bytes[tensor], rows.apart_from[t + 1] > rows.apart_from[t]
+        for row in range(rows.first[t], rows.end[t]):
+            if alive[rows.row_from[tensor] + row] == 0:
+                alive[rows.row_from[tensor] + row] = 1
+                during += size
+                before += size
+                if is_apart:
+                    room.dying_apart[count] = rows.apart[rows.apart_from[t] + row - rows.first[t]]
+                    room.dying_bytes[count] = size
+                    count += 1
+    if count > 0 and rows.is_whole[op] == 0:
+        during -= covered(rows.row_bytes[rows.makes[rows.make_from[op]]], count, room)
+    room.counts[NEEDED] = during
+    return before
+
+
+def touch_all(span: list[int], rows: FlatRows, room: Room) -> int:
+    """Marks what the steps in the room touch, and by op its first and last step; 1 if some of the ops sum up."""
+    begin, end, steps, has_sums = span[BEGIN], span[END], room.counts[STEPS], 0
+    room.counts[RUN] += 1
+    for op in range(begin, end):
+        room.done[op], room.ready[op] = steps, NOBODY
+        has_sums = max(has_sums, min(1, rows.sum_bytes[op]))
+    for at in range(steps):
+        op, turn = room.step_op[at], room.step_turn[at]
+        if op == CALLER:
+            touch(span[STREAMED], turn, turn + 1, rows, room)
+            continue
+        room.done[op], room.ready[op] = min(room.done[op], at), at
+        for m in range(rows.make_from[op], rows.make_from[op + 1]):
+            tensor = rows.makes[m]
+            if rows.makes_rows[op] == 1:
+                touch(tensor, turn, turn + 1, rows, room)
+            elif rows.is_whole[op] == 1:
+                touch(tensor, 0, rows.row_from[tensor + 1] - rows.row_from[tensor], rows, room)
+            elif turn == rows.turns[op] - 1:
+                touch(tensor, 0, 1, rows, room)
+        for need in range(rows.need_from[op], rows.need_from[op + 1]):
+            t = rows.need_turns[need] + turn
+            touch(rows.need_tensor[need], rows.first[t], rows.end[t], rows, room)
+    return has_sums
+
+
+def peak(span: list[int], rows: FlatRows, room: Room) -> int:
+    """The most bytes that live at a step of those in the room, with all that merely passes the segment by. Goes back
+    from what lives behind the last step."""
+    has_sums = touch_all(span, rows, room)
+    begin, end, live, passing = span[BEGIN], span[END], 0, 0
+    for tensor in range(len(rows.row_bytes)):
+        maker = rows.maker[tensor]
+        if rows.last_use[tensor] < end or maker >= end:
+            continue
+        is_older = span[PUSHED_BEFORE] > 0 if maker == CALLER else maker < begin
+        for row in range(rows.row_from[tensor], rows.row_from[tensor + 1]):
+            if room.touched[row] == room.counts[RUN]:
+                room.alive[row] = 1
+                live += rows.row_bytes[tensor]
+            elif is_older:
+                passing += rows.row_bytes[tensor]
+    worst, live = passing, live + passing
+    for at in range(room.counts[STEPS] - 1, -1, -1):
+        live = leave_step(at, live, span[STREAMED], rows, room)
+        needed = room.counts[NEEDED]
+        if has_sums == 1:
+            for op in range(begin, end):
+                if rows.sum_bytes[op] > 0 and room.done[op] <= at <= room.ready[op]:
+                    needed += rows.sum_bytes[op]
+        worst = max(worst, needed)
+    return worst
+
+
+def least_peak(span: list[int], rows: FlatRows, drops: Drops, room: Room) -> int:
+    """The peak of a segment whose ops ask for their inputs first to last, or last to first if that is less."""
+    begin, end = span[BEGIN], span[END]
+    best, joins, sinks = TOO_MUCH, 0, 0
+    for op in range(begin, end):
+        is_needed = False
+        for m in range(rows.make_from[op], rows.make_from[op + 1]):
+            use = rows.last_use[rows.makes[m]]
+            is_needed = is_needed or use >= end or use < 0
+        joins += rows.need_from[op + 1] - rows.need_from[op] > 1
+        sinks += is_needed
+    for last in range(2 if joins > 0 or sinks > 1 else 1):
+        if on_demand(last, span, rows, drops, room) > span[MOST]:
+            return TOO_MUCH
+        best = min(best, peak(span, rows, room))
+    return best
