@@ -131,7 +131,7 @@ def test_a_whole_is_held_from_its_first_part_on() -> None:
 
 
 def test_what_is_not_known_is_refused() -> None:
-    with pytest.raises(PlanError, match="transform 'remove-all' is not known; known: fold-constants"):
+    with pytest.raises(PlanError, match="transform 'remove-all' is not known; known: narrow-weights"):
         diagmem.plan(dense_block(), remove=["remove-all"])
 
 

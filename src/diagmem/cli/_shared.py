@@ -133,6 +133,7 @@ def json_option(function: Command) -> Command:
 
 
 TRANSFORMS = {
+    "narrow-weights": "Widen weights of half precision, or of 8 bits, in flash rather than in kernels.",
     "fold-constants": "Keep ops that compute the same in every run.",
     "drop-dead": "Keep ops whose results nobody looks at.",
     "fuse-activation": "Keep activations apart from the op before them.",

@@ -105,6 +105,10 @@ def _is_fast(node: Node) -> bool:
     return not node.attributes.use_regular_nms
 
 
+def _has_half_weights(node: Node) -> bool:
+    return node.input(1).dtype is DType.FLOAT16
+
+
 def _writes_beyond(node: Node) -> bool:
     return bool(node.attributes.slots > 1)
 
@@ -237,6 +241,12 @@ DEVIATIONS = (
         ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
         "it rounds real numbers to 8 bits beside weights that have no more",
         is_hybrid,
+    ),
+    Deviation(
+        LITERT,
+        ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
+        "its reference kernels take weights of half precision for others",
+        _has_half_weights,
     ),
     Deviation(LITERT, ("SOFTMAX",), "its tables for 16 bits are made in double precision", _has_16_bits),
     Deviation(LITERT, ("FULLY_CONNECTED",), "it scales sums in double precision, and rounds once", _is_signed),
