@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from diagmem.frontends import tflite
 from tests.cli.test_command_line import run
+from tests.state_files import to_tflite
+from tests.streams import stream
 
 MODEL = "zoo:mobilenet_v1_0.25_128_int8"
 
@@ -92,3 +96,15 @@ def test_a_real_file_for_tflm(shared: Path) -> None:
         path = shared / "models" / "mlperf_tiny" / f"{name}.tflite"
         found = json.loads(run("plan", str(path), "--kernels", "tflm-reference", "--align", "16", "--json", "-").stdout)
         assert (found["arena_bytes"], found["optimal"]) == (arena, True)
+
+
+def test_state_has_a_line_of_its_own(tmp_path: Path) -> None:
+    """How much of the arena lives from run to run; or, with a runtime that holds it itself, beside the arena."""
+    path = tmp_path / "net.tflite"
+    path.write_bytes(to_tflite(stream(3)))
+    state_bytes = sum(t.size_bytes for t in tflite.parse(path.read_bytes(), "net").variables)
+    assert re.search(rf"^state +{state_bytes} B.*of these, live from run to run$", run("plan", str(path)).stdout, re.M)
+    assert json.loads(run("plan", str(path), "--json", "-").stdout)["state_bytes"] == state_bytes
+    beside = run("plan", str(path), "--kernels", "tflm").stdout
+    assert re.search(rf"^state +{state_bytes} B.*beside the arena: the runtime holds it$", beside, re.M)
+    assert "\nstate " not in run("plan", "zoo:kws_dscnn_int8").stdout

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.calling import call
 
 MODEL = "zoo:kws_dscnn_int8"
@@ -38,3 +40,62 @@ def test_no_pool() -> None:
     assert done.returncode == 2
     assert "'fast' is not NAME:BYTES[:COST]" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+# --fit
+
+
+def command_of(said: str) -> tuple[str, ...]:
+    """The command that it is said to fit with."""
+    line = next(line for line in reversed(said.splitlines()) if line.startswith("fits         diagmem"))
+    return tuple(line.split()[2:])
+
+
+@pytest.mark.parametrize(
+    ("limit", "with_what"),
+    [
+        (("--budget", "10K"), set()),
+        (("--budget", "4200"), {"--schedule"}),
+        (("--budget", "3890"), {"--schedule", "--input-rows"}),
+        (("--pool", "a:4K", "--pool", "b:1K"), {"--schedule"}),
+    ],
+)
+def test_the_cheapest_that_fits(limit: tuple[str, ...], with_what: set[str]) -> None:
+    """Rows before a streamed input, that before work; the command that is shown is true."""
+    done = call("plan", MODEL, *limit, "--fit", "--effort", "quick")
+    assert done.returncode == 0
+    command = command_of(done.stdout)
+    assert {word for word in command if word.startswith("--")} - {"--effort", limit[0]} == with_what - {limit[0]}
+    assert call(*command).returncode == 0
+
+
+def test_what_nothing_makes_fit() -> None:
+    """Status 1; the plan shown is the one that is short by least. TFLM's kernels run nothing by rows."""
+    done = call(
+        "plan", MODEL, "--budget", "1K", "--kernels", "tflm-reference", "--fit", "--effort", "quick", "--json", "-"
+    )
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert found["fit"]["command"] is None
+    short = [row["missing_bytes"] for row in found["fit"]["tried"]]
+    assert found["arena_bytes"] - 1024 == min(short)
+
+
+def test_all_memories_of_a_chip() -> None:
+    """A model too large for any one memory of a chip is in several."""
+    whole = ("plan", "zoo:mobilenet_v1_0.25_128_int8", "--no-overlap", "--schedule", "file", "--target", "STM32L476")
+    assert call(*whole, "--json", "-").returncode == 1
+    done = call(*whole, "--all-memories", "--json", "-")
+    assert done.returncode == 0
+    pools = json.loads(done.stdout)["pools"]
+    assert [pool["name"] for pool in pools] == ["sram1", "sram2"]
+    assert all(pool["used_bytes"] > 0 for pool in pools)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(("--fit",), "--budget, --target or --pool"), (("--all-memories",), "name one with --target")]
+)
+def test_what_is_not_said(words: tuple[str, ...], said: str) -> None:
+    done = call("plan", MODEL, *words)
+    assert done.returncode == 2
+    assert said in done.stderr

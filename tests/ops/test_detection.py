@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from diagmem.frontends import tflite
-from diagmem.model.graph import DType
+from diagmem.model.graph import DType, Node
 from diagmem.ops import kinds
 from diagmem.ops.fitting import input_values
 from tests.ops.drawing import sampled
@@ -23,21 +24,32 @@ def test_detections_agree(oracle: str) -> None:
     if not is_installed(oracle):
         pytest.skip(f"needs {ORACLES[oracle]}")
     nodes = sampled(NAME, 80)
-    inputs = [input_values(node, np.random.default_rng(seed)) for seed, node in enumerate(nodes)]
+    inputs = [_values(node, np.random.default_rng(seed)) for seed, node in enumerate(nodes)]
     compared = set()
     for node, values, answer in zip(nodes, inputs, ask(oracle, nodes, inputs), strict=True):
-        if isinstance(answer, str):
-            continue
+        slots = node.attributes.slots
+        if isinstance(answer, str) or (oracle == "tflm" and slots > 1):
+            continue  # TFLM writes several classes of one detection beyond its outputs
         *wanted, number = kinds()[NAME].reference(node, values)
         count = int(number.reshape(-1)[0])
         assert int(answer[3].reshape(-1)[0]) == count, node
         for found, right in zip(answer, wanted, strict=False):
-            found, right = (a.reshape(node.attributes.max_detections, -1) for a in (found, right))
-            np.testing.assert_allclose(found[:count], right[:count], rtol=1e-6, atol=1e-6)
-            assert not right[count:].any()
+            found, right = (a.reshape(node.outputs[1].elems, -1) for a in (found, right))
+            is_clear = slots == 1 or (slots <= node.attributes.num_classes and node.input(1).dtype is DType.FLOAT32)
+            if is_clear:
+                np.testing.assert_allclose(found[: slots * count], right[: slots * count], rtol=1e-6, atol=1e-6)
+            assert not right[slots * count :].any()
         compared.add((node.input(0).dtype, bool(node.attributes.use_regular_nms), count > 1))
     types = (DType.FLOAT32,) if oracle == "tflm" else (DType.FLOAT32, DType.UINT8)
     assert {(dtype, way, True) for dtype in types for way in (False, True)} <= compared
+
+
+def _values(node: Node, rng: np.random.Generator) -> tuple[Any, ...]:
+    """No two scores of a box are alike where several of its classes are asked for: LiteRT gives those in any order."""
+    boxes, scores, anchors = input_values(node, rng)
+    if node.attributes.slots > 1 and node.input(1).dtype is DType.FLOAT32:
+        scores = rng.permutation(node.input(1).elems).reshape(node.input(1).shape).astype(np.float32) / 64
+    return boxes, scores, anchors
 
 
 def test_shapes_follow_where_the_file_has_none() -> None:

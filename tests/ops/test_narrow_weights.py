@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,10 @@ from diagmem.ops import kinds
 from diagmem.ops.fitting import input_values
 from diagmem.ops.numerics.quantised import real_weights
 from diagmem.ops.numerics.weighted_sums import halves, kernel_suffix
+from diagmem.ops.sampling import constant_of
 from tests.frontends.tflite.flat import FlatModel, FlatOp, FlatTensor
+from tests.ops.cases import activation, node_of
+from tests.ops.compiled import COMPILER, compiled, disjoint
 from tests.ops.drawing import runnable
 
 AXES = {"conv_2d": 0, "depthwise_conv_2d": 3, "fully_connected": 0}
@@ -25,10 +29,11 @@ def with_kernel(case: str, suffix: str, count: int) -> list[Node]:
     return list(itertools.islice((node for node in runnable(case) if kernel_suffix(node) == suffix), count))
 
 
+@pytest.mark.parametrize("suffix", ["w8_f32", "w16_f32"])
 @pytest.mark.parametrize("case", AXES)
-def test_narrow_weights_compute_what_the_real_ones_compute(case: str) -> None:
+def test_narrow_weights_compute_what_the_real_ones_compute(case: str, suffix: str) -> None:
     """Bit for bit the layer whose weights are the numbers that they stand for."""
-    for number, node in enumerate(with_kernel(case, "w8_f32", 6)):
+    for number, node in enumerate(with_kernel(case, suffix, 6)):
         kept = node.input(1)
         assert kept.data is not None
         real = real_weights(kept, kept.data, AXES[case])
@@ -38,6 +43,19 @@ def test_narrow_weights_compute_what_the_real_ones_compute(case: str) -> None:
         found = kinds()[node.op.kind].reference(node, values)[0]
         wanted = kinds()[node.op.kind].reference(other, (values[0], real, *values[2:]))[0]
         assert np.array_equal(found, wanted)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
+def test_all_numbers_of_half_precision_are_widened(tmp_path: Path) -> None:
+    """Those without a leading 1 too: a layer with one input, which is 1, gives its weights."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    weights = every[np.isfinite(every)].reshape(-1, 1)
+    inputs = [activation((1, 1), DType.FLOAT32), constant_of(weights)]
+    node = node_of("FULLY_CONNECTED", kinds()["FULLY_CONNECTED"].decode("", None), inputs, (DType.FLOAT32,))
+    place = disjoint(node)
+    job = (0, place, place.filled(node, (np.ones((1, 1), np.float32), weights)))
+    (found,) = compiled([node], tmp_path).run([job])
+    assert np.array_equal(place.seen(found, node.output).reshape(-1), weights.reshape(-1).astype(np.float32))
 
 
 @pytest.mark.parametrize("case", AXES)

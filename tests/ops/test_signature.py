@@ -10,11 +10,12 @@ from dataclasses import replace
 import pytest
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Quantisation, Tensor
+from diagmem.model.graph import DType, Graph, Node, Op, Quantisation, Tensor
 from diagmem.ops import OpKind, kinds
+from diagmem.ops.elementwise.unary import Unary
 from diagmem.ops.fitting import fitted
-from diagmem.ops.sampling import SeededDraw
-from diagmem.ops.signature import MANY, WHOLE_NUMBERS, check_node
+from diagmem.ops.sampling import SeededDraw, activation, node_of
+from diagmem.ops.signature import MANY, WHOLE_NUMBERS, check_node, check_signatures
 
 SCALES = (-1.0, math.inf, math.nan)
 SAMPLES = 12
@@ -102,8 +103,12 @@ def unscaled(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def wrong_shapes(node: Node, kind: OpKind) -> Iterator[tuple[str, Node]]:
-    if kind.output_shapes(node.op.kind, node.attributes, node.inputs) is not None:
-        yield "outputs have shapes", with_output(node, 0, replace(node.output, shape=(*node.output.shape, 2)))
+    shapes = kind.output_shapes(node.op.kind, node.attributes, node.inputs)
+    if shapes is not None:
+        yield (
+            f"options give {[list(shape) for shape in shapes]}",
+            with_output(node, 0, replace(node.output, shape=(*node.output.shape, 2))),
+        )
 
 
 def wrong_options(node: Node, kind: OpKind) -> Iterator[tuple[str, Node]]:
@@ -150,3 +155,100 @@ def test_the_scale_of_a_bias_is_nobodys_business() -> None:
         if bias is not None:
             odd = replace(bias, quantisation=Quantisation((0.0, math.nan), (0, 2**40), axis=3))
             check_node(with_input(node, 2, odd), kinds()["CONV_2D"])
+
+
+ENDS = {
+    DType.INT4: (-8, 7),
+    DType.INT8: (-128, 127),
+    DType.UINT8: (0, 255),
+    DType.INT16: (-(2**15), 2**15 - 1),
+    DType.INT32: (-(2**31), 2**31 - 1),
+}
+"""The least and the largest zero point of each type that has scales."""
+
+
+def problem_of(tensor: Tensor, name: str = "RELU") -> str | None:
+    """What is said about an operation whose input is this tensor; None if nothing is."""
+    node = node_of(kinds()[name], name, kinds()[name].decode(name, None), [tensor], (tensor.dtype,))
+    try:
+        check_node(node, kinds()[name])
+    except ModelError as refusal:
+        return str(refusal)
+    return None
+
+
+def scaled(dtype: DType, scales: tuple[float, ...], zero_points: tuple[int, ...], axis: int = 0) -> Tensor:
+    return replace(activation((2, 3), dtype), quantisation=Quantisation(scales, zero_points, axis))
+
+
+@pytest.mark.parametrize("dtype", ENDS)
+def test_zero_points_are_stored_values(dtype: DType) -> None:
+    """From the least to the largest number of the type, and not one beyond."""
+    least, most = ENDS[dtype]
+    for zero_point in (least, most):
+        assert problem_of(scaled(dtype, (0.5,), (zero_point,))) is None
+    for zero_point in (least - 1, most + 1):
+        expected = f"has the zero point {zero_point}; expected: {least} to {most}"
+        assert expected in str(problem_of(scaled(dtype, (0.5,), (zero_point,))))
+
+
+def test_scales_are_there_finite_and_not_negative() -> None:
+    """0 is what converters write for tensors that held nothing but zeros."""
+    assert problem_of(scaled(DType.INT8, (0.0,), (0,))) is None
+    assert "has 0 scales and 0 zero points" in str(problem_of(scaled(DType.INT8, (), ())))
+    assert "has 1 scales and 2 zero points" in str(problem_of(scaled(DType.INT8, (0.5,), (0, 0))))
+    assert "has the scale -0.5" in str(problem_of(scaled(DType.INT8, (-0.5,), (0,))))
+    assert problem_of(scaled(DType.FLOAT32, (-0.5,), (0,))) is None
+
+
+@pytest.mark.parametrize(("axis", "count", "fits"), [(0, 2, True), (1, 3, True), (0, 3, False), (1, 2, False)])
+def test_channels_have_a_scale_each(axis: int, count: int, fits: bool) -> None:
+    """Along the axis that the file names."""
+    found = problem_of(scaled(DType.INT8, (0.5,) * count, (0,) * count, axis))
+    assert found is None if fits else f"has {count} scales; axis {axis} of shape [2, 3] does not" in str(found)
+
+
+@pytest.mark.parametrize("axis", [-1, 2])
+def test_channels_lie_along_an_axis_that_there_is(axis: int) -> None:
+    assert f"axis {axis} of shape [2, 3] does not" in str(problem_of(scaled(DType.INT8, (0.5,) * 3, (0,) * 3, axis)))
+
+
+def test_counts_are_said() -> None:
+    """As a number, a range, or a least one."""
+    said = {}
+    for name, count in (("RELU", 2), ("CONV_2D", 1), ("CONCATENATION", 0)):
+        node = replace(nodes_of(name)[0], inputs=nodes_of(name)[0].inputs[:1] * count)
+        with pytest.raises(ModelError) as refusal:
+            check_node(node, kinds()[name])
+        said[name] = str(refusal.value)
+    assert "it has 2 inputs; expected: 1;" in said["RELU"]
+    assert "it has 1 inputs; expected: 2 to 3;" in said["CONV_2D"]
+    assert "it has 0 inputs; expected: at least 1;" in said["CONCATENATION"]
+
+
+def test_filters_without_an_axis_of_channels_are_refused() -> None:
+    """The axis that a bias has an element for must be there."""
+    for name in ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED"):
+        weights = kinds()[name].signature(name).weights
+        assert weights is not None
+        node = next(n for n in nodes_of(name) if len(n.inputs) > weights.bias and n.inputs[weights.bias] is not None)
+        filters = replace(node.input(weights.filter), shape=(2, 3, 4)[: weights.axis], quantisation=None)
+        with pytest.raises(ModelError, match=f"has {weights.axis} axes; expected: 4"):
+            check_node(with_input(node, weights.filter, filters), kinds()[name])
+
+
+def test_a_bias_may_be_left_out() -> None:
+    """Absent, or not in the list at all."""
+    for node in nodes_of("CONV_2D"):
+        for inputs in (node.inputs[:2], (*node.inputs[:2], None)):
+            check_node(replace(node, inputs=inputs), kinds()["CONV_2D"])
+
+
+def test_graphs_are_checked_op_by_op() -> None:
+    """Every operation of a known kind; what is not known is planned as it is."""
+    tensors = tuple(replace(activation(shape), index=index) for index, shape in enumerate(((2, 3), (2, 3), (3, 2))))
+    sound = Op(0, "RELU", (0,), (1,), Unary()), Op(1, "CUSTOM:of nobody", (1,), (2,))
+    graph = Graph("two", tensors, sound, (0,), (2,))
+    assert check_signatures(graph) is graph
+    with pytest.raises(ModelError, match="op 1"):
+        check_signatures(replace(graph, ops=(sound[0], Op(1, "RELU", (1,), (2,), Unary()))))

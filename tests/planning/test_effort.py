@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,12 +11,16 @@ import pytest
 import diagmem
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.graph import DType, Graph, Tensor
+from diagmem.planning import removal
 from diagmem.planning.allocators import cp_sat
-from diagmem.planning.allocators.effort import EFFORTS, LARGE, NORMAL, Effort, Purse
+from diagmem.planning.allocators.effort import EFFORTS, LARGE, MANY, NORMAL, Effort, Purse
 from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import EFFORTS as NAMES
 from diagmem.planning.options import Options
+from diagmem.planning.schedulers import search
 from diagmem.planning.schedulers.bounded import under_bound
+from diagmem.planning.schedulers.search import Search
+from diagmem.transforms import TRANSFORMS
 from tests.cli.calling import call
 from tests.networks import random_net
 
@@ -41,7 +46,8 @@ def test_names_are_known_to_options_and_allocators() -> None:
 
 def test_effort_grows_gently() -> None:
     """Ten times the buffers or ops: never ten times the work."""
-    assert NORMAL.fits_for(10**6) == NORMAL.most_fits
+    assert NORMAL.fits_for(MANY) == NORMAL.most_fits
+    assert NORMAL.fits_for(10 * MANY) == NORMAL.most_fits // 10
     assert NORMAL.states_for(LARGE) == NORMAL.states
     assert NORMAL.states_for(10 * LARGE) == NORMAL.states // 10
     assert NORMAL.nodes_for(2 * LARGE, may_overlap=False) == NORMAL.nodes_apart // 2
@@ -72,6 +78,38 @@ def test_proofs_are_paid_from_the_purse(monkeypatch: pytest.MonkeyPatch) -> None
     posed = sliding_rows(1, 30)
     assert posed.is_met_by(optimal(posed, problem_needs.times(0.01)).offsets)
     assert not asked
+
+
+def in_groups(groups: int) -> Graph:
+    """Concatenated branches side by side: whether each concatenation can go is tried with an order of its own."""
+    b = Builder("groups", DType.INT8)
+    x = b.conv(b.input(1, 4, 4, 3), 4, 3)
+    ends = [
+        b.conv(b.concat(*(b.conv(b.conv(x, 3 + n % 5, 1), 2 + k, 1) for k in range(3))), 4, 3) for n in range(groups)
+    ]
+    while len(ends) > 1:
+        ends = [b.add(one, other) for one, other in zip(ends[::2], ends[1::2], strict=True)]
+    return b.graph(ends[0])
+
+
+@pytest.mark.parametrize("states", [10, 20])
+def test_trials_of_removal_share_their_states(monkeypatch: pytest.MonkeyPatch, states: int) -> None:
+    """However many there are, all together look at a few times what one search may."""
+    asked: list[int] = []
+    spent: list[int] = []
+
+    def counted(needs: Footprint, most_states: int) -> Search:
+        found = search(needs, most_states)
+        asked.append(most_states)
+        spent.append(found.states)
+        return found
+
+    monkeypatch.setattr(removal, "search", counted)
+    effort = replace(Effort.named("normal"), states=states)
+    removal.without_ops(in_groups(4), Options(), list(TRANSFORMS), 300, effort)
+    left = [max(0, removal.MOST_SEARCHES * states - sum(spent[:trial])) for trial in range(len(asked))]
+    assert asked == [min(states, most) for most in left]
+    assert asked[-1] == 0
 
 
 def test_a_plan_says_how_hard_it_was_looked_for() -> None:

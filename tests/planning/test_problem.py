@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import random
+from dataclasses import replace
+from itertools import product
+
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
@@ -15,6 +21,7 @@ from diagmem.planning.posing import problem
 from diagmem.planning.problem import BEFORE_RUN, Buffer, Problem
 from diagmem.planning.schedulers import file_order
 from tests.networks import Net, chain, nets
+from tests.planning.problems import problems
 
 
 def posed(graph: Graph, options: Options | None = None) -> Problem:
@@ -132,6 +139,80 @@ def test_a_pair_without_limits_is_no_pair() -> None:
     """A separation of minus the input's size leaves all placements open."""
     found = Problem((Buffer("out", 4, 0, 1), Buffer("in", 3, 0, 1)), {(0, 1): -3})
     assert [found.neighbours(buffer) for buffer in (0, 1)] == [(), ()]
+
+
+@pytest.mark.parametrize(("first", "end", "meets"), [(0, 2, False), (0, 3, True), (4, 6, True), (5, 6, False)])
+def test_lives_are_half_open(first: int, end: int, meets: bool) -> None:
+    """What ends at a step is gone when another begins there."""
+    one, other = Buffer("one", 1, 2, 5), Buffer("other", 1, first, end)
+    assert one.lives_with(other) == other.lives_with(one) == meets
+
+
+def test_unless_more_is_said_any_place_will_do() -> None:
+    """A buffer is aligned to a byte, an arena is so many bytes, and nothing is known of what it takes."""
+    found = Problem((Buffer("one", 3, 0, 1),), {})
+    assert found.is_met_by((5,))
+    assert found.arena_bytes((5,)) == 8
+    assert found.lower_bound_bytes == 0
+
+
+def steps_of(buffer: Buffer) -> set[int]:
+    return set(range(buffer.first_step, buffer.end_step))
+
+
+def restricted(found: Problem, a: int, b: int) -> tuple[int, int] | None:
+    """How far b must start above a, and a above b, in whole units; None where they never meet, or may lie anywhere."""
+    below, above = found.buffers[a], found.buffers[b]
+    if a == b or not steps_of(below) & steps_of(above):
+        return None
+    unit = found.unit_bytes
+    up = math.ceil(found.overlaps.get((a, b), below.size_bytes) / unit) * unit
+    down = math.ceil(found.overlaps.get((b, a), above.size_bytes) / unit) * unit
+    return (up, down) if up + down > 0 else None
+
+
+@given(problems(), st.randoms(use_true_random=False))
+@settings(max_examples=150)
+def test_neighbours_are_those_who_meet(found: Problem, chance: random.Random) -> None:
+    """Those that live at some step together, and how far apart they start; offsets are right where all pairs are."""
+    numbers = range(len(found.buffers))
+    for a in numbers:
+        wanted = [(b, *limits) for b in numbers if (limits := restricted(found, a, b)) is not None]
+        assert list(found.neighbours(a)) == wanted
+    offsets = [chance.randint(-1, 9) for _ in numbers]
+    is_right = all(at >= 0 and at % found.buffers[b].align_bytes == 0 for b, at in enumerate(offsets))
+    for a, b in product(numbers, numbers):
+        limits, rise = restricted(found, a, b), offsets[b] - offsets[a]
+        is_right = is_right and (limits is None or rise >= limits[0] or -rise >= limits[1])
+    assert found.is_met_by(offsets) == is_right
+
+
+@given(problems(), st.randoms(use_true_random=False))
+@settings(max_examples=100)
+def test_a_part_is_what_its_buffers_are_to_each_other(found: Problem, chance: random.Random) -> None:
+    """Numbered anew, in their old sequence; the bound of the whole stays."""
+    bounded = replace(found, lower_bound_bytes=3)
+    kept = [b for b in range(len(found.buffers)) if chance.random() < 0.6]
+    part = bounded.part(reversed(kept))
+    assert part.lower_bound_bytes == 3
+    assert part.buffers == tuple(found.buffers[b] for b in kept)
+    for a, old in enumerate(kept):
+        near = [(kept.index(b), *limits) for b, *limits in found.neighbours(old) if b in kept]
+        assert list(part.neighbours(a)) == near
+
+
+@pytest.mark.parametrize(("ends", "arena"), [((), 0), ((1,), 8), ((8,), 8), ((9,), 16), ((17, 3), 24)])
+def test_arenas_are_whole_units(ends: tuple[int, ...], arena: int) -> None:
+    """Up to the highest end."""
+    found = Problem(tuple(Buffer("b", 1, 0, 1) for _ in ends), {}, unit_bytes=8)
+    assert found.arena_bytes([end - 1 for end in ends]) == arena
+
+
+@pytest.mark.parametrize(("offsets", "is_met"), [((0, 8), True), ((8, 0), True), ((0, 12), False), ((-8, 0), False)])
+def test_places_are_aligned_and_not_below_the_start(offsets: tuple[int, int], is_met: bool) -> None:
+    """Buffers that never meet: nothing else is asked of them."""
+    found = Problem((Buffer("a", 4, 0, 1, 8), Buffer("b", 4, 1, 2, 8)), {}, unit_bytes=8)
+    assert found.is_met_by(offsets) == is_met
 
 
 @given(nets())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ from hypothesis import given, settings
 
 import diagmem
 from diagmem.model.errors import PlanError
-from diagmem.model.graph import Graph
+from diagmem.model.graph import Graph, Padding
 from diagmem.model.schedule import Schedule
+from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.planning import removal
 from diagmem.planning.allocators.effort import NORMAL
 from diagmem.planning.footprint import Footprint, footprint
@@ -20,6 +22,8 @@ from diagmem.planning.posing import problem
 from diagmem.planning.removal import without_ops
 from diagmem.planning.schedulers.search import Search, search
 from diagmem.transforms import TRANSFORMS, transformed, transformed_again
+from tests.execution import with_values
+from tests.streams import Stream
 from tests.transforms.tangles import Tangle, tangles
 
 
@@ -40,6 +44,35 @@ def test_only_what_does_not_cost_anything_goes() -> None:
     forced = diagmem.plan(transformed(graph, TRANSFORMS)[0], remove=())
     assert forced.arena_bytes > plain.arena_bytes >= made.arena_bytes
     assert 0 < [op.kind for op in made.plan.graph.ops].count("CONCATENATION") < 5
+
+
+def mixed_windows() -> Graph:
+    """Windows over time, all of them read first, two cut into halves of channels of which one looks less far back:
+    neither views of variables nor those of halves help by themselves."""
+    net = Stream(random.Random(1))
+    x = net.input(1, 1, 1, 8)
+    variables = {rows: net.memory(1, rows - 1, 1, 8) for rows in (5, 11, 15)}
+    reads = {rows: net.read(variable) for rows, variable in variables.items()}
+    for rows, variable in variables.items():
+        window = net.joined(1, reads[rows], x)
+        net.assign(variable, net.rows(window, 1, rows - 1))
+        parts = [window]
+        if rows > 5:
+            parts = [net.cut(window, [0, first, 0, at], [1, rows - first, 1, 4]) for first, at in ((4, 0), (0, 4))]
+        pooled = [net.op("MAX_POOL_2D", _over_rows(net, part), part) for part in parts]
+        x = net.conv(net.joined(3, *pooled) if len(pooled) > 1 else pooled[0], 8, 1)
+    return with_values(net.graph(net.mean(x)), 1)
+
+
+def _over_rows(net: Stream, x: int) -> Pool2D:
+    return Pool2D(Padding.VALID, 1, 1, net.tensors[x].shape[1], 1)
+
+
+def test_what_only_helps_together_is_taken_together() -> None:
+    """Where no transform is worth it by itself, all of them are tried at once."""
+    graph = mixed_windows()
+    forced = diagmem.plan(transformed(graph, TRANSFORMS)[0], remove=())
+    assert diagmem.plan(graph).arena_bytes <= forced.arena_bytes
 
 
 def test_trials_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +131,7 @@ def test_a_whole_is_held_from_its_first_part_on() -> None:
 
 
 def test_what_is_not_known_is_refused() -> None:
-    with pytest.raises(PlanError, match="transform 'remove-all' is not known; known: fold-constants"):
+    with pytest.raises(PlanError, match="transform 'remove-all' is not known; known: narrow-weights"):
         diagmem.plan(dense_block(), remove=["remove-all"])
 
 

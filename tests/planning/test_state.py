@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,8 +12,8 @@ import diagmem
 from diagmem.model.graph import Graph
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.verification import reference
-from tests.execution import random_inputs, run_in_a_row
-from tests.streams import streams
+from tests.execution import random_inputs, run_in_a_row, with_values
+from tests.streams import Stream, streams
 
 RUNS = 4
 
@@ -31,4 +33,18 @@ def agrees(graph: Graph, plan: diagmem.Plan) -> bool:
 def test_runs_in_a_row_give_what_the_model_gives(names: list[str], graph: Graph) -> None:
     """With everything in one arena, and everything but the state forgotten between runs."""
     less, _ = transformed(graph, names)
+    assert agrees(graph, diagmem.plan(less, remove=()).plan)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("remembers", [False, True])
+def test_what_was_read_may_be_read_again(times: int, remembers: bool) -> None:
+    """Copies of copies, of a variable or of what comes in."""
+    net = Stream(Random(1))
+    image = net.input(1, 2, 3, 4)
+    value = net.memory(1, 2, 3, 4) if remembers else image
+    for _ in range(times):
+        value = net.read(value)
+    graph = with_values(net.graph(net.add(value, image)))
+    less, _ = transformed(graph, list(TRANSFORMS))
     assert agrees(graph, diagmem.plan(less, remove=()).plan)

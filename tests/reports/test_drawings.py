@@ -21,6 +21,7 @@ from diagmem.reports.separation import separation_drawing
 from diagmem.reports.style import DARK, LIGHT, THEMES
 from diagmem.reports.svg import number, plain, tag
 from tests.reports.hostile import apart, hostile_graph, small_graph
+from tests.streams import stream
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -214,3 +215,17 @@ def test_legend_of_a_part_lists_that_part() -> None:
     assert peak is not None
     assert "made at the peak" in arena_drawing(plan).svg()
     assert "made at the peak" not in arena_drawing(plan, last_step=peak - 2).svg()
+
+
+def test_state_has_a_colour_of_its_own(plans: tuple[Plan, Plan]) -> None:
+    """Blocks that hold variables are drawn apart from all others, and the legend says so; where there are none, neither
+    is there."""
+    made = pipeline.plan(stream(3)).plan
+    picture, svg = Picture(made), arena_drawing(made).svg()
+    held = [block for block in picture.blocks if block.is_state]
+    assert held
+    assert svg.count('class="block state"') == len(held)
+    assert {t for block in held for t in block.buffer.tensors} >= {t.index for t in made.graph.variables}
+    assert ("state", "state, kept from run to run") in legend_entries([picture])
+    assert 'class="block state"' not in arena_drawing(plans[1]).svg()
+    assert "state" not in dict(legend_entries([Picture(plans[1])]))

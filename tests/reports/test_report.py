@@ -18,6 +18,7 @@ from diagmem.reports.pages import as_json
 from diagmem.reports.report import Fit, report_page
 from diagmem.reports.targets import RESERVE_BYTES, TARGETS, target
 from tests.reports.hostile import NAMES, apart, hostile_graph
+from tests.streams import stream
 
 
 def page_of(model: str | Graph) -> str:
@@ -120,3 +121,13 @@ def test_json_cannot_end_its_element(value: object) -> None:
     text = as_json(value)
     assert json.loads(text) == value
     assert not set("<>&\u2028\u2029") & set(text)
+
+
+def test_state_is_a_part_of_the_arena_by_itself(page: str) -> None:
+    """Where a model has some: in the accounting, and in the pictures."""
+    made = pipeline.plan(stream(3))
+    with_state = report_page(made, TARGETS)
+    words = "in it: state, kept from run to run"
+    assert re.search(rf'{words}</td><td class="number">{made.plan.state_bytes}</td>', with_state)
+    assert 'class="block state"' in with_state
+    assert words not in page

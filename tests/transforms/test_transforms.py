@@ -18,7 +18,7 @@ from tests.transforms.tangles import tangle, tangles
 
 DIAGMEM = library("diagmem")
 
-CHANNEL_WISE = ("drop-identities", "remove-channels")
+CHANNEL_WISE = ("drop-identities", "narrow-state", "narrow-weights", "remove-channels")
 """Those that look at values: they have networks of their own, with weights."""
 
 

@@ -217,8 +217,12 @@ def test_each_fault_is_found(case: str) -> None:
     assert all("\n" not in str(finding) for finding in found)
 
 
+OF_CORES = {Fault.SHARED_UNKNOWN, Fault.PHASES_AMISS, Fault.HELD_AMISS, Fault.ALONE_AMID, Fault.RACE}
+"""What `test_phases.py` has a plan for."""
+
+
 def test_no_fault_is_forgotten() -> None:
-    assert {fault for fault, _, _ in CASES.values()} == set(Fault)
+    assert {fault for fault, _, _ in CASES.values()} == set(Fault) - OF_CORES
 
 
 @pytest.mark.parametrize("sound", [streamed, whole, stateful, in_parts])

@@ -52,3 +52,13 @@ def test_what_the_json_holds() -> None:
 def test_a_core_that_is_not_known() -> None:
     with pytest.raises(DiagmemError, match="cortex-m4"):
         pipeline.profile(tiny(), on="pdp-11")
+
+
+@pytest.mark.parametrize("options", [{}, {"schedule": "rows"}], ids=["whole", "rows"])
+def test_a_plan_that_was_written_is_profiled_alike(options: dict[str, Any]) -> None:
+    """Read from JSON, it costs the same, op by op, and needs the same bytes."""
+    made = pipeline.plan(tall(), **options)
+    read = pipeline.profile(tall(), on="cortex-m4", plan=made.to_json())
+    planned = pipeline.profile(tall(), on="cortex-m4", cpu="generic", **options)
+    assert read.instructions == planned.instructions
+    assert [op.needed_bytes for op in read.ops] == [op.needed_bytes for op in planned.ops]

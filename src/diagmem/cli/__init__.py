@@ -62,6 +62,7 @@ def diagmem(ctx: click.Context) -> None:
     As C code:                   diagmem emit c model.tflite -o firmware/
     For TensorFlow Lite Micro:   diagmem emit tflm model.tflite -o smaller.tflite
     Without a model at hand:     diagmem plan zoo:vww_96_int8
+    All of it on a page:         diagmem ui model.tflite
 
     Exit status: 0 done; 1 the answer is no (does not fit, verification failed); 2 bad usage or input.
     """

@@ -4,4 +4,5 @@ from __future__ import annotations
 
 CORES = ("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55", "riscv32")
 CPUS = ("generic", *CORES)
-PLACES = ("host", *CORES, "tflm")
+TWO_CORES = "cortex-m33x2"
+PLACES = ("host", *CORES, TWO_CORES, "tflm")

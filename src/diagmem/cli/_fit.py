@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from diagmem.cli._shared import size_text
+from diagmem.model.errors import PlanError
 
 if TYPE_CHECKING:
     from diagmem.frontends.source import Source
@@ -32,6 +33,14 @@ class Limits:
         limits = (self.budget, self.chip.arena_limit_bytes if self.chip else None)
         return min((limit for limit in limits if limit is not None), default=None)
 
+    def pools(self, given: Sequence[str], all_memories: bool) -> tuple[Any, ...]:
+        """Those that a plan is made for: the chip's memories, if these are asked for, and then the given ones."""
+        if not all_memories:
+            return tuple(given)
+        if self.chip is None:
+            raise PlanError("--all-memories are those of a chip: name one with --target, or give each with --pool")
+        return (*self.chip.pools, *given)
+
     def verdict(self, source: Source, made: Planned) -> Verdict:
         """How a plan stands to them."""
         if self.chip is None:
@@ -39,7 +48,16 @@ class Limits:
         from diagmem import pipeline
         from diagmem.reports.memory import Fit
 
-        return Verdict(self, made.arena_bytes, Fit(self.chip, pipeline.needs_of(source, made, self.chip.core)))
+        need, pools = pipeline.needs_of(source, made, self.chip.core), made.plan.pools
+        return Verdict(self, made.arena_bytes, Fit(self.chip, need, pools.missing_bytes if pools else None))
+
+    def missing_bytes(self, made: Planned) -> int:
+        """Of RAM: by how much the plan is too large."""
+        if made.plan.pools:
+            over = 0 if self.budget is None else made.arena_bytes - self.budget
+            return max(0, over, made.plan.pools.missing_bytes)
+        limit = self.ram_bytes
+        return 0 if limit is None else max(0, made.arena_bytes - limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +108,15 @@ def _chip_lines(fit: Fit) -> Iterator[str]:
     chip, need = fit.target, fit.need
     region, size = chip.largest_region
     yield f"{'fits         ' if fit.fits else 'too large    for '}{chip.name} ({chip.core})"
-    if fit.ram_left_bytes >= 0:
+    if fit.pools_missing is not None:
+        rest = f"short by {size_text(fit.pools_missing)}" if fit.pools_missing else "all within its memories"
+    elif fit.ram_left_bytes >= 0:
         rest = f"{size_text(fit.ram_left_bytes + fit.ram_kept_bytes)} left for stack, data and the rest"
     else:
         kept = size_text(fit.ram_kept_bytes)
         rest = f"short by {size_text(-fit.ram_left_bytes)} ({kept} must stay free for stack and data)"
-    yield f"  RAM        {size_text(need.ram_bytes)} of {size // 1024} KB {region}: {rest}"
+    where = f"{size // 1024} KB {region}" if fit.pools_missing is None else f"{chip.sram_bytes // 1024} KB"
+    yield f"  RAM        {size_text(need.ram_bytes)} of {where}: {rest}"
     left = fit.flash_left_bytes
     of = f" of {chip.flash_bytes // 1024} KB" if chip.flash_bytes else ""
     rest = "" if left is None else f": {size_text(left)} left" if left >= 0 else f": short by {size_text(-left)}"

@@ -16,8 +16,16 @@ def pool_lines(plan: Plan) -> Iterator[str]:
     pools = plan.pools
     if not pools:
         return
-    width = max(len(use.pool.name) for use in pools.uses)
-    for number, use in enumerate(pools.uses):
+    starts = {plan.offsets[t] for t in plan.graph.outputs if t in plan.offsets}
+    for use in pools.uses:
+        if use.pool.is_external:
+            twice = "" if use.start in starts else f"; {size_text(2 * use.used_bytes)} to fill one while another runs"
+            yield f"with caller  {use.pool.name}: {size_text(use.used_bytes)} beside the arena{twice}"
+    if not plan.options.pools:
+        return
+    own = [use for use in pools.uses if not use.pool.is_external]
+    width = max(len(use.pool.name) for use in own)
+    for number, use in enumerate(own):
         part = 100 * use.used_bytes / use.pool.capacity_bytes
         yield (
             f"{'' if number else 'pools':<13}{use.pool.name:<{width}}  {use.used_bytes:>9} of "

@@ -133,11 +133,13 @@ def json_option(function: Command) -> Command:
 
 
 TRANSFORMS = {
+    "narrow-weights": "Widen weights of half precision, or of 8 bits, in flash rather than in kernels.",
     "fold-constants": "Keep ops that compute the same in every run.",
     "drop-dead": "Keep ops whose results nobody looks at.",
     "fuse-activation": "Keep activations apart from the op before them.",
     "fold-pad": "Keep PAD apart from the op behind it.",
     "drop-identities": "Keep ops that change no value that can reach them.",
+    "narrow-state": "Keep real numbers in variables that only hold integers.",
     "remove-channels": "Compute channels that are constant, or that nobody reads.",
     "time-as-rows": "With --schedule rows: keep 1-D layers as they are, in one row.",
     "drop-no-ops": "Keep reshapes, and moves that move nothing.",
@@ -184,8 +186,10 @@ def planning_option(name: str, meaning: str | None = None) -> Callable[[Command]
         return click.option(flag.removesuffix("s"), name, multiple=True, metavar=unit, help=shown)
     sorts: dict[bool, Any] = {
         bool(choices): click.Choice(choices) if choices else None,
-        default is None: click.FloatRange(min=0, min_open=True) if unit == "S" else click.IntRange(min=1),
-        isinstance(default, float): click.FloatRange(min=1),
+        default is None or unit == "N": click.FloatRange(min=0, min_open=True)
+        if unit == "S"
+        else click.IntRange(min=1),
+        isinstance(default, float): click.FloatRange(min=0 if unit == "PERCENT" else 1),
     }
     return click.option(
         flag, type=sorts.get(True), default=default, show_default=default is not None, metavar=unit, help=shown

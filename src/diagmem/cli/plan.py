@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from diagmem.cli._embedded import embedded_in, embedded_json, embedded_lines
 from diagmem.cli._fit import Limits, Verdict, c_lines
+from diagmem.cli._make_fit import Fitting, fitting_options, made_to_fit
 from diagmem.cli._pools import pool_lines
 from diagmem.cli._rows import row_lines, show_curve
 from diagmem.cli._shared import (
@@ -59,6 +60,7 @@ BAD_INPUT = 2
     metavar="MCU",
     help="Say whether it fits this chip or board, RAM and flash; see `diagmem targets`.",
 )
+@fitting_options
 @click.option("--svg", "svg_path", metavar="FILE", help="Draw the arena into FILE.")
 @click.option(
     "--pareto", is_flag=True, help="List what less memory costs in multiply-accumulates (--recompute: at most)."
@@ -92,10 +94,14 @@ def command(
       diagmem plan models/*.tflite --jobs 4
       diagmem plan model.tflite --schedule rows --input-rows
       diagmem plan model.tflite --pareto --recompute 2
+      diagmem plan model.tflite --pool dtcm:128K --pool axi:512K:3
+      diagmem plan model.tflite --target STM32H743 --fit
     """
     from diagmem.reports.targets import target
 
     limits = Limits(budget, target(target_name) if target_name else None)
+    is_fitted = options.pop("fit")
+    options["pools"] = limits.pools(options["pools"], options.pop("all_memories"))
     if pareto:
         _check_curve(models, svg_path)
         ctx.exit(show_curve(source_of(models[0]), options, limits, json_path))
@@ -104,7 +110,7 @@ def command(
     kernels = options["kernels"] if given else None
     found: list[_Result | _Bad]
     if len(sources) == 1:
-        found = [_one(sources[0], options, kernels, limits)]
+        found = [_fitted(sources[0], options, limits) if is_fitted else _one(sources[0], options, kernels, limits)]
     else:
         found = _many(sources, jobs, options, kernels, limits)
     results = [one for one in found if isinstance(one, _Result)]
@@ -132,6 +138,7 @@ class _Result:
     made: Planned
     verdict: Verdict
     carried: EmbeddedPlan | None
+    fitting: Fitting | None = None
 
     @property
     def is_good(self) -> bool:
@@ -142,7 +149,8 @@ class _Result:
         from diagmem.planning.plan_json import to_json
 
         carried = {"embedded": embedded_json(self.carried)} if self.carried else {}
-        return {**to_json(self.made), **self.verdict.to_json(), **carried}
+        tried = self.fitting.to_json() if self.fitting else {}
+        return {**to_json(self.made), **self.verdict.to_json(), **carried, **tried}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +178,13 @@ def _one(source: Source, options: dict[str, Any], kernels: str | None, limits: L
     with naming_model(source.label), working("planning") as bar:
         made = plan_telling(_graph(source, limits), bar.tell, options)
         return _judged(source, made, kernels, limits)
+
+
+def _fitted(source: Source, options: dict[str, Any], limits: Limits) -> _Result:
+    fitting = made_to_fit(source, options, limits, sys.argv[1:])
+    made = fitting.best.made
+    assert made is not None
+    return _Result(source, made, limits.verdict(source, made), None, fitting)
 
 
 def _graph(source: Source, limits: Limits) -> Graph:
@@ -268,7 +283,8 @@ def _show(result: _Result) -> None:
         out.print()
         for line in arena_lines(result.made.plan, out.width):
             out.print(line, markup=False, overflow="crop", no_wrap=True)
-    for line in (*c_lines(result.source, result.made), *result.verdict.lines()):
+    tried = result.fitting.lines() if result.fitting else ()
+    for line in (*c_lines(result.source, result.made), *result.verdict.lines(), *tried):
         click.echo(line)
 
 
@@ -281,6 +297,23 @@ def _effort_lines(plan: Plan) -> list[str]:
     if options.time_limit is not None:
         lines.append(f"             at most {options.time_limit:g} s were given: another run may end otherwise")
     return lines
+
+
+def _core_lines(plan: Plan) -> list[str]:
+    """How several cores share the run, where that was asked for."""
+    if plan.teamwork is None:
+        return []
+    from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_ops
+
+    shared, ops = plan.teamwork, running_ops(plan)
+    alone = len(ops) - len(shared.sharings)
+    faster = f"about {estimated_speedup(plan, shared, shared.cores):.2f} times as fast"
+    held = most_held_bytes(plan.graph, shared) // 2
+    return [
+        f"cores        up to {shared.cores}: {shared.barriers(ops)} barriers, {faster}; they share "
+        f"{len(shared.sharings)} ops, and one does {alone} alone",
+        *([f"             each of two holds back up to {held} B on its stack"] if held else []),
+    ]
 
 
 def _headline(made: Planned) -> list[str]:
@@ -303,7 +336,7 @@ def _headline(made: Planned) -> list[str]:
         where = "of these, live from run to run" if plan.state_bytes else "beside the arena: the runtime holds it"
         size = plan.state_bytes or sum(t.size_bytes for t in plan.graph.variables)
         lines.append(f"state        {size_text(size)} {where}")
-    lines += [*_ladder_lines(made), *pool_lines(plan)]
+    lines += [*_core_lines(plan), *_ladder_lines(made), *pool_lines(plan)]
     if plan.peak_op is not None:
         held = ", ".join(f"{one_line(b.name, 36)} {b.size_bytes} B" for b in plan.peak_buffers[:4])
         where = "a row of the input" if plan.peak_op == PUSH else op_text(nodes[plan.peak_op])

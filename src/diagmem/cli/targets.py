@@ -13,7 +13,7 @@ from diagmem.cli._tables import Column, number, print_table
 def command(json_path: str | None) -> None:
     """List the micro-controllers that `diagmem plan --target` knows, with their memory and its source.
 
-    An arena cannot be split, so it must fit into one contiguous region of SRAM.
+    An arena must fit into one contiguous region of SRAM, unless `diagmem plan --all-memories` splits it.
     """
     from diagmem.reports.targets import BOARDS, KB, TARGETS
 
@@ -23,6 +23,7 @@ def command(json_path: str | None) -> None:
                 "name": t.name,
                 "core": t.core,
                 "regions": [{"name": name, "bytes": size} for name, size in t.regions],
+                "memories": [{"name": name, "bytes": size, "cost": cost} for name, size, cost in t.memories],
                 "sram_bytes": t.sram_bytes,
                 "flash_bytes": t.flash_bytes or None,
                 "boards": [board for board, chip in BOARDS.items() if chip == t.name],

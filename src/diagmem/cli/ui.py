@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import webbrowser
 from pathlib import Path
@@ -55,12 +57,17 @@ def command(model: str | None, port: int, no_browser: bool) -> None:
     try:
         threading.Thread(target=workers.start, daemon=True).start()
         click.echo(f"{server.address}\nOnly this machine can open it. Ctrl-C ends it; nothing is kept.")
-        if not no_browser:
+        if not no_browser and _has_windows():
             threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()
         server.serve_forever()
     finally:
         server.server_close()
         workers.close()
+
+
+def _has_windows() -> bool:
+    """Whether a browser would open one: in a terminal it would take that away from the command."""
+    return not sys.platform.startswith("linux") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
 
 
 def _shelved(shelf: Shelf, model: str) -> str:

@@ -20,6 +20,8 @@ from diagmem.cli._shared import (
     working,
     write_json,
 )
+from diagmem.model.errors import one_line
+from diagmem.planning.options import MOST_CORES
 
 if TYPE_CHECKING:
     from diagmem.verification.places import CVerdict, Verdict
@@ -41,6 +43,18 @@ class _PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore
         return wanted
 
 
+class _CoresParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """Numbers of cores with commas between them."""
+
+    name = "cores"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        found = list(value) if not isinstance(value, str) else value.split(",")
+        if not all(str(one).isdecimal() and 1 <= int(one) <= MOST_CORES for one in found):
+            self.fail(f"'{one_line(str(value))}' is no list of numbers from 1 to {MOST_CORES}.", param, ctx)
+        return list(dict.fromkeys(int(one) for one in found))
+
+
 @click.command(short_help="Build, run, and compare bit for bit.")
 @model_argument
 @click.option(
@@ -54,6 +68,14 @@ class _PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore
     "--cpu",
     type=click.Choice(CPUS),
     help="Whose kernels to run.  [default: each core's own, on the host those for any]",
+)
+@click.option(
+    "--cores",
+    "threads",
+    type=_CoresParameter(),
+    default="1",
+    metavar="N,N,…",
+    help="On the host: as many threads for as many cores, which share the run; one after the other.",
 )
 @planning_option("prefer")
 @planning_option("schedule")
@@ -71,6 +93,7 @@ def command(
     plan_path: str | None,
     no_check: bool,
     cpu: str | None,
+    threads: list[int],
     json_path: str | None,
     **options: Any,
 ) -> None:
@@ -81,10 +104,12 @@ def command(
 
     \b
       host       its C code here, under the address and undefined-behaviour sanitizers: every operation
-                 compared with numpy; outputs with TFLM too if installed, or LiteRT for float models
+                 compared with numpy; outputs with TFLM too if installed, or LiteRT for float models;
+                 with --cores on several threads, under the thread sanitizer, some of which are late
       cortex-m0, cortex-m3, cortex-m4, cortex-m7, cortex-m33, cortex-m55, riscv32 (RV32IMC)
                  its C code as firmware in QEMU, with that core's kernels: sizes, stack and instructions
                  are measured as well
+      cortex-m33x2  the same on two cores that share the run: their critical path is counted
       tflm       its .tflite file with a plan inside (the one it carries, or a new one), in TensorFlow
                  Lite Micro's own interpreter, against the file without: pip install 'diagmem[tflm]'
 
@@ -92,6 +117,7 @@ def command(
     Examples:
       diagmem verify model.tflite --on host,cortex-m4
       diagmem verify model.tflite --on host --cpu cortex-m4
+      diagmem verify model.tflite --on host,cortex-m33x2 --cores 2,3,4
       diagmem verify model.tflite --plan plan.json
       diagmem verify model.tflite --schedule rows --input-rows --on cortex-m4
       diagmem verify planned.tflite --on tflm --inputs 200
@@ -101,12 +127,13 @@ def command(
     if plan_path is not None:
         check_no_options(ctx)
     asked = options if plan_path is None and options != _DEFAULTS else {}
+    on = _on_threads(places, threads)
     with naming_model(model):
         source = source_of(model)
         plan: Any = None if plan_path is None else Path(plan_path)
         if plan is not None and no_check:
             plan = pipeline.read_plan(source.runnable, plan)
-        found = _shown(pipeline.verdicts(source, places, inputs, seed, plan, asked, cpu), places)
+        found = _shown(pipeline.verdicts(source, on, inputs, seed, plan, asked, cpu), on)
     ok = all(verdict.ok for verdict in found)
     if json_path:
         write_json(json_path, {"ok": ok, "runs": [verdict.to_json() for verdict in found]})
@@ -116,6 +143,12 @@ def command(
             out.print(line, markup=False, soft_wrap=True)
     if not ok:
         ctx.exit(ANSWER_IS_NO)
+
+
+def _on_threads(places: list[str], threads: list[int]) -> list[str]:
+    """The host once for each number of threads."""
+    hosts = ["host" if count == 1 else f"host:{count}" for count in threads]
+    return [one for place in places for one in (hosts if place == "host" else [place])]
 
 
 _DEFAULTS = {"prefer": "speed", "schedule": "best", "input_rows": False, "recompute": 1.0}
@@ -140,11 +173,14 @@ def _lines(verdict: Verdict) -> list[str]:
 
 def _c_lines(found: CVerdict) -> list[str]:
     run, deviations = found.run, found.deviations
-    what = "every operation" if run.on == "host" else "every output"
+    what = "every operation" if run.on == "host" and run.cores is None else "every output"
     count = f"{run.inputs} input{'s' if run.inputs > 1 else ''}"
     ours, *others = found.compared_with
     exact = found.compared_with if not found.within else (ours,)
-    verdict = f"OK: {count}, {what} bit for bit as {' and '.join(exact)} {'have' if len(exact) > 1 else 'has'} it"
+    shared = f"{run.cores} cores, " if run.cores else ""
+    verdict = (
+        f"OK: {shared}{count}, {what} bit for bit as {' and '.join(exact)} {'have' if len(exact) > 1 else 'has'} it"
+    )
     if found.within and others:
         verdict += f"; {others[0]}'s outputs are the same to {found.within:g} of the largest"
     sizes = (
@@ -154,11 +190,15 @@ def _c_lines(found: CVerdict) -> list[str]:
         ("code", run.code_bytes, "B"),
         ("weights", run.weights_bytes, "B"),
         ("instructions", run.instructions, ""),
+        ("barriers", run.barriers, ""),
+        ("critical path", run.critical_instructions, ""),
     )
+    speedup = [] if run.speedup is None else [f"{'':<10} {'speed-up':<13}{run.speedup:>12.3f}"]
     return [
         f"{run.on:<10} {verdict if run.ok else f'FAILED: {run.failure}'}",
         *(f"{'':<10} {deviation}" for deviation in deviations),
         *(f"{'':<10} {name:<13}{value:>12,} {unit}".rstrip() for name, value, unit in sizes if value is not None),
+        *speedup,
     ]
 
 

@@ -30,4 +30,5 @@ DIAGMEM_MVE = replace(
     summary="the C kernels that `diagmem emit c --cpu cortex-m55` writes for cores with Helium",
     instructions=InstructionSet.MVE,
     scratch_align_bytes=8,
+    channel_block=ChannelBlock(8),
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from diagmem.model.graph import Node
+from diagmem.model.teamwork import Cut
 from diagmem.ops import CCall, InstructionSet, OpKind, Unsupported, Variant, kind_of
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.orders import Order
@@ -120,6 +121,11 @@ class Library:
         variant = self.variant(node)
         return _known(node).c_row_call(node) if variant is None else variant.row_call(node)
 
+    def cuts(self, node: Node) -> tuple[Cut, ...]:
+        """The ways in which several cores can share its kernel for the node."""
+        kind = kind_of(node.op.kind)
+        return kind.cuts(node, self.variant(node)) if kind is not None and self.is_own else ()
+
     def accesses(self, node: Node) -> Accesses | None:
         """What its kernel for the node touches; None: not known, may not overlap."""
         kind, order = kind_of(node.op.kind), self.order(node)
@@ -135,10 +141,15 @@ class Library:
         kind, order = kind_of(node.op.kind), self.order(node)
         return None if kind is None or order is None else kind.separation(node, position, order, output)
 
-    def scratch_bytes(self, node: Node) -> int:
-        """Bytes of the arena that the kernel needs while it runs, besides its inputs and outputs."""
-        variant = self.variant(node)
-        if variant is not None:
-            return variant.scratch_bytes
-        rule = self.scratch.get(node.op.kind)
-        return rule(node) if rule else 0
+    def scratch_bytes(self, node: Node, cores: int = 1) -> int:
+        """Bytes of the arena that the kernel needs while it runs, besides its inputs and outputs. Each of several cores
+        that can share its work has its own, aligned."""
+        variant, rule = self.variant(node), self.scratch.get(node.op.kind)
+        found = variant.scratch_bytes if variant is not None else rule(node) if rule else 0
+        if cores == 1 or not found or not self.cuts(node):
+            return found
+        return self.scratch_of_core(found) * (cores - 1) + found
+
+    def scratch_of_core(self, size_bytes: int) -> int:
+        """From the scratch of one core to that of the next."""
+        return -(-size_bytes // self.scratch_align_bytes) * self.scratch_align_bytes

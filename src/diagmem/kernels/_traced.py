@@ -81,7 +81,7 @@ class TracedLibrary(Library):
         )
         return Accesses(steps, reads, tuple(Runs.sweep(output.elems) for output in node.outputs))
 
-    def scratch_bytes(self, node: Node) -> int:
+    def scratch_bytes(self, node: Node, cores: int = 1) -> int:
         traced = self.traces.get(signature_text(node))
         return traced.scratch_bytes if traced else 0
 

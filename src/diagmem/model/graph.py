@@ -312,9 +312,10 @@ class Graph:
 
     @cached_property
     def variables(self) -> tuple[Tensor, ...]:
-        """Its state: the variables that an op reads or writes."""
+        """Its state: the variables of which an op reads or writes anything, be it through a view."""
         touched = {t for op in self.ops for t in (*op.inputs, *op.outputs)}
-        return tuple(t for t in self.tensors if t.is_variable and t.index in touched)
+        held = {member for t in touched for member in self.sharing.get(t, (t,))}
+        return tuple(t for t in self.tensors if t.is_variable and t.index in held)
 
     @cached_property
     def families(self) -> dict[int, tuple[int, ...]]:

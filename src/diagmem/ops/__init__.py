@@ -13,6 +13,7 @@ from pathlib import Path
 from diagmem.ops.c_call import (
     CArgument,
     CCall,
+    CChannels,
     CName,
     CPointers,
     CRow,
@@ -34,6 +35,7 @@ __all__ = [
     "BuiltinOptions",
     "CArgument",
     "CCall",
+    "CChannels",
     "CName",
     "CPointers",
     "CRow",

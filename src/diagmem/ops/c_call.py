@@ -111,6 +111,16 @@ class CPointers:
     is_written: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class CChannels:
+    """How a call is narrowed to some of its output channels: which fields then say how many there are, in which tables
+    all channels have parts of one size, and whether the input has the same channels."""
+
+    sizes: tuple[str, ...]
+    tables: frozenset[str]
+    are_of_input: bool = False
+
+
 CArgument = Tensor | CPointers | CRow | CRows | CTurn | CScratch
 
 
@@ -120,6 +130,7 @@ class CCall:
 
     `arguments`: the tensors whose addresses are passed, in the arena or, if constant, in flash. `limits`: C macros that
     bound what the kernel keeps on the stack; a program defines each as the largest that any of its calls asks for.
+    `channels`: how it is narrowed to some of its channels, where that is possible.
     """
 
     source: str
@@ -127,6 +138,7 @@ class CCall:
     parameters: CStruct
     arguments: tuple[CArgument, ...]
     limits: Mapping[str, int] = field(default_factory=dict)
+    channels: CChannels | None = None
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:

@@ -99,6 +99,8 @@ def _weights(wants: Fitting, tensor: Tensor, data: DType, rng: Rng) -> Tensor:
     axis = wants.weights_axis or 0
     count = tensor.shape[axis] if rng.integers(2) else 1
     scales = tuple(float(np.float32(WEIGHT_SCALE * 2 ** rng.uniform(-1, 1))) for _ in range(count))
+    if data is DType.FLOAT32 and rng.integers(3) == 0:
+        return replace(tensor, dtype=DType.FLOAT16)
     dtype = DType.INT4 if is_narrow and (data is DType.INT8 or rng.integers(2)) else DType.INT8
     return replace(tensor, dtype=dtype, quantisation=Quantisation(scales, (0,) * count, axis))
 
@@ -125,8 +127,8 @@ def _values(node: Node, position: int, tensor: Tensor, rng: Rng) -> Array:
     own = kinds()[node.op.kind].sample_values(node, position, tensor, rng)
     if own is not None:
         return own.astype(tensor.dtype.numpy)
-    if tensor.dtype is DType.FLOAT32:
-        return rng.normal(0, 3, tensor.shape).astype(np.float32)
+    if tensor.dtype in (DType.FLOAT32, DType.FLOAT16):
+        return rng.normal(0, 3, tensor.shape).astype(tensor.dtype.numpy)
     if tensor.dtype is DType.BOOL:
         return rng.integers(0, 2, tensor.shape).astype(bool)
     if tensor.dtype is DType.INT4:

@@ -13,7 +13,7 @@ ALWAYS_FOLDED_BYTES = 4096
 LARGEST_GROWTH = 4
 """A result is held in flash if it is small, or at most so many times what it is made of: dequantised weights are."""
 
-KNOWN_FROM_SHAPES = ("SHAPE", "ZEROS_LIKE")
+KNOWN_FROM_SHAPES = ("SHAPE", "RANK", "ZEROS_LIKE")
 """Operations that look at the shape of their input, and not at its values."""
 
 DAMAGE = (IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError, ZeroDivisionError)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Shape, Tensor
+from diagmem.model.teamwork import Cut
 from diagmem.model.views import pieces, places
 from diagmem.ops.accesses import Accesses, Runs, replayed_separation
 from diagmem.ops.c_call import CCall, Unsupported
@@ -159,6 +160,12 @@ class OpKind(ABC):
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         """Our kernels for the node that use an instruction set, the fastest first: besides the one in plain C, which
         there is as well."""
+        return ()
+
+    def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        """How the work of a kernel of ours can be cut for several cores: that of a variant, or that in plain C. Asked
+        when planning, where weights need not be known. The units of a cut must be made of what `accesses` says in
+        the order REFERENCE, and the kernel must go through each as it does without the others."""
         return ()
 
     def c_call(self, node: Node) -> CCall:

@@ -65,3 +65,8 @@ class Order(enum.Enum):
 
     BUFFERED = "buffered"
     """The kernel sums up the whole output in a buffer, and writes it when all of the input is read."""
+
+
+PIXEL_BY_PIXEL = frozenset((Order.REFERENCE, Order.BLOCKS, Order.IM2COL, Order.FOURS, Order.EIGHTS, Order.SIXTEENS))
+"""Orders in which a kernel has written a pixel of the output before it reads anything for the next, so that it may
+begin and end at any."""

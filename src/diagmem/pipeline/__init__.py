@@ -133,10 +133,11 @@ def overlap(model: Model, *, kernels: str = "diagmem", methods: Sequence[str] = 
     return list(all_overlaps(source_of(model).graph, Options(kernels).library, tuple(methods)))
 
 
-def plan(model: Model, **options: Any) -> Planned:
+def plan(model: Model, example_inputs: Any = None, **options: Any) -> Planned:
     """The plan of a model: in what order it runs, and where each tensor lies in one arena.
 
-    The keyword arguments are the fields of `diagmem.Options`. The plan has passed the validator; one that does not is a
+    A model of Keras, or a module of PyTorch with `example_inputs` that it can be called with, is exported first. The
+    keyword arguments are the fields of `diagmem.Options`. The plan has passed the validator; one that does not is a
     bug, and raises UnsafePlanError.
 
     >>> made = diagmem.plan("zoo:vww_96_int8")
@@ -145,7 +146,7 @@ def plan(model: Model, **options: Any) -> Planned:
     >>> diagmem.plan("zoo:vww_96_int8", schedule="rows", input_rows=True).arena_bytes
     9922
     """
-    return plan_telling(model, silently, options)
+    return plan_telling(source_of(model, example_inputs), silently, options)
 
 
 def plan_telling(model: Model, tell: Tell, options: Mapping[str, Any]) -> Planned:
@@ -283,7 +284,8 @@ def verify(
 ) -> list[Verdict]:
     """Builds and runs the model as it is handed out, in each of the places `on`, and compares bit for bit: its C code
     on the host or an emulated core, or its planned file in TensorFlow Lite Micro's interpreter. An emulated core runs
-    the kernels that `emit_c` gives it, the host those for any core, unless `cpu` says whose to run.
+    the kernels that `emit_c` gives it, the host those for any core, unless `cpu` says whose to run. `host:3` is the
+    host with three threads for three cores, which share the run.
 
     >>> [verdict.ok for verdict in diagmem.verify("zoo:kws_dscnn_int8", inputs=3)]
     [True]
@@ -302,11 +304,11 @@ def verdicts(
 ) -> Iterator[Verdict]:
     """One for each place, as they come. A plan that is a Plan already is run as it is."""
     from diagmem.kernels import GENERIC
-    from diagmem.verification.places import PLACES, TFLM, Verification, carries_plan
+    from diagmem.verification.places import TFLM, Verification, carries_plan, check_place, cores_of
 
-    unknown = [place for place in on if place not in PLACES]
-    if unknown:
-        raise PlanError(f"place '{unknown[0]}' is not known; known: {', '.join(PLACES)}")
+    for place in on:
+        check_place(place)
+    cores = max((cores_of(place) for place in on), default=1)
     if TFLM in on and (plan is not None or options or cpu):
         raise PlanError("a plan, and options of one, are for C code; on tflm a plan is run inside its file: emit it")
     if plan is not None:
@@ -318,11 +320,13 @@ def verdicts(
             for_tflm = None if carries_plan(source) else emit_tflm(source, kernels="tflm-reference")
             yield Verification(source, inputs, seed, planned=for_tflm).on(place)
             continue
-        core = GENERIC if plan is not None else cpu or place
+        is_team = cores_of(place) > 1
+        core = GENERIC if plan is not None else f"{cpu or place.partition(':')[0]}{cores if is_team else ''}"
         if core not in made and plan is not None:
             made[core] = plan if isinstance(plan, Plan) else safe_plan(source.runnable, plan)
         elif core not in made:
-            made[core] = planner.planned(source.runnable, Options.of(for_cpu(cpu, options, place)))
+            asked = {"cores": cores, **options} if is_team else options
+            made[core] = planner.planned(source.runnable, Options.of(for_cpu(cpu, asked, place)))
         verification = Verification(source, inputs, seed, made[core], opinion=opinion)
         yield verification.on(place)
         opinion = verification.second_opinion
@@ -340,6 +344,7 @@ def report(model: Model, **options: Any) -> dict[str, bytes]:
 def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = None) -> dict[str, bytes]:
     """The report about a plan that is there already. `instructions`: those of each op, by its index in the file."""
     from diagmem.reports.arena import before_after_drawing
+    from diagmem.reports.cores import cores_drawing
     from diagmem.reports.live import live_drawing
     from diagmem.reports.report import report_page
     from diagmem.reports.targets import TARGETS
@@ -350,6 +355,8 @@ def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = No
     }
     for name, draw in (("arena", before_after_drawing), ("live", live_drawing)):
         files.update(draw(made.baseline, made.plan).files(name))
+    if made.plan.teamwork is not None:
+        files.update(cores_drawing(made.plan, made.plan.teamwork.cores).files("cores"))
     return files
 
 

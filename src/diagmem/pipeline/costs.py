@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +96,7 @@ def needs_of(source: Source, made: planner.Planned, core: str) -> Need:
 
     plan = made.plan
     if plan.options.library.is_own and not plan.options.external_io:
-        program = Program.of(made)
+        program = Program.running(replace(plan, pools=plan.pools.enlarged), made.model)
         if not program.refused_ops and not program.refused_tensors:
             flash = flash_of(program, core)
             parts = {"weights": flash.weights_bytes, "steps": flash.sequence_bytes, "code": flash.code_bytes}

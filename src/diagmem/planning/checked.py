@@ -11,8 +11,16 @@ def findings_of(plan: Plan) -> list[Finding]:
     """What is wrong with a plan: nothing, if it is safe."""
     options = plan.options
     pools = tuple(Pool(u.pool.name, u.start, u.end, u.pool.capacity_bytes) for u in plan.pools.uses)
-    rules = Rules(options.align_bytes, options.keep_inputs, options.external_io, plan.recompute, pools)
-    places = plan.schedule, plan.row_offsets, plan.scratch, plan.arena_bytes
+    rules = Rules(
+        options.align_bytes,
+        options.keep_inputs,
+        options.external_io,
+        plan.recompute,
+        pools,
+        options.input_align or 1,
+        plan.teamwork,
+    )
+    places = plan.schedule, plan.row_offsets, plan.scratch, plan.pools.end or plan.arena_bytes
     return replay(plan.graph, options.library, *places, rules)
 
 

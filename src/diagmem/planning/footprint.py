@@ -281,7 +281,7 @@ def exact_separations(kernels: Library) -> SeparationRule:
 
 def footprint(graph: Graph, options: Options, rule: SeparationRule | None = None) -> Footprint:
     """The stores of a graph. `rule` stands in for the exact separations, to reproduce other methods."""
-    lines = _lines_of_reshapes(graph, options)
+    lines, _ = lines_of_reshapes(graph, options)
     stores = [_tensor_store(graph, options, line) for line in lines]
     stores += _scratch_stores(graph, options)
     store_of = {tensor: index for index, line in enumerate(lines) for tensor in line}
@@ -318,14 +318,15 @@ def is_alias(node: Node) -> bool:
     return movable and source.size_bytes == target.size_bytes
 
 
-def _lines_of_reshapes(graph: Graph, options: Options) -> list[tuple[int, ...]]:
-    """The tensors in the arena, those together that share their bytes: each line is a tensor with its reshapes and
-    views.
+def lines_of_reshapes(graph: Graph, options: Options) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """The tensors in the arena, and those with the caller, those together that share their bytes: each line is a tensor
+    with its reshapes and views.
 
     What lies with the caller takes its line along. If both ends of a reshape lie there, in different places, its
     output begins a line of its own and the bytes are copied.
     """
     with_caller = {*graph.inputs, *graph.outputs} if options.external_io else set()
+    with_caller |= {tensor.index for tensor in graph.tensors if tensor.name in options.external}
     made_by = {t: node for node in graph.nodes for t in node.op.outputs}
     lines: dict[int, list[int]] = {}
     line_of: dict[int, int] = {}
@@ -345,7 +346,8 @@ def _lines_of_reshapes(graph: Graph, options: Options) -> list[tuple[int, ...]]:
     for tensor in graph.tensors:
         if tensor.view is not None and _is_in_ram(graph, options, tensor):
             lines[line_of[tensor.base]].append(tensor.index)
-    return [tuple(line) for first, line in sorted(lines.items()) if first not in with_caller]
+    in_arena = [tuple(line) for first, line in sorted(lines.items()) if first not in with_caller]
+    return in_arena, [tuple(line) for first, line in sorted(lines.items()) if first in with_caller]
 
 
 def _is_in_ram(graph: Graph, options: Options, tensor: Tensor) -> bool:
@@ -361,12 +363,13 @@ def _tensor_store(graph: Graph, options: Options, line: tuple[int, ...]) -> Stor
     if any(t.is_variable for t in tensors):
         return state_store(graph, options, line)
     is_given = tensors[0].index in graph.inputs
+    align_bytes = max(options.align_bytes, options.input_align or 1) if is_given else options.align_bytes
     written = [t.index for t in tensors if t.index == line[0] or t.view is not None]
     return Store(
         tensors[0].label,
         line,
         tensors[0].size_bytes,
-        max(options.align_bytes, *(t.dtype.size_bytes for t in tensors)),
+        max(align_bytes, *(t.dtype.size_bytes for t in tensors)),
         frozenset() if is_given else frozenset(graph.producer[t] for t in written if t in graph.producer),
         frozenset(op for t in line for op in graph.consumers.get(t, ())),
         any(t.index in graph.outputs for t in tensors) or (options.keep_inputs and tensors[0].index in graph.inputs),
@@ -376,7 +379,7 @@ def _tensor_store(graph: Graph, options: Options, line: tuple[int, ...]) -> Stor
 def _scratch_stores(graph: Graph, options: Options) -> Iterator[Store]:
     align_bytes = max(options.align_bytes, options.library.scratch_align_bytes)
     for node in graph.nodes:
-        size_bytes = options.library.scratch_bytes(node)
+        size_bytes = options.library.scratch_bytes(node, options.cores)
         if size_bytes:
             name = f"scratch of {node.label}"
             yield Store(name, (), size_bytes, align_bytes, frozenset([node.op.index]), frozenset(), is_kept=False)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from diagmem.model.errors import PlanError
+from diagmem.model.errors import PlanError, one_line
 from diagmem.planning.pools import Pool, pools_of
 
 if TYPE_CHECKING:
@@ -21,6 +21,12 @@ ALLOCATORS = (BEST, "heap", "greedy", "optimal")
 SPEED, RAM = "speed", "ram"
 
 EFFORTS = ("quick", "normal", "thorough")
+
+MOST_CORES = 16
+"""That share one arena."""
+
+MOST_COST = 1000
+"""Percent of an arena."""
 
 
 def _option(default: Any, meaning: str, unit: str = "", choices: tuple[str, ...] = ()) -> Any:
@@ -68,6 +74,12 @@ class Options:
     recompute: float = _option(
         1.0, "With schedule rows: rows may be made again, up to so many times the multiply-accumulates.", unit="R"
     )
+    cores: int = _option(
+        1, "Cores that may share a run in one arena: the plan then has the phases of their work.", unit="N"
+    )
+    cores_cost: float = _option(
+        0.0, "With cores: percent of the arena that may be added for fewer waits.", unit="PERCENT"
+    )
     effort: str = _option(
         "normal",
         "How long to look for a plan. Work is counted: the same plan every time. A plan that is not proven says how "
@@ -83,13 +95,32 @@ class Options:
         "read or written there.  [default: one more than that of the pool before]",
         unit="NAME:BYTES[:COST]",
     )
+    keep: tuple[str, ...] = _option(
+        (), "A tensor whose value survives the run, as one more output; may be repeated.", unit="NAME"
+    )
+    external: tuple[str, ...] = _option(
+        (), "An input or output that the caller holds, in memory of its own; may be repeated.", unit="NAME"
+    )
+    pins: tuple[str, ...] = _option(
+        (), "Where in the arena a tensor lies, such as input@0; may be repeated.", unit="NAME@OFFSET"
+    )
+    input_align: int | None = _option(
+        None, "Alignment of inputs, a power of two, such as a cache line's for DMA.", unit="N"
+    )
     remove: Collection[str] | None = _option(None, "Transforms that may remove ops.")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pools", pools_of(self.pools))
-        align = self.align
-        if align is not None and (align < 1 or align & (align - 1)):
-            raise PlanError(f"alignment of {align} bytes: it must be a power of two, such as 1, 4 or 16")
+        object.__setattr__(self, "keep", tuple(self.keep))
+        object.__setattr__(self, "external", tuple(self.external))
+        object.__setattr__(self, "pins", tuple(self.pins))
+        if self.pinned_at and self.pools:
+            raise PlanError("a tensor is pinned in one arena, and pools are several: leave out either")
+        if self.cores > 1 and (self.pins or self.external):
+            raise PlanError("cores make room for each other in the arena: leave out cores, or --pin and --external")
+        for align in (self.align, self.input_align):
+            if align is not None and (align < 1 or align & (align - 1)):
+                raise PlanError(f"alignment of {align} bytes: it must be a power of two, such as 1, 4 or 16")
         for name, known in (
             ("schedule", SCHEDULES),
             ("allocator", ALLOCATORS),
@@ -100,10 +131,27 @@ class Options:
                 raise PlanError(f"{name} '{getattr(self, name)}' is not known; known: {', '.join(known)}")
         if self.schedule != ROWS and (self.input_rows or self.recompute != 1):
             raise PlanError("an input that comes row by row, and rows that are made again, need the schedule 'rows'")
+        if not 1 <= self.cores <= MOST_CORES:
+            raise PlanError(f"{self.cores} cores: a plan is for 1 to {MOST_CORES}")
+        if not 0 <= self.cores_cost <= MOST_COST:
+            raise PlanError(f"a cost of {self.cores_cost} percent for cores: it must be from 0 to {MOST_COST}")
+        if self.cores > 1 and (self.pools or self.schedule == ROWS):
+            raise PlanError("several cores share ops that run whole in one arena: leave out cores, or pools and rows")
         if self.time_limit is not None and not self.time_limit > 0:
             raise PlanError(f"a time limit of {self.time_limit} s leaves no time; give a number above 0")
         if not self.recompute >= 1:
             raise PlanError(f"recompute is {self.recompute}: it must be 1 or more times the multiply-accumulates")
+
+    @property
+    def pinned_at(self) -> Mapping[str, int]:
+        """Tensors, by name, and where each must lie."""
+        found: dict[str, int] = {}
+        for pin in self.pins:
+            name, _, offset = pin.rpartition("@")
+            if not name or not offset.isdecimal() or not offset.isascii() or len(offset) > 12:
+                raise PlanError(f"'{one_line(pin, 60)}' is not NAME@OFFSET, such as input@0: an offset in bytes")
+            found[name] = int(offset)
+        return found
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Options:

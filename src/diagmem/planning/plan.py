@@ -8,6 +8,7 @@ from functools import cached_property
 
 from diagmem.model.graph import Graph, Tensor
 from diagmem.model.schedule import Schedule
+from diagmem.model.teamwork import Teamwork
 from diagmem.planning.lifetimes import lifetimes
 from diagmem.planning.options import BEST, Options
 from diagmem.planning.pools import NO_POOLS, PoolLayout
@@ -60,6 +61,7 @@ class Plan:
     at each step. Both are for people who look at a plan, and empty where nobody knows them.
 
     `pools`: which addresses lie in which memory, where there are several; the arena is then all of them together.
+    `teamwork`: how several cores share the run, where that was asked for.
     """
 
     graph: Graph
@@ -75,6 +77,7 @@ class Plan:
     buffer_offsets: tuple[int, ...] = ()
     pressure: tuple[int, ...] = ()
     pools: PoolLayout = NO_POOLS
+    teamwork: Teamwork | None = None
 
     def __repr__(self) -> str:
         proof = "proven" if self.optimal else f"lower bound {self.lower_bound_bytes}"

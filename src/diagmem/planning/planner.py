@@ -16,15 +16,18 @@ from diagmem.model.schedule import Schedule
 from diagmem.planning.allocators import ALLOCATORS, Placement, optimal
 from diagmem.planning.allocators.effort import Effort
 from diagmem.planning.allocators.many_orders import many_orders
+from diagmem.planning.allocators.pinned import pinned
 from diagmem.planning.allocators.rings import with_rings
 from diagmem.planning.checked import checked
 from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import BEST, ROWS, SPEED, Options
+from diagmem.planning.owned import check_external, with_kept, with_owned
 from diagmem.planning.plan import Plan, scratch_of, stored
 from diagmem.planning.pooling import in_pools
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
 from diagmem.planning.removal import leaner_graphs, wide_orders
+from diagmem.planning.roomier import checked_team
 from diagmem.planning.schedulers import SCHEDULERS, every_order, file_order, gates, search
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowSchedule
@@ -37,6 +40,9 @@ MOST_TURNS = 16_384
 
 MOST_ORDERS = 50
 """Where nothing cheaper proves a plan to be the best, and there are no more orders than these, all are placed."""
+
+LEAST_LEANER, MOST_OPS_AGAIN = 2, 6_000
+"""How often a model is planned again for kernels with less scratch: as many ops as this in all."""
 
 Allocator = Callable[[Problem], Placement]
 
@@ -51,13 +57,19 @@ def silently(stage: str, done: int, total: int) -> None:
 def planned(model: Graph, options: Options, tell: Tell = silently) -> Planned:
     """The plan of a model. It has passed the validator; one that does not is a bug, and raises UnsafePlanError."""
     effort = Effort.named(options.effort, options.time_limit)
+    model = with_kept(model, options.keep)
+    check_external(model, options.external)
     found = _of_given_kernels(model, options, effort, tell)[-1]
     found = found if options.prefer == SPEED else _leaner(model, options, effort, found)
     return _in_pools(found, effort) if options.pools else found
 
 
+def _owned(plan: Plan) -> Plan:
+    return with_owned(plan) if plan.options.external else plan
+
+
 def _in_pools(found: Planned, effort: Effort) -> Planned:
-    plan = in_pools(found.plan, effort)
+    plan = _owned(in_pools(found.plan, effort))
     # That pools are too small is an answer, not a fault.
     checked(replace(plan, pools=plan.pools.enlarged), "; this is a bug, please report it")
     return replace(found, plan=plan, ladder=(*found.ladder, Rung("pools", plan.arena_bytes)))
@@ -83,16 +95,17 @@ def _of_given_kernels(model: Graph, options: Options, effort: Effort, tell: Tell
 
 def _leaner(model: Graph, options: Options, effort: Effort, best: Planned) -> Planned:
     """As long as that makes the plan smaller, the op that sets its peak goes without scratch."""
-    while True:
+    for _ in range(max(LEAST_LEANER, MOST_OPS_AGAIN // max(1, len(model.ops)))):
         plan, peak_op = best.plan, best.plan.peak_op
         library = plan.options.library
         if library.instructions is None or peak_op is None or not library.scratch_bytes(plan.graph.nodes[peak_op]):
             return best
         leaner = library.leaner(plan.graph.ops[peak_op].number)
         made = _of_given_kernels(model, replace(options, kernels=leaner.name), effort, silently)[-1]
-        if made.arena_bytes >= best.arena_bytes:
-            return best
+        if made.arena_bytes >= best.arena_bytes or effort.is_late:
+            return min(best, made, key=lambda found: found.arena_bytes)
         best = made
+    return best
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +122,7 @@ class _Choice:
     @classmethod
     def of(cls, needs: Footprint, schedule: Schedule, place: Allocator) -> _Choice:
         posed = problem(needs, schedule)
-        placement = place(posed)
+        placement = _placed(needs, posed, place)
         return cls(schedule, posed, placement, placement.lower_bound_bytes)
 
     @property
@@ -247,7 +260,7 @@ class _Planner:
         return found
 
     def _told(self, plan: Plan, ladder: tuple[Rung, ...], removals: tuple[Removal, ...] = ()) -> Planned:
-        checked(plan, "; this is a bug, please report it")
+        plan = checked_team(_owned(plan), "; this is a bug, please report it")
         return Planned(plan, self.baseline.plan(self.apart), ladder, removals)
 
     def _check_rows(self) -> None:
@@ -258,8 +271,11 @@ class _Planner:
             raise PlanError("rows are planned for the model as its file has it: ops must not have been removed before")
         if options.input_rows and self.model.variables:
             raise PlanError("a model with state is run whole: its input cannot come row by row")
-        if options.input_rows and (len(self.model.inputs) != 1 or options.keep_inputs):
-            raise PlanError("to hand over the input row by row the model must have one input, which is not kept")
+        names = {self.model.tensors[t].name for t in self.model.inputs}
+        if options.input_rows and (len(self.model.inputs) != 1 or options.keep_inputs or names & {*options.external}):
+            raise PlanError(
+                "to hand over the input row by row the model must have one input, neither kept nor the caller's"
+            )
 
     def _needs_of_rows(self) -> tuple[Footprint, tuple[Removal, ...]]:
         """What the graph needs as it runs row by row, without some ops, and what was done to it. Very long lines are
@@ -275,6 +291,11 @@ class _Planner:
         raise PlanError(
             f"{turns} rows are too many to run one by one, {MOST_TURNS} can be: plan it without the schedule 'rows'"
         )
+
+
+def _placed(needs: Footprint, posed: Problem, place: Allocator) -> Placement:
+    pins = needs.options.pinned_at
+    return pinned(posed, pins) if pins else place(posed)
 
 
 def _allocator(name: str, effort: Effort) -> Allocator:
@@ -316,7 +337,7 @@ def _row_by_row(needs: Footprint, order: RowSchedule, place: Allocator, others: 
             briefly = partial(many_orders, effort=place.keywords["effort"].times(0.25))
         posed = problem(needs, order.plain)
         if posed.lower_bound_bytes <= best.arena_bytes:
-            placement = briefly(posed)
+            placement = _placed(needs, posed, briefly)
             plain = _Choice(order.plain, posed, placement, placement.lower_bound_bytes)
             best = min(best, plain, key=lambda choice: (choice.arena_bytes, choice.gap))
     return best

@@ -19,6 +19,9 @@ MOST_POOLS = 8
 
 MOST_COST = 1_000_000
 
+WIDEST = 64
+"""Bytes: no alignment that anybody asks for is wider than a cache line or two."""
+
 NOWHERE = -1
 """The address of an offset that its pool does not have."""
 
@@ -26,11 +29,12 @@ NOWHERE = -1
 @dataclass(frozen=True, slots=True)
 class Pool:
     """A memory of `capacity_bytes`. `cost`: what a byte read or written there costs, in any unit; a pool that stands
-    further behind costs no less. 0: `pools_of` finds one."""
+    further behind costs no less. 0: `pools_of` finds one. `is_external`: it is a tensor that the caller holds."""
 
     name: str
     capacity_bytes: int
     cost: float = 0.0
+    is_external: bool = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,30}", self.name):
@@ -78,12 +82,26 @@ class PoolLayout:
 
     @classmethod
     def of(cls, pools: Sequence[Pool], used_bytes: Sequence[int], traffic_bytes: Sequence[int] = ()) -> PoolLayout:
-        starts = [sum(used_bytes[:n]) for n in range(len(pools))]
+        """What the caller holds begins on a multiple of any alignment; the others follow each other without a gap."""
+        starts: list[int] = []
+        for pool, before in zip(pools, (0, *used_bytes), strict=False):
+            end = starts[-1] + before if starts else 0
+            starts.append(-(-end // WIDEST) * WIDEST if pool.is_external else end)
         traffic = traffic_bytes or [0] * len(pools)
         return cls(tuple(PoolUse(*use) for use in zip(pools, starts, used_bytes, traffic, strict=True)))
 
     def __bool__(self) -> bool:
         return bool(self.uses)
+
+    @property
+    def end(self) -> int:
+        """All addresses are below."""
+        return max((use.end for use in self.uses), default=0)
+
+    @property
+    def arena_bytes(self) -> int:
+        """What is used of all pools but the caller's."""
+        return sum(use.used_bytes for use in self.uses if not use.pool.is_external)
 
     @property
     def cost(self) -> float:

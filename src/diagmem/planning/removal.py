@@ -27,6 +27,9 @@ LEAST_TRIALS, MOST_TRIALS = 4, 60
 MOST_OPS_TRIED = 30_000
 """Of all trials together."""
 
+MOST_SEARCHES = 5
+"""Of orders, as long as one may be: all trials together look at so many times the states of one."""
+
 SHARE = 0.04
 """Of the effort of an exact placement, for each trial."""
 
@@ -86,11 +89,13 @@ class _Trials:
     def __init__(self, graph: Graph, options: Options, limit_bytes: int, effort: Effort) -> None:
         self.graph, self.options, self.limit_bytes, self.effort = graph, options, limit_bytes, effort
         self.left = max(LEAST_TRIALS, min(MOST_TRIALS, MOST_OPS_TRIED // max(1, len(graph.ops))))
+        self.states_left = MOST_SEARCHES * effort.states_for(len(graph.ops))
         self.separations: dict[Hashable, int | None] = {}
 
     def best(self, names: Sequence[str]) -> tuple[Graph, tuple[Removal, ...]]:
         """One transform after the other: all its candidates if the plan does not grow; else those halves, quarters and
-        single ones with which it does not."""
+        single ones with which it does not. At last all of all transforms, should they bring more together than what is
+        worth it step by step."""
         accepted: frozenset[Candidate] = frozenset()
         for number, name in enumerate(names):
             candidates = self._candidates(names[: number + 1], accepted, name)
@@ -101,7 +106,11 @@ class _Trials:
                     accepted = accepted.union(group)
                 elif len(group) > 1:
                     groups += [group[len(group) // 2 :], group[: len(group) // 2]]
-        return self._without(names, accepted)
+        found, everything = self._without(names, accepted), transformed(self.graph, names)
+        limit_bytes = self.limit_bytes
+        if len(everything[0].ops) == len(found[0].ops) or not self.left or self.effort.is_late:
+            return found
+        return everything if self._is_no_worse(everything[0]) and self.limit_bytes < limit_bytes else found
 
     def _candidates(self, names: Sequence[str], accepted: Collection[Candidate], new: str) -> tuple[Candidate, ...]:
         may_go = _only(accepted)
@@ -119,7 +128,8 @@ class _Trials:
         needs = footprint(graph, self.options, self._separation)
         if needs.least_pressure * needs.unit_bytes > self.limit_bytes:
             return False
-        searched = search(needs, self.effort.states_for(len(graph.ops)))
+        searched = search(needs, min(self.states_left, self.effort.states_for(len(graph.ops))))
+        self.states_left = max(0, self.states_left - searched.states)
         if searched.bound_bytes > self.limit_bytes:
             return False
         arena_bytes = _placed_bytes(problem(needs, searched.schedule), self.limit_bytes, self.effort)

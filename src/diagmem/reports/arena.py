@@ -64,10 +64,11 @@ def arena_drawing(plan: Plan, width: float = WIDTH, last_step: int | None = None
         *_row_labels(picture, sheet, ROW_LABELS - 8),
         *map_elements(picture, sheet),
         *_limit(sheet, plan.arena_bytes, f"arena {kb(plan.arena_bytes)}"),
-        *_legend([picture], rows, sheet.x, sheet.x + width, sheet.bottom + 32),
+        *_pools(plan, sheet),
+        *_legend([picture], rows, sheet.x, sheet.x + width, sheet.bottom + 32 + _foot(plan)),
     ]
     title = f"Arena map of {plan.graph.name}: {kb(plan.arena_bytes)} for {rows} steps"
-    return Drawing(sheet.x + width + 24, sheet.bottom + 64, "".join(body), title)
+    return Drawing(sheet.x + width + 24, sheet.bottom + 64 + _foot(plan), "".join(body), title)
 
 
 def before_after_drawing(before: Plan, after: Plan, width: float = 400, last_step: int | None = None) -> Drawing:
@@ -91,6 +92,7 @@ def before_after_drawing(before: Plan, after: Plan, width: float = 400, last_ste
             *(_saving(picture, sheet) if word == "after" and arena < largest else ()),
             *map_elements(picture, sheet),
             *_limit(sheet, arena, ""),
+            *_pools(picture.plan, sheet),
         ]
         if word == "before" or not same_order:
             body += _row_labels(picture, sheet, sheet.x - 8)
@@ -98,9 +100,9 @@ def before_after_drawing(before: Plan, after: Plan, width: float = 400, last_ste
             body.append(text(sheet.x - 6, sheet.down(picture.peak + 0.5) + 4, "▸", "small end limit-text"))
     if saved > 0:
         body.append(text(right.x + width, 54, f"−{100 * saved:.1f} %", "big save end"))
-    body += _legend(pictures, max(rows), left.x, right.x + width, left.bottom + 32)
+    body += _legend(pictures, max(rows), left.x, right.x + width, left.bottom + 32 + _foot(after))
     title = f"{after.graph.name}: {kb(before.arena_bytes)} before, {kb(after.arena_bytes)} after"
-    return Drawing(right.x + width + 24, left.bottom + 64, "".join(body), title)
+    return Drawing(right.x + width + 24, left.bottom + 64 + _foot(after), "".join(body), title)
 
 
 def page_map(picture: Picture, bytes_shown: int, width: float = 460) -> Drawing:
@@ -113,9 +115,10 @@ def page_map(picture: Picture, bytes_shown: int, width: float = 460) -> Drawing:
         *_row_labels(picture, sheet, ROW_LABELS - 8),
         *map_elements(picture, sheet),
         *_limit(sheet, picture.plan.arena_bytes, ""),
+        *_pools(picture.plan, sheet),
     ]
     title = f"Arena map, {kb(picture.plan.arena_bytes)}: addresses across, steps down, a block for each tensor"
-    return Drawing(sheet.x + width + 24, sheet.bottom + 8, "".join(body), title)
+    return Drawing(sheet.x + width + 24, sheet.bottom + 8 + _foot(picture.plan), "".join(body), title)
 
 
 def map_elements(picture: Picture, sheet: Sheet) -> Iterator[str]:
@@ -125,7 +128,7 @@ def map_elements(picture: Picture, sheet: Sheet) -> Iterator[str]:
         yield rect(sheet.x, sheet.down(peak), sheet.width, max(2, sheet.row_px), "row")
     shown = [block for block in picture.blocks if block.first < sheet.rows]
     for block in shown:
-        yield _block(block, sheet)
+        yield _block(block, sheet, _where(picture.plan, block))
     for shared in picture.shared:
         if shared.step < sheet.rows:
             yield _shared(shared, sheet)
@@ -133,10 +136,17 @@ def map_elements(picture: Picture, sheet: Sheet) -> Iterator[str]:
         yield from _label(block, sheet)
 
 
-def _block(block: Block, sheet: Sheet) -> str:
+def _where(plan: Plan, block: Block) -> str:
+    """`dtcm bytes 0 to 64`: in its pool, where there are several."""
+    use = plan.pools.at(block.offset)
+    name, start = ("", 0) if use is None else (f"{use.pool.name} ", use.start)
+    return f"{name}bytes {block.offset - start} to {block.end_bytes - start}"
+
+
+def _block(block: Block, sheet: Sheet, where: str) -> str:
     buffer, last = block.buffer, sheet.rows + MARGIN_ROWS
     window = [(sheet.across(at), sheet.down(min(row, last))) for at, row in block.window]
-    place = f"{buffer.name}: bytes {block.offset} to {block.end_bytes}, steps {_steps(block, sheet)}"
+    place = f"{buffer.name}: {where}, steps {_steps(block, sheet)}"
     parts = [tag("title", plain(place))]
     if not block.is_full:
         height = sheet.down(min(block.end, last)) - sheet.down(block.first)
@@ -155,6 +165,8 @@ def _steps(block: Block, sheet: Sheet) -> str:
 def _tone(block: Block) -> str:
     if block.buffer.scratch_of is not None:
         return "scratch"
+    if block.is_state:
+        return "state"
     # Rows of one tensor look alike.
     number = block.index if block.buffer.rows is None else block.buffer.tensors[0]
     return block.role or f"t{number % TONES}"
@@ -170,7 +182,7 @@ def _label(block: Block, sheet: Sheet) -> Iterator[str]:
     words = clipped(f"{block.buffer.name}  {size}", right - left - 8, 11) if right - left > 60 else ""
     words = words if size in words else size if text_width(size, 11) < right - left - 6 else ""
     if words:
-        class_ = "on-made" if block.role == "made" else "on-block"
+        class_ = "on-made" if block.role == "made" and not block.is_state else "on-block"
         # In the middle of a row, where no edge of a hatched piece runs: those lie between rows.
         row = math.floor((block.first + min(block.end, sheet.rows)) / 2)
         yield text((left + right) / 2, sheet.down(max(0, row) + 0.5) + 4, words, f"{class_} mid")
@@ -216,6 +228,22 @@ def _limit(sheet: Sheet, arena_bytes: int, words: str) -> Iterator[str]:
         yield text(x, sheet.y - 24, words, "limit-text end")
 
 
+def _foot(plan: Plan) -> int:
+    """What the names of pools take below a map."""
+    return 18 if plan.pools else 0
+
+
+def _pools(plan: Plan, sheet: Sheet) -> Iterator[str]:
+    """Where one memory ends and the next begins, and what they are called."""
+    for use in plan.pools.in_use.uses:
+        begin, end = sheet.across(use.start), sheet.across(use.end)
+        if use.start:
+            yield line(begin, sheet.y - 4, begin, sheet.bottom + 20, "limit")
+        words = clipped(f"{use.pool.name}  {short_kb(use.used_bytes)}", end - begin - 4, 11)
+        if words:
+            yield text((begin + end) / 2, sheet.bottom + 16, words, "small mid limit-text")
+
+
 def _saving(picture: Picture, sheet: Sheet) -> Iterator[str]:
     """What is no longer needed, and what made it so."""
     arena = picture.plan.arena_bytes
@@ -238,6 +266,7 @@ LEGEND = (
     ("used", "used up at the peak"),
     ("held", "kept over the peak"),
     ("t0", "other tensors"),
+    ("state", "state, kept from run to run"),
     ("scratch", "kernel scratch"),
     ("t0 alloc", "place taken, bytes not needed"),
     ("shared", "addresses shared in a step"),
@@ -249,7 +278,9 @@ def legend_entries(pictures: Iterable[Picture], rows: float = math.inf) -> Itera
     seen: set[str] = set()
     for picture in pictures:
         blocks = [block for block in picture.blocks if block.first < rows]
-        seen |= {block.role or "t0" for block in blocks if block.buffer.scratch_of is None}
+        plain_blocks = [block for block in blocks if block.buffer.scratch_of is None and not block.is_state]
+        seen |= {block.role or "t0" for block in plain_blocks}
+        seen |= {"state"} if any(block.is_state for block in blocks) else set()
         seen |= {"t0 alloc"} if any(not block.is_full for block in blocks) else set()
         seen |= {"scratch"} if any(block.buffer.scratch_of is not None for block in blocks) else set()
         seen |= {"shared"} if any(shared.step < rows for shared in picture.shared) else set()

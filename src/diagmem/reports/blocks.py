@@ -21,7 +21,7 @@ MARGIN_ROWS = 0.5
 class Block:
     """A buffer from row `first` to row `end` at bytes [offset, offset + size). `window`: points (byte, row) around the
     bytes that matter; `is_full`: all of them do all the time. `role`: made, used or held at the plan's peak, else None.
-    """
+    `is_state`: what a run leaves there is what the next one finds."""
 
     index: int
     buffer: Buffer
@@ -31,6 +31,7 @@ class Block:
     window: tuple[tuple[float, float], ...]
     is_full: bool
     role: str | None
+    is_state: bool = False
 
     @property
     def end_bytes(self) -> int:
@@ -104,7 +105,8 @@ class Picture:
         top, bottom = right or [(offset_end, first)], left or [(offset, end)]
         outline = dict.fromkeys([(offset, first), *top, (offset_end, end), *reversed(bottom)])
         is_full = not right and not left
-        return Block(index, buffer, offset, first, end, tuple(outline), is_full, self._role(buffer))
+        is_state = any(self.plan.graph.tensors[t].is_variable for t in buffer.tensors)
+        return Block(index, buffer, offset, first, end, tuple(outline), is_full, self._role(buffer), is_state)
 
     def _growth(self, buffer: Buffer) -> Front:
         """The front of what is written, during the step that makes it; none if it is there at once."""

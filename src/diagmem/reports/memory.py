@@ -24,14 +24,18 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A need beside what a micro-controller has. Of its RAM a part must stay free for stack and data."""
+    """A need beside what a micro-controller has. Of its RAM a part must stay free for stack and data. `pools_missing`:
+    where the arena is in several memories, what these have too little; None where it is in one."""
 
     target: Target
     need: Need
+    pools_missing: int | None = None
 
     @property
     def ram_left_bytes(self) -> int:
         """Negative: so many are missing."""
+        if self.pools_missing is not None:
+            return -self.pools_missing
         return self.target.arena_limit_bytes - self.need.ram_bytes
 
     @property

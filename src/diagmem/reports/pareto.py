@@ -23,7 +23,7 @@ class Point:
     words: str
 
 
-def front_drawing(points: Sequence[Point], width: float = 420, height: float = 200) -> Drawing:
+def front_drawing(points: Sequence[Point], width: float = 320, height: float = 170) -> Drawing:
     """The points from left to right, with a line through them: below it there is no plan."""
     most = max((point.work for point in points), default=1.0)
     limit = max([1, *(point.arena_bytes for point in points)])

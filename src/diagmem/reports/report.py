@@ -12,8 +12,10 @@ from diagmem.planning.inspection import inspect
 from diagmem.planning.plan import Plan
 from diagmem.planning.plan_json import to_json
 from diagmem.planning.planner import Planned
+from diagmem.planning.teamwork import running_ops
 from diagmem.reports.arena import legend_entries, page_map
 from diagmem.reports.blocks import Picture
+from diagmem.reports.cores import cores_drawing
 from diagmem.reports.live import live_drawing
 from diagmem.reports.pages import render
 from diagmem.reports.steps import steps_data
@@ -70,6 +72,7 @@ def report_page(made: Planned, targets: Sequence[Target], instructions: Mapping[
         maps=[page_map(p, p.plan.arena_bytes if after.runs_by_rows else largest).inline() for p in pictures],
         legend=list(legend_entries(pictures)),
         live=live_drawing(before, after).inline(),
+        **_of_cores(after),
         fits=[Fit.of(target, before, after, found.weights_bytes) for target in targets],
         ops=list(_op_rows(pictures[1], instructions or {})),
         has_instructions=instructions is not None,
@@ -78,6 +81,14 @@ def report_page(made: Planned, targets: Sequence[Target], instructions: Mapping[
         plan=to_json(made),
         reserve=RESERVE_BYTES,
     )
+
+
+def _of_cores(plan: Plan) -> dict[str, Any]:
+    """How several cores share the run, where that was asked for."""
+    if plan.teamwork is None:
+        return {"cores": "", "barriers": 0}
+    drawn = cores_drawing(plan, plan.teamwork.cores)
+    return {"cores": drawn.inline(), "barriers": plan.teamwork.barriers(running_ops(plan))}
 
 
 def _op_rows(picture: Picture, instructions: Mapping[int, int]) -> Iterator[dict[str, Any]]:
@@ -111,5 +122,7 @@ def _parts(plan: Plan) -> Iterator[tuple[str, int]]:
     graph = plan.graph
     yield "graph inputs", sum(graph.tensors[t].size_bytes for t in graph.inputs if t in plan.offsets)
     yield "graph outputs", sum(graph.tensors[t].size_bytes for t in graph.outputs if t in plan.offsets)
+    if plan.state_bytes:
+        yield "state, kept from run to run", plan.state_bytes
     yield "largest kernel scratch", max((b.size_bytes for b in plan.buffers if b.scratch_of is not None), default=0)
     yield "all tensors, were each to have its own place", sum(b.size_bytes for b in plan.buffers)

@@ -1,5 +1,5 @@
-"""Colours of the figures, light and dark. Blue, orange and grey of different lightness: told apart in print and by
-people with any colour vision."""
+"""Colours of the figures, light and dark. Blue, orange, violet and grey of different lightness: told apart in print and
+by people with any colour vision."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ LIGHT: Mapping[str, str] = {
     "made": "#c2500a",
     "used": "#f2ab3c",
     "held": "#f9dfb0",
+    "state": "#b6a4dd",
     "scratch": "#8a8f98",
     "curve": "#0b63ad",
     "on-block": "#14202c",
@@ -47,6 +48,7 @@ DARK: Mapping[str, str] = {
     "made": "#e2691c",
     "used": "#f2b552",
     "held": "#7d6436",
+    "state": "#6b579c",
     "scratch": "#808791",
     "curve": "#6cb6f5",
     "on-block": "#f2f5f8",

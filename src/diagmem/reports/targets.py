@@ -1,14 +1,17 @@
 """Micro-controllers: core, SRAM, flash, and where the figures come from.
 
-SRAM is given as contiguous regions of data memory, since an arena cannot be split. KB is 1024 bytes.
+SRAM is given as contiguous regions of data memory, for an arena that is not split; and as memories, fastest first, for
+one that is (`pools`). KB is 1024 bytes.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass
 
 from diagmem.model.errors import PlanError, one_line
+from diagmem.planning.pools import Pool
 
 KB = 1024
 
@@ -18,13 +21,26 @@ RESERVE_BYTES = 1 * KB
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`regions`: name and bytes of each contiguous piece of SRAM for data. `flash_bytes`: 0 where flash is external."""
+    """`regions`: name and bytes of each contiguous piece of SRAM for data. `flash_bytes`: 0 where flash is external.
+    `memories`: name, bytes and cost of each memory, fastest first. What the core reaches at its own speed costs 1, what
+    lies a bus further one more: that is an order, taken from the block diagram, not a measurement."""
 
     name: str
     core: str
     regions: tuple[tuple[str, int], ...]
     flash_bytes: int
     source: str
+    memories: tuple[tuple[str, int, int], ...]
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """Its memories, the largest without what firmware needs beside its arena."""
+        largest = max(size for _, size, _ in self.memories)
+        reserved = next(n for n, (_, size, _) in enumerate(self.memories) if size == largest)
+        return tuple(
+            Pool(_identifier(name), size - (RESERVE_BYTES if n == reserved else 0), float(cost))
+            for n, (name, size, cost) in enumerate(self.memories)
+        )
 
     @property
     def refusal(self) -> str | None:
@@ -56,8 +72,22 @@ _REFUSALS = {
 """Core -> why no kernels run on it."""
 
 
-def _target(name: str, core: str, regions: dict[str, int], flash_kb: int, source: str) -> Target:
-    return Target(name, core, tuple((r, kb * KB) for r, kb in regions.items()), flash_kb * KB, source)
+def _identifier(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower())
+
+
+def _target(
+    name: str,
+    core: str,
+    regions: dict[str, int],
+    flash_kb: int,
+    source: str,
+    memories: dict[str, tuple[int, int]] | None = None,
+) -> Target:
+    """`memories`: KB and cost of each, where they are not the regions, all alike."""
+    found = memories or {region: (kb, 1) for region, kb in regions.items()}
+    by_speed = tuple((memory, kb * KB, cost) for memory, (kb, cost) in found.items())
+    return Target(name, core, tuple((r, kb * KB) for r, kb in regions.items()), flash_kb * KB, source, by_speed)
 
 
 TARGETS = (
@@ -69,8 +99,22 @@ TARGETS = (
     _target("STM32F411RE", "Cortex-M4F", {"SRAM": 128}, 512, "ST datasheet STM32F411xC/xE"),
     _target("STM32F429ZI", "Cortex-M4F", {"SRAM": 192, "CCM": 64}, 2048, "ST datasheet STM32F427xx/429xx"),
     _target("STM32F446RE", "Cortex-M4F", {"SRAM": 128}, 512, "ST datasheet STM32F446xC/xE"),
-    _target("STM32F746ZG", "Cortex-M7", {"DTCM+SRAM1+SRAM2": 320}, 1024, "ST datasheet STM32F745xx/746xx"),
-    _target("STM32F767ZI", "Cortex-M7", {"DTCM+SRAM1+SRAM2": 512}, 2048, "ST datasheet STM32F765xx/767xx"),
+    _target(
+        "STM32F746ZG",
+        "Cortex-M7",
+        {"DTCM+SRAM1+SRAM2": 320},
+        1024,
+        "ST datasheet STM32F745xx/746xx",
+        {"DTCM": (64, 1), "SRAM1+2": (256, 2)},
+    ),
+    _target(
+        "STM32F767ZI",
+        "Cortex-M7",
+        {"DTCM+SRAM1+SRAM2": 512},
+        2048,
+        "ST datasheet STM32F765xx/767xx",
+        {"DTCM": (128, 1), "SRAM1+2": (384, 2)},
+    ),
     _target("STM32G071RB", "Cortex-M0+", {"SRAM": 36}, 128, "ST datasheet STM32G071x8/xB"),
     _target(
         "STM32H743ZI",
@@ -78,10 +122,18 @@ TARGETS = (
         {"DTCM": 128, "AXI SRAM": 512, "SRAM1+2+3": 288, "SRAM4": 64},
         2048,
         "ST datasheet STM32H742xI/G, STM32H743xI/G",
+        {"DTCM": (128, 1), "AXI SRAM": (512, 2), "SRAM1+2+3": (288, 3), "SRAM4": (64, 4)},
     ),
     _target("STM32L476RG", "Cortex-M4F", {"SRAM1": 96, "SRAM2": 32}, 1024, "ST datasheet STM32L476xx"),
     _target("STM32L4R5ZI", "Cortex-M4F", {"SRAM1+2+3": 640}, 2048, "ST datasheet STM32L4R5xx/R7xx/R9xx"),
-    _target("STM32U575ZI", "Cortex-M33", {"SRAM1+2+3": 768, "SRAM4": 16}, 2048, "ST datasheet STM32U575xx"),
+    _target(
+        "STM32U575ZI",
+        "Cortex-M33",
+        {"SRAM1+2+3": 768, "SRAM4": 16},
+        2048,
+        "ST datasheet STM32U575xx",
+        {"SRAM1+2+3": (768, 1), "SRAM4": (16, 2)},
+    ),
     _target("STM32WB55RG", "Cortex-M4F", {"SRAM1": 192, "SRAM2": 64}, 1024, "ST datasheet STM32WB55xx"),
     _target("AT32UC3C0512C", "AVR32", {"SRAM": 64, "HSB RAM": 4}, 512, "Atmel datasheet AT32UC3C series"),
     _target("ATmega328P", "AVR", {"SRAM": 2}, 32, "Microchip datasheet ATmega48A-328P"),
@@ -98,11 +150,32 @@ TARGETS = (
     _target("ESP32", "Xtensa LX6", {"SRAM1+SRAM2": 328}, 0, "Espressif ESP32 technical reference manual"),
     _target("ESP32-S3", "Xtensa LX7", {"SRAM1": 416, "SRAM2": 64}, 0, "Espressif ESP32-S3 technical reference manual"),
     _target("ESP32-C3", "RISC-V", {"SRAM1": 384}, 0, "Espressif ESP32-C3 technical reference manual"),
-    _target("Apollo3 Blue", "Cortex-M4F", {"TCM+SRAM": 384}, 1024, "Ambiq Apollo3 Blue datasheet"),
-    _target("Apollo4", "Cortex-M4F", {"TCM": 384, "SSRAM": 1024}, 2048, "Ambiq Apollo4 datasheet"),
+    _target(
+        "Apollo3 Blue",
+        "Cortex-M4F",
+        {"TCM+SRAM": 384},
+        1024,
+        "Ambiq Apollo3 Blue datasheet",
+        {"TCM": (64, 1), "SRAM": (320, 2)},
+    ),
+    _target(
+        "Apollo4",
+        "Cortex-M4F",
+        {"TCM": 384, "SSRAM": 1024},
+        2048,
+        "Ambiq Apollo4 datasheet",
+        {"TCM": (384, 1), "SSRAM": (1024, 2)},
+    ),
     _target("MK64FN1M0", "Cortex-M4F", {"SRAM": 256}, 1024, "NXP K64 sub-family data sheet"),
     _target("LPC55S69", "Cortex-M33", {"SRAM0-4": 272, "SRAMX": 32}, 640, "NXP LPC55S6x data sheet"),
-    _target("MIMXRT1062", "Cortex-M7", {"FlexRAM": 512, "OCRAM": 512}, 0, "NXP i.MX RT1060 data sheet"),
+    _target(
+        "MIMXRT1062",
+        "Cortex-M7",
+        {"FlexRAM": 512, "OCRAM": 512},
+        0,
+        "NXP i.MX RT1060 data sheet",
+        {"FlexRAM": (512, 1), "OCRAM": (512, 2)},
+    ),
     _target("MAX78000", "Cortex-M4F", {"SRAM": 128}, 512, "Analog Devices MAX78000 data sheet"),
     _target("GD32VF103CB", "RISC-V", {"SRAM": 32}, 128, "GigaDevice GD32VF103 datasheet"),
 )
@@ -166,7 +239,7 @@ def target(name: str) -> Target:
     on which nothing runs is refused with a reason."""
     named = {_plain(known.name): known for known in TARGETS}
     boards = {_plain(board): named[_plain(chip)] for board, chip in BOARDS.items()}
-    found = named.get(_plain(name)) or boards.get(_plain(name))
+    found = named.get(_plain(name)) or boards.get(_plain(name)) or _but_for_package(name)
     if found is None:
         near = _suggestions(name)
         hint = f"did you mean {' or '.join(near)}?" if near else "`diagmem targets` lists those known"
@@ -174,6 +247,13 @@ def target(name: str) -> Target:
     if found.refusal is not None:
         raise PlanError(f"target {found.name} ({found.core}): no kernels run there: {found.refusal}")
     return found
+
+
+def _but_for_package(name: str) -> Target | None:
+    """The only chip whose name goes on for a letter or two, which say in what package it is."""
+    asked = _plain(name)
+    found = [t for t in TARGETS if _plain(t.name).startswith(asked) and len(_plain(t.name)) - len(asked) <= 2]
+    return found[0] if asked and len(found) == 1 else None
 
 
 def _suggestions(name: str) -> list[str]:

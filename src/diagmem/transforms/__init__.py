@@ -21,6 +21,8 @@ from diagmem.transforms.fold_constants import fold_constants
 from diagmem.transforms.fold_pad import fold_pad
 from diagmem.transforms.fuse_activation import fuse_activation
 from diagmem.transforms.merge_duplicates import merge_duplicates
+from diagmem.transforms.narrow_state import narrow_state
+from diagmem.transforms.narrow_weights import narrow_weights
 from diagmem.transforms.remove_channels import remove_channels
 from diagmem.transforms.remove_concat import remove_concat
 from diagmem.transforms.remove_slices import remove_slices
@@ -46,11 +48,13 @@ __all__ = [
 Transform = Callable[[Graph, Choice], Graph]
 
 TRANSFORMS: Mapping[str, Transform] = {
+    "narrow-weights": narrow_weights,
     "fold-constants": fold_constants,
     "drop-dead": drop_dead,
     "fuse-activation": fuse_activation,
     "fold-pad": fold_pad,
     "drop-identities": drop_identities,
+    "narrow-state": narrow_state,
     "remove-channels": remove_channels,
     "time-as-rows": time_as_rows,
     "drop-no-ops": drop_no_ops,
@@ -65,11 +69,13 @@ ONCE_CALLED = {"stand-upright": "time-as-rows"}
 """Names that plans and commands may still use."""
 
 FOR_ROWS = (
+    "narrow-weights",
     "fold-constants",
     "drop-dead",
     "fuse-activation",
     "fold-pad",
     "drop-identities",
+    "narrow-state",
     "remove-channels",
     "time-as-rows",
 )

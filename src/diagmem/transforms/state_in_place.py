@@ -43,6 +43,8 @@ def _stays_until_the_end(graph: Graph, read: Op) -> bool:
     (variable,), (result,) = read.inputs, read.outputs
     touching = [op for op in graph.ops if variable in (*op.inputs, *op.outputs)]
     changes = [op for op in touching if op.kind != READ]
+    if not graph.tensors[variable].is_variable:
+        return False
     if is_seen_by_caller(graph, result) or graph.tensors[result].view is not None:
         return False
     if len(changes) > 1 or any(op.kind != ASSIGN or variable not in op.outputs for op in changes):

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from diagmem.model.schedule import PUSH
+from diagmem.model.teamwork import Teamwork
 
 
 class Fault(enum.Enum):
@@ -34,6 +35,11 @@ class Fault(enum.Enum):
     POOL_OVERRUN = "a pool is used beyond its capacity"
     MISALIGNED = "a tensor's offset is not a multiple of its alignment"
     OVERWRITTEN = "an op reads a byte that something else has overwritten"
+    SHARED_UNKNOWN = "cores share what the plan does not run whole, or in a way that the kernel does not know"
+    PHASES_AMISS = "the phases of an op that cores share do not have each of its units once, in order"
+    HELD_AMISS = "cores hold back what the kernel can only make where it belongs"
+    ALONE_AMID = "one core does a part of an op alone whose kernel cannot begin or end there"
+    RACE = "a core may write a byte before another one has read it"
     RESULT_LOST = "a graph output, or what else must survive the run, is overwritten"
 
 
@@ -54,7 +60,8 @@ class Rules:
     `align_bytes`: every offset is a multiple of it. `keep_inputs`: graph inputs survive the run. `external_io`: graph
     inputs and outputs may lie with the caller. `recompute`: the most multiply-accumulates, as a multiple of those of a
     run that computes everything once. `pools`: the memories, where there are several; what lies in one of them is
-    reached by the address of its start, so nothing may lie in two.
+    reached by the address of its start, so nothing may lie in two. `input_align_bytes`: where graph inputs may start.
+    `teamwork`: how several cores share it, if they do.
     """
 
     align_bytes: int = 1
@@ -62,6 +69,12 @@ class Rules:
     external_io: bool = False
     recompute: float = 1.0
     pools: tuple[Pool, ...] = ()
+    input_align_bytes: int = 1
+    teamwork: Teamwork | None = None
+
+    @property
+    def cores(self) -> int:
+        return 1 if self.teamwork is None else self.teamwork.cores
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,10 +43,10 @@ class Kernel:
     last one; 0 if it does not. What happens within such a turn is taken as unknown.
     """
 
-    def __init__(self, node: Node, library: Library) -> None:
+    def __init__(self, node: Node, library: Library, cores: int = 1) -> None:
         kind = kind_of(node.op.kind)
         self.node, self.kind = node, kind
-        self._library = library
+        self._library, self._cores = library, cores
         self._cuts: dict[tuple[bool, int], _Cut] = {}
 
     @cached_property
@@ -60,7 +60,7 @@ class Kernel:
 
     @cached_property
     def scratch_bytes(self) -> int:
-        return self._library.scratch_bytes(self.node)
+        return self._library.scratch_bytes(self.node, self._cores)
 
     @property
     def scratch_align_bytes(self) -> int:

@@ -133,6 +133,7 @@ class Checker:
             self._view(tensor, rows)
             return
         size, align = tensor.row_bytes, math.lcm(self.rules.align_bytes, tensor.dtype.size_bytes)
+        align = math.lcm(align, self.rules.input_align_bytes) if tensor.index in self.graph.inputs else align
         if min(rows) < 0 or max(rows) + size > self.arena_bytes:
             for row, at in enumerate(rows):
                 if at < 0 or at + size > self.arena_bytes:

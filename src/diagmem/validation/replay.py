@@ -25,6 +25,7 @@ from diagmem.ops.accesses import Runs
 from diagmem.validation.findings import Fault, Finding, Rules
 from diagmem.validation.kernel import Kernel
 from diagmem.validation.order import faults_of_order, faults_of_views
+from diagmem.validation.phases import faults_of_teamwork
 from diagmem.validation.places import Checker, held_bytes, with_caller
 from diagmem.validation.shadow import FAR, Layout, Touched, Touches, clash, shared_bytes
 from diagmem.validation.values import Read, ReplayedRun, Value
@@ -70,7 +71,7 @@ def _findings(
     arena_bytes: int,
     rules: Rules,
 ) -> Iterator[Finding]:
-    kernels = [Kernel(node, library) for node in graph.nodes]
+    kernels = [Kernel(node, library, rules.cores) for node in graph.nodes]
     found = [*faults_of_views(graph, library, kernels), *faults_of_order(graph, kernels, schedule, rules.recompute)]
     yield from found
     variables = {t.index for t in graph.tensors if t.is_variable}
@@ -96,6 +97,8 @@ def _findings(
         yield from found
         if not found:
             yield from Losses(run).find()
+            if rules.teamwork is not None:
+                yield from faults_of_teamwork(graph, library, schedule, placed, rules.teamwork)
 
 
 class Losses:

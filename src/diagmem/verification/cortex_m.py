@@ -6,15 +6,18 @@ import re
 import struct
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from diagmem.backends.c.program import Program
+from diagmem.model.errors import PlanError
+from diagmem.planning.teamwork import BARRIER_INSTRUCTIONS
 from diagmem.verification import tools
 from diagmem.verification.runs import Run
 from diagmem.verification.stream import Inputs, encoded, first_difference, write_model
 
 TRACE = "trace.h"
+TEAM = ("two_cores.c", "two_cores.h", "together.h")
 BOARD_BYTES = 4 * 2**20
 """Flash, and RAM, of the emulated boards."""
 VECTORS_BYTES = 64
@@ -61,7 +64,7 @@ RISC_V = Toolchain(
 class Core:
     """`board`: a machine of QEMU's that has this core, or one that runs all of its instructions. `flash_at`, `ram_at`:
     where its memories begin; `slow_at`: its other RAM. `made_by`: what builds and runs its code. `vectors_at`: where it
-    looks for its first instruction, if not where flash begins."""
+    looks for its first instruction, if not where flash begins. `cores`: how many of them share the memories."""
 
     name: str
     board: str
@@ -71,6 +74,7 @@ class Core:
     made_by: Toolchain = ARM
     vectors_at: int | None = None
     slow_at: int = 0x2100_0000
+    cores: int = 1
 
 
 CORES = {
@@ -89,6 +93,15 @@ CORES = {
             flash_at=0x1000_0000,
             ram_at=0x3800_0000,
             slow_at=0x8000_0000,
+        ),
+        # The emulator gives the DSP extension to the second core alone, so neither may use it.
+        Core(
+            "cortex-m33x2",
+            "mps2-an521",
+            ("-mcpu=cortex-m33+nodsp", "-mfloat-abi=soft"),
+            flash_at=0x1000_0000,
+            ram_at=0x3800_0000,
+            cores=2,
         ),
         Core(
             "cortex-m55",
@@ -135,6 +148,8 @@ def run_on_core(
     if failure is not None or status:
         failure = _traced_failure(program, inputs, core) or failure or f"the firmware stopped with status {status}"
     counts = [int(count) for count in re.findall(r"^instructions (\d+)$", said, re.MULTILINE)]
+    waited = [(int(work), int(count)) for work, count in re.findall(r"^critical (\d+) (\d+)$", said, re.MULTILINE)]
+    is_team = _is_team(program, core)
     return Run(
         core.name,
         len(inputs),
@@ -145,7 +160,20 @@ def run_on_core(
         code_bytes=sections.get(".text", 0),
         weights_bytes=sections.get(".weights", 0),
         instructions=max(counts, default=None),
+        cores=core.cores if is_team else None,
+        barriers=max((count for _, count in waited), default=None),
+        critical_instructions=max((work + BARRIER_INSTRUCTIONS * count for work, count in waited), default=None),
     )
+
+
+def run_on_team(program: Program, inputs: Inputs, core: Core) -> Run:
+    """The same on all of its cores at once, and on one of them what runs without others."""
+    if program.teamwork is None:
+        raise PlanError(f"{core.name} has {core.cores} cores: plan with as many")
+    alone = run_on_core(replace(program, teamwork=None), inputs, core)
+    run = run_on_core(program, inputs, core)
+    run = run if alone.ok else run.failed(f"on one core: {alone.failure}")
+    return replace(run, instructions=alone.instructions)
 
 
 def _traced_failure(program: Program, inputs: Inputs, core: Core) -> str | None:
@@ -194,14 +222,15 @@ def build(
     """Makes firmware.elf. `hook`: a header that is included before the model's own code."""
     made_by = core.made_by
     weights = write_model(program, runs, directory)
-    tools.write_firmware(directory, "cortex_m.c", "cortex_m.ld", *([hook] if hook else []))
+    team = ["two_cores"] if _is_team(program, core) else []
+    tools.write_firmware(directory, "cortex_m.c", "cortex_m.ld", *([hook] if hook else []), *(TEAM if team else ()))
     common = [made_by.tool("gcc"), *made_by.flags, *core.flags, "-O2", "-I.", "-ffunction-sections", "-fdata-sections"]
     strict = [*tools.STANDARD, *tools.WARNINGS, "-DMODEL_NO_STATIC_ARENA"]
-    hooked = ["-include", hook] if hook else []
-    traced = ["-DHARNESS_TRACE"] if hook == TRACE else []
+    traced = [*(["-DHARNESS_TRACE"] if hook == TRACE else []), *([f"-DHARNESS_CORES={core.cores}"] if team else [])]
+    hooked = [*traced, "-include", "two_cores.h"] if team else ["-include", hook] if hook else []
     tools.build([*common, *strict, *hooked, "-c", "model.c", "-o", "model.o"], directory)
     tools.build([*common, "-c", weights, "-o", "model_weights.o"], directory)
-    for name in ("harness", "cortex_m"):
+    for name in ("harness", "cortex_m", *team):
         tools.build([*common, *traced, *_memories(program), "-c", f"{name}.c", "-o", f"{name}.o"], directory)
     first = VECTORS_BYTES if core.vectors_at is None else 0
     numbers = {
@@ -215,7 +244,7 @@ def build(
         "SLOW_BYTES": BOARD_BYTES,
     }
     sizes = [f"-Wl,--defsym={name}={number}" for name, number in numbers.items()]
-    objects = ["model.o", "model_weights.o", "harness.o", "cortex_m.o"]
+    objects = ["model.o", "model_weights.o", "harness.o", "cortex_m.o", *(f"{name}.o" for name in team)]
     link = ["-nostartfiles", made_by.library, "-T", "cortex_m.ld", "-Wl,--gc-sections", *sizes]
     tools.build([*common, *link, *objects, *linked, "-lm", "-o", "firmware.elf"], directory)
 
@@ -257,6 +286,9 @@ def _counter(core: Core, emulator: str, directory: Path, arena_bytes: int | None
     tools.build([tools.find("gcc", "gcc"), *flags, "count_instructions.c", "-o", "count.so"], directory)
     marks = _symbols(core, directory)
     places = f"begin={marks['harness_begin']},end={marks['harness_end']}"
+    waits = next((name for name in marks if name.startswith("wait_for_all")), None)
+    if waits is not None and "harness_together" in marks:
+        places += f",wait={marks[waits]},waits={_sizes(core, directory)[waits]}"
     if arena_bytes is not None:
         places += f",marks=marks.bin,arena={marks['arena_memory']},bytes={arena_bytes}"
     return ["-plugin", f"./count.so,{places}"]
@@ -265,6 +297,18 @@ def _counter(core: Core, emulator: str, directory: Path, arena_bytes: int | None
 def _symbols(core: Core, directory: Path) -> Mapping[str, str]:
     listed = tools.call([core.made_by.tool("nm"), "firmware.elf"], directory).stdout
     return {name: f"0x{at}" for at, _, name in (line.split() for line in listed.decode().splitlines())}
+
+
+def _sizes(core: Core, directory: Path) -> Mapping[str, int]:
+    """Function of the firmware -> its bytes."""
+    listed = tools.call([core.made_by.tool("nm"), "-S", "firmware.elf"], directory).stdout
+    found = (line.split() for line in listed.decode().splitlines())
+    return {row[3]: int(row[1], 16) for row in found if len(row) == 4}
+
+
+def _is_team(program: Program, core: Core) -> bool:
+    """Whether several cores run it."""
+    return core.cores > 1 and program.teamwork is not None
 
 
 def _sections(core: Core, directory: Path) -> Mapping[str, int]:

@@ -105,6 +105,14 @@ def _is_fast(node: Node) -> bool:
     return not node.attributes.use_regular_nms
 
 
+def _has_half_weights(node: Node) -> bool:
+    return node.input(1).dtype is DType.FLOAT16
+
+
+def _writes_beyond(node: Node) -> bool:
+    return bool(node.attributes.slots > 1)
+
+
 def _rounds_once(node: Node) -> bool:
     return rounds_to_even(node.output)
 
@@ -119,6 +127,35 @@ def _sum_of_singles(node: Node, inputs: Values) -> tuple[Array, ...]:
     total = np.rint(constant + first * factors[0] + second * factors[1])
     low, high = integer_range(node.attributes.activation, node.output)
     return (np.clip(total, low, high).astype(np.int8).reshape(node.output.shape),)
+
+
+def _product_of_singles(node: Node, inputs: Values) -> tuple[Array, ...]:
+    """A product as onnxruntime has it: the zero point is added before it is rounded, so that halves may go the other
+    way."""
+    factor = (
+        np.float32(scale_of(node.input(0))) * np.float32(scale_of(node.input(1))) / np.float32(scale_of(node.output))
+    )
+    first, second = (
+        np.asarray(values).astype(np.float32) - np.float32(zero_point_of(node.input(place)))
+        for place, values in enumerate(inputs[:2])
+    )
+    total = np.rint(first * second * factor + np.float32(zero_point_of(node.output)))
+    low, high = integer_range(node.attributes.activation, node.output)
+    return (np.clip(total, low, high).astype(np.int8).reshape(node.output.shape),)
+
+
+def _is_own_mean(node: Node) -> bool:
+    """A ReduceMean, which onnxruntime computes in real numbers; a pool of the whole image keeps its axes."""
+    return rounds_to_even(node.output) and not node.attributes.keep_dims
+
+
+def _mean_of_reals(node: Node, inputs: Values) -> tuple[Array, ...]:
+    """Real numbers, their mean, and that rounded."""
+    data, given = np.asarray(inputs[0]), node.input(0)
+    reals = (data.astype(np.int64) - zero_point_of(given)).astype(np.float32) * np.float32(scale_of(given))
+    mean = reals.astype(np.float64).mean(axis=tuple(node.input(1).ints)).astype(np.float32)
+    found = np.rint(mean / np.float32(scale_of(node.output))) + zero_point_of(node.output)
+    return (np.clip(found, -128, 127).astype(np.int8).reshape(node.output.shape),)
 
 
 def _leaves_gaps(node: Node) -> bool:
@@ -149,6 +186,20 @@ DEVIATIONS = (
         _sum_of_singles,
     ),
     Deviation(
+        ONNXRUNTIME,
+        ("MUL",),
+        "its products of 8 bits are rounded with the zero point in them: halves may be off by one",
+        _rounds_once,
+        _product_of_singles,
+    ),
+    Deviation(
+        ONNXRUNTIME,
+        ("MEAN",),
+        "it computes a ReduceMean of 8 bits in real numbers: halves may be off by one",
+        _is_own_mean,
+        _mean_of_reals,
+    ),
+    Deviation(
         TFLM,
         ("RELU6",),
         "it does not rescale where input and output differ in scale or zero point, as LiteRT does",
@@ -172,6 +223,12 @@ DEVIATIONS = (
     ),
     Deviation(TFLM, ("CUSTOM:SignalFramer",), _NOT_THERE, _waits_for_steps),
     Deviation(TFLM, ("CUSTOM:SignalStacker",), _NOT_THERE, _waits_for_frames),
+    Deviation(
+        TFLM,
+        ("CUSTOM:TFLite_Detection_PostProcess",),
+        "it writes several classes of one detection beyond its outputs",
+        _writes_beyond,
+    ),
     *(Deviation(runtime, ("CUSTOM:TFLite_Detection_PostProcess",), _UNWRITTEN, _is_fast) for runtime in (TFLM, LITERT)),
     *(Deviation(runtime, ("DIV",), _SHIFTED, _is_divided) for runtime in (TFLM, LITERT)),
     *(
@@ -184,6 +241,12 @@ DEVIATIONS = (
         ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
         "it rounds real numbers to 8 bits beside weights that have no more",
         is_hybrid,
+    ),
+    Deviation(
+        LITERT,
+        ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
+        "its reference kernels take weights of half precision for others",
+        _has_half_weights,
     ),
     Deviation(LITERT, ("SOFTMAX",), "its tables for 16 bits are made in double precision", _has_16_bits),
     Deviation(LITERT, ("FULLY_CONNECTED",), "it scales sums in double precision, and rounds once", _is_signed),

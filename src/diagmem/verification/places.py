@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,15 +17,32 @@ from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
 from diagmem.transforms.channels.analysis import ranges_of
 from diagmem.verification.channels import range_faults
-from diagmem.verification.cortex_m import CORES, run_on_core
+from diagmem.verification.cortex_m import CORES, run_on_core, run_on_team
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.oracles import RELATIVE_TOLERANCE, Opinion, second_opinion
 from diagmem.verification.runs import Run
+from diagmem.verification.stream import Inputs
 from diagmem.verification.tflm.compare import Comparison, compare
+from diagmem.verification.threads import run_on_threads
 
 HOST, TFLM = "host", "tflm"
 PLACES = (HOST, *CORES, TFLM)
+
+ON_THREADS = re.compile(rf"{HOST}:([2-9]|1[0-6])")
+"""`host:3`: the host, with three threads for three cores."""
+
+
+def check_place(place: str) -> None:
+    if place not in PLACES and not ON_THREADS.fullmatch(place):
+        raise PlanError(f"place '{one_line(place)}' is not known; known: {', '.join(PLACES)}")
+
+
+def cores_of(place: str) -> int:
+    """How many cores share the run."""
+    found = ON_THREADS.fullmatch(place)
+    return int(found[1]) if found else CORES[place].cores if place in CORES else 1
+
 
 INTERPRETER_KERNELS = ("tflm-reference", "tflm")
 """A plan for these is right in TFLM's Python interpreter, which has reference kernels."""
@@ -114,8 +132,7 @@ class Verification:
     opinion: Opinion | None = None
 
     def on(self, place: str) -> Verdict:
-        if place not in PLACES:
-            raise PlanError(f"place '{place}' is not known; known: {', '.join(PLACES)}")
+        check_place(place)
         return self._in_tflm() if place == TFLM else self._as_c(place)
 
     @cached_property
@@ -133,7 +150,8 @@ class Verification:
             return self.opinion
         if not self.source.has_file:
             return None
-        model = self.program.model
+        # As its file has it: values that are kept are no outputs there.
+        model = self.source.runnable
         return second_opinion(self.source, model, sample_inputs(model, self.inputs, self.seed))
 
     @cached_property
@@ -147,8 +165,7 @@ class Verification:
     def _as_c(self, place: str) -> CVerdict:
         samples = sample_inputs(self.program.graph, self.inputs, self.seed)
         opinion = self.second_opinion
-        is_host = place == HOST
-        run = run_on_host(self.program, samples) if is_host else run_on_core(self.program, samples, CORES[place])
+        run = self._run(place, samples)
         if self.range_fault is not None:
             run = run.failed(f"a channel was taken for what it is not: {self.range_fault}")
         if opinion is None:
@@ -160,6 +177,12 @@ class Verification:
         return CVerdict(
             run, ("numpy",) if notes else ("numpy", opinion.oracle), notes, RELATIVE_TOLERANCE if is_real else 0.0
         )
+
+    def _run(self, place: str, samples: Inputs) -> Run:
+        cores = cores_of(place)
+        if place in CORES:
+            return (run_on_core if cores == 1 else run_on_team)(self.program, samples, CORES[place])
+        return run_on_host(self.program, samples) if cores == 1 else run_on_threads(self.program, samples, cores)
 
     def _in_tflm(self) -> TflmVerdict:
         if self.source.is_onnx:

@@ -12,7 +12,9 @@ from diagmem.model.errors import PlanError
 from diagmem.model.graph import Node
 from diagmem.model.schedule import PUSH
 from diagmem.ops import kind_of
+from diagmem.planning.footprint import footprint
 from diagmem.planning.plan import Plan
+from diagmem.planning.posing import problem
 from diagmem.verification.cortex_m import CORES, count_marks
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.tools import ToolError
@@ -95,11 +97,13 @@ def profiled(program: Program, plan: Plan, core: str, seed: int = 0) -> Profile:
         raise ToolError(f"{len(own_steps)} steps were to be counted, and {len(marks)} were seen")
     done = {op: np.zeros(3, dtype=np.int64) for op in program.order}
     needed = dict.fromkeys(program.order, 0)
+    # A plan that was read says where things lie, and not what no placement can do without.
+    pressure = plan.pressure or problem(footprint(plan.graph, plan.options), plan.schedule).pressure
     before = np.zeros(3, dtype=np.int64)
     for (number, step), mark in zip(own_steps, marks, strict=True):
         now = np.array([mark.instructions, mark.read_bytes, mark.written_bytes])
         done[step.op] += now - before
-        needed[step.op] = max(needed[step.op], plan.pressure[number])
+        needed[step.op] = max(needed[step.op], pressure[number])
         before = now
     ops = []
     for node in program.nodes:

@@ -45,6 +45,8 @@ def run(
     keep it."""
     values: dict[int, Array] = {tensor.index: tensor.first_values for tensor in graph.variables}
     values.update({**(state or {}), **dict(zip(graph.inputs, inputs, strict=True))})
+    # The caller may be handed a constant.
+    values.update({t: values_of(graph.tensors[t]) for t in graph.outputs if graph.tensors[t].is_constant})
     unknown: set[int] = set()
     for node in graph.nodes:
         if unknown.intersection(node.op.inputs):

@@ -8,7 +8,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`failure`: why the answer is no; None if it is yes. `instructions`: the most that any input took. What the place
+    """`failure`: why the answer is no; None if it is yes. `instructions`: the most that any input took, on one core.
+    `critical_instructions`: of the core that had most to do between each two barriers, and for these. What the place
     does not tell is None."""
 
     on: str
@@ -20,6 +21,9 @@ class Run:
     code_bytes: int | None = None
     weights_bytes: int | None = None
     instructions: int | None = None
+    cores: int | None = None
+    barriers: int | None = None
+    critical_instructions: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -41,4 +45,23 @@ class Run:
             "weights_bytes": self.weights_bytes,
             "instructions": self.instructions,
             "failure": self.failure,
+            **self._of_cores(),
+        }
+
+    @property
+    def speedup(self) -> float | None:
+        """How much faster several cores are than one."""
+        if not self.instructions or not self.critical_instructions:
+            return None
+        return self.instructions / self.critical_instructions
+
+    def _of_cores(self) -> dict[str, Any]:
+        if self.cores is None:
+            return {}
+        speedup = None if self.speedup is None else round(self.speedup, 4)
+        return {
+            "cores": self.cores,
+            "barriers": self.barriers,
+            "critical_instructions": self.critical_instructions,
+            "speedup": speedup,
         }

@@ -13,8 +13,9 @@ import numpy.typing as npt
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
 from diagmem.model.errors import one_line
-from diagmem.model.graph import Shape, Tensor
+from diagmem.model.graph import DType, Shape, Tensor
 from diagmem.model.views import places
+from diagmem.transforms.narrow_state import quantised_values
 from diagmem.verification import reference
 from diagmem.verification.equality import differing
 from diagmem.verification.inputs import restarts
@@ -162,5 +163,8 @@ def differences(
 
 
 def _channels(values: npt.NDArray[Any], tensor: Tensor) -> npt.NDArray[Any]:
-    """Of the values of a tensor of the model, those that a narrower one should have."""
+    """Of the values of a tensor of the model, those that a narrower one should have; as integers, where it holds
+    those that stand for real numbers."""
+    if values.dtype == np.float32 and tensor.dtype is not DType.FLOAT32:
+        values = quantised_values(values, tensor)
     return values if tensor.channels is None else values[..., list(tensor.channels)]

@@ -57,7 +57,10 @@ def node(kind: str, inputs: Sequence[str], outputs: Sequence[str], domain: str =
     return names + data(4, kind) + given + (data(7, domain) if domain else b"")
 
 
-def value(name: str, shape: Sequence[int | str], dtype: str = "float32") -> bytes:
+def value(name: str, shape: Sequence[int | str] | None, dtype: str = "float32") -> bytes:
+    """Without a shape, its type is left out as well."""
+    if shape is None:
+        return data(1, name)
     dims = b"".join(data(1, number(1, d) if isinstance(d, int) else data(2, d)) for d in shape)
     return data(1, name) + data(2, data(1, number(1, TYPES[dtype]) + data(2, dims)))
 
@@ -65,7 +68,7 @@ def value(name: str, shape: Sequence[int | str], dtype: str = "float32") -> byte
 def model(
     nodes: Sequence[bytes],
     inputs: Mapping[str, Sequence[int | str]],
-    outputs: Mapping[str, Sequence[int | str]],
+    outputs: Mapping[str, Sequence[int | str] | None],
     constants: Mapping[str, npt.NDArray[Any]] | None = None,
     opset: int = 17,
 ) -> bytes:

@@ -11,6 +11,7 @@ from diagmem.backends.c.names import identifier
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.sequence import offset_type
 from diagmem.backends.c.tables import Tables
+from diagmem.backends.c.team import SPAN, needs_span
 from diagmem.backends.c.values import values_source
 from diagmem.ops.numerics.quantised import TO_EVEN, rounds_to_even
 
@@ -67,4 +68,6 @@ def _kernels(program: Program, attribute: str) -> str:
     if program.visits:
         defines += f"#define DIAGMEM_OFFSET {offset_type(program)}\n"
         sources.insert(1, "_rows.h")
+    if needs_span(program):
+        sources.append(SPAN)
     return with_attribute("\n".join(part for part in (defines, *joined(sources, limits.keys())) if part), attribute)

@@ -51,6 +51,15 @@ def call_text(node: Node, call: CCall, program: Program, tables: Tables) -> str:
     return f"{call.function}({', '.join([f'&op{node.op.number}', *arguments])});"
 
 
+def argument_text(tensor: Tensor, node: Node, program: Program, tables: Tables, further: str = "") -> str:
+    """The address of a tensor, or of what lies so many bytes further on."""
+    if not further:
+        return _argument(tensor, 0, node, program, tables)
+    if tensor.is_constant:
+        return f"(const void *)((const unsigned char *){tables.constants[tensor.index]} + {further})"
+    return f"AT({program.offsets[tensor.index]} + {further})"
+
+
 def _argument(argument: CArgument, position: int, node: Node, program: Program, tables: Tables) -> str:
     index = node.op.index
     if isinstance(argument, CTurn):

@@ -8,7 +8,7 @@ from diagmem.backends.c.api import functions
 from diagmem.backends.c.calls import shape_of
 from diagmem.backends.c.literals import number
 from diagmem.backends.c.names import comment
-from diagmem.backends.c.pools import pool_constants, pool_places
+from diagmem.backends.c.pools import pool_constants, pool_givers, pool_places
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.values import C_TYPES, tensor_type, value_functions
 from diagmem.model.graph import Graph, Tensor
@@ -57,20 +57,21 @@ def header(program: Program, name: str) -> str:
 {_state(macro, program)}
 {_tensors(f"{macro}_INPUT", model, model.inputs)}{_rows(macro, program)}
 {_tensors(f"{macro}_OUTPUT", model, model.outputs)}
-{tensor_type(program, name)}
+{tensor_type(program, name)}{_team(program, name)}
 #ifdef __cplusplus
 extern "C" {{
 #endif
 
 /* With the model's own arena. {about} */
 #ifndef {macro}_NO_STATIC_ARENA
-{own}
+{pool_givers(program, name)}{own}
 #endif
 
 /* The same with arenas of your own, {_own_arenas(program, macro)}: any
  * number at once, from any thread.{_START_IN.replace("NAME", name) if program.input_rows else ""} */
 {given}
 
+{_on_cores(program, name)}\
 /* The first place in memory of yours where an arena may start; NULL if the memory is too small for it. */
 {pool_places(program, name) if program.pools else f"void *{name}_arena(void *memory, size_t memory_bytes);{_NEWLINE}"}\
 
@@ -100,6 +101,34 @@ def _state(macro: str, program: Program) -> str:
         if size_bytes
         else ""
     )
+
+
+def _team(program: Program, name: str) -> str:
+    """What cores share that run the model together."""
+    if program.teamwork is None:
+        return ""
+    return f"""
+#define {name.upper()}_MOST_CORES {program.teamwork.cores}
+
+/* How often each core has come to a barrier. Set it to 0 once, and again before another number of cores uses it; it
+ * lies in memory that no core caches. */
+typedef struct {{
+    uint32_t arrived[{name.upper()}_MOST_CORES];
+}} {name}_team;
+"""
+
+
+def _on_cores(program: Program, name: str) -> str:
+    if program.teamwork is None:
+        return ""
+    macro = name.upper()
+    return f"""\
+/* One run on `cores` cores at once, 1 to {macro}_MOST_CORES: each calls it with one arena and team, and with its own
+ * number, from 0 on. It returns on all of them when the outputs are there; the inputs must be when the last one calls
+ * it. {macro}_AFTER_OP is called on each core. */
+void {name}_invoke_on(void *arena, {name}_team *team, int core, int cores);
+
+"""
 
 
 def _places(macro: str) -> str:

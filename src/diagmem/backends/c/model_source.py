@@ -14,6 +14,7 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.c.sequence import repeated_turns, row_storage, run_in_sequence
 from diagmem.backends.c.state import reset_function
 from diagmem.backends.c.tables import Tables
+from diagmem.backends.c.team import run_as_team
 from diagmem.model.graph import Node
 
 
@@ -26,7 +27,7 @@ def model_source(program: Program, tables: Tables, name: str) -> str:
         *(parameters(node, program.calls[node.op.index], tables) for node in program.nodes),
         *(listed_rows(node, program.calls[node.op.index]) for node in program.nodes),
         *(repeated_turns(program, node) for node in program.nodes),
-        *(run_in_sequence(program, tables, name) if program.visits else (_run_straight(program, tables, name),)),
+        *_run(program, tables, name),
         reset_function(program, tables, name),
         *inputs,
         _accessor(program, OUTPUT, name, program.graph.outputs),
@@ -37,7 +38,8 @@ def model_source(program: Program, tables: Tables, name: str) -> str:
 
 def _opening(program: Program, name: str) -> str:
     macro = name.upper()
-    headers = ("stddef.h", "string.h") if program.input_rows or program.states else ("stddef.h",)
+    needs_string = program.input_rows or program.states or program.teamwork is not None
+    headers = ("stddef.h", "string.h") if needs_string else ("stddef.h",)
     included = "\n".join(f"#include <{header}>" for header in headers)
     return f"""\
 #include "{name}.h"
@@ -69,6 +71,16 @@ _ADDRESSES = """\
 
 #define AT(offset) ((void *)((unsigned char *)arena + (offset)))
 """
+
+
+def _run(program: Program, tables: Tables, name: str) -> Iterator[str]:
+    """The functions that run the model."""
+    if program.teamwork is not None:
+        yield from run_as_team(program, tables, name)
+    elif program.visits:
+        yield from run_in_sequence(program, tables, name)
+    else:
+        yield _run_straight(program, tables, name)
 
 
 def _run_straight(program: Program, tables: Tables, name: str) -> str:

@@ -18,18 +18,36 @@ def pool_constants(program: Program, name: str) -> str:
         f"#ifndef {pool_macro(name, use)}_ATTR\n#define {pool_macro(name, use)}_ATTR /* the model's own arena in "
         f"{use.pool.name} */\n#endif\n"
         for use in uses
+        if not use.pool.is_external
     )
     numbers = ", ".join(pool_macro(name, use) for use in uses)
     return f"""\
-/* The memories, fastest first: an arena in each, and in a list of arenas each at its place. */
+/* The memories, fastest first: an arena in each, and in a list of arenas each at its place.{_external(program)} */
 enum {{ {numbers} }};
 #define {macro}_POOLS {len(uses)}
 {sizes}{hooks}"""
 
 
+def _external(program: Program) -> str:
+    given = ", ".join(use.pool.name for use in program.pools.uses if use.pool.is_external)
+    return f" You hold {given}:{_NEWLINE} * say where before each run, if it has moved." if given else ""
+
+
+_NEWLINE = "\n"
+
+
 def pool_places(program: Program, name: str) -> str:
     """Declarations of NAME_arena_POOL."""
     return "".join(f"{_place(name, use.pool.name)};\n" for use in program.pools.uses)
+
+
+def pool_givers(program: Program, name: str) -> str:
+    """Declarations of NAME_give_POOL: where the caller's memory is, for functions with the model's own arenas."""
+    return "".join(f"{_give(name, use.pool.name)};\n" for use in program.pools.uses if use.pool.is_external)
+
+
+def _give(name: str, pool: str) -> str:
+    return f"void {name}_give_{pool.lower()}(void *memory)"
 
 
 def _place(name: str, pool: str) -> str:
@@ -71,13 +89,20 @@ def pool_arenas(program: Program, name: str) -> Iterator[str]:
     return (unsigned char *)memory + skipped;
 }}
 """
-    own = "\n".join(static_memory(program, pool_macro(name, use), f"static_{use.pool.name.lower()}") for use in uses)
-    listed = ", ".join(f"&static_{use.pool.name.lower()}" for use in uses)
+    held = [use for use in uses if not use.pool.is_external]
+    own = "\n".join(static_memory(program, pool_macro(name, use), f"static_{use.pool.name.lower()}") for use in held)
+    listed = ", ".join(f"&static_{use.pool.name.lower()}" if use in held else "NULL" for use in uses)
+    const = "const " if len(held) == len(uses) else ""
+    given = "".join(
+        f"{_give(name, use.pool.name)} {{\n    static_arenas[{enumerator(use)}] = memory;\n}}\n\n"
+        for use in uses
+        if use.pool.is_external
+    )
     wrappers = "\n".join(function.definition(name) for function in functions(program))
     yield f"""\
 #ifndef {macro}_NO_STATIC_ARENA
 {wide_alignment(program, name)}{own}
-static void *const static_arenas[{macro}_POOLS] = {{{listed}}};
+static void *{const}static_arenas[{macro}_POOLS] = {{{listed}}};
 
-{wrappers}#endif
+{given}{wrappers}#endif
 """

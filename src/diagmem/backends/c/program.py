@@ -10,8 +10,10 @@ from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
+from diagmem.model.teamwork import Teamwork
 from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of, values_of
 from diagmem.ops.state import changed_variables
+from diagmem.planning.owned import with_kept
 from diagmem.planning.plan import Plan, offsets_in_one_piece
 from diagmem.planning.planner import Planned
 from diagmem.planning.pools import NO_POOLS, PoolLayout
@@ -45,7 +47,7 @@ class Program:
     for the caller's next row. `lower_bound_bytes`: None where nobody has proven one. `source`: the model's own graph,
     where ops were removed from it. `kernels`: the name of the library that runs it. `offset_align_bytes`: every offset
     is a multiple of it, so the arena's start must be one too. `pools`: which addresses lie in which memory, where there
-    are several: there is then an arena in each."""
+    are several: there is then an arena in each. `teamwork`: how several cores share it."""
 
     graph: Graph
     schedule: Schedule
@@ -57,6 +59,7 @@ class Program:
     kernels: str = "diagmem"
     offset_align_bytes: int = 1
     pools: PoolLayout = NO_POOLS
+    teamwork: Teamwork | None = None
 
     @classmethod
     def of(cls, made: Planned) -> Program:
@@ -74,19 +77,22 @@ class Program:
             raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without external_io")
         if plan.pools.missing_bytes:
             raise PlanError(f"the plan does not fit its pools: {plan.pools.missing_bytes} bytes are missing")
+        if plan.teamwork is not None and (plan.pools.in_use or plan.runs_by_rows):
+            raise PlanError("several cores share ops that run whole in one arena: plan again without pools and rows")
+        model = None if model is None else with_kept(model, plan.options.keep)
         source = None if model is plan.graph else model
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
         options = plan.options
-        program = cls(
-            plan.graph, plan.schedule, *places, source, options.kernels, options.align_bytes, plan.pools.in_use
-        )
+        align_bytes = max(options.align_bytes, options.input_align or 1)
+        made_for = options.kernels, align_bytes, plan.pools.in_use, plan.teamwork
+        program = cls(plan.graph, plan.schedule, *places, source, *made_for)
         program.check_places()
         return program
 
     @property
     def in_one_arena(self) -> Program:
         """The same, its pools one behind the other in a single arena: for those who look at what it does, not where."""
-        return replace(self, pools=NO_POOLS)
+        return replace(self, pools=NO_POOLS, arena_bytes=self.pools.end or self.arena_bytes)
 
     def check_places(self) -> None:
         """Raises PlanError where something that the code addresses has no place: whether places are safe is for the

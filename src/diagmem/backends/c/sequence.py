@@ -34,12 +34,17 @@ def run_in_sequence(program: Program, tables: Tables, name: str) -> Iterator[str
 
 def offset_type(program: Program) -> str:
     """Of the numbers in tables of rows."""
-    return "uint16_t" if program.arena_bytes < 1 << 16 else "uint32_t"
+    return "uint16_t" if _largest(program) < 1 << 16 else "uint32_t"
+
+
+def _largest(program: Program) -> int:
+    """Of the arenas."""
+    return max((use.used_bytes for use in program.pools.uses), default=program.arena_bytes)
 
 
 def sequence_bytes(program: Program) -> int:
     """Flash that the sequence of steps and the tables of rows take."""
-    width = 2 if program.arena_bytes < 1 << 16 else 4
+    width = 2 if _largest(program) < 1 << 16 else 4
     tables = sum(width * len(storage.table or ()) for storage in program.by_rows.values())
     again = sum(len(program.visits[node.op.index]) for node in program.nodes if _is_repeated(program, node))
     found = step_repeats(program)

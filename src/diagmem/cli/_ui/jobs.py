@@ -10,7 +10,7 @@ import re
 import time
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -18,7 +18,7 @@ from diagmem import pipeline
 from diagmem.backends.tflm.planned_file import LIBRARIES as TFLM_LIBRARIES
 from diagmem.cli._rows import how
 from diagmem.cli._shared import naming_model
-from diagmem.cli._ui.switches import commands, setting_words
+from diagmem.cli._ui.switches import Settings, commands, setting_words
 from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.model.graph import Shape
@@ -27,6 +27,7 @@ from diagmem.planning.inspection import inspect
 from diagmem.planning.options import BEST, ROWS
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
+from diagmem.planning.teamwork import estimated_speedup
 from diagmem.reports.pareto import Point, front_drawing
 from diagmem.reports.report import Fit, report_page
 from diagmem.reports.targets import TARGETS
@@ -46,31 +47,36 @@ class Given:
 
     name: str
     content: bytes | None = None
-    shapes: Mapping[str, Shape] = field(default_factory=dict)
-    channels_last: bool = False
 
-    @property
-    def source(self) -> Source:
+    def source(self, shapes: Mapping[str, Shape]) -> Source:
         if self.content is None:
-            return Source(self.name)
-        return Source(self.content, self.shapes, self.channels_last, PurePath(self.name).stem or "model")
+            return Source(self.name, shapes)
+        return Source(self.content, shapes, title=PurePath(self.name).stem or "model")
 
     @property
     def stem(self) -> str:
         """A name for files that any file system takes."""
-        return re.sub(r"[^A-Za-z0-9_.-]+", "_", self.source.name).strip("._")[:60] or "model"
+        return re.sub(r"[^A-Za-z0-9_.-]+", "_", self.source({}).name).strip("._")[:60] or "model"
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`what`: one of JOBS. `options`: of the plan. `plan`: the plan that is handed over, as JSON. `choice`: the layout
-    of C files, or the core to run on."""
+    """`what`: one of JOBS. `plan`: the plan that is handed over, as JSON. `choice`: the layout of C files, or the core
+    to run on."""
 
     what: str
     given: Given
-    options: Mapping[str, Any]
+    settings: Settings
     plan: Mapping[str, Any] | None = None
     choice: str = ""
+
+    @property
+    def source(self) -> Source:
+        return self.given.source(self.settings.shapes)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        return self.settings.options
 
 
 def run(job: Job, send: Send) -> None:
@@ -87,13 +93,15 @@ def run(job: Job, send: Send) -> None:
 
 
 def _plan(job: Job, send: Send) -> None:
-    began, source = time.monotonic(), job.given.source
+    began, source = time.monotonic(), job.source
     graph = source.graph
     found = inspect(graph)
     send("early", {"ops": len(graph.ops), "whole_bytes": found.peak_bytes, "weights_bytes": found.weights_bytes})
     made = pipeline.plan_telling(source, _told(send), job.options)
-    send("figures", {**figures(job, made), "seconds": round(time.monotonic() - began, 2)})
-    send("plan", json.dumps(made.to_json(), indent=2) + "\n")
+    written = made.to_json()
+    seconds = round(time.monotonic() - began, 2)
+    send("figures", {**figures(job, made), "pools": written.get("pools"), "seconds": seconds})
+    send("plan", json.dumps(written, indent=2) + "\n")
     send("told", ["drawing", 1, 1])
     send("page", report_page(made, _chips()))
 
@@ -108,10 +116,10 @@ def _chips() -> list[Any]:
 
 def figures(job: Job, made: Planned) -> dict[str, Any]:
     """What the page shows of a plan beside its report."""
-    plan, found = made.plan, inspect(made.plan.graph)
+    plan, found, team = made.plan, inspect(made.plan.graph), made.plan.teamwork
     fits = [Fit.of(target, made.baseline, plan, found.weights_bytes) for target in _chips()]
     return {
-        "words": setting_words(job.options),
+        "words": setting_words(job.settings),
         "arena_bytes": plan.arena_bytes,
         "baseline_bytes": made.baseline_bytes,
         "bound_bytes": plan.lower_bound_bytes,
@@ -121,9 +129,10 @@ def figures(job: Job, made: Planned) -> dict[str, Any]:
         "macs": round(sum(found.macs) * plan.recompute),
         "weights_bytes": found.weights_bytes,
         "peak": _peak_words(plan),
+        "speedup": round(estimated_speedup(plan, team, team.cores), 2) if team else None,
         "chips": [fit.target.name for fit in fits if fit.fits],
         "all_chips": len(fits),
-        "commands": commands(job.given.name, job.options),
+        "commands": commands(job.given.name, job.settings),
     }
 
 
@@ -137,7 +146,7 @@ def _peak_words(plan: Plan) -> str:
 
 
 def _pareto(job: Job, send: Send) -> None:
-    front = pipeline.pareto_telling(job.given.source, _told(send), {**job.options, "recompute": 1.0})
+    front = pipeline.pareto_telling(job.source, _told(send), {**job.options, "recompute": 1.0})
     points = [Point(made.plan.recompute, made.arena_bytes, how(made.plan)) for made in front]
     settings = [_settings(job, made.plan) for made in front]
     send("front", {"svg": front_drawing(points).inline(), "settings": settings})
@@ -145,7 +154,7 @@ def _pareto(job: Job, send: Send) -> None:
 
 def _settings(job: Job, plan: Plan) -> dict[str, Any]:
     """The options that make this plan of a front."""
-    shared = {**job.options, "kernels": plan.options.kernels}
+    shared = {**job.settings.plain, "kernels": plan.options.kernels}
     if not plan.runs_by_rows:
         return {**shared, "schedule": BEST, "input_rows": False, "recompute": 1}
     again = math.ceil(plan.recompute * 10_000 - 1e-6) / 10_000
@@ -155,7 +164,7 @@ def _settings(job: Job, plan: Plan) -> dict[str, Any]:
 def _c(job: Job, send: Send) -> None:
     """The C code of a plan, in an archive."""
     send("told", ["writing C", 0, 1])
-    emitted = pipeline.emit_c(job.given.source, layout=job.choice or "plain", plan=job.plan)  # type: ignore[arg-type]
+    emitted = pipeline.emit_c(job.source, layout=job.choice or "plain", plan=job.plan)  # type: ignore[arg-type]
     files = io.BytesIO()
     with zipfile.ZipFile(files, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, content in sorted(emitted.files.items()):
@@ -169,7 +178,7 @@ def _tflm(job: Job, send: Send) -> None:
     options, asked = job.options, job.options.get("kernels")
     send("told", ["planning for TensorFlow Lite Micro", 0, 1])
     written = pipeline.emit_tflm(
-        job.given.source,
+        job.source,
         kernels=asked if asked in TFLM_LIBRARIES else "tflm",
         align=options.get("align") or 16,
         keep_inputs=options.get("keep_inputs", False),
@@ -188,9 +197,9 @@ def _profile(job: Job, send: Send) -> None:
     if job.plan is None:
         raise PlanError("there is no plan to run; make one first")
     send("told", [f"running on {job.choice}", 0, 2])
-    ran = pipeline.profile(job.given.source, plan=job.plan, on=job.choice)
+    ran = pipeline.profile(job.source, plan=job.plan, on=job.choice)
     send("told", ["drawing", 1, 2])
-    made = pipeline.plan(job.given.source, **job.options)
+    made = pipeline.plan(job.source, **job.options)
     counted = {op.node.op.number: op.instructions for op in ran.ops}
     send("page", report_page(made, _chips(), counted))
     send("instructions", {"on": job.choice, "instructions": ran.instructions})

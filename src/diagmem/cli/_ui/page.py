@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from diagmem import __version__, pipeline
@@ -20,7 +22,15 @@ def page(first: str | None = None) -> str:
         "first": first,
         "groups": list(GROUPS),
         "switches": as_json(),
+        "memories": list(_memories()),
         "most_bytes": MOST_FILE_BYTES,
     }
     zoo = pipeline.zoo_models()
     return render("ui", SCRIPTS, version=__version__, data=data, zoo=zoo, layouts=LAYOUTS, cores=CORES)
+
+
+def _memories() -> Iterator[tuple[str, list[str]]]:
+    """Chips that have several, with what they are called as pools of a plan."""
+    for chip in pipeline.known_targets():
+        if len(chip.regions) > 1 and chip.refusal is None:
+            yield chip.name, [f"{re.sub('[^A-Za-z0-9]+', '_', name)}:{size // 1024}K" for name, size in chip.regions]

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any
 from urllib.parse import unquote
 
 from diagmem.cli._ui.jobs import JOBS, Given, Job, packed
 from diagmem.cli._ui.shelf import Result, Shelf
-from diagmem.cli._ui.switches import options_of
+from diagmem.cli._ui.switches import settings_of
 from diagmem.cli._ui.workers import Workers
 from diagmem.model.errors import DiagmemError, PlanError
 
@@ -53,6 +55,8 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     request_queue_size = MOST_CONNECTIONS
+    # Elsewhere it would let others listen on the same port.
+    allow_reuse_address = os.name == "posix"
 
     def __init__(self, port: int, page: str, workers: Workers, shelf: Shelf) -> None:
         self.page, self.workers, self.shelf = page, workers, shelf
@@ -67,6 +71,11 @@ class Server(ThreadingHTTPServer):
     @property
     def hosts(self) -> tuple[str, ...]:
         return tuple(f"{name}:{self.server_address[1]}" for name in (LOCAL, "localhost"))
+
+    def server_bind(self) -> None:
+        """Without asking the network for the host's name, as the class above does."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = LOCAL, self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._places.acquire(blocking=False):
@@ -109,7 +118,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             routes[rest]()
         except DiagmemError as error:
-            self._say(HTTPStatus.UNPROCESSABLE_ENTITY, {"failed": str(error)})
+            # An answer like any other: a browser shouts about other statuses on its console.
+            self._say(HTTPStatus.OK, {"failed": " ".join(str(error).split())})
 
     def _page(self) -> None:
         self._begin(HTTPStatus.OK, "text/html; charset=utf-8")
@@ -136,15 +146,15 @@ class _Handler(BaseHTTPRequestHandler):
         what, key, choice = asked.get("what"), asked.get("model"), asked.get("choice", "")
         if what not in (*JOBS, PLAN_JSON) or not isinstance(choice, str):
             raise PlanError(f"this is not done here; what is: {', '.join(JOBS)}")
-        given, options = self.server.shelf.model(key), options_of(asked.get("settings"))
-        kept = self.server.shelf.result(str(key), options)
+        given, settings = self.server.shelf.model(key), settings_of(asked.get("settings"))
+        kept = self.server.shelf.result(str(key), settings.plain)
         if what in ("c", "profile", PLAN_JSON) and kept is None:
             raise PlanError("this plan is not here any more; make it once more")
-        return Job(what, given, options, json.loads(kept.plan) if kept else None, choice), str(key)
+        return Job(what, given, settings, json.loads(kept.plan) if kept else None, choice), str(key)
 
     def _parts(self, job: Job, key: str) -> Iterator[tuple[str, Any]]:
         """From the shelf, if it is there; else it is made, and kept."""
-        kept = self.server.shelf.result(key, job.options)
+        kept = self.server.shelf.result(key, job.settings.plain)
         if kept is not None and job.what == PLAN_JSON:
             yield "file", packed("plan.json", kept.plan.encode())
             return
@@ -157,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
             if name in TO_PAGE:
                 yield name, value
         if job.what == "plan" and "page" in made:
-            result = Result(key, job.options, made["figures"], made["page"], made["plan"])
+            result = Result(key, job.settings.plain, made["figures"], made["page"], made["plan"])
             self.server.shelf.add_result(result)
 
     def _body(self, most_bytes: int) -> bytes:
@@ -172,7 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _say(self, status: HTTPStatus, value: Mapping[str, Any]) -> None:
         self._begin(status, "application/json")
-        self.wfile.write(json.dumps(value).encode())
+        self.wfile.write(json.dumps(value).encode() + b"\n")
 
     def _begin(self, status: HTTPStatus, kind: str) -> None:
         self.send_response(status)

@@ -8,28 +8,43 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, cast
 
-from diagmem.cli._shared import NEGATED, TRANSFORMS
+import click
+
+from diagmem.cli._shared import NEGATED, TRANSFORMS, ShapeParameter
 from diagmem.kernels import LIBRARIES
 from diagmem.kernels import library as library_named
 from diagmem.model.errors import PlanError, one_line, shell_word
+from diagmem.model.graph import Shape
 from diagmem.pipeline import MOST_RECOMPUTE
 from diagmem.planning.options import ROWS, Options
 
+MODEL = "The model"
+"""The group of what is no option of a plan, but says what the file leaves open."""
+
+PLACED = ("keep_inputs", "external_io", "keep", "external", "pins", "input_align")
+"""Which tensors the caller has a say in."""
+
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "What the plan may do": ("overlap", "schedule", "input_rows", "recompute", "remove"),
-    "What it is made for": ("kernels", "align", "prefer", "keep_inputs", "external_io"),
+    "What it is made for": ("kernels", "align", "prefer", "pools", "cores", "cores_cost", *PLACED),
     "How it is looked for": ("allocator", "effort"),
+    MODEL: ("shapes",),
 }
-"""In the order of the page. An option that is not named stands in the last group."""
+"""In the order of the page. An option that is not named stands behind those that say how a plan is looked for."""
+
+OTHERS = "How it is looked for"
 
 LABELS = {
     "input_rows": "streamed input",
     "remove": "removal of ops and channels",
     "external_io": "input and output with the caller",
+    "keep": "tensors kept",
+    "external": "tensors with the caller",
+    "pins": "tensors pinned",
 }
-"""Where a word says more than the option's name."""
+"""Where words say more than the option's name."""
 
 NEEDS: Mapping[str, Mapping[str, Any]] = {"input_rows": {"schedule": ROWS}, "recompute": {"schedule": ROWS}}
 """What else must be set for an option to have a meaning."""
@@ -38,15 +53,25 @@ LEFT_OUT = {"time_limit": "another run may then end otherwise, and what is kept 
 """Options without a switch, and why."""
 
 ALIGNMENTS = (1, 2, 4, 8, 16, 32, 64)
-LONGEST_WORD = 200
+
+MEMORY = "NAME:BYTES"
+"""How the unit of a list begins whose words are memories."""
+
+RANGES = {"R": (MOST_RECOMPUTE, 0.01, " ×"), "N": (8, 1, ""), "PERCENT": (100, 1, " %")}
+"""Numbers, by their unit: as far as a slider goes, in what steps, and what stands behind the figure."""
+
+OTHER_RANGE = (100, 0.01, "")
+
+LISTS = ("memories", "words")
+LONGEST_WORD, MOST_WORDS = 200, 16
 TRACED = "traced:"
 """Libraries that are read from a file: the page opens none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """`kind`: check, choice, range or set. `choices`: value and words of each, and for a set also what it means to
-    leave it out. A range goes from `least` to `most`."""
+    """`kind`: check, choice, range, set, memories, words or text. `choices`: value and words of each, and for a set
+    also what it means to leave it out. A range goes from `least` to `most`, in steps. Memories and words are lists."""
 
     name: str
     label: str
@@ -57,14 +82,38 @@ class Switch:
     choices: tuple[tuple[Any, ...], ...] = ()
     least: float = 0
     most: float = 0
+    step: float = 1
+    unit: str = ""
     needs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a page has set. `plain`: as it says it, without what is as by default; `options`: of the plan; `shapes`: of
+    inputs."""
+
+    plain: Mapping[str, Any]
+    options: Mapping[str, Any]
+    shapes: Mapping[str, Shape]
+
+
+SHAPES = Switch(
+    "shapes",
+    "Shapes of inputs",
+    "Where the file leaves them open, such as input=1x49x10x1; several with a semicolon between.",
+    "text",
+    "",
+    MODEL,
+)
 
 
 def switches() -> tuple[Switch, ...]:
     """All of them, group by group."""
-    found = {option.name: _switch(option) for option in fields(Options) if option.name not in LEFT_OUT}
+    found = [SHAPES, *(_switch(option) for option in fields(Options) if option.name not in LEFT_OUT)]
     named = [name for names in GROUPS.values() for name in names]
-    return tuple(found[name] for name in (*named, *(name for name in found if name not in named)))
+    groups = list(GROUPS)
+    places = {one.name: named.index(one.name) if one.name in named else len(named) for one in found}
+    return tuple(sorted(found, key=lambda one: (groups.index(one.group), places[one.name])))
 
 
 def as_json() -> list[dict[str, Any]]:
@@ -72,12 +121,13 @@ def as_json() -> list[dict[str, Any]]:
 
 
 def _switch(option: Field[Any]) -> Switch:
-    name, default = option.name, option.default
-    group = next((group for group, names in GROUPS.items() if name in names), list(GROUPS)[-1])
+    name, default = option.name, cast(Any, option.default)
+    group = next((group for group, names in GROUPS.items() if name in names), OTHERS)
     label = LABELS.get(name, name.replace("_", " "))
     # The first sentence: what follows is about the command line.
     meaning = re.split(r"(?<=\.)\s", option.metadata["meaning"])[0]
-    kind, choices, most = _control(option)
+    kind, choices = _control(option)
+    most, step, unit = RANGES.get(option.metadata["unit"], OTHER_RANGE) if kind == "range" else (0, 1, "")
     return Switch(
         name,
         label[:1].upper() + label[1:],
@@ -86,59 +136,82 @@ def _switch(option: Field[Any]) -> Switch:
         default,
         group,
         choices,
-        least=1 if kind == "range" else 0,
+        least=default if kind == "range" else 0,
         most=most,
+        step=step,
+        unit=unit,
         needs=NEEDS.get(name, {}),
     )
 
 
-def _control(option: Field[Any]) -> tuple[str, tuple[tuple[Any, ...], ...], float]:
-    """Kind, choices and upper end of an option's control."""
+def _control(option: Field[Any]) -> tuple[str, tuple[tuple[Any, ...], ...]]:
+    """Kind and choices of an option's control."""
     name, default, choices = option.name, option.default, option.metadata["choices"]
     if name == "remove":
-        return "set", tuple((key, key.replace("-", " "), meaning) for key, meaning in TRANSFORMS.items()), 0
+        return "set", tuple((key, key.replace("-", " "), meaning) for key, meaning in TRANSFORMS.items())
     if name == "kernels":
-        return "choice", tuple((key, key) for key in LIBRARIES), 0
-    if name == "align":
-        own = (None, "the library's own")
-        return "choice", (own, *((n, f"{n} byte{'s' if n > 1 else ''}") for n in ALIGNMENTS)), 0
+        return "choice", tuple((key, key) for key in LIBRARIES)
+    if default is None:
+        own = (None, "as by default")
+        return "choice", (own, *((n, f"{n} byte{'s' if n > 1 else ''}") for n in ALIGNMENTS))
     if isinstance(default, bool):
-        return "check", (), 0
+        return "check", ()
+    if default == ():
+        return "memories" if option.metadata["unit"].startswith(MEMORY) else "words", ()
     if choices:
-        return "choice", tuple((choice, choice) for choice in choices), 0
-    return "range", (), MOST_RECOMPUTE
+        return "choice", tuple((choice, choice) for choice in choices)
+    return "range", ()
 
 
-def options_of(settings: Any) -> dict[str, Any]:
-    """The options that a page has set, as `diagmem.plan` takes them; those that are as by default are left out. What is
-    none of them is refused."""
-    if not isinstance(settings, dict):
+def settings_of(given: Any) -> Settings:
+    """What a page has set; what is none of its switches, or no value of one, is refused."""
+    if not isinstance(given, dict):
         raise PlanError("settings are a table of options")
     known = {switch.name: switch for switch in switches()}
-    found = {}
-    for name, value in settings.items():
+    plain = {}
+    for name, value in given.items():
         if name not in known:
             raise PlanError(f"'{one_line(str(name))}' is no switch of this page; known: {', '.join(known)}")
         if not _is_of(known[name], value):
             raise PlanError(f"{name}: '{one_line(str(value))}' is none of its values")
-        if value != known[name].default:
-            found[name] = value
-    Options.of(found)
-    return dict(sorted(found.items()))
+        # A list that came as JSON is none of Python's tuples.
+        if (tuple(value) if known[name].kind in LISTS else value) != known[name].default:
+            plain[name] = value
+    plain = dict(sorted(plain.items()))
+    options = {name: value for name, value in plain.items() if name != SHAPES.name}
+    Options.of(options)
+    return Settings(plain, options, _shapes(plain.get(SHAPES.name, "")))
+
+
+def _shapes(text: str) -> dict[str, Shape]:
+    try:
+        return dict(ShapeParameter().convert(part.strip(), None, None) for part in text.split(";") if part.strip())
+    except click.UsageError as error:
+        raise PlanError(error.message) from error
 
 
 def _is_of(switch: Switch, value: Any) -> bool:
     if switch.kind == "check":
         return isinstance(value, bool)
+    if switch.kind == "text":
+        return isinstance(value, str) and len(value) <= LONGEST_WORD * MOST_WORDS
     if switch.kind == "range":
-        return isinstance(value, int | float) and not isinstance(value, bool) and switch.least <= value <= switch.most
+        sorts = int if isinstance(switch.default, int) else int | float
+        is_number = isinstance(value, sorts) and not isinstance(value, bool)
+        return is_number and switch.least <= value <= switch.most
+    if switch.kind in LISTS:
+        return isinstance(value, list | tuple) and len(value) <= MOST_WORDS and all(map(_is_word, value))
     values = [choice[0] for choice in switch.choices]
     if switch.kind == "set":
         return value is None or (isinstance(value, list) and all(v in values for v in value))
-    if switch.name == "kernels" and isinstance(value, str) and len(value) <= LONGEST_WORD:
+    if switch.name == "kernels" and _is_word(value):
         # Also NAME/3,7, as a front of plans has them.
         return not value.startswith(TRACED) and library_named(value) is not None
     return any(value is choice or (type(value) is type(choice) and value == choice) for choice in values)
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_WORD
 
 
 def command_words(options: Mapping[str, Any]) -> list[str]:
@@ -147,40 +220,60 @@ def command_words(options: Mapping[str, Any]) -> list[str]:
     for option in fields(Options):
         if option.name not in options:
             continue
-        value, flag = options[option.name], option.name.replace("_", "-")
+        value, flag = options[option.name], f"--{option.name.replace('_', '-')}"
         if option.name == "remove":
             kept = [name for name in TRANSFORMS if name not in value]
             words += ["--no-removal"] if len(kept) == len(TRANSFORMS) else [f"--no-{name}" for name in kept]
         elif option.name in NEGATED:
-            words.append(f"--no-{flag}")
+            words.append(f"--no-{option.name}")
         elif value is True:
-            words.append(f"--{flag}")
+            words.append(flag)
+        elif isinstance(value, list | tuple):
+            words += [part for one in value for part in (flag.removesuffix("s"), shell_word(one))]
         else:
-            words += [f"--{flag}", shell_word(f"{value:g}" if isinstance(value, float) else str(value))]
+            words += [flag, shell_word(f"{value:g}" if isinstance(value, float) else str(value))]
     return words
 
 
-def commands(model: str, options: Mapping[str, Any]) -> dict[str, str]:
-    """The plan as one would have it made in a shell, and in Python."""
-    word = shell_word(f"./{model}" if model.startswith("-") else model)
-    shell = " ".join(["diagmem plan", word, *command_words(options), "--json plan.json"])
+def commands(model: str, settings: Settings) -> dict[str, list[str]]:
+    """The plan, and what is handed over with it, as one would have it made in a shell and in Python: a line for each
+    command. Where C code is written, the page adds the layout that is chosen."""
+    options = settings.options
+    shapes = {name: "x".join(map(str, shape)) for name, shape in settings.shapes.items()}
+    words = [part for name, shape in shapes.items() for part in ("--shape", shell_word(f"{name}={shape}"))]
+    named = " ".join([shell_word(f"./{model}" if model.startswith("-") else model), *words])
+    shell = [" ".join(["diagmem plan", named, *command_words(options), "--json plan.json"])]
     given = "".join(f", {name}={value!r}" for name, value in options.items())
-    return {"shell": shell, "python": f"import diagmem\nmade = diagmem.plan({model!r}{given})"}
+    source = f"diagmem.Source({model!r}, shapes={dict(settings.shapes)!r})" if shapes else repr(model)
+    python = ["import diagmem", f"model = {source}", f"made = diagmem.plan(model{given})"]
+    asked = Options.of(options)
+    if asked.library.is_own and not asked.external_io:
+        shell.append(f"diagmem emit c {named} --plan plan.json -o firmware")
+        python.append("files = diagmem.emit_c(model, plan=made.to_json()).files")
+    return {"shell": shell, "python": python}
 
 
-def setting_words(options: Mapping[str, Any]) -> str:
+def setting_words(settings: Settings) -> str:
     """What differs from the defaults, in a few words."""
-    return ", ".join(_difference(switch, options[switch.name]) for switch in switches() if switch.name in options)
+    plain = settings.plain
+    return ", ".join(_difference(switch, plain[switch.name]) for switch in switches() if switch.name in plain)
 
 
 def _difference(switch: Switch, value: Any) -> str:
+    label = switch.label.lower()
     if switch.kind == "check":
-        return switch.label.lower() if value else f"no {switch.label.lower()}"
+        return label if value else f"no {label}"
     if switch.kind == "set":
         return _left_out(switch, value)
+    if switch.kind in LISTS:
+        return one_line(f"{'' if switch.kind == 'memories' else label + ' '}{' + '.join(value)}")
+    if switch.kind == "text":
+        return one_line(value)
     if switch.name == "schedule":
         return f"{value}" if value == ROWS else f"{value} order"
-    return f"{switch.label.lower()} {value:g}" if isinstance(value, int | float) else f"{switch.label.lower()} {value}"
+    if switch.kind == "range" and isinstance(value, int) and not switch.unit:
+        return f"{value} {label}"
+    return f"{label} {value:g}{switch.unit}" if isinstance(value, int | float) else f"{label} {value}"
 
 
 def _left_out(switch: Switch, value: Sequence[str]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from diagmem.cli._ui.jobs import Given, Job, run
+from diagmem.cli._ui.switches import settings_of
 
 SMALL = "zoo:kws_dscnn_int8"
 
-run(Job("plan", Given(SMALL), {}), lambda name, value: None)
+run(Job("plan", Given(SMALL), settings_of({})), lambda name, value: None)

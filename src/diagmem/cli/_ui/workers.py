@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -32,10 +34,11 @@ CAN_FORK = "forkserver" in multiprocessing.get_all_start_methods()
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A process, and the line to it."""
+    """A process, the line to it, and a directory for what compilers leave."""
 
     process: BaseProcess
     line: Connection
+    directory: str
 
     def end(self) -> None:
         """At once, with all that it has started."""
@@ -46,6 +49,7 @@ class Worker:
             self.process.kill()
         self.process.join()
         self.line.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 @dataclass
@@ -70,6 +74,9 @@ class Workers:
         has closed its end: that is how a job is cancelled. A client has nothing more to say while it waits."""
         with self._turn:
             worker = self._taken()
+            if worker is None:
+                yield "failed", "diagmem is about to end; start it again"
+                return
             threading.Thread(target=self.start, daemon=True).start()
             try:
                 worker.line.send(job)
@@ -103,10 +110,11 @@ class Workers:
         for worker in found:
             worker.end()
 
-    def _taken(self) -> Worker:
+    def _taken(self) -> Worker | None:
+        """None once it is closed."""
         with self._lock:
             if self._is_closed:
-                raise EOFError
+                return None
             spare, self._spare = self._spare, None
             return spare if spare and spare.process.is_alive() else self._started()
 
@@ -115,10 +123,11 @@ class Workers:
         if CAN_FORK:
             context.set_forkserver_preload(["diagmem.cli._ui.warm"])
         ours, its = context.Pipe()
-        process = context.Process(target=_work, args=(its,), daemon=True)  # type: ignore[attr-defined]
+        directory = tempfile.mkdtemp(prefix="diagmem-ui-")
+        process = context.Process(target=_work, args=(its, directory), daemon=True)  # type: ignore[attr-defined]
         process.start()
         its.close()
-        worker = Worker(process, ours)
+        worker = Worker(process, ours, directory)
         self._all[process.pid or 0] = worker
         return worker
 
@@ -135,9 +144,10 @@ def _ended_words(worker: Worker) -> str:
     return f"the process that worked on it was ended {how}: out of memory, or by hand; try again"
 
 
-def _work(line: Connection) -> None:
+def _work(line: Connection, directory: str) -> None:
     """In the process: one job."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tempfile.tempdir = os.environ["TMPDIR"] = directory
     if hasattr(os, "setsid"):
         os.setsid()
     try:

@@ -22,7 +22,7 @@ from diagmem.frontends.onnx.layout import (
     stored_as,
 )
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import ABSENT, DType, Graph, Op, Quantisation, Shape, Tensor
+from diagmem.model.graph import ABSENT, DType, Graph, Op, Quantisation, Rounding, Shape, Tensor
 from diagmem.ops import kind_of
 from diagmem.ops.moving.reshape import Reshape
 
@@ -154,6 +154,14 @@ class Builder:
         """The tensor, of whose integers it is now known what they stand for."""
         self.tensors[tensor.index] = replace(tensor, quantisation=quantisation)
         return self.tensors[tensor.index]
+
+    def without_sign(self, tensor: Tensor) -> Tensor:
+        """Integers as the caller of the model knows them: those that the file has without a sign lie 128 higher."""
+        held = self.tensors[tensor.index].quantisation
+        if held is None or held.rounding is not Rounding.ONNX_UNSIGNED:
+            return tensor
+        given = Quantisation(held.scales, tuple(zero + 128 for zero in held.zero_points))
+        return self.make("QUANTIZE", [tensor], dtype=DType.UINT8, quantisation=given)
 
     def reshaped(self, tensor: Tensor, shape: Shape) -> Tensor:
         if tensor.shape == shape:

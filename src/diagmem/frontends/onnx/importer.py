@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from diagmem.frontends.onnx.branches import inline_branch
 from diagmem.frontends.onnx.builder import Builder
 from diagmem.frontends.onnx.folding import folded
 from diagmem.frontends.onnx.layout import (
@@ -50,18 +51,28 @@ class Importer:
     done: set[int] = field(default_factory=set)
     inputs: list[Tensor] = field(default_factory=list)
     outputs: list[Tensor] = field(default_factory=list)
+    lowerings: Mapping[str, Lowering] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        names = [name for node in self.model.nodes for name in node.inputs if name]
-        self.uses = Counter([*names, *(value.name for value in self.model.outputs)])
+        self.uses = Counter(value.name for value in self.model.outputs)
         self.readers: dict[str, list[OnnxNode]] = {}
-        for node in self.model.nodes:
+        self._read: dict[int, set[str]] = {}
+        self._extra = 0
+        self.expect(self.model.nodes)
+
+    def expect(self, nodes: Sequence[OnnxNode]) -> None:
+        """Notes what nodes that come later read."""
+        for node in nodes:
+            self.uses.update(name for name in node.inputs if name)
             for name in dict.fromkeys(node.inputs):
                 self.readers.setdefault(name, []).append(node)
-        self._read: dict[int, set[str]] = {}
+            for value in node.attributes.values():
+                if isinstance(value, Subgraph):
+                    self.uses.update(value.names())
 
     def graph(self, name: str, lowerings: Mapping[str, Lowering]) -> Graph:
         """The whole model."""
+        self.lowerings = lowerings
         for node in self.model.nodes:
             if not any(node.outputs) or (not node.outputs[0] and node.kind not in RECURRENT):
                 raise ModelError(f"{node.label}: it has no output; the file is damaged")
@@ -69,8 +80,7 @@ class Importer:
             self._input(value)
         self.values |= {name: Constant(array) for name, array in self.model.constants.items()}
         for node in self.model.nodes:
-            if node.number not in self.done:
-                self._node(node, lowerings)
+            self.lower(node)
         for value in self.model.outputs:
             self._output(value)
         if not self.outputs:
@@ -113,16 +123,18 @@ class Importer:
             raise ModelError(f"{label}: shape {list(shape)} holds no elements, or too many")
         return shape
 
-    def _node(self, node: OnnxNode, lowerings: Mapping[str, Lowering]) -> None:
+    def lower(self, node: OnnxNode) -> None:
+        """What a node computes, unless another one has taken it in."""
+        if node.number in self.done:
+            return
         self.build.about = node.label
         self._read[node.number] = set()
         for name in node.inputs:
             if name and name not in self.values:
                 raise ModelError(f"{node.label}: input '{one_line(name)}' is not made before it; the file is damaged")
         if any(isinstance(value, Subgraph) for value in node.attributes.values()):
-            raise ModelError(
-                f"{node.label}: branches and loops are not supported; simplify the model so that none is left"
-            )
+            inline_branch(self, node)
+            return
         known = [None if not name else self.values[name] for name in node.inputs]
         made = folded(self, node, known)
         if made is not None:
@@ -130,7 +142,7 @@ class Importer:
                 self.bind(name, Constant(array))
             return
         kind = node.kind if node.domain in DEFAULT_DOMAINS else f"{node.domain}.{node.kind}"
-        lowering = lowerings.get(kind)
+        lowering = self.lowerings.get(kind)
         if lowering is None:
             advice = "" if node.domain in (*DEFAULT_DOMAINS, MICROSOFT) else " (a custom operator)"
             raise ModelError(
@@ -158,7 +170,7 @@ class Importer:
         if self.channels_last and len(found.shape) == 4:
             dims = CHANNELS_LAST
         full = tuple(found.shape[axis] for axis in dims if axis is not None)
-        tensor = self.build.reshaped(self.build.form(found, dims), full)
+        tensor = self.build.without_sign(self.build.reshaped(self.build.form(found, dims), full))
         if tensor.index in {t.index for t in (*self.inputs, *self.outputs)}:
             # An output is a tensor of its own.
             tensor = self.build.make("RESHAPE", [tensor, self.build.ints(tensor.shape, "shape")])
@@ -166,6 +178,11 @@ class Importer:
         self.build.rename(tensor, value.name)
 
     # What lowerings use.
+
+    def new_number(self) -> int:
+        """Of a node that the file does not have: no other node has it."""
+        self._extra += 1
+        return -self._extra
 
     def bind(self, name: str, value: Value) -> None:
         """What a name of the file stands for from now on."""

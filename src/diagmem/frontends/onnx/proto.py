@@ -3,6 +3,7 @@ but whatever cannot be held apart from a damaged file is refused."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from diagmem.model.errors import ModelError, one_line
 from diagmem.model.graph import Shape
 
 MOST_NODES = 100_000
+MOST_DEPTH = 16
+"""Of graphs inside nodes of graphs."""
+
 DEFAULT_DOMAINS = ("", "ai.onnx")
 MICROSOFT = "com.microsoft"
 
@@ -37,7 +41,8 @@ class OnnxValue:
 
 @dataclass(frozen=True, slots=True)
 class OnnxNode:
-    """`number`: its place in the file. An input that is left out has the empty name."""
+    """`number`: its place in the file. An input that is left out has the empty name. `stands_for`: the label of the
+    file's node that this one is a part of, where the file does not have it itself."""
 
     number: int
     kind: str
@@ -46,10 +51,13 @@ class OnnxNode:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: dict[str, Any] = field(compare=False)
+    stands_for: str = ""
 
     @property
     def label(self) -> str:
         """`node 7 'block3/conv' (Conv)`, the way every message names it."""
+        if self.stands_for:
+            return self.stands_for
         name = f" '{one_line(self.name or (self.outputs[0] if self.outputs else ''))}'"
         domain = "" if self.domain in DEFAULT_DOMAINS else f"{one_line(self.domain)}."
         return f"node {self.number}{name} ({domain}{one_line(self.kind)})"
@@ -98,6 +106,7 @@ def _opset(message: Message) -> int:
 class _Reader:
     def __init__(self, external: External) -> None:
         self._external = external
+        self._depth = 0
 
     def graph(self, message: Message, opset: int) -> OnnxModel:
         nodes: list[OnnxNode] = []
@@ -150,6 +159,8 @@ class _Reader:
             elif item.number == 5:
                 value = self._tensor(message.message(item, "a tensor"))[1]
             elif item.number == 6:
+                value = self._subgraph(message.message(item, "a graph inside a node"))
+            elif item.number == 11:
                 value = Subgraph()
             elif item.number == 7:
                 lists[7] += message.reals(item)
@@ -164,6 +175,14 @@ class _Reader:
         zeros: dict[int, Any] = {1: 0.0, 2: 0, 3: b""}
         return name, zeros.get(kind) if value is None else value
 
+    def _subgraph(self, message: Message) -> Subgraph:
+        self._depth += 1
+        if self._depth > MOST_DEPTH:
+            raise ModelError(f"graphs lie inside nodes of graphs, more than {MOST_DEPTH} deep")
+        found = self.graph(message, 0)
+        self._depth -= 1
+        return Subgraph(found)
+
     def _tensor(self, message: Message) -> tuple[str, npt.NDArray[Any]]:
         name, dims, kind, raw = "", [], 0, None
         typed: dict[int, list[Any]] = {}
@@ -175,6 +194,8 @@ class _Reader:
                 kind = message.integer(item)
             elif item.number == 4:
                 typed.setdefault(4, []).extend(message.reals(item))
+            elif item.number == 10:
+                typed.setdefault(10, []).extend(message.doubles(item))
             elif item.number in (5, 7, 11):
                 typed.setdefault(item.number, []).extend(message.integers(item))
             elif item.number == 8:
@@ -201,8 +222,21 @@ class _Reader:
         return name, _typed(typed, dtype, shape, where)
 
 
+@dataclass(frozen=True, slots=True)
 class Subgraph:
-    """An attribute that is a graph: a branch or a loop's body, which is not read."""
+    """An attribute that is a graph: a branch or a loop's body; None for a list of them, which is not read."""
+
+    graph: OnnxModel | None = None
+
+    def names(self) -> Iterator[str]:
+        """What its nodes read, and those of graphs within, and what it hands out."""
+        if self.graph is not None:
+            yield from (value.name for value in self.graph.outputs)
+            for node in self.graph.nodes:
+                yield from node.inputs
+                for value in node.attributes.values():
+                    if isinstance(value, Subgraph):
+                        yield from value.names()
 
 
 def _entry(message: Message) -> tuple[str, str]:
@@ -228,9 +262,9 @@ def checked_shape(dims: list[int], where: str) -> Shape:
 
 def _typed(typed: dict[int, list[Any]], dtype: np.dtype[Any], shape: Shape, where: str) -> npt.NDArray[Any]:
     """Values from the field that is meant for their type."""
-    field_number = 4 if dtype == np.float32 else 5 if dtype.name in IN_INT32 else 11 if dtype.kind == "u" else 7
-    values = typed.pop(field_number, [])
-    if typed or dtype == np.float64:
+    numbers = {"float32": 4, "float64": 10, **dict.fromkeys(IN_INT32, 5), "uint32": 11, "uint64": 11}
+    values = typed.pop(numbers.get(dtype.name, 7), [])
+    if typed:
         raise ModelError(f"{where}: its values stand in a field of another type; the file is damaged")
     if len(values) != int(np.prod(shape, dtype=object)):
         raise ModelError(f"{where}: {len(values)} values for shape {list(shape)}; the file is damaged")

@@ -97,6 +97,15 @@ class Message:
             raise self.damaged("a list of real numbers has a part of one")
         return [float(v) for (v,) in struct.iter_unpack("<f", self.content[field.start : field.end])]
 
+    def doubles(self, field: Field) -> list[float]:
+        """The same of 64 bits."""
+        if field.wire == FIXED64:
+            return [float(struct.unpack_from("<d", self.content, field.start)[0])]
+        self._expect(field, BYTES)
+        if (field.end - field.start) % 8:
+            raise self.damaged("a list of real numbers has a part of one")
+        return [float(v) for (v,) in struct.iter_unpack("<d", self.content[field.start : field.end])]
+
     def damaged(self, why: str) -> ModelError:
         return ModelError(f"the file is damaged or no ONNX model: {self.what}: {why}")
 

@@ -20,10 +20,11 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 
-from diagmem.frontends.checks import check_sizes, check_wiring
+from diagmem.frontends.checks import LARGEST_TENSOR_BYTES, check_sizes, check_wiring
 from diagmem.frontends.shapes import with_shapes
 from diagmem.frontends.tflite.control_flow import called_subgraphs, control_flow_of, without_control_flow
 from diagmem.frontends.tflite.options import options_of
+from diagmem.frontends.tflite.sparsity import dense_values
 from diagmem.frontends.tflite.variables import attributes_of, called_once, with_variables
 from diagmem.model.errors import ModelError, one_line
 from diagmem.model.graph import ABSENT, DType, Graph, Node, Op, Quantisation, Shape, Tensor
@@ -189,9 +190,8 @@ class _Reader:
             self.op(i, _checked_name(i, codes, operator), operator, *wires, tensors)
             for i, (operator, wires) in enumerate(zip(operators, wiring, strict=True))
         )
-        # Converters know nothing of what operations make that TFLite does not define, and write no shape.
-        made = {t for op in ops if op.kind.startswith(CUSTOM) for t in op.outputs}
-        self.dynamic |= {t for t in made if not tensors[t].shape}
+        # Converters know nothing of what operations make that TFLite does not define, and write any shape, or none.
+        self.dynamic |= {t for op in ops if op.kind.startswith(CUSTOM) for t in op.outputs}
         return Graph(name, tensors, ops, inputs, outputs)
 
     def op_names(self) -> list[str]:
@@ -257,8 +257,17 @@ class _Reader:
             bare.quantisation,
             is_constant,
             bool(table.IsVariable()),
-            _values(raw, bare) if is_constant and raw is not None else None,
+            self.values(raw, bare, table) if is_constant and raw is not None else None,
         )
+
+    def values(self, raw: npt.NDArray[np.uint8], tensor: Tensor, table: Any) -> npt.NDArray[Any] | None:
+        """Of a constant; those that the file leaves out are 0."""
+        sparsity = table.Sparsity()
+        if sparsity is None:
+            return _values(raw, tensor)
+        if not 0 <= tensor.size_bytes <= LARGEST_TENSOR_BYTES:
+            raise ModelError(f"tensor {tensor.index} '{tensor.label}': shape {list(tensor.shape)} is too large")
+        return dense_values(sparsity, raw, tensor)
 
     def buffer(self, index: int, where: str) -> npt.NDArray[np.uint8] | None:
         """A buffer's bytes, inside the flatbuffer or (newer schemas, large models) behind it; None if it is empty."""

@@ -12,6 +12,7 @@ from diagmem.ops.c_call import MAX_ROWS, CCall, CName, CScratch, CStruct, CTable
 from diagmem.ops.c_rows import window_row_call
 from diagmem.ops.loops.c_window import c_window, window_limits
 from diagmem.ops.loops.windowed import WindowedLoop
+from diagmem.ops.numerics.fitted import fitted, fitted_blocks
 from diagmem.ops.numerics.fixed_point import Ints
 from diagmem.ops.numerics.packed import Channels, blocks_of_four, bytes_of, c_packed
 from diagmem.ops.numerics.weighted_sums import c_padding
@@ -90,14 +91,14 @@ class DspConv2D:
             "paired": CStruct("diagmem_paired", {"size": size, "padding": c_padding(self.node, self.loop)}),
         }
         arguments = self.node.input(0), self.node.output, CScratch()
-        blocks = blocks_of_four(channels, weights)
-        if blocks is None:
+        made = _blocks(channels, weights)
+        if made is None:
             own = {"filter": CTable("filter", bytes_of(weights)), "output": channels.c_output()}
             return kernel_call("conv_2d_wide_pairs_s8", {**fields, **own}, arguments, _limits(loop))
-        sign, inputs = "positive" if channels.is_positive else "any", 8 if size % 16 else 16
+        (how, blocks), inputs = made, 8 if size % 16 else 16
         singles = loop.out.height * (loop.out.width % 2)
-        two = CName(f"diagmem_two_{sign}_{inputs}_s8")
-        one = CName(f"diagmem_one_{sign}_{inputs if singles >= LEAST_SINGLES else 8}_s8")
+        two = CName(f"diagmem_two_{how}_{inputs}_s8")
+        one = CName(f"diagmem_one_{how}_{inputs if singles >= LEAST_SINGLES else 8}_s8")
         own = {"two": two, "one": one, "blocks": blocks}
         return kernel_call("conv_2d_pairs_s8", {**fields, **own}, arguments, _limits(loop))
 
@@ -110,6 +111,16 @@ class DspConv2D:
 
     def _direct_row(self, node: Node) -> CCall:
         return window_row_call(self._direct(node), node, self.loop.rows)
+
+
+def _blocks(channels: Channels, weights: Ints) -> tuple[str, CTable] | None:
+    """Weights and constants for the kernels of this name; None where the numbers do not allow any."""
+    short = fitted(channels)
+    if short is not None:
+        blocks = fitted_blocks(short, weights)
+        return None if blocks is None else (f"fitted_{short.shift}", blocks)
+    blocks = blocks_of_four(channels, weights)
+    return None if blocks is None else ("positive" if channels.is_positive else "any", blocks)
 
 
 def _words(count: int) -> list[tuple[int, int]]:

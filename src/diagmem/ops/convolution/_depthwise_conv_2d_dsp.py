@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from diagmem.model.graph import Node
-from diagmem.ops.c_call import CCall, CName, CTable, kernel_call, values_of
+from diagmem.ops.c_call import CCall, CChannels, CName, CTable, kernel_call, values_of
 from diagmem.ops.c_rows import window_row_call
 from diagmem.ops.kind import Array
 from diagmem.ops.loops.c_window import c_window, window_limits
 from diagmem.ops.loops.channel_groups import GROUPS
 from diagmem.ops.loops.windowed import WindowedLoop
+from diagmem.ops.numerics.fitted import Fitted, fitted
 from diagmem.ops.numerics.fixed_point import Ints
 from diagmem.ops.numerics.packed import Channels, Packed, Words, stream, words, words_of
-from diagmem.ops.numerics.weighted_sums import c_padding
+from diagmem.ops.numerics.weighted_sums import BY_CHANNEL, c_padding
 from diagmem.ops.orders import Order
 from diagmem.ops.variants import Variant
 
 TOGETHER = GROUPS[Order.FOURS]
+
+OWN_CHANNELS = CChannels(("window.in_depth", "window.out_depth"), BY_CHANNEL | {"padding", "blocks"}, are_of_input=True)
+"""Each output channel is made of the input channel of its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +45,23 @@ class DspDepthwiseConv2D:
         packed = channels.packed()
         if packed is None:
             own = {"filter": CTable("filter", channels.weights.astype(np.int8)), "output": channels.c_output()}
-            return kernel_call("depthwise_conv_2d_wide_fours_s8", {**fields, **own}, arguments, limits)
+            wide = kernel_call("depthwise_conv_2d_wide_fours_s8", {**fields, **own}, arguments, limits)
+            return replace(wide, channels=OWN_CHANNELS)
         whole = len(channels.bias) // TOGETHER * TOGETHER
-        name = "diagmem_positive_fours_s8" if channels.is_positive else "diagmem_any_fours_s8"
+        short = fitted(channels)
+        how = f"fitted_{short.shift}" if short else "positive" if channels.is_positive else "any"
+        name = f"diagmem_{how}_fours_s8"
         is_3x3 = self.loop.rows.kernel == self.loop.cols.kernel == 3 and whole == len(channels.bias)
         own = {
             "is_positive": int(channels.is_positive),
             "inside": CName(f"{name}_inside") if is_3x3 else None,
             "taps": CName(f"{name}_taps") if whole else None,
-            "blocks": _blocks(channels.weights, packed, whole) if whole else None,
+            "blocks": _blocks(channels.weights, short or packed, whole) if whole else None,
             "ones": CName("diagmem_fours_rest_s8") if whole < len(channels.bias) else None,
             "rest": _rest(channels.weights, packed, whole) if whole < len(channels.bias) else None,
         }
-        return kernel_call("depthwise_conv_2d_fours_s8", {**fields, **own}, arguments, limits)
+        call = kernel_call("depthwise_conv_2d_fours_s8", {**fields, **own}, arguments, limits)
+        return replace(call, channels=OWN_CHANNELS)
 
 
 def by_channel(filters: Array) -> Array:
@@ -61,12 +69,16 @@ def by_channel(filters: Array) -> Array:
     return np.ascontiguousarray(filters[0].reshape(-1, filters.shape[3]).T)
 
 
-def _blocks(weights: Ints, packed: Packed, whole: int) -> CTable:
+def _blocks(weights: Ints, found: Packed | Fitted, whole: int) -> CTable:
     """Of the first `whole` channels, in fours."""
+    if isinstance(found, Fitted):
+        starts, constants, weights = found.starts, words(found.multipliers), 256 * weights
+    else:
+        starts, constants = found.bias, found.constants
     parts: list[Words] = []
     for first in range(0, whole, TOGETHER):
         four = slice(first, first + TOGETHER)
-        parts += [words(packed.bias[four]), *_taps(weights[four]), packed.constants[four]]
+        parts += [words(starts[four]), *_taps(weights[four]), constants[four]]
     return stream(parts)
 
 

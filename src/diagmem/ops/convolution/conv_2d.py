@@ -12,23 +12,27 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
+from diagmem.model.teamwork import Along, Cut
 from diagmem.ops.accesses import Accesses
-from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, by_type, kernel_call, values_of
+from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, CChannels, by_type, kernel_call, values_of
 from diagmem.ops.c_rows import window_row_call
 from diagmem.ops.convolution._conv_2d_dsp import DspConv2D
 from diagmem.ops.convolution._conv_2d_mve import MveConv2D
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.held_pixels import HeldPixels
-from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
+from diagmem.ops.loops.pixels import all_have_pitches, pitches_of, pixel_cut
 from diagmem.ops.loops.taps import tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.packed import is_8_bit
 from diagmem.ops.numerics.quantised import centred_weights, real_weights, zero_point_of
 from diagmem.ops.numerics.weighted_sums import (
+    BY_CHANNEL,
+    CHANNELS_OF_A_BLOCK,
     block_start,
     filter_window,
     finished,
     interleaved,
+    kernel_suffix,
     weighted_fitting,
     window_call,
 )
@@ -148,6 +152,13 @@ class Conv2DKind(OpKind):
             return MveConv2D(node, loop, _paired(loop)).variants()
         return DspConv2D(node, loop, _paired(loop), self.c_call).variants()
 
+    def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        """Blocks of channels where weights are stored so."""
+        pixels = pixel_cut(node, grain=2 if variant is not None and variant.order is Order.PAIRS else 1)
+        if variant is not None or _loop(node).groups > 1 or kernel_suffix(node) == "s4":
+            return (pixels,)
+        return pixels, Cut(Along.CHANNELS, node.output.shape[-1], CHANNELS_OF_A_BLOCK)
+
     def c_call(self, node: Node) -> CCall:
         return by_type(node, dict.fromkeys(QUANTISED_OR_REAL, _call))
 
@@ -261,7 +272,8 @@ def _stored(loop: WindowedLoop, node: Node, filters: Array) -> Array:
 
 def _call(node: Node) -> CCall:
     loop, filters = _loop(node), values_of(node.input(1))
-    return window_call("conv_2d", node, loop, {"groups": loop.groups}, 0, filters, _stored(loop, node, filters))
+    call = window_call("conv_2d", node, loop, {"groups": loop.groups}, 0, filters, _stored(loop, node, filters))
+    return replace(call, channels=CChannels(("window.out_depth",), BY_CHANNEL))
 
 
 def _vfp_call(node: Node) -> CCall:

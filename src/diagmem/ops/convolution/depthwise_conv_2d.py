@@ -11,15 +11,16 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
+from diagmem.model.teamwork import Along, Cut
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, CTable, by_type, kernel_call, values_of
 from diagmem.ops.c_rows import window_row_call
-from diagmem.ops.convolution._depthwise_conv_2d_dsp import DspDepthwiseConv2D, by_channel
+from diagmem.ops.convolution._depthwise_conv_2d_dsp import OWN_CHANNELS, TOGETHER, DspDepthwiseConv2D, by_channel
 from diagmem.ops.convolution._depthwise_conv_2d_mve import MveDepthwiseConv2D
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.channel_blocks import ChannelBlocks
 from diagmem.ops.loops.channel_groups import GROUPS, ChannelGroups
-from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
+from diagmem.ops.loops.pixels import all_have_pitches, pitches_of, pixel_cut
 from diagmem.ops.loops.taps import tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.packed import is_8_bit
@@ -156,6 +157,14 @@ class DepthwiseConv2DKind(OpKind):
         is_mve = instructions is InstructionSet.MVE
         return MveDepthwiseConv2D(loop).variants() if is_mve else DspDepthwiseConv2D(loop).variants()
 
+    def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        """Channels by whole groups, where each is made of one of the input."""
+        depth, order = node.output.shape[-1], Order.REFERENCE if variant is None else variant.order
+        grain = {Order.REFERENCE: 1, Order.FOURS: TOGETHER}.get(order, 0)
+        if not grain or depth % grain or _loop(node).group_out > 1:
+            return (pixel_cut(node),)
+        return pixel_cut(node), Cut(Along.CHANNELS, depth, grain)
+
     def c_call(self, node: Node) -> CCall:
         return by_type(node, dict.fromkeys(QUANTISED_OR_REAL, _call))
 
@@ -208,7 +217,8 @@ def _sums(loop: WindowedLoop, image: Array, filters: Array, zero_point: Any) -> 
 def _call(node: Node) -> CCall:
     loop, filters = _loop(node), by_channel(values_of(node.input(1)))
     stored = halves(filters.reshape(len(filters), -1)) if kernel_suffix(node) == "s4" else filters
-    return window_call("depthwise_conv_2d", node, loop, {"multiplier": loop.group_out}, 3, filters, stored)
+    call = window_call("depthwise_conv_2d", node, loop, {"multiplier": loop.group_out}, 3, filters, stored)
+    return replace(call, channels=OWN_CHANNELS)
 
 
 def _vfp_call(node: Node) -> CCall:

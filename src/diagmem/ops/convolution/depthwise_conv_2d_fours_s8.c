@@ -3,7 +3,8 @@
  *
  * Weights are 16-bit numbers, those of two taps in a word. A block of four channels has sums to start from, for each two
  * taps a word for each channel, of a last tap two words (channels 0 and 2, 1 and 3), then for each channel a multiplier,
- * an addend and a shift. */
+ * an addend and a shift. Where one shift is that of all channels, weights and starts are 256-fold, and for each channel
+ * there is only a multiplier. */
 #include "../numerics/_packed_s8.h"
 #include "../loops/_window.h"
 
@@ -70,16 +71,25 @@ DIAGMEM_IN_ORDER
         out[i] = requantised(x, (int32_t)k[3 * (i)], (int32_t)k[3 * (i) + 1], (int32_t)k[3 * (i) + 2]);            \
     } while (0)
 
-#define DIAGMEM_PUT_FOUR(requantised)           \
-    do {                                        \
+#define DIAGMEM_PUT_FOUR(requantised)                          \
+    do {                                                       \
         const diagmem_word *const k = (const diagmem_word *)w; \
-        DIAGMEM_PUT_CHANNEL(0, a, requantised); \
-        DIAGMEM_PUT_CHANNEL(1, b, requantised); \
-        DIAGMEM_PUT_CHANNEL(2, c, requantised); \
-        DIAGMEM_PUT_CHANNEL(3, d, requantised); \
-        w += 6;                                 \
-        DIAGMEM_KEEP(w);                        \
-        out += 4;                               \
+        DIAGMEM_PUT_CHANNEL(0, a, requantised);                \
+        DIAGMEM_PUT_CHANNEL(1, b, requantised);                \
+        DIAGMEM_PUT_CHANNEL(2, c, requantised);                \
+        DIAGMEM_PUT_CHANNEL(3, d, requantised);                \
+        w += 6;                                                \
+    } while (0)
+
+#define DIAGMEM_PUT_FOUR_FITTED(shift)                 \
+    do {                                               \
+        uint32_t m, n;                                 \
+        DIAGMEM_TAKE(m, n, w);                         \
+        out[0] = DIAGMEM_FITTED(a, (int32_t)m, shift); \
+        out[1] = DIAGMEM_FITTED(b, (int32_t)n, shift); \
+        DIAGMEM_TAKE(m, n, w);                         \
+        out[2] = DIAGMEM_FITTED(c, (int32_t)m, shift); \
+        out[3] = DIAGMEM_FITTED(d, (int32_t)n, shift); \
     } while (0)
 
 #define DIAGMEM_FOUR_SUMS                                                       \
@@ -88,7 +98,7 @@ DIAGMEM_IN_ORDER
     w += 2
 
 /* Defines `name`_inside and `name`_taps. */
-#define DIAGMEM_FOUR_CHANNELS(name, requantised)                                                                       \
+#define DIAGMEM_FOUR_CHANNELS(name, put, how)                                                                          \
     static DIAGMEM_APART void name##_inside(const int8_t *x, const int8_t *y, const int8_t *z, int32_t step,           \
                                             const diagmem_words *w, int8_t *out, const int8_t *stop) {                 \
         do {                                                                                                           \
@@ -99,7 +109,9 @@ DIAGMEM_IN_ORDER
             DIAGMEM_TWO_TAPS(y + step, y + 2 * step);                                                                  \
             DIAGMEM_TWO_TAPS(z, z + step);                                                                             \
             DIAGMEM_LAST_TAP(z + 2 * step);                                                                            \
-            DIAGMEM_PUT_FOUR(requantised);                                                                             \
+            put(how);                                                                                                  \
+            DIAGMEM_KEEP(w);                                                                                           \
+            out += 4;                                                                                                  \
             x += 4;                                                                                                    \
             y += 4;                                                                                                    \
             z += 4;                                                                                                    \
@@ -117,13 +129,19 @@ DIAGMEM_IN_ORDER
             if (count & 1) {                                                                                           \
                 DIAGMEM_LAST_TAP((const int8_t *)taps[count - 1] + i);                                                 \
             }                                                                                                          \
-            DIAGMEM_PUT_FOUR(requantised);                                                                             \
+            put(how);                                                                                                  \
+            DIAGMEM_KEEP(w);                                                                                           \
+            out += 4;                                                                                                  \
             i += 4;                                                                                                    \
         } while (out != stop);                                                                                         \
     }
 
-DIAGMEM_FOUR_CHANNELS(diagmem_positive_fours_s8, DIAGMEM_POSITIVE)
-DIAGMEM_FOUR_CHANNELS(diagmem_any_fours_s8, DIAGMEM_ANY_SIGN)
+DIAGMEM_FOUR_CHANNELS(diagmem_fitted_8_fours_s8, DIAGMEM_PUT_FOUR_FITTED, 8)
+DIAGMEM_FOUR_CHANNELS(diagmem_fitted_10_fours_s8, DIAGMEM_PUT_FOUR_FITTED, 10)
+DIAGMEM_FOUR_CHANNELS(diagmem_fitted_12_fours_s8, DIAGMEM_PUT_FOUR_FITTED, 12)
+DIAGMEM_FOUR_CHANNELS(diagmem_fitted_14_fours_s8, DIAGMEM_PUT_FOUR_FITTED, 14)
+DIAGMEM_FOUR_CHANNELS(diagmem_positive_fours_s8, DIAGMEM_PUT_FOUR, DIAGMEM_POSITIVE)
+DIAGMEM_FOUR_CHANNELS(diagmem_any_fours_s8, DIAGMEM_PUT_FOUR, DIAGMEM_ANY_SIGN)
 
 /* The channels from `first` on that fill no block, one after the other. */
 static DIAGMEM_APART void diagmem_fours_rest_s8(const diagmem_depthwise_conv_2d_fours_s8_params *p,

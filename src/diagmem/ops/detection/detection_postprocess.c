@@ -18,6 +18,8 @@ typedef struct {
     int32_t classes;
     int32_t score_size; /* elements from the scores of one box to those of the next; one more with a background */
     int32_t detections;
+    int32_t slots; /* places in the outputs for one detection, one for each of its best classes */
+    int32_t rest;  /* places that no detection has */
     int32_t per_class;
     int32_t is_regular; /* each class by itself; else a box counts for its best class, and classes do not matter */
     float least_score;
@@ -85,9 +87,9 @@ static inline int diagmem_box_stands(const diagmem_detection_postprocess_params 
     const diagmem_box box = diagmem_decoded_box(p, in, candidate->box);
     int32_t of_class = 0;
     for (int32_t i = 0; i < count; ++i) {
-        if (!p->is_regular || diagmem_load_f32(kinds + 4 * i) == (float)candidate->kind) {
+        if (!p->is_regular || diagmem_load_f32(kinds + 4 * p->slots * i) == (float)candidate->kind) {
             diagmem_box other;
-            memcpy(&other, boxes + 16 * i, sizeof other);
+            memcpy(&other, boxes + 16 * p->slots * i, sizeof other);
             ++of_class;
             if (diagmem_box_overlap(&other, &box) > p->most_overlap) {
                 return 0;
@@ -140,25 +142,50 @@ static inline diagmem_candidate diagmem_next_box(const diagmem_detection_postpro
     return best;
 }
 
+/* The next best class of a box, of equal ones the first; its box is -1 where there are no more. */
+static inline diagmem_candidate diagmem_next_class(const diagmem_detection_postprocess_params *p,
+                                                   const unsigned char *scores, const diagmem_candidate *last) {
+    const int32_t place = last->box * p->score_size + p->score_size - p->classes;
+    diagmem_candidate best = {-1, 0, 0.0f};
+    for (int32_t c = 0; c < p->classes && last->box >= 0; ++c) {
+        const float score = diagmem_real_at(&p->score, scores, place + c);
+        if ((score < last->score || (score == last->score && c > last->kind)) && (best.box < 0 || score > best.score)) {
+            best.box = last->box;
+            best.kind = c;
+            best.score = score;
+        }
+    }
+    return best;
+}
+
 static inline void diagmem_detection_postprocess(const diagmem_detection_postprocess_params *p, const void *encoded,
                                                  const void *scores, void *boxes, void *kinds, void *best_scores,
                                                  void *number) {
     diagmem_candidate last = {0, 0, 0.0f};
     int32_t count = 0;
     for (int32_t i = 0; i < p->detections; ++i) {
-        diagmem_box box = {0.0f, 0.0f, 0.0f, 0.0f};
         diagmem_candidate next = {-1, 0, 0.0f};
         if (count == i) {
             next = diagmem_next_box(p, encoded, scores, &last, count, boxes, kinds);
         }
         if (next.box >= 0) {
-            box = diagmem_decoded_box(p, encoded, next.box);
             last = next;
             ++count;
         }
-        memcpy((unsigned char *)boxes + 16 * i, &box, sizeof box);
-        diagmem_store_f32((unsigned char *)kinds + 4 * i, (float)next.kind);
-        diagmem_store_f32((unsigned char *)best_scores + 4 * i, next.box >= 0 ? next.score : 0.0f);
+        for (int32_t place = i * p->slots; place < (i + 1) * p->slots; ++place) {
+            diagmem_box box = {0.0f, 0.0f, 0.0f, 0.0f};
+            if (next.box >= 0) {
+                box = diagmem_decoded_box(p, encoded, next.box);
+            }
+            memcpy((unsigned char *)boxes + 16 * place, &box, sizeof box);
+            diagmem_store_f32((unsigned char *)kinds + 4 * place, (float)next.kind);
+            diagmem_store_f32((unsigned char *)best_scores + 4 * place, next.box >= 0 ? next.score : 0.0f);
+            next = diagmem_next_class(p, scores, &next);
+        }
     }
+    const size_t begin = (size_t)p->detections * (size_t)p->slots;
+    memset((unsigned char *)boxes + 16 * begin, 0, 16 * (size_t)p->rest);
+    memset((unsigned char *)kinds + 4 * begin, 0, 4 * (size_t)p->rest);
+    memset((unsigned char *)best_scores + 4 * begin, 0, 4 * (size_t)p->rest);
     diagmem_store_f32(number, (float)count);
 }

@@ -30,7 +30,7 @@ class DetectionPostprocess:
     their scores, and how many there are; behind the last one all is 0.
 
     The names are those of the file. Without `use_regular_nms` a box counts for its best class alone, and boxes of all
-    classes leave each other out."""
+    classes leave each other out; a detection is then written with each of its best classes."""
 
     max_detections: int = 1
     max_classes_per_detection: int = 1
@@ -43,6 +43,11 @@ class DetectionPostprocess:
     x_scale: float = 1.0
     h_scale: float = 1.0
     w_scale: float = 1.0
+
+    @property
+    def slots(self) -> int:
+        """Places in the outputs for one detection."""
+        return 1 if self.use_regular_nms else self.max_classes_per_detection
 
     @property
     def scales(self) -> tuple[float, float, float, float]:
@@ -83,14 +88,19 @@ class DetectionPostprocessKind(OpKind):
         return (1, most, _COORDINATES), (1, most), (1, most), (1,)
 
     def accesses(self, node: Node, order: Order) -> Accesses:
-        """All is read for every detection; then it is written. At last their number is."""
-        most = node.outputs[1].elems
+        """All is read for every detection, and each of its classes; then it is written. At last their number is."""
+        most, elems = node.attributes.max_detections * node.attributes.slots, node.outputs[1].elems
         reads = tuple(
-            None if t is None or t.is_constant else Runs.of(0, t.elems, 0, stride=0, hold=max(1, most))
-            for t in node.inputs
+            None if t is None or t.is_constant else Runs.of(0, t.elems, 0, stride=0, hold=most) for t in node.inputs
         )
         number = np.arange(most)
-        writes = (Runs.of(_COORDINATES * number, _COORDINATES, number, stride=0), *[Runs.sweep(most)] * 2)
+        writes = [
+            Runs.join(
+                Runs.of(size * number, size, number, stride=0),
+                Runs.of(size * most, size * (elems - most), most, stride=0),
+            )
+            for size in (_COORDINATES, 1, 1)
+        ]
         return Accesses(most + 1, reads, (*writes, Runs.of(0, 1, most)))
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
@@ -102,21 +112,19 @@ class DetectionPostprocessKind(OpKind):
         if a.use_regular_nms:
             found = chosen(of_classes, boxes, limits, a.max_detections, a.detections_per_class)
         else:
-            best = of_classes.argmax(axis=1)
-            alone = chosen(of_classes.max(axis=1)[:, None], boxes, limits, a.max_detections, a.max_detections)
-            found = [(box, int(best[box])) for box, _ in alone]
+            found = chosen(of_classes.max(axis=1)[:, None], boxes, limits, a.max_detections, a.max_detections)
         made = [np.zeros(t.shape, np.float32) for t in node.outputs]
-        for place, (box, kind) in enumerate(found):
-            made[0].reshape(-1, _COORDINATES)[place] = boxes[box]
-            made[1].reshape(-1)[place], made[2].reshape(-1)[place] = kind, of_classes[box, kind]
+        for detection, (box, kind) in enumerate(found):
+            best = np.argsort(-of_classes[box], kind="stable")[: a.slots]
+            for place, of_class in enumerate([kind] if a.use_regular_nms else best, detection * a.slots):
+                made[0].reshape(-1, _COORDINATES)[place] = boxes[box]
+                made[1].reshape(-1)[place], made[2].reshape(-1)[place] = of_class, of_classes[box, of_class]
         made[3].reshape(-1)[0] = len(found)
         return tuple(made)
 
     def c_call(self, node: Node) -> CCall:
         a = node.attributes
         require_types(DType.FLOAT32, node.outputs)
-        if a.max_classes_per_detection != 1:
-            raise Unsupported(f"{a.max_classes_per_detection} classes for each detection; supported: 1")
         anchors = _real(node.input(2), values_of(node.input(2))).reshape(-1)
         given = {
             "boxes": node.input(0).shape[1],
@@ -124,6 +132,8 @@ class DetectionPostprocessKind(OpKind):
             "classes": a.num_classes,
             "score_size": node.input(1).shape[2],
             "detections": a.max_detections,
+            "slots": a.slots,
+            "rest": node.outputs[1].elems - a.max_detections * a.slots,
             "per_class": a.detections_per_class if a.use_regular_nms else a.max_detections,
             "is_regular": int(bool(a.use_regular_nms)),
             "least_score": a.nms_score_threshold,
@@ -140,6 +150,7 @@ class DetectionPostprocessKind(OpKind):
         boxes, classes, most = draw.integer(1, 14), draw.integer(1, 5), draw.integer(1, 6)
         attributes = DetectionPostprocess(
             max_detections=most,
+            max_classes_per_detection=draw.choice((1, 1, 2, 3)),
             detections_per_class=draw.choice((100, 1, 2)),
             use_regular_nms=draw.integer(0, 2),
             nms_score_threshold=draw.choice((0.0, 0.25, 0.5)),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from diagmem.model.graph import DType, Node, Shape, Tensor
+from diagmem.model.teamwork import Cut
 from diagmem.ops.c_call import CCall, by_type, require_types
 from diagmem.ops.elementwise._binary_dsp import dsp_variants
 from diagmem.ops.elementwise._binary_int import (
@@ -26,7 +27,7 @@ from diagmem.ops.elementwise._binary_int import (
 )
 from diagmem.ops.elementwise._binary_mve import mve_variants
 from diagmem.ops.kind import Array, Values, input_at
-from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape
+from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape, c_broadcast, outer_cut
 from diagmem.ops.numerics import single_precision
 from diagmem.ops.numerics.quantised import real_range, rounds_to_even
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
@@ -75,6 +76,9 @@ class BinaryKind(BroadcastKind):
         if rounds_to_even(node.output):
             return ()
         return mve_variants(node) if instructions is InstructionSet.MVE else dsp_variants(node)
+
+    def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        return outer_cut(node, c_broadcast)
 
     def c_call(self, node: Node) -> CCall:
         return by_type(node, {dtype: way.call for dtype, way in _WAYS[node.op.kind].items()})

@@ -1,4 +1,4 @@
-"""SELECT_V2: of two numbers the one that a condition picks, with broadcasting."""
+"""SELECT, SELECT_V2: of two numbers the one that a condition picks, with broadcasting."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_axes import joined_axes
 from diagmem.ops.c_call import CCall, kernel_call, require_types
@@ -22,7 +23,7 @@ MOST_AXES = 5
 class SelectKind(BroadcastKind):
     """Inputs: condition, what is taken where it is true, what is taken where it is false."""
 
-    names = ("SELECT_V2",)
+    names = ("SELECT_V2", "SELECT")
     is_pointwise = True
 
     def signature(self, name: str) -> Signature:
@@ -30,6 +31,8 @@ class SelectKind(BroadcastKind):
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         condition, yes, no = (input_at(inputs, position).shape for position in range(3))
+        if name == "SELECT" and (yes != no or condition not in ((), (1,), yes)):
+            raise ModelError(f"a condition {list(condition)} cannot pick of {list(yes)} and {list(no)} in SELECT")
         return (broadcast_shape(condition, broadcast_shape(yes, no)),)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
@@ -49,6 +52,9 @@ class SelectKind(BroadcastKind):
     def sample(self, name: str, draw: Draw) -> Node:
         """All inputs may be repeated, each along its own axes; the numbers may be constant."""
         shape, dtype = draw.shape(), draw.dtype()
+        if name == "SELECT":
+            inputs = [activation(shape, DType.BOOL), activation(shape, dtype), activation(shape, dtype)]
+            return node_of(self, name, None, inputs, (dtype,))
         places = draw.choice(((activation, activation), (activation, constant), (constant, activation)))
         condition = activation(draw.shrunk(shape), DType.BOOL)
         inputs = [condition, *(place(draw.shrunk(shape), dtype) for place in places)]

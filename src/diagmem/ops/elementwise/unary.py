@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from diagmem.model.graph import DType, Node, Shape, Tensor
+from diagmem.model.teamwork import Cut
 from diagmem.ops.c_call import TYPES, CCall, CStruct, by_type, require_types
 from diagmem.ops.c_rows import is_row_local
 from diagmem.ops.elementwise._conversions import (
@@ -37,7 +38,7 @@ from diagmem.ops.elementwise._unary_int import (
 )
 from diagmem.ops.elementwise._unary_math import MATH, logical_not, logical_not_call, math_call, math_f32
 from diagmem.ops.kind import Array, OpKind, Values, input_at
-from diagmem.ops.loops.broadcast import c_elementwise
+from diagmem.ops.loops.broadcast import c_elementwise, outer_cut
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics import single_precision
@@ -46,6 +47,7 @@ from diagmem.ops.options import TYPE_CODES, BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
+from diagmem.ops.variants import Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,9 @@ class UnaryKind(RearrangeKind):
 
     def has_row_kernel(self, node: Node) -> bool:
         return is_row_local(node)
+
+    def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        return outer_cut(node, c_elementwise)
 
     def c_call(self, node: Node) -> CCall:
         if _is_looked_up_to_even(node):

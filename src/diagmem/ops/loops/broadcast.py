@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Shape, row_major_strides
+from diagmem.model.teamwork import Along, Cut
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_axes import joined_axes
-from diagmem.ops.c_call import CStruct
+from diagmem.ops.c_call import CStruct, Unsupported
 from diagmem.ops.c_rows import is_row_local
 from diagmem.ops.kind import OpKind, swept
 from diagmem.ops.loops.chunks import Chunks, strided
@@ -63,6 +64,15 @@ def pitches(node: Node, position: int) -> list[int]:
     tensor, rank = node.input(position), len(node.output.shape)
     shape, strides = _widened(tensor.shape, rank), (0,) * (rank - len(tensor.shape)) + tensor.strides
     return [0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True)]
+
+
+def outer_cut(node: Node, walk: Callable[[Node], CStruct]) -> tuple[Cut, ...]:
+    """Several cores share the outermost axis of an element-wise walk."""
+    try:
+        sizes = walk(node).fields["size"]
+    except Unsupported:
+        return ()
+    return (Cut(Along.PIXELS, next((size for size in sizes if size > 1), 1), can_hold=True),)
 
 
 def c_broadcast(node: Node) -> CStruct:

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from diagmem.model.graph import IntArray, Nhwc, Node, Tensor
+from diagmem.model.teamwork import Along, Cut
 from diagmem.ops.accesses import Runs
 from diagmem.ops.loops.separable import AxisTerm, separation_of
 
@@ -62,6 +63,11 @@ def pitches_of(*tensors: Tensor) -> tuple[Pitches | None, ...]:
 def all_have_pitches(node: Node) -> bool:
     """Whether pitches say where all elements are that a node reads and writes in RAM."""
     return all(has_pitches(tensor) for tensor in (*(t for _, t in node.activations()), *node.outputs))
+
+
+def pixel_cut(node: Node, grain: int = 1) -> Cut:
+    """Several cores share the pixels of the output."""
+    return Cut(Along.PIXELS, node.output.elems // max(1, node.output.shape[-1]), grain, can_hold=True)
 
 
 class PixelAxis(Protocol):

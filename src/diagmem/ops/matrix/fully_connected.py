@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
+from diagmem.model.teamwork import Along, Cut
 from diagmem.ops.accesses import Accesses, Runs
-from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, by_type, kernel_call, values_of
+from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, CChannels, by_type, kernel_call, values_of
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.separable import AxisTerm, separation_of
 from diagmem.ops.numerics.packed import Channels, c_packed, is_8_bit
 from diagmem.ops.numerics.quantised import centred_weights, integer_range, real_weights, scale_of, zero_point_of
 from diagmem.ops.numerics.vectors import c_eights, vectors_of
 from diagmem.ops.numerics.weighted_sums import (
+    BY_CHANNEL,
+    CHANNELS_OF_A_BLOCK,
     block_start,
     filter_fields,
     finished,
@@ -114,6 +117,14 @@ class FullyConnectedKind(OpKind):
         call = {**real, **packed}.get(node.input(0).dtype)
         return () if call is None else (Variant(Order.BLOCKS, Order.BLOCKS, call, self.c_row_call),)
 
+    def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        """Rows, or the blocks of outputs of an only one, where weights are stored so."""
+        rows, outputs, _ = _sizes(node.inputs)
+        if rows > 1:
+            return (Cut(Along.PIXELS, rows, can_hold=True),)
+        has_blocks = variant is None and kernel_suffix(node) != "s4"
+        return (Cut(Along.CHANNELS, outputs, CHANNELS_OF_A_BLOCK),) if has_blocks else ()
+
     def c_call(self, node: Node) -> CCall:
         return by_type(node, dict.fromkeys(QUANTISED_OR_REAL, _call))
 
@@ -172,7 +183,8 @@ def _c_sizes(node: Node) -> dict[str, int]:
 def _call(node: Node) -> CCall:
     weights = values_of(node.input(1))
     fields = {**_c_sizes(node), **filter_fields(node, 0, weights, interleaved(node, weights)), **_c_scales(node)}
-    return kernel_call(f"fully_connected_{kernel_suffix(node)}", fields, (node.input(0), node.output))
+    call = kernel_call(f"fully_connected_{kernel_suffix(node)}", fields, (node.input(0), node.output))
+    return replace(call, channels=CChannels(("outputs",), BY_CHANNEL))
 
 
 def _c_scales(node: Node) -> dict[str, float]:

@@ -1,4 +1,5 @@
-"""RESHAPE, SQUEEZE, EXPAND_DIMS: the same bytes under another shape."""
+"""RESHAPE, SQUEEZE, EXPAND_DIMS: the same bytes under another shape. DENSIFY: under the same one, for what a file has
+stored sparsely is dense once it is read."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class Reshape:
 class ReshapeKind(RearrangeKind):
     """In order "alias" the output lies where the input lies and nothing moves; elsewhere it is copied forward."""
 
-    names = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
+    names = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS", "DENSIFY")
     orders = (Order.ALIAS, Order.REFERENCE, Order.MEMCPY)
     tflm_agrees = True
     int8_version = 1
@@ -53,12 +54,14 @@ class ReshapeKind(RearrangeKind):
         return BuiltinOptions("ReshapeOptions", {"NewShape": node.attributes.new_shape})
 
     def signature(self, name: str) -> Signature:
-        least, most = {"RESHAPE": (1, 2), "SQUEEZE": (1, 1), "EXPAND_DIMS": (2, 2)}[name]
+        least, most = {"RESHAPE": (1, 2), "EXPAND_DIMS": (2, 2)}.get(name, (1, 1))
         return Signature((least, most), numbers=tuple(range(1, most)))
 
     def output_shapes(
         self, name: str, attributes: Reshape, inputs: Sequence[Tensor | None]
     ) -> tuple[Shape, ...] | None:
+        if name == "DENSIFY":
+            return (input_at(inputs, 0).shape,)
         shape = {"RESHAPE": _reshaped, "SQUEEZE": _squeezed, "EXPAND_DIMS": _expanded}[name](attributes, inputs)
         return None if shape is None else (shape,)
 
@@ -85,6 +88,8 @@ class ReshapeKind(RearrangeKind):
             ones = [axis for axis, size in enumerate(shape) if size == 1]
             dims = tuple(axis for axis in ones if draw.boolean())
             return node_of(self, name, Reshape(squeeze_dims=dims), [data], (dtype,))
+        if name == "DENSIFY":
+            return node_of(self, name, Reshape(), [data], (dtype,))
         if name == "EXPAND_DIMS":
             return node_of(self, name, Reshape(), [data, ints(draw.axis(len(shape) + 1))], (dtype,))
         new = draw.permutation(shape)

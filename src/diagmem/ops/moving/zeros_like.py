@@ -1,4 +1,4 @@
-"""ZEROS_LIKE, SHAPE: what is known without a look at the input's values."""
+"""ZEROS_LIKE, SHAPE, RANK: what is known without a look at the input's values."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ _SHAPE_TYPES = {TYPE_CODES[dtype]: dtype for dtype in (DType.INT32, DType.INT64)
 """TFLite's code of a type -> the type that sizes may have."""
 
 
+_OF_SHAPES = ("SHAPE", "RANK")
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """`out_type`: the type of the sizes that SHAPE gives."""
@@ -30,7 +33,7 @@ class Known:
 
 
 class ZerosLikeKind(RearrangeKind):
-    names = ("ZEROS_LIKE", "SHAPE")
+    names = ("ZEROS_LIKE", "SHAPE", "RANK")
 
     def decode(self, name: str, options: Any) -> Known:
         if options is None or name != "SHAPE":
@@ -47,11 +50,12 @@ class ZerosLikeKind(RearrangeKind):
         return BuiltinOptions("ShapeOptions", {"OutType": TYPE_CODES[node.attributes.out_type]})
 
     def signature(self, name: str) -> Signature:
-        return Signature(made=dict.fromkeys(DType, (DType.INT32, DType.INT64)) if name == "SHAPE" else {})
+        made = {"SHAPE": (DType.INT32, DType.INT64), "RANK": (DType.INT32,)}.get(name)
+        return Signature(made={} if made is None else dict.fromkeys(DType, made))
 
     def output_shapes(self, name: str, attributes: Known, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         shape = input_at(inputs, 0).shape
-        return ((len(shape),) if name == "SHAPE" else shape,)
+        return ({"SHAPE": (len(shape),), "RANK": ()}.get(name, shape),)
 
     def chunks(self, node: Node, order: Order) -> Chunks:
         return Chunks.of(FILL, node.output.elems)
@@ -60,7 +64,7 @@ class ZerosLikeKind(RearrangeKind):
         return (_values(node),)
 
     def c_call(self, node: Node) -> CCall:
-        values = CTable("values", _values(node)) if node.op.kind == "SHAPE" else None
+        values = CTable("values", _values(node).reshape(-1)) if node.op.kind in _OF_SHAPES else None
         return kernel_call("known", {"bytes": node.output.size_bytes, "values": values}, (node.output,))
 
     def sample(self, name: str, draw: Draw) -> Node:
@@ -68,15 +72,18 @@ class ZerosLikeKind(RearrangeKind):
         shape, dtype = draw.shape(least_axes=1), draw.dtype()
         out_type = draw.choice((DType.INT32, DType.INT64))
         attributes = Known(out_type) if name == "SHAPE" else Known()
-        return node_of(self, name, attributes, [activation(shape, dtype)], (out_type if name == "SHAPE" else dtype,))
+        made = {"SHAPE": out_type, "RANK": DType.INT32}.get(name, dtype)
+        return node_of(self, name, attributes, [activation(shape, dtype)], (made,))
 
     def fitting(self, node: Node) -> Fitting:
-        return Fitting((DType.INT8, DType.FLOAT32), draws_output_types=node.op.kind == "SHAPE")
+        return Fitting((DType.INT8, DType.FLOAT32), draws_output_types=node.op.kind in _OF_SHAPES)
 
 
 def _values(node: Node) -> Array:
-    dtype = node.output.dtype.numpy
-    return np.array(node.input(0).shape, dtype) if node.op.kind == "SHAPE" else np.zeros(node.output.shape, dtype)
+    dtype, shape = node.output.dtype.numpy, node.input(0).shape
+    if node.op.kind in _OF_SHAPES:
+        return np.array(shape if node.op.kind == "SHAPE" else len(shape), dtype)
+    return np.zeros(node.output.shape, dtype)
 
 
 KIND = ZerosLikeKind()

@@ -104,7 +104,14 @@ static inline int32_t diagmem_add_high(int32_t sum, int32_t a, int32_t b) {
     return result;
 }
 
-/* The same to the nearest integer, halves upwards. */
+/* a * b / 2^32, rounded down. */
+static inline int32_t diagmem_high_product(int32_t a, int32_t b) {
+    int32_t result;
+    __asm__("smmul %0, %1, %2" : "=r"(result) : "r"(a), "r"(b));
+    return result;
+}
+
+/* A sum and a * b / 2^32 to the nearest integer, halves upwards. */
 static inline int32_t diagmem_add_nearest(int32_t sum, int32_t a, int32_t b) {
     int32_t result;
     __asm__("smmlar %0, %1, %2, %3" : "=r"(result) : "r"(a), "r"(b), "r"(sum));
@@ -137,6 +144,14 @@ static inline int8_t diagmem_saturated_s8(int32_t x) {
     __asm__("ssat %0, #8, %1" : "=r"(result) : "r"(x));
     return (int8_t)result;
 }
+
+/* Defines diagmem_saturated_`shift`_s8: the same, after a shift to the right. */
+#define DIAGMEM_SATURATED_AFTER(shift)                                              \
+    static inline int8_t diagmem_saturated_##shift##_s8(int32_t x) {                \
+        int32_t result;                                                             \
+        __asm__("ssat %0, #8, %1, asr #" #shift : "=r"(result) : "r"(x));           \
+        return (int8_t)result;                                                      \
+    }
 
 #else
 
@@ -172,6 +187,10 @@ static inline int32_t diagmem_add_high(int32_t sum, int32_t a, int32_t b) {
     return sum + (int32_t)(((int64_t)a * b) >> 32);
 }
 
+static inline int32_t diagmem_high_product(int32_t a, int32_t b) {
+    return (int32_t)(((int64_t)a * b) >> 32);
+}
+
 static inline int32_t diagmem_add_nearest(int32_t sum, int32_t a, int32_t b) {
     return sum + (int32_t)(((int64_t)a * b + 0x80000000) >> 32);
 }
@@ -204,7 +223,17 @@ static inline int8_t diagmem_saturated_s8(int32_t x) {
     return (int8_t)(x < -128 ? -128 : x > 127 ? 127 : x);
 }
 
+#define DIAGMEM_SATURATED_AFTER(shift)                                              \
+    static inline int8_t diagmem_saturated_##shift##_s8(int32_t x) {                \
+        return diagmem_saturated_s8(x >> (shift));                                  \
+    }
+
 #endif
+
+DIAGMEM_SATURATED_AFTER(8)
+DIAGMEM_SATURATED_AFTER(10)
+DIAGMEM_SATURATED_AFTER(12)
+DIAGMEM_SATURATED_AFTER(14)
 
 DIAGMEM_IN_ANY_ORDER
 

@@ -123,65 +123,116 @@ typedef const diagmem_words *diagmem_one_pixel(const diagmem_words *from, const 
         DIAGMEM_KEEP(w);        \
     } while (0)
 
+/* What the sums of four channels of a pixel start from. */
+#define DIAGMEM_STARTS()                                                       \
+    int32_t a0 = (int32_t)diagmem_low(w[0]), b0 = (int32_t)diagmem_high(w[0]); \
+    int32_t c0 = (int32_t)diagmem_low(w[1]), d0 = (int32_t)diagmem_high(w[1]); \
+    w += 2
+
+#define DIAGMEM_FITTED_STARTS()                       \
+    int32_t a0 = (int32_t)diagmem_low(w[0]), b0 = 0;  \
+    int32_t c0 = (int32_t)diagmem_high(w[0]), d0 = 0; \
+    w += 1
+
+#define DIAGMEM_PUT_FOUR_TWICE(requantised)                                            \
+    do {                                                                               \
+        const diagmem_word *const constants = (const diagmem_word *)w;                 \
+        DIAGMEM_PUT_TWO(0, diagmem_minus(a0, b0), diagmem_minus(a1, b1), requantised); \
+        DIAGMEM_PUT_TWO(1, diagmem_times_256(b0), diagmem_times_256(b1), requantised); \
+        DIAGMEM_PUT_TWO(2, diagmem_minus(c0, d0), diagmem_minus(c1, d1), requantised); \
+        DIAGMEM_PUT_TWO(3, diagmem_times_256(d0), diagmem_times_256(d1), requantised); \
+        w += 6;                                                                        \
+    } while (0)
+
+#define DIAGMEM_PUT_FOUR_ONCE(requantised)                             \
+    do {                                                               \
+        const diagmem_word *const constants = (const diagmem_word *)w; \
+        DIAGMEM_PUT_ONE(0, diagmem_minus(a0, b0), requantised);        \
+        DIAGMEM_PUT_ONE(1, diagmem_times_256(b0), requantised);        \
+        DIAGMEM_PUT_ONE(2, diagmem_minus(c0, d0), requantised);        \
+        DIAGMEM_PUT_ONE(3, diagmem_times_256(d0), requantised);        \
+        w += 6;                                                        \
+    } while (0)
+
+/* Multipliers of channels 0 to 3; a start stands behind that of channel 1, and of channel 3. */
+#define DIAGMEM_PUT_FITTED_TWICE(shift)                                                             \
+    do {                                                                                            \
+        uint32_t m, n, k;                                                                           \
+        DIAGMEM_TAKE(m, n, w);                                                                      \
+        out[0] = DIAGMEM_FITTED(diagmem_minus(a0, b0), (int32_t)m, shift);                          \
+        out[pitch] = DIAGMEM_FITTED(diagmem_minus(a1, b1), (int32_t)m, shift);                      \
+        DIAGMEM_TAKE(k, m, w);                                                                      \
+        out[1] = DIAGMEM_FITTED(diagmem_plus_256_times((int32_t)k, b0), (int32_t)n, shift);         \
+        out[pitch + 1] = DIAGMEM_FITTED(diagmem_plus_256_times((int32_t)k, b1), (int32_t)n, shift); \
+        out[2] = DIAGMEM_FITTED(diagmem_minus(c0, d0), (int32_t)m, shift);                          \
+        out[pitch + 2] = DIAGMEM_FITTED(diagmem_minus(c1, d1), (int32_t)m, shift);                  \
+        DIAGMEM_TAKE(n, k, w);                                                                      \
+        out[3] = DIAGMEM_FITTED(diagmem_plus_256_times((int32_t)k, d0), (int32_t)n, shift);         \
+        out[pitch + 3] = DIAGMEM_FITTED(diagmem_plus_256_times((int32_t)k, d1), (int32_t)n, shift); \
+    } while (0)
+
+#define DIAGMEM_PUT_FITTED_ONCE(shift)                                                      \
+    do {                                                                                    \
+        uint32_t m, n, k;                                                                   \
+        DIAGMEM_TAKE(m, n, w);                                                              \
+        out[0] = DIAGMEM_FITTED(diagmem_minus(a0, b0), (int32_t)m, shift);                  \
+        DIAGMEM_TAKE(k, m, w);                                                              \
+        out[1] = DIAGMEM_FITTED(diagmem_plus_256_times((int32_t)k, b0), (int32_t)n, shift); \
+        out[2] = DIAGMEM_FITTED(diagmem_minus(c0, d0), (int32_t)m, shift);                  \
+        DIAGMEM_TAKE(n, k, w);                                                              \
+        out[3] = DIAGMEM_FITTED(diagmem_plus_256_times((int32_t)k, d0), (int32_t)n, shift); \
+    } while (0)
+
 /* Defines `name` for windows of a multiple of so many inputs as `inputs` takes. */
-#define DIAGMEM_TWO_PIXELS(name, requantised, inputs)                                                                  \
-    static DIAGMEM_APART const diagmem_words *name(const diagmem_words *from, const diagmem_words *end,                \
-                                                   const diagmem_words *w, int8_t *out, const int8_t *stop,            \
-                                                   int32_t pitch) {                                                    \
-        do {                                                                                                           \
-            const diagmem_words *x = from;                                                                             \
-            int32_t a0 = (int32_t)diagmem_low(w[0]), b0 = (int32_t)diagmem_high(w[0]);                                 \
-            int32_t c0 = (int32_t)diagmem_low(w[1]), d0 = (int32_t)diagmem_high(w[1]);                                 \
-            int32_t a1 = a0, b1 = b0, c1 = c0, d1 = d0;                                                                \
-            w += 2;                                                                                                    \
-            DIAGMEM_KEEP(x);                                                                                           \
-            do {                                                                                                       \
-                inputs;                                                                                                \
-            } while (x != end);                                                                                        \
-            const diagmem_word *const constants = (const diagmem_word *)w;                                             \
-            DIAGMEM_PUT_TWO(0, diagmem_minus(a0, b0), diagmem_minus(a1, b1), requantised);                             \
-            DIAGMEM_PUT_TWO(1, diagmem_times_256(b0), diagmem_times_256(b1), requantised);                             \
-            DIAGMEM_PUT_TWO(2, diagmem_minus(c0, d0), diagmem_minus(c1, d1), requantised);                             \
-            DIAGMEM_PUT_TWO(3, diagmem_times_256(d0), diagmem_times_256(d1), requantised);                             \
-            w += 6;                                                                                                    \
-            DIAGMEM_KEEP(w);                                                                                           \
-            out += 4;                                                                                                  \
-        } while (out != stop);                                                                                         \
-        return w;                                                                                                      \
+#define DIAGMEM_TWO_PIXELS(name, starts, inputs, put, how)                                                  \
+    static DIAGMEM_APART const diagmem_words *name(const diagmem_words *from, const diagmem_words *end,     \
+                                                   const diagmem_words *w, int8_t *out, const int8_t *stop, \
+                                                   int32_t pitch) {                                         \
+        do {                                                                                                \
+            const diagmem_words *x = from;                                                                  \
+            starts();                                                                                       \
+            int32_t a1 = a0, b1 = b0, c1 = c0, d1 = d0;                                                     \
+            DIAGMEM_KEEP(x);                                                                                \
+            do {                                                                                            \
+                inputs;                                                                                     \
+            } while (x != end);                                                                             \
+            put(how);                                                                                       \
+            DIAGMEM_KEEP(w);                                                                                \
+            out += 4;                                                                                       \
+        } while (out != stop);                                                                              \
+        return w;                                                                                           \
     }
 
-#define DIAGMEM_ONE_PIXEL(name, requantised, inputs)                                                                   \
-    static DIAGMEM_APART const diagmem_words *name(const diagmem_words *from, const diagmem_words *end,                \
-                                                   const diagmem_words *w, int8_t *out, const int8_t *stop) {          \
-        do {                                                                                                           \
-            const diagmem_words *x = from;                                                                             \
-            int32_t a0 = (int32_t)diagmem_low(w[0]), b0 = (int32_t)diagmem_high(w[0]);                                 \
-            int32_t c0 = (int32_t)diagmem_low(w[1]), d0 = (int32_t)diagmem_high(w[1]);                                 \
-            w += 2;                                                                                                    \
-            DIAGMEM_KEEP(x);                                                                                           \
-            do {                                                                                                       \
-                inputs;                                                                                                \
-            } while (x != end);                                                                                        \
-            const diagmem_word *const constants = (const diagmem_word *)w;                                             \
-            DIAGMEM_PUT_ONE(0, diagmem_minus(a0, b0), requantised);                                                    \
-            DIAGMEM_PUT_ONE(1, diagmem_times_256(b0), requantised);                                                    \
-            DIAGMEM_PUT_ONE(2, diagmem_minus(c0, d0), requantised);                                                    \
-            DIAGMEM_PUT_ONE(3, diagmem_times_256(d0), requantised);                                                    \
-            w += 6;                                                                                                    \
-            DIAGMEM_KEEP(w);                                                                                           \
-            out += 4;                                                                                                  \
-        } while (out != stop);                                                                                         \
-        return w;                                                                                                      \
+#define DIAGMEM_ONE_PIXEL(name, starts, inputs, put, how)                                                     \
+    static DIAGMEM_APART const diagmem_words *name(const diagmem_words *from, const diagmem_words *end,       \
+                                                   const diagmem_words *w, int8_t *out, const int8_t *stop) { \
+        do {                                                                                                  \
+            const diagmem_words *x = from;                                                                    \
+            starts();                                                                                         \
+            DIAGMEM_KEEP(x);                                                                                  \
+            do {                                                                                              \
+                inputs;                                                                                       \
+            } while (x != end);                                                                               \
+            put(how);                                                                                         \
+            DIAGMEM_KEEP(w);                                                                                  \
+            out += 4;                                                                                         \
+        } while (out != stop);                                                                                \
+        return w;                                                                                             \
     }
 
-DIAGMEM_TWO_PIXELS(diagmem_two_positive_8_s8, DIAGMEM_POSITIVE, DIAGMEM_EIGHT_INPUTS)
-DIAGMEM_TWO_PIXELS(diagmem_two_positive_16_s8, DIAGMEM_POSITIVE, DIAGMEM_SIXTEEN_INPUTS)
-DIAGMEM_ONE_PIXEL(diagmem_one_positive_8_s8, DIAGMEM_POSITIVE, DIAGMEM_EIGHT_OF_ONE)
-DIAGMEM_ONE_PIXEL(diagmem_one_positive_16_s8, DIAGMEM_POSITIVE, DIAGMEM_SIXTEEN_OF_ONE)
-DIAGMEM_TWO_PIXELS(diagmem_two_any_8_s8, DIAGMEM_ANY_SIGN, DIAGMEM_EIGHT_INPUTS)
-DIAGMEM_TWO_PIXELS(diagmem_two_any_16_s8, DIAGMEM_ANY_SIGN, DIAGMEM_SIXTEEN_INPUTS)
-DIAGMEM_ONE_PIXEL(diagmem_one_any_8_s8, DIAGMEM_ANY_SIGN, DIAGMEM_EIGHT_OF_ONE)
-DIAGMEM_ONE_PIXEL(diagmem_one_any_16_s8, DIAGMEM_ANY_SIGN, DIAGMEM_SIXTEEN_OF_ONE)
+/* Both for 8 and for 16 inputs. */
+#define DIAGMEM_PIXELS(kind, starts, put_two, put_one, how)                                 \
+    DIAGMEM_TWO_PIXELS(diagmem_two_##kind##_8_s8, starts, DIAGMEM_EIGHT_INPUTS, put_two, how)    \
+    DIAGMEM_TWO_PIXELS(diagmem_two_##kind##_16_s8, starts, DIAGMEM_SIXTEEN_INPUTS, put_two, how) \
+    DIAGMEM_ONE_PIXEL(diagmem_one_##kind##_8_s8, starts, DIAGMEM_EIGHT_OF_ONE, put_one, how)     \
+    DIAGMEM_ONE_PIXEL(diagmem_one_##kind##_16_s8, starts, DIAGMEM_SIXTEEN_OF_ONE, put_one, how)
+
+DIAGMEM_PIXELS(fitted_8, DIAGMEM_FITTED_STARTS, DIAGMEM_PUT_FITTED_TWICE, DIAGMEM_PUT_FITTED_ONCE, 8)
+DIAGMEM_PIXELS(fitted_10, DIAGMEM_FITTED_STARTS, DIAGMEM_PUT_FITTED_TWICE, DIAGMEM_PUT_FITTED_ONCE, 10)
+DIAGMEM_PIXELS(fitted_12, DIAGMEM_FITTED_STARTS, DIAGMEM_PUT_FITTED_TWICE, DIAGMEM_PUT_FITTED_ONCE, 12)
+DIAGMEM_PIXELS(fitted_14, DIAGMEM_FITTED_STARTS, DIAGMEM_PUT_FITTED_TWICE, DIAGMEM_PUT_FITTED_ONCE, 14)
+DIAGMEM_PIXELS(positive, DIAGMEM_STARTS, DIAGMEM_PUT_FOUR_TWICE, DIAGMEM_PUT_FOUR_ONCE, DIAGMEM_POSITIVE)
+DIAGMEM_PIXELS(any, DIAGMEM_STARTS, DIAGMEM_PUT_FOUR_TWICE, DIAGMEM_PUT_FOUR_ONCE, DIAGMEM_ANY_SIGN)
 
 DIAGMEM_IN_ANY_ORDER
 

@@ -45,6 +45,9 @@ _WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 CHANNELS_OF_A_BLOCK = 8
 """Output channels that a kernel in order BLOCKS computes together, as in `_dot_s8.h` and `_dot_f32.h`."""
 
+BY_CHANNEL = frozenset(("filter", "bias", "mantissa", "shift", "scales"))
+"""The tables of which each output channel has a part."""
+
 
 def filter_window(attributes: Any, image: Nhwc, filters: Nhwc) -> Window2D:
     """The window of a convolution with such attributes, its padding resolved."""
@@ -121,6 +124,8 @@ def kernel_suffix(node: Node) -> str:
     data, weights = node.input(0).dtype, node.input(1).dtype
     if is_hybrid(node):
         return "w8_f32"
+    if (data, weights) == (DType.FLOAT32, DType.FLOAT16):
+        return "w16_f32"
     return "s4" if (data, weights) == (DType.INT8, DType.INT4) else SUFFIXES[data]
 
 
@@ -166,13 +171,14 @@ def _fields_s16(node: Node, weights: Array, output: Requantisation, stored: Arra
 
 
 def _fields_f32(node: Node, axis: int, weights: Array, stored: Array) -> Fields:
-    """Weights of 8 bits stay what they are, with a scale for each channel."""
+    """Weights of 8 bits stay what they are, with a scale for each channel; those of half precision too, as bits."""
     bias, kept = bias_of(node), node.input(1)
-    is_narrow = kept.dtype in NARROW_WEIGHTS
-    require_types(DType.FLOAT32, (*(() if is_narrow else (kept,)), node.output, *(() if bias is None else (bias,))))
+    is_narrow, is_half = kept.dtype in NARROW_WEIGHTS, kept.dtype is DType.FLOAT16
+    is_kept = is_narrow or is_half
+    require_types(DType.FLOAT32, (*(() if is_kept else (kept,)), node.output, *(() if bias is None else (bias,))))
     values = np.zeros(len(weights), np.float32) if bias is None else values_of(bias)
     low, high = real_range(node.attributes.activation)
-    filters = CTable("filter", stored)
+    filters = CTable("filter", stored.astype(np.float16).view(np.uint16) if is_half else stored)
     output = CStruct("diagmem_channels_f32", {"bias": CTable("bias", values), "low": low, "high": high})
     scales = np.array(channel_scales(kept, axis), np.float32) if is_narrow else None
     return {"filter": filters, **({} if scales is None else {"scales": CTable("scales", scales)}), "output": output}

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Rounding, Shape, Tensor, Window2D
+from diagmem.model.teamwork import Along, Cut
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import (
     MAX_ROWS,
     QUANTISED_OR_REAL,
     SUFFIXES,
     CCall,
+    CChannels,
     Unsupported,
     by_type,
     kernel_call,
@@ -26,7 +28,7 @@ from diagmem.ops.kind import SUM_BYTES, Array, OpKind, Values, held_separation, 
 from diagmem.ops.loops.c_window import c_window
 from diagmem.ops.loops.channel_groups import GROUPS, ChannelGroups
 from diagmem.ops.loops.held_pixels import HeldPixels
-from diagmem.ops.loops.pixels import all_have_pitches, pitches_of
+from diagmem.ops.loops.pixels import all_have_pitches, pitches_of, pixel_cut
 from diagmem.ops.loops.taps import tap_counts, tap_images
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.quantised import integer_range, real_range, rounds_to_even, scale_of, zero_point_of
@@ -40,6 +42,9 @@ from diagmem.ops.variants import InstructionSet, Variant
 
 MOST_SUMMED = 255
 """Pixels whose bytes add up to less than 16 bits hold, as in `average_pool_2d_fours_s8.c`."""
+
+
+_CHANNELS = CChannels(("window.in_depth", "window.out_depth"), frozenset(), are_of_input=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +174,18 @@ class Pool2DKind(OpKind):
         """The call of a kernel that is told what the one in plain C is told."""
         call = self.c_call(node)
         stem = f"{node.op.kind.lower()}_{name}_s8"
-        return kernel_call(stem, call.parameters.fields, call.arguments, call.limits)
+        fitted = kernel_call(stem, call.parameters.fields, call.arguments, call.limits)
+        return replace(fitted, channels=call.channels)
 
     def _fours_row(self, node: Node) -> CCall:
         return self._by_rows(self._fours(node), node)
+
+    def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        """Channels by whole groups."""
+        grain = 1 if variant is None else GROUPS.get(variant.order, 1)
+        depth = node.output.shape[-1]
+        channels = (Cut(Along.CHANNELS, depth, grain),) if depth % grain == 0 else ()
+        return pixel_cut(node), *channels
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.input(0).dtype, (node.output,))
@@ -266,7 +279,8 @@ def _call(node: Node, suffix: str, low: float, high: float) -> CCall:
         raise Unsupported("a window that lies wholly outside the image")
     fields = {"window": c_window(loop), "low": low, "high": high}
     stem = f"{node.op.kind.lower()}_{suffix}"
-    return kernel_call(stem, fields, (node.input(0), node.output), {MAX_ROWS: loop.rows.kernel})
+    call = kernel_call(stem, fields, (node.input(0), node.output), {MAX_ROWS: loop.rows.kernel})
+    return replace(call, channels=_CHANNELS)
 
 
 def _call_int(node: Node) -> CCall:
@@ -277,7 +291,8 @@ def _call_int(node: Node) -> CCall:
         scales = {"in_scale": scale_of(source), "in_zero_point": zero_point_of(source)}
         scales |= {"scale": scale_of(target), "zero_point": zero_point_of(target), "lower": _lower(target)}
         fields = {**call.parameters.fields, **scales}
-        return kernel_call("average_pool_2d_to_even_s8", fields, call.arguments, call.limits)
+        to_even = kernel_call("average_pool_2d_to_even_s8", fields, call.arguments, call.limits)
+        return replace(to_even, channels=call.channels)
     if abs(scale_of(source) - scale_of(target)) > 1e-6 or zero_point_of(source) != zero_point_of(target):
         raise Unsupported("input and output of different scale; TensorFlow Lite refuses it too")
     return _call(node, SUFFIXES[target.dtype], *integer_range(node.attributes.activation, target))

@@ -1,4 +1,4 @@
-/* MEAN, SUM, REDUCE_MAX, REDUCE_MIN. */
+/* MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD. */
 #include "../loops/_fibres.h"
 #include "../numerics/_fixed_point.h"
 
@@ -22,11 +22,18 @@ typedef struct {
 
 DIAGMEM_REDUCTION(diagmem_sum_f32, diagmem_reduce_params, float, float, 0.0f, total + x, total / p->divisor)
 
+/* What does not fit wraps around. */
+DIAGMEM_REDUCTION(diagmem_sum_s32, diagmem_reduce_params, int32_t, uint32_t, 0, total + (uint32_t)x, total)
+DIAGMEM_REDUCTION(diagmem_reduce_prod_s32, diagmem_reduce_params, int32_t, uint32_t, 1, total * (uint32_t)x, total)
+DIAGMEM_REDUCTION(diagmem_reduce_prod_f32, diagmem_reduce_params, float, float, 1.0f, total * x, total)
+
 DIAGMEM_REDUCTION(diagmem_reduce_max_s8, diagmem_reduce_params, int8_t, int8_t, *in, x > total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_max_u8, diagmem_reduce_params, uint8_t, uint8_t, *in, x > total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_max_s16, diagmem_reduce_params, int16_t, int16_t, *in, x > total ? x : total, total)
+DIAGMEM_REDUCTION(diagmem_reduce_max_s32, diagmem_reduce_params, int32_t, int32_t, *in, x > total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_max_f32, diagmem_reduce_params, float, float, *in, x > total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_min_s8, diagmem_reduce_params, int8_t, int8_t, *in, x < total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_min_u8, diagmem_reduce_params, uint8_t, uint8_t, *in, x < total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_min_s16, diagmem_reduce_params, int16_t, int16_t, *in, x < total ? x : total, total)
+DIAGMEM_REDUCTION(diagmem_reduce_min_s32, diagmem_reduce_params, int32_t, int32_t, *in, x < total ? x : total, total)
 DIAGMEM_REDUCTION(diagmem_reduce_min_f32, diagmem_reduce_params, float, float, *in, x < total ? x : total, total)

@@ -1,4 +1,4 @@
-"""MEAN, SUM, REDUCE_MAX, REDUCE_MIN: each output is made of all inputs along the reduced axes."""
+"""MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD: each output is made of all inputs along the reduced axes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Reduce:
 
 
 class ReduceKind(OpKind):
-    names = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
+    names = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD")
     orders = (Order.REFERENCE, Order.ZERO_FIRST)
 
     def decode(self, name: str, options: Any) -> Reduce:
@@ -116,7 +116,8 @@ class ReduceKind(OpKind):
         return node_of(self, name, Reduce(draw.boolean()), inputs, (draw.dtype(),))
 
     def fitting(self, node: Node) -> Fitting:
-        return Fitting(QUANTISED_OR_REAL, gain={"MEAN": 1.0, "SUM": math.sqrt(_count(node))}.get(node.op.kind))
+        types = {"MEAN": QUANTISED_OR_REAL, "REDUCE_PROD": _WHOLE_OR_REAL}.get(node.op.kind, _ALL)
+        return Fitting(types, gain={"MEAN": 1.0, "SUM": math.sqrt(_count(node))}.get(node.op.kind))
 
 
 def _axes(inputs: Sequence[Tensor | None]) -> frozenset[int]:
@@ -174,6 +175,20 @@ def _sum_f32_call(node: Node) -> CCall:
     return _call(node, "sum", "reduce", {"divisor": _divisor(node)})
 
 
+def _folded(node: Node, fibres: Array) -> Array:
+    """Sums of whole numbers, products of these or of real ones; what does not fit wraps around."""
+    is_sum = node.op.kind == "SUM"
+    found = np.full(len(fibres), 0 if is_sum else 1, fibres.dtype)
+    for column in fibres.T:
+        with np.errstate(all="ignore"):
+            found = found + column if is_sum else found * column
+    return found
+
+
+def _folded_call(node: Node) -> CCall:
+    return _call(node, "sum" if node.op.kind == "SUM" else "reduce_prod", "reduce", {"divisor": 1.0})
+
+
 def _divisor(node: Node) -> float:
     return float(_count(node)) if node.op.kind == "MEAN" else 1.0
 
@@ -205,10 +220,19 @@ class _Way(NamedTuple):
 
 
 _INT = (DType.INT8, DType.UINT8, DType.INT16)
+_WHOLE_OR_REAL = (DType.INT32, DType.FLOAT32)
+_ALL = (*QUANTISED_OR_REAL, DType.INT32)
 _SUM = {**dict.fromkeys(_INT, _Way(_sum_int, _sum_int_call)), DType.FLOAT32: _Way(_sum_f32, _sum_f32_call)}
-_EXTREME = dict.fromkeys((*_INT, DType.FLOAT32), _Way(_extreme, _extreme_call))
+_EXTREME = dict.fromkeys((*_INT, *_WHOLE_OR_REAL), _Way(_extreme, _extreme_call))
+_FOLDED = _Way(_folded, _folded_call)
 
-_WAYS = {"MEAN": _SUM, "SUM": _SUM, "REDUCE_MAX": _EXTREME, "REDUCE_MIN": _EXTREME}
+_WAYS = {
+    "MEAN": _SUM,
+    "SUM": {**_SUM, DType.INT32: _FOLDED},
+    "REDUCE_MAX": _EXTREME,
+    "REDUCE_MIN": _EXTREME,
+    "REDUCE_PROD": dict.fromkeys(_WHOLE_OR_REAL, _FOLDED),
+}
 
 
 KIND = ReduceKind()

@@ -1,20 +1,23 @@
 """Fourier transforms in whole numbers, bit for bit as kissfft does them: powers of two, in radix 4, and one radix 2
-where the power is odd. Every stage divides by its radix before it adds, so that nothing overflows but by rounding."""
+where the power is odd. Every stage divides by its radix before it adds, so that nothing overflows but by rounding. Real
+numbers go the same way, and nothing is divided."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.model.graph import IntArray
-from diagmem.ops.numerics.fixed_point import Ints
+from diagmem.model.graph import DType, IntArray
+
+Numbers = npt.NDArray[Any]
+"""Whole numbers, wide enough for products; or real ones."""
 
 
 class Complex(NamedTuple):
-    real: Ints
-    imaginary: Ints
+    real: Numbers
+    imaginary: Numbers
 
 
 def radix_of(size: int) -> int:
@@ -37,17 +40,20 @@ class FixedFft(NamedTuple):
     bits: int
     is_inverse: bool = False
 
-    def wrapped(self, x: Ints) -> Ints:
+    def wrapped(self, x: Numbers) -> Numbers:
         half = 1 << (self.bits - 1)
         return ((x + half) & (2 * half - 1)) - half
 
-    def rounded(self, x: Ints) -> Ints:
+    def rounded(self, x: Numbers) -> Numbers:
         """Without the bits behind the point, halves upwards."""
         return (x + (1 << (self.bits - 2))) >> (self.bits - 1)
 
     def divided(self, x: Complex, by: int) -> Complex:
         part = ((1 << (self.bits - 1)) - 1) // by
         return Complex(*(self.wrapped(self.rounded(p * part)) for p in x))
+
+    def halved(self, x: Numbers) -> Numbers:
+        return x >> 1
 
     def times(self, x: Complex, y: Complex) -> Complex:
         real = self.rounded(x.real * y.real - x.imaginary * y.imaginary)
@@ -103,6 +109,32 @@ class FixedFft(NamedTuple):
         return first, second
 
 
+class RealNumbersFft(FixedFft):
+    """In single precision."""
+
+    def wrapped(self, x: Numbers) -> Numbers:
+        return x
+
+    def rounded(self, x: Numbers) -> Numbers:
+        return x
+
+    def divided(self, x: Complex, by: int) -> Complex:
+        return x
+
+    def halved(self, x: Numbers) -> Numbers:
+        half: Numbers = x * np.float32(0.5)
+        return half
+
+    def turned(self, phase: npt.NDArray[np.float64]) -> Complex:
+        phase = -phase if self.is_inverse else phase
+        return Complex(*(f(phase).astype(np.float32) for f in (np.cos, np.sin)))
+
+
+def way_of(dtype: DType, is_inverse: bool = False) -> FixedFft:
+    """How numbers of a type are transformed."""
+    return (RealNumbersFft if dtype is DType.FLOAT32 else FixedFft)(dtype.bits, is_inverse)
+
+
 def _sum(x: Complex, y: Complex) -> Complex:
     return Complex(x.real + y.real, x.imaginary + y.imaginary)
 
@@ -111,35 +143,36 @@ def _difference(x: Complex, y: Complex) -> Complex:
     return Complex(x.real - y.real, x.imaginary - y.imaginary)
 
 
-def forward(samples: Ints, bits: int) -> Ints:
+def forward(samples: Numbers, dtype: DType) -> Numbers:
     """Half of the spectrum of real numbers, and its middle: parts of complex numbers in turn."""
-    way, size = FixedFft(bits), len(samples) // 2
+    way, size = way_of(dtype), len(samples) // 2
     x = way.transform(Complex(samples[0::2], samples[1::2]))
     k = np.arange(1, size // 2 + 1)
     start = way.divided(Complex(x.real[:1], x.imaginary[:1]), 2)
     near = way.divided(Complex(x.real[k], x.imaginary[k]), 2)
     far = way.divided(Complex(x.real[size - k], way.wrapped(-x.imaginary[size - k])), 2)
     total, rest = _sum(near, far), way.times(_difference(near, far), way.real_twiddles(size))
-    found = np.zeros((size + 1, 2), np.int64)
+    found = np.zeros((size + 1, 2), samples.dtype)
     found[0, 0], found[size, 0] = (way.wrapped(start.real + s * start.imaginary)[0] for s in (1, -1))
-    found[k] = np.stack([total.real + rest.real, total.imaginary + rest.imaginary], axis=1) >> 1
-    found[size - k] = np.stack([total.real - rest.real, rest.imaginary - total.imaginary], axis=1) >> 1
+    found[k] = way.halved(np.stack([total.real + rest.real, total.imaginary + rest.imaginary], axis=1))
+    found[size - k] = way.halved(np.stack([total.real - rest.real, rest.imaginary - total.imaginary], axis=1))
     return found.reshape(-1)
 
 
-def backward(spectrum: Ints, bits: int) -> Ints:
+def backward(spectrum: Numbers, dtype: DType) -> Numbers:
     """The real numbers whose half of the spectrum, and its middle, is given."""
-    way, size = FixedFft(bits, is_inverse=True), len(spectrum) // 2 - 1
+    way, size = way_of(dtype, is_inverse=True), len(spectrum) // 2 - 1
     x = Complex(spectrum[0::2], spectrum[1::2])
     k = np.arange(1, size // 2 + 1)
     ends = [way.wrapped(x.real[:1] + sign * x.real[size:]) for sign in (1, -1)]
     near = way.divided(Complex(x.real[k], x.imaginary[k]), 2)
     far = way.divided(Complex(x.real[size - k], way.wrapped(-x.imaginary[size - k])), 2)
     total, rest = _sum(near, far), way.times(_difference(near, far), way.real_twiddles(size))
-    parts = Complex(np.zeros(size, np.int64), np.zeros(size, np.int64))
+    parts = Complex(np.zeros(size, spectrum.dtype), np.zeros(size, spectrum.dtype))
     for part, end in zip(parts, way.divided(Complex(*ends), 2), strict=True):
         part[0] = end[0]
     parts.real[k], parts.imaginary[k] = (way.wrapped(part) for part in _sum(total, rest))
     parts.real[size - k] = way.wrapped(total.real - rest.real)
     parts.imaginary[size - k] = way.wrapped(-way.wrapped(total.imaginary - rest.imaginary))
-    return np.stack(way.transform(parts), axis=1).reshape(-1)
+    found = np.stack(way.transform(parts), axis=1).reshape(-1)
+    return found / np.float32(2 * size) if dtype is DType.FLOAT32 else found

@@ -1,4 +1,4 @@
-/* SignalRfft and SignalIrfft in whole numbers, powers of two: radix 4, and one radix 2 where the power is odd. Row by row:
+/* SignalRfft and SignalIrfft, powers of two: radix 4, and one radix 2 where the power is odd. Row by row:
  * complex numbers of the input are read, each pair or single one just before what the stages begin with is written; the
  * stages then work in the output alone. */
 #include <stdint.h>
@@ -32,8 +32,45 @@ static inline int32_t diagmem_fft_place(int32_t size, int32_t source) {
     return place;
 }
 
-/* Defines transforms of elements of a type with so many bits; `wide` holds products of two. */
-#define DIAGMEM_REAL_FFT(suffix, type, wide, bits)                                                                     \
+/* Defines the arithmetic of whole numbers with so many bits; `wide` holds products of two. */
+#define DIAGMEM_FFT_WHOLE(suffix, type, wide, bits)                                                                    \
+    static inline wide diagmem_fft_rounded_##suffix(wide x) {                                                          \
+        return (type)((x + ((wide)1 << (bits - 2))) >> (bits - 1));                                                    \
+    }                                                                                                                  \
+    static inline wide diagmem_fft_part_##suffix(wide x, int32_t by) {                                                 \
+        return diagmem_fft_rounded_##suffix(x * ((((wide)1 << (bits - 1)) - 1) / by));                                 \
+    }                                                                                                                  \
+    static inline wide diagmem_fft_half_##suffix(wide x) {                                                             \
+        return x >> 1;                                                                                                 \
+    }                                                                                                                  \
+    static inline type diagmem_fft_back_##suffix(type x, int32_t samples) {                                            \
+        (void)samples;                                                                                                 \
+        return x;                                                                                                      \
+    }
+
+DIAGMEM_FFT_WHOLE(s16, int16_t, int32_t, 16)
+DIAGMEM_FFT_WHOLE(s32, int32_t, int64_t, 32)
+
+/* Real numbers have room for sums: only what is transformed back is divided, at last. */
+static inline float diagmem_fft_rounded_f32(float x) {
+    return x;
+}
+
+static inline float diagmem_fft_part_f32(float x, int32_t by) {
+    (void)by;
+    return x;
+}
+
+static inline float diagmem_fft_half_f32(float x) {
+    return x * 0.5f;
+}
+
+static inline float diagmem_fft_back_f32(float x, int32_t samples) {
+    return x / (float)samples;
+}
+
+/* Defines transforms of elements of a type; `wide` holds sums of several. */
+#define DIAGMEM_REAL_FFT(suffix, type, wide)                                                                           \
     typedef struct {                                                                                                   \
         int32_t rows;                                                                                                  \
         int32_t in_size;           /* elements of a row of the input */                                                \
@@ -47,14 +84,9 @@ static inline int32_t diagmem_fft_place(int32_t size, int32_t source) {
         wide imaginary;                                                                                                \
     } diagmem_complex_##suffix;                                                                                        \
                                                                                                                        \
-    static inline wide diagmem_fft_rounded_##suffix(wide x) {                                                          \
-        return (type)((x + ((wide)1 << (bits - 2))) >> (bits - 1));                                                    \
-    }                                                                                                                  \
-                                                                                                                       \
     static inline diagmem_complex_##suffix diagmem_fft_divided_##suffix(diagmem_complex_##suffix x, int32_t by) {      \
-        const wide part = (((wide)1 << (bits - 1)) - 1) / by;                                                          \
-        const diagmem_complex_##suffix found = {diagmem_fft_rounded_##suffix(x.real * part),                           \
-                                                diagmem_fft_rounded_##suffix(x.imaginary * part)};                     \
+        const diagmem_complex_##suffix found = {diagmem_fft_part_##suffix(x.real, by),                                 \
+                                                diagmem_fft_part_##suffix(x.imaginary, by)};                           \
         return found;                                                                                                  \
     }                                                                                                                  \
                                                                                                                        \
@@ -81,7 +113,7 @@ static inline int32_t diagmem_fft_place(int32_t size, int32_t source) {
     static inline diagmem_complex_##suffix diagmem_fft_turned_##suffix(const type *numbers, int32_t place,             \
                                                                        int32_t radix, const type *twiddles,            \
                                                                        int32_t twiddle) {                              \
-        return diagmem_fft_times_##suffix(diagmem_fft_divided_##suffix(diagmem_fft_at_##suffix(numbers, place), radix),\
+        return diagmem_fft_times_##suffix(diagmem_fft_divided_##suffix(diagmem_fft_at_##suffix(numbers, place), radix), \
                                           twiddles, twiddle);                                                          \
     }                                                                                                                  \
                                                                                                                        \
@@ -170,9 +202,10 @@ static inline int32_t diagmem_fft_place(int32_t size, int32_t source) {
             diagmem_complex_##suffix rest;                                                                             \
             diagmem_fft_joined_##suffix(p, diagmem_fft_at_##suffix(out, k), diagmem_fft_at_##suffix(out, p->size - k), \
                                         k, &sum, &rest);                                                               \
-            diagmem_fft_put_##suffix(out, k, (sum.real + rest.real) >> 1, (sum.imaginary + rest.imaginary) >> 1);      \
-            diagmem_fft_put_##suffix(out, p->size - k, (sum.real - rest.real) >> 1,                                    \
-                                     (rest.imaginary - sum.imaginary) >> 1);                                           \
+            diagmem_fft_put_##suffix(out, k, diagmem_fft_half_##suffix(sum.real + rest.real),                          \
+                                     diagmem_fft_half_##suffix(sum.imaginary + rest.imaginary));                       \
+            diagmem_fft_put_##suffix(out, p->size - k, diagmem_fft_half_##suffix(sum.real - rest.real),                \
+                                     diagmem_fft_half_##suffix(rest.imaginary - sum.imaginary));                       \
         }                                                                                                              \
     }                                                                                                                  \
                                                                                                                        \
@@ -193,6 +226,9 @@ static inline int32_t diagmem_fft_place(int32_t size, int32_t source) {
                                      -(wide)(type)(sum.imaginary - rest.imaginary));                                   \
         }                                                                                                              \
         diagmem_fft_stages_##suffix(p, out, 1);                                                                        \
+        for (int32_t i = 0; i < 2 * p->size; ++i) {                                                                    \
+            out[i] = diagmem_fft_back_##suffix(out[i], 2 * p->size);                                                   \
+        }                                                                                                              \
     }                                                                                                                  \
                                                                                                                        \
     static inline void diagmem_real_fft_##suffix(const diagmem_real_fft_##suffix##_params *p, const type *in,          \
@@ -209,5 +245,6 @@ static inline int32_t diagmem_fft_place(int32_t size, int32_t source) {
         }                                                                                                              \
     }
 
-DIAGMEM_REAL_FFT(s16, int16_t, int32_t, 16)
-DIAGMEM_REAL_FFT(s32, int32_t, int64_t, 32)
+DIAGMEM_REAL_FFT(s16, int16_t, int32_t)
+DIAGMEM_REAL_FFT(s32, int32_t, int64_t)
+DIAGMEM_REAL_FFT(f32, float, float)

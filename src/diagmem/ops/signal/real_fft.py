@@ -17,11 +17,11 @@ from diagmem.ops.kind import Array, OpKind, Values, input_at
 from diagmem.ops.options import TYPE_CODES, CustomOptions, whole_number
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
-from diagmem.ops.signal._fixed_fft import Complex, FixedFft, backward, forward, sources
+from diagmem.ops.signal._fixed_fft import Complex, backward, forward, sources, way_of
 from diagmem.ops.signature import Signature
 
 FORWARD = "CUSTOM:SignalRfft"
-_TYPES = (DType.INT16, DType.INT32)
+_TYPES = (DType.INT16, DType.INT32, DType.FLOAT32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +85,17 @@ class RealFftKind(OpKind):
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         size, dtype = _size(node), node.output.dtype
-        rows = inputs[0].astype(np.int64).reshape(_rows(node), -1)
+        wide = np.float32 if dtype is DType.FLOAT32 else np.int64
+        rows = inputs[0].astype(wide).reshape(_rows(node), -1)
         padded = np.pad(rows, ((0, 0), (0, max(0, size - rows.shape[1]))))
         way = forward if node.op.kind == FORWARD else backward
-        found = np.stack([way(row, dtype.bits) for row in padded])
+        found = np.stack([way(row, dtype) for row in padded])
         return (found.reshape(node.output.shape).astype(dtype.numpy),)
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.input(0).dtype, (node.output,))
         size, dtype, is_inverse = _size(node), node.input(0).dtype, node.op.kind != FORWARD
-        way = FixedFft(dtype.bits, is_inverse)
+        way = way_of(dtype, is_inverse)
         fields = {
             "rows": _rows(node),
             "in_size": node.input(0).shape[-1],
@@ -118,6 +119,8 @@ class RealFftKind(OpKind):
         return Fitting(is_drawn_whole=True)
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        if tensor.dtype is DType.FLOAT32:
+            return None
         largest = 1 << (tensor.dtype.bits - 1)
         found: Array = rng.integers(-largest, largest, tensor.shape)
         return found

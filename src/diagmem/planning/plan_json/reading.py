@@ -12,7 +12,9 @@ from diagmem.kernels import library
 from diagmem.model.errors import PlanError, one_line
 from diagmem.model.graph import Graph, Tensor
 from diagmem.model.schedule import PUSH, Schedule, Step
+from diagmem.model.teamwork import How, Phases, Sharing, Teamwork
 from diagmem.planning.options import Options
+from diagmem.planning.owned import with_kept
 from diagmem.planning.plan import Plan
 from diagmem.planning.plan_json.writing import SCHEMA_VERSION
 from diagmem.planning.pools import Pool, PoolLayout
@@ -61,6 +63,7 @@ def from_json(value: Any, model: Graph) -> Plan:
 
 def _plan(found: _Fields, model: Graph) -> Plan:
     options = _options(found)
+    model = with_kept(model, options.keep)
     removed = [_removal(row) for row in found.rows("removed", default=[])]
     graph = transformed_again(model, removed, options.library.channel_block)
     schedule = _schedule(found, graph)
@@ -76,17 +79,49 @@ def _plan(found: _Fields, model: Graph) -> Plan:
         found.get("lower_bound_over") == "all orders",
         found.number("recompute", 1.0),
         pools=pools,
+        teamwork=_teamwork(found, graph, options),
     )
+
+
+def _teamwork(found: _Fields, graph: Graph, options: Options) -> Teamwork | None:
+    if found.get("cores") is None:
+        return None
+    rows = _Fields(found.get("cores"), "'cores'").rows("phases")
+    return Teamwork(options.cores, tuple(_sharing(row, graph, options) for row in rows))
+
+
+def _sharing(row: _Fields, graph: Graph, options: Options) -> Sharing:
+    number, along, index_of = row.integer("op", 0), row.text("along"), _index_of(graph)
+    if number not in index_of:
+        raise PlanError(f"the plan has cores share op {number}, which the model does not have; {OTHER_MODEL}")
+    node = graph.nodes[index_of[number]]
+    cut = next((cut for cut in options.library.cuts(node) if cut.along.value == along), None)
+    if cut is None or cut.units != row.integer("units", 1):
+        raise PlanError(f"the plan has cores share op {number} by {one_line(along)}, which its kernel cannot")
+    phases = tuple(
+        Phases(phase.integer("end", 1), phase.integer("step", 1), _how(phase)) for phase in row.rows("phases")
+    )
+    return Sharing(node.op.index, cut, phases)
+
+
+def _how(phase: _Fields) -> How:
+    found = next((how for how in How if how.value == phase.text("how")), None)
+    if found is None:
+        raise PlanError(f"{phase.what} has another 'how' than {', '.join(how.value for how in How)}")
+    return found
 
 
 def _pools(found: _Fields) -> PoolLayout:
     """The memories of a plan for several. What is said of traffic is for people: nothing here relies on it."""
     rows = found.rows("pools", default=[])
-    pools = [Pool(r.text("name"), r.integer("capacity_bytes", 1), r.number("cost", 1.0)) for r in rows]
+    pools = [
+        Pool(r.text("name"), r.integer("capacity_bytes", 1), r.number("cost", 1.0), r.boolean("external")) for r in rows
+    ]
     used = [row.integer("used_bytes", 0) for row in rows]
     traffic = [row.integer("traffic_bytes", 0, default=0) for row in rows]
-    if rows and sum(used) != found.integer("arena_bytes", 0):
-        raise PlanError(f"the plan's pools take {sum(used)} bytes, and its arena {found.integer('arena_bytes', 0)}")
+    own = sum(size for pool, size in zip(pools, used, strict=True) if not pool.is_external)
+    if rows and own != found.integer("arena_bytes", 0):
+        raise PlanError(f"the plan's pools take {own} bytes, and its arena {found.integer('arena_bytes', 0)}")
     single_bytes = found.integer("single_pool_bytes", 0, default=0) if rows else 0
     return replace(PoolLayout.of(pools, used, traffic), single_bytes=single_bytes)
 
@@ -165,11 +200,17 @@ def _removal(row: _Fields) -> tuple[str, list[int]]:
 
 
 def _options(found: _Fields) -> Options:
+    kept = found.values("keep", default=[])
+    if not all(isinstance(name, str) for name in kept):
+        raise PlanError("the plan has other than names in 'keep'")
     options = Options(
+        keep=tuple(kept),
+        input_align=found.integer("input_align_bytes", 1, default=1) if found.get("input_align_bytes") else None,
         kernels=found.text("kernels"),
         align=found.integer("align_bytes", 1, default=1),
         keep_inputs=found.boolean("keep_inputs"),
         external_io=found.boolean("external_io"),
+        cores=1 if found.get("cores") is None else _Fields(found.get("cores"), "'cores'").integer("most", 2),
     )
     library(options.kernels)
     return options

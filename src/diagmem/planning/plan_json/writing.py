@@ -8,6 +8,7 @@ from diagmem.model.graph import View
 from diagmem.model.schedule import PUSH
 from diagmem.planning.plan import Place, Plan
 from diagmem.planning.planner import Planned
+from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_ops
 from diagmem.transforms import Removal
 
 SCHEMA_VERSION = 1
@@ -28,6 +29,8 @@ def to_json(made: Planned) -> dict[str, Any]:
         "keep_inputs": options.keep_inputs,
         "external_io": options.external_io,
         "overlap": options.overlap,
+        **({"keep": list(options.keep)} if options.keep else {}),
+        **({"input_align_bytes": options.input_align} if options.input_align else {}),
         "arena_bytes": plan.arena_bytes,
         **({"state_bytes": plan.state_bytes} if plan.graph.variables else {}),
         "baseline_bytes": made.baseline_bytes,
@@ -41,6 +44,7 @@ def to_json(made: Planned) -> dict[str, Any]:
         "peak_step": plan.peak_step,
         "schedule": [_number(plan, op) for op in plan.schedule.ops],
         **(_rows_json(plan) if plan.runs_by_rows else {}),
+        **_cores_json(plan),
         "pressure": list(plan.pressure),
         "tensors": tensors_json(plan),
         "scratch": [
@@ -77,6 +81,7 @@ def _pools_json(plan: Plan) -> dict[str, Any]:
                 "cost": use.pool.cost,
                 "used_bytes": use.used_bytes,
                 "traffic_bytes": use.traffic_bytes,
+                **({"external": True} if use.pool.is_external else {}),
             }
             for use in pools.uses
         ],
@@ -136,6 +141,30 @@ def _rows_json(plan: Plan) -> dict[str, Any]:
         "recompute": plan.recompute,
         "storage": {str(tensor): storage.form for tensor, storage in plan.storage.items()},
     }
+
+
+def _cores_json(plan: Plan) -> dict[str, Any]:
+    """How several cores share the run, where that was asked for."""
+    shared = plan.teamwork
+    if shared is None:
+        return {}
+    phases = [
+        {
+            "op": _number(plan, sharing.op),
+            "along": sharing.cut.along.value,
+            "units": sharing.cut.units,
+            "phases": [{"end": p.end, "step": p.step, "how": p.how.value} for p in sharing.phases],
+        }
+        for sharing in shared.sharings
+    ]
+    found = {
+        "most": shared.cores,
+        "barriers": shared.barriers(running_ops(plan)),
+        "held_bytes": most_held_bytes(plan.graph, shared) // 2,
+        "speedup": round(estimated_speedup(plan, shared, shared.cores), 3),
+        "phases": phases,
+    }
+    return {"cores": found}
 
 
 def _number(plan: Plan, op: int) -> int:

@@ -9,6 +9,7 @@ from diagmem.planning.footprint import footprint
 from diagmem.planning.options import BEST
 from diagmem.planning.plan import Plan, scratch_of, stored
 from diagmem.planning.pooling.choosing import Pooled, pooled
+from diagmem.planning.pools import NO_POOLS
 from diagmem.planning.schedulers import SCHEDULERS
 
 __all__ = ["in_pools"]
@@ -38,7 +39,7 @@ def in_pools(plan: Plan, effort: Effort) -> Plan:
 def _plan(single: Plan, found: Pooled) -> Plan:
     buffers = found.problem.buffers
     return replace(
-        single,
+        replace(single, pools=NO_POOLS),
         schedule=found.schedule,
         storage=stored(single.graph, buffers, found.offsets),
         scratch=scratch_of(buffers, found.offsets),

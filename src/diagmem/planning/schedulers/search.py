@@ -29,28 +29,30 @@ MOST_STATES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """`bound_bytes`: no order of the graph's ops can do with less. `is_exact`: the schedule's pressure meets it."""
+    """`bound_bytes`: no order of the graph's ops can do with less. `is_exact`: the schedule's pressure meets it.
+    `states`: how many were looked at."""
 
     schedule: Schedule
     bound_bytes: int
     is_exact: bool
+    states: int
 
 
 def search(footprint: Footprint, most_states: int = MOST_STATES) -> Search:
     """The best order, or the best found when the states run out."""
-    key, order = _best_path(footprint, most_states)
+    key, order, states = _best_path(footprint, most_states)
     candidates = [file_order(footprint), Schedule.whole(order, "search")]
     if len(order) < len(footprint.after):
         rest = Schedule.whole(under_bound(footprint, None, order), "search")
         candidates = [file_order(footprint), rest, lazy(footprint), eager(footprint), bounded(footprint)]
     peaks = [max(footprint.pressure(c.ops), default=0) for c in candidates]
     best = min(range(len(candidates)), key=peaks.__getitem__)
-    return Search(candidates[best], key * footprint.unit_bytes, peaks[best] <= key)
+    return Search(candidates[best], key * footprint.unit_bytes, peaks[best] <= key, states)
 
 
-def _best_path(footprint: Footprint, most_states: int) -> tuple[int, list[int]]:
-    """The least key with which all ops can run, and their order. If the states run out, the least key that is not
-    excluded, and the beginning of an order."""
+def _best_path(footprint: Footprint, most_states: int) -> tuple[int, list[int], int]:
+    """The least key with which all ops can run, their order, and the states that it took. If the states run out, the
+    least key that is not excluded, and the beginning of an order."""
     fixed, fixed_done = gates(footprint), 0
     state = start(footprint)
     key = footprint.least_pressure
@@ -75,7 +77,7 @@ def _best_path(footprint: Footprint, most_states: int) -> tuple[int, list[int]]:
             # Among equal keys the deepest state comes first, so that an order is found as soon as there is one.
             rank = -(state.done.bit_count() + 1), state.live + change, pushed
             heapq.heappush(frontier, (max(key, state.live + grown), *rank, after(footprint, state, op, change)))
-    return key, state.order
+    return key, state.order, pushed
 
 
 def gates(footprint: Footprint) -> int:

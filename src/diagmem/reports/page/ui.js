@@ -9,6 +9,8 @@ const state = { model: null, settings: {}, other: null };
 const results = new Map(); // key -> { model, settings, figures, page }
 const fronts = new Map(); // key -> { svg, settings }
 let running = null;
+let seen = null; // the state that the page shows
+let drawnFront = null;
 
 const keyOf = (settings, model = state.model) => JSON.stringify([model.id, Object.entries(settings).sort(([a], [b]) => (a < b ? -1 : 1))]);
 const size = (count) => (count < 1024 ? `${count} B` : `${(count / 1024).toFixed(1)} KB`);
@@ -16,14 +18,14 @@ const count = (number) => number.toLocaleString("en");
 const wordsOf = (result) => result.figures.words || "as by default";
 
 const views = mountViews(get("shown"));
-const controls = mountSwitches(get("switches"), known.groups, known.switches, (settings, later) => choose(settings, later));
+const controls = mountSwitches(get("switches"), known, (settings, later) => choose(settings, later));
 
 // ---- asking the server ----------------------------------------------------------------------------------------------
 
 // Calls `parts[name](value)` for each part of the answer as it comes.
 async function ask(body, parts, signal) {
   const response = await fetch("jobs", { method: "POST", body: JSON.stringify(body), signal });
-  if (!response.ok) throw new Error((await response.json()).failed);
+  if (!response.ok) throw new TypeError("the address is not that of this page any more");
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -44,6 +46,7 @@ async function work(what, settings, choice, parts) {
   const mine = { controller: new AbortController(), late: setTimeout(() => { get("status").hidden = false; }, 120) };
   running = mine;
   fail("");
+  get("glance").textContent = "";
   tell(["starting", 0, 0]);
   get("desk").setAttribute("aria-busy", "true");
   try {
@@ -93,8 +96,8 @@ async function drop(file) {
   try {
     const response = await fetch("models", { method: "POST", body: file, headers: { "X-Name": encodeURIComponent(file.name) } });
     const said = await response.json();
-    if (response.ok) open(said);
-    else fail(said.failed);
+    if (said.failed) fail(said.failed);
+    else open(said);
   } catch {
     fail("diagmem has ended, or the file cannot be read: start `diagmem ui` again and open its new address");
   }
@@ -130,19 +133,20 @@ function choose(settings, later = false) {
 
 async function plan() {
   const { settings, model } = state;
-  const made = { model: model.id, settings };
+  const made = { model: model.id, settings }; // without its page it is a line of the list, to be made again if chosen
   const early = ({ ops, whole_bytes, weights_bytes }) => {
-    get("doing").textContent = `${ops} operations, ${size(whole_bytes)} if every tensor is kept whole, ${size(weights_bytes)} of weights`;
+    get("glance").textContent = `${count(ops)} operations, ${size(whole_bytes)} in whole tensors, ${size(weights_bytes)} of weights`;
   };
   const is_done = await work("plan", settings, "", {
     early,
-    figures: (figures) => { made.figures = figures; },
+    figures: (figures) => {
+      made.figures = figures;
+      results.set(keyOf(settings, model), made);
+      showFigures(made); // the pictures take a moment longer
+    },
     page: (page) => { made.page = page; },
   });
-  if (is_done && made.page) {
-    results.set(keyOf(settings, model), made);
-    show();
-  }
+  if (is_done && made.page) show();
 }
 
 // ---- what is seen ---------------------------------------------------------------------------------------------------
@@ -152,27 +156,45 @@ function show() {
   const other = state.other && results.get(keyOf(state.other));
   const beside = other && other !== result && other.page ? other : null;
   if (!result.page) {
-    plan(); // known from another tab by its figures only
+    plan(); // known by its figures only: from another tab, or cancelled before it was drawn
     return;
   }
-  get("start").hidden = true;
-  get("desk").hidden = false;
-  document.title = `${state.model.name}: ${size(result.figures.baseline_bytes)} → ${size(result.figures.arena_bytes)}`;
-  showLedger(result, beside);
+  showFigures(result, beside);
   showFront();
-  get("shell").textContent = result.figures.commands.shell;
-  get("python").textContent = result.figures.commands.python;
   get("counted").textContent = result.counted ?? "";
   showDifferences(result, beside);
   views.show([result, beside].filter(Boolean).map((one) => ({ key: keyOf(one.settings), text: one.page, label: wordsOf(one) })));
-  const place = { model: state.model, settings: state.settings, other: state.other };
-  history.replaceState(null, "", `#${encodeURIComponent(JSON.stringify(place))}`);
+  const { arena_bytes, baseline_bytes } = result.figures;
+  get("said").textContent = `${wordsOf(result)}: ${count(arena_bytes)} bytes, before ${count(baseline_bytes)}`;
+  seen = { ...state };
+  history.replaceState(null, "", `#${encodeURIComponent(JSON.stringify(seen))}`);
 }
 
+function showFigures(result, beside = null) {
+  const { baseline_bytes, arena_bytes, commands } = result.figures;
+  get("start").hidden = true;
+  get("desk").hidden = false;
+  document.title = `${state.model.name}: ${size(baseline_bytes)} → ${size(arena_bytes)}`;
+  showCommands(commands);
+  showLedger(result, beside);
+}
+
+function showCommands({ shell, python }) {
+  const layout = get("layout").value;
+  const line = (command) => (command.startsWith("diagmem emit c") && layout !== "plain" ? `${command} --layout ${layout}` : command);
+  const call = (code) => (layout === "plain" ? code : code.replace("plan=made.to_json())", `plan=made.to_json(), layout="${layout}")`));
+  // No line of it ends within a word, such as between -- and json.
+  get("shell").replaceChildren(...shell.flatMap((command) => [...line(command).split(" ").flatMap((word) => [make("span", {}, word), " "]).slice(0, -1), "\n"]).slice(0, -1));
+  get("python").textContent = python.map(call).join("\n");
+}
+
+// Stairs that lead down from the arena before.
 function showLedger(shown, beside) {
-  const tried = [...results.values()].filter((one) => one.model === state.model.id);
+  const tried = [...results.values()].filter((one) => one.model === state.model.id)
+    .sort((a, b) => b.figures.arena_bytes - a.figures.arena_bytes || wordsOf(a).length - wordsOf(b).length);
   const most = Math.max(...tried.map(({ figures }) => Math.max(figures.baseline_bytes, figures.arena_bytes)), 1);
   const least = Math.min(...tried.map(({ figures }) => figures.arena_bytes));
+  const best = tried.length > 1 && tried.find(({ figures }) => figures.arena_bytes === least);
   const macs = Math.min(...tried.map(({ figures }) => figures.macs)) || 1;
   const bar = (bytes, name) => make("td", { class: "bar", "aria-hidden": "true" },
     make("i", { class: name, style: `width: ${100 * bytes / most}%` }));
@@ -182,16 +204,19 @@ function showLedger(shown, beside) {
   const rows = tried.map((one) => {
     const { figures, settings } = one;
     const is_shown = one === shown;
-    const name = make("button", { type: "button", class: "link", "aria-current": String(is_shown), onclick: () => choose(settings) }, wordsOf(one));
-    const second = make("button", { type: "button", "aria-pressed": String(one === beside), "aria-label": `Compare with ${wordsOf(one)}`,
+    const name = make("button", { type: "button", class: "link", "data-hold": keyOf(settings), "aria-current": String(is_shown), onclick: () => choose(settings) }, wordsOf(one));
+    const second = make("button", { type: "button", "data-hold": `beside ${keyOf(settings)}`, "aria-pressed": String(one === beside), "aria-label": `Compare with ${wordsOf(one)}`,
       onclick: () => compare(one === beside ? null : settings) }, "Compare");
-    const best = figures.arena_bytes === least && tried.length > 1 ? [make("span", { class: "yes" }, " least")] : [];
-    return make("tr", { class: is_shown ? "current" : "" }, make("td", {}, name, ...best),
+    const mark = one === best ? [make("span", { class: "yes" }, " least")] : [];
+    return make("tr", { class: is_shown ? "current" : "" }, make("td", {}, name, ...mark),
       bar(figures.arena_bytes, is_shown ? "after" : "after pale"), number(count(figures.arena_bytes)),
       number(figures.macs ? `${(figures.macs / macs).toFixed(2)} ×` : ""), number(`${figures.chips.length} of ${figures.all_chips}`),
       make("td", {}, ...(is_shown || tried.length < 2 ? [] : [second])));
   });
+  const held = document.activeElement?.dataset.hold;
   get("ledger").tBodies[0].replaceChildren(before, ...rows);
+  // Who came here with the keyboard stays where they are.
+  if (held) [...get("ledger").querySelectorAll("[data-hold]")].find((button) => button.dataset.hold === held)?.focus();
 }
 
 // ---- two plans side by side -----------------------------------------------------------------------------------------
@@ -206,6 +231,14 @@ async function compare(settings) {
   if (settings) get("compared").scrollIntoView({ block: "nearest" });
 }
 
+// What each memory holds, where there are several.
+function pools(a, b) {
+  const names = [...new Set([...(a.pools ?? []), ...(b.pools ?? [])].map(({ name }) => name))];
+  const used = ({ pools: all }, name) => all?.find((pool) => pool.name === name)?.used_bytes;
+  const words = (bytes) => (bytes === undefined ? "–" : count(bytes));
+  return names.map((name) => [`in ${name}, bytes`, words(used(a, name)), words(used(b, name)), ""]);
+}
+
 function showDifferences(shown, beside) {
   get("compared").hidden = !beside;
   if (!beside) return;
@@ -218,8 +251,10 @@ function showDifferences(shown, beside) {
     figure("lower bound, bytes", "bound_bytes"),
     figure("weights, bytes", "weights_bytes"),
     figure("multiply-accumulates", "macs"),
-    figure("operations", "ops"),
-    figure("steps", "steps"),
+    figure("operations", "ops").slice(0, 4),
+    figure("steps", "steps").slice(0, 4),
+    ...pools(a, b),
+    ...(a.speedup || b.speedup ? [["times as fast with its cores, about", String(a.speedup ?? 1), String(b.speedup ?? 1), ""]] : []),
     ["proven the least", a.optimal ? "yes" : "no", b.optimal ? "yes" : "no", ""],
     ["the peak is set by", a.peak, b.peak, ""],
     ["chips that fit only with it", only(a, b), only(b, a), ""],
@@ -248,18 +283,25 @@ async function drawFront() {
 function showFront() {
   const front = fronts.get(frontKey().key);
   get("draw-front").hidden = Boolean(front);
+  if (front !== drawnFront) drawPoints(front);
+  drawnFront = front;
+  get("front").querySelectorAll(".point").forEach((point) => {
+    const settings = controls.plain(front.settings[Number(point.dataset.point)]);
+    point.setAttribute("aria-pressed", String(keyOf(settings) === keyOf(state.settings)));
+  });
+}
+
+function drawPoints(front) {
   get("front").replaceChildren();
   if (!front) return;
   const drawn = new DOMParser().parseFromString(front.svg, "text/html").body.firstElementChild;
   get("front").append(drawn);
   drawn.removeAttribute("role"); // its points are buttons, not parts of an image
   drawn.querySelectorAll(".point").forEach((point) => {
-    const settings = controls.plain(front.settings[Number(point.dataset.point)]);
-    const press = () => choose(settings);
+    const press = () => choose(front.settings[Number(point.dataset.point)]);
     point.setAttribute("role", "button");
     point.setAttribute("tabindex", "0");
     point.setAttribute("aria-label", point.querySelector("title").textContent);
-    point.setAttribute("aria-pressed", String(keyOf(settings) === keyOf(state.settings)));
     point.addEventListener("click", press);
     point.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" && event.key !== " ") return;
@@ -326,6 +368,7 @@ get("file").addEventListener("change", (event) => {
 });
 get("cancel").addEventListener("click", cancelled);
 get("defaults").addEventListener("click", () => choose({}));
+get("layout").addEventListener("change", () => showCommands(results.get(keyOf(state.settings)).figures.commands));
 get("draw-front").addEventListener("click", drawFront);
 get("count").addEventListener("click", countInstructions);
 get("alone").addEventListener("click", () => compare(null));
@@ -333,8 +376,7 @@ get("alone").addEventListener("click", () => compare(null));
 // Model and switches go back to what is seen.
 function cancelled() {
   cancel();
-  const last = JSON.parse(decodeURIComponent(location.hash.slice(1)) || "null");
-  if (last) open(last.model, last.settings, last.other);
+  if (seen) open(seen.model, seen.settings, seen.other);
 }
 
 addEventListener("keydown", (event) => {
@@ -345,11 +387,11 @@ let above = 0; // elements under the file that is being dragged
 addEventListener("dragenter", (event) => {
   event.preventDefault();
   above += 1;
-  get("veil").hidden = false;
+  get("veil").hidden = !event.dataTransfer.types.includes("Files");
 });
 addEventListener("dragleave", () => {
   above -= 1;
-  get("veil").hidden = above > 0 ? get("veil").hidden : true;
+  if (above <= 0) get("veil").hidden = true;
 });
 addEventListener("dragover", (event) => event.preventDefault());
 addEventListener("drop", (event) => {

@@ -1,7 +1,5 @@
 // Controls for the options of a plan, as the server lists them. A setting that is as by default is not held at all.
 
-const SLIDER_STEP = 0.01;
-
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
 function make(name, attributes = {}, ...children) {
@@ -15,8 +13,11 @@ function make(name, attributes = {}, ...children) {
   return made;
 }
 
-// `changed(settings)` is called whenever a person has changed one; `later`: while a slider is being moved.
-function mountSwitches(form, groups, switches, changed) {
+const MOST_POWER = 13; // of 2, in KB: sliders of memories are in powers, so that small ones can be set too
+const POWER_STEP = 0.0625;
+
+// `memories`: those of chips that have several. `changed(settings)` is called whenever a person has changed one; `later`: while a slider is being moved.
+function mountSwitches(form, { groups, switches, memories }, changed) {
   const byName = new Map(switches.map((one) => [one.name, one]));
   let settings = {};
   const controls = new Map();
@@ -57,14 +58,68 @@ function mountSwitches(form, groups, switches, changed) {
   }
 
   function range(one, id) {
+    const words = () => `${value(one.name)}${one.unit}`;
     const shown = make("output", { for: id });
-    const slider = make("input", { type: "range", id, min: one.least, max: one.most, step: SLIDER_STEP,
-      oninput: () => { shown.textContent = `${slider.value} ×`; set(one.name, Number(slider.value), true); } });
+    const slider = make("input", { type: "range", id, min: one.least, max: one.most, step: one.step,
+      oninput: () => set(one.name, Number(slider.value), true) });
     controls.set(one.name, () => {
-      if (document.activeElement !== slider || Number(slider.value) !== value(one.name)) slider.value = value(one.name);
-      shown.textContent = `${value(one.name)} ×`;
+      slider.value = value(one.name);
+      shown.textContent = words();
     });
     return [make("span", { class: "line" }, make("label", { for: id }, one.label), shown), slider];
+  }
+
+  function text(one, id) {
+    const box = make("input", { type: "text", id, autocomplete: "off", spellcheck: "false", onchange: () => set(one.name, box.value.trim()) });
+    controls.set(one.name, () => { box.value = value(one.name); });
+    return [make("label", { for: id, class: "above" }, one.label), box];
+  }
+
+  // Names, with semicolons between.
+  function words(one, id) {
+    const parsed = () => box.value.split(";").map((word) => word.trim()).filter(Boolean);
+    const box = make("input", { type: "text", id, autocomplete: "off", spellcheck: "false", placeholder: "name; name", onchange: () => set(one.name, parsed()) });
+    controls.set(one.name, () => { box.value = value(one.name).join("; "); });
+    return [make("label", { for: id, class: "above" }, one.label), box];
+  }
+
+  // Memories of a chip, NAME:BYTES[:COST] each: a slider for the size of each, and a chip to begin with.
+  function listed(one, id) {
+    const rows = make("ul", { class: "memories" });
+    const chips = make("select", { id, onchange: () => {
+      const chosen = memories[chips.selectedIndex - 1];
+      if (chosen) set(one.name, chosen[1]);
+      chips.selectedIndex = 0;
+    } }, make("option", {}, "as of a chip …"), ...memories.map(([name]) => make("option", {}, name)));
+    const add = make("button", { type: "button", onclick: () => set(one.name, [...now(), `memory${now().length + 1}:64K`]) }, "Add one");
+    const now = () => value(one.name);
+    const parsed = (word) => {
+      const [name, size, ...cost] = word.split(":");
+      return { name, kb: size.endsWith("K") ? Number(size.slice(0, -1)) : Number(size) / 1024, cost: cost.join(":") };
+    };
+    const written = ({ name, kb, cost }) => [name, `${kb}K`, ...(cost ? [cost] : [])].join(":");
+    const change = (number, part, later) => set(one.name, now().map((word, place) => (place === number ? written({ ...parsed(word), ...part }) : word)), later);
+    const row = (word, number) => {
+      const { name, kb } = parsed(word);
+      const shown = make("output", {}, `${kb} KB`);
+      const slider = make("input", { type: "range", min: 0, max: MOST_POWER, step: POWER_STEP, value: Math.log2(kb), "aria-label": `KB of ${name}`,
+        oninput: () => change(number, { kb: Math.max(1, Math.round(2 ** slider.value)) }, true) });
+      const gone = make("button", { type: "button", "aria-label": `Without ${name}`, onclick: () => {
+        set(one.name, now().filter((_, place) => place !== number));
+        add.focus();
+      } }, "×");
+      const label = make("input", { type: "text", value: name, "aria-label": `Name of memory ${number + 1}`, onchange: () => change(number, { name: label.value.trim() }) });
+      return make("li", { "data-name": name }, label, shown, gone, slider);
+    };
+    controls.set(one.name, () => {
+      // A slider that is being moved stays where it is: only what it says is new.
+      if (rows.contains(document.activeElement) && rows.children.length === now().length) {
+        now().forEach((word, number) => { rows.children[number].querySelector("output").textContent = `${parsed(word).kb} KB`; });
+      } else {
+        rows.replaceChildren(...now().map(row));
+      }
+    });
+    return [make("span", { class: "line" }, make("label", { for: id }, one.label), chips), rows, add];
   }
 
   // Some of many: all of them by default.
@@ -90,7 +145,7 @@ function mountSwitches(form, groups, switches, changed) {
       make("details", {}, count, make("ul", {}, ...boxes.map(({ line }) => line)))];
   }
 
-  const kinds = { check, choice, range, set: several };
+  const kinds = { check, choice, range, text, words, memories: listed, set: several };
   form.replaceChildren(...groups.map((group) => make("fieldset", {}, make("legend", {}, group),
     ...switches.filter((one) => one.group === group).map((one) => {
       const id = `switch-${one.name}`;

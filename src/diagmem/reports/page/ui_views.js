@@ -3,8 +3,9 @@
 
 const MOST_VIEWS = 6;
 
+// Where two plans stand side by side, the arena before is the same for both, or not what is compared.
 const IN_PAGE = ".headline b { font-size: 2rem; } :host([data-half]) :is(.maps, .step) { grid-template-columns: 1fr; } " +
-  "* { scrollbar-width: thin; } h2:first-child { margin-top: 0; }";
+  ":host([data-half]) :is(.maps figure:first-child, #arena + p) { display: none; } * { scrollbar-width: thin; }";
 
 function mountViews(place) {
   const views = new Map(); // in the order of use
@@ -17,6 +18,13 @@ function mountViews(place) {
     const body = make("div", {}, ...page.querySelector("main").childNodes);
     root.append(page.querySelector("style"), make("style", {}, IN_PAGE), page.querySelector("svg.offscreen"), body,
       page.getElementById("data"), page.getElementById("plan"));
+    // The address names what the page shows: a link to a part of the report only goes there.
+    body.addEventListener("click", (event) => {
+      const link = event.target.closest("a[href^='#']");
+      if (!link) return;
+      event.preventDefault();
+      root.getElementById(link.hash.slice(1))?.scrollIntoView({ block: "center" });
+    });
     place.append(host);
     const view = { host, text, plan: mountPlan(root) };
     views.set(key, view);

@@ -3,6 +3,10 @@
  * and with it the bytes that were read from the arena and written to it up to there.
  * Arguments: begin=ADDRESS,end=ADDRESS[,marks=PATH,arena=ADDRESS,bytes=COUNT].
  *
+ * Of two cores, with `wait` the address and `waits` the bytes of the function in which they wait for each other: the sum
+ * over all stretches between two barriers of what the core executed that had more to do, and how many barriers there were.
+ * Instructions of that function are not counted.
+ *
  * QEMU's packages come without its header, so the few functions used are declared here. */
 #include <stddef.h>
 #include <stdint.h>
@@ -40,6 +44,37 @@ enum { MOST_MARKS = 65536 };
 static uint64_t begin_at, end_at, total, at_begin, arena_at, arena_bytes, read_bytes, written_bytes;
 static uint32_t marks[MOST_MARKS];
 static size_t mark_count;
+
+enum { CORES = 2, MOST_BARRIERS = 1 << 20 };
+
+static uint64_t wait_at, wait_bytes, work[CORES];
+static uint32_t between[CORES][MOST_BARRIERS];
+static size_t arrivals[CORES], first_arrival;
+
+static void count_work(unsigned int cpu, void *instructions) { work[cpu % CORES] += (uintptr_t)instructions; }
+
+static void arrive(unsigned int cpu, void *unused) {
+    const unsigned int core = cpu % CORES;
+    (void)unused;
+    between[core][arrivals[core]++ % MOST_BARRIERS] = (uint32_t)work[core];
+    work[core] = 0;
+}
+
+static void begin_together(unsigned int cpu, void *instructions) {
+    first_arrival = arrivals[cpu % CORES];
+    work[cpu % CORES] = (uintptr_t)instructions;
+}
+
+static void end_together(unsigned int cpu, void *unused) {
+    const size_t last = arrivals[cpu % CORES];
+    uint64_t critical = work[cpu % CORES];
+    (void)unused;
+    for (size_t i = first_arrival; i < last; ++i) {
+        const uint32_t one = between[0][i % MOST_BARRIERS], other = between[1][i % MOST_BARRIERS];
+        critical += one > other ? one : other;
+    }
+    fprintf(stderr, "critical %llu %zu\n", (unsigned long long)critical, last - first_arrival);
+}
 
 static void count(unsigned int cpu, void *instructions) {
     (void)cpu;
@@ -80,10 +115,23 @@ static int is_marked(uint64_t at) {
     return 0;
 }
 
+static void translated_together(struct qemu_plugin_tb *block, uint64_t at, uintptr_t instructions) {
+    if (at - wait_at >= wait_bytes) {
+        qemu_plugin_register_vcpu_tb_exec_cb(
+            block, at == begin_at ? begin_together : at == end_at ? end_together : count_work, 0, (void *)instructions);
+    } else if (at == wait_at) {
+        qemu_plugin_register_vcpu_tb_exec_cb(block, arrive, 0, NULL);
+    }
+}
+
 static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *block) {
     const uint64_t at = qemu_plugin_tb_vaddr(block);
     const uintptr_t instructions = qemu_plugin_tb_n_insns(block);
     (void)id;
+    if (wait_bytes > 0) {
+        translated_together(block, at, instructions);
+        return;
+    }
     qemu_plugin_register_vcpu_tb_exec_cb(block, at == begin_at ? begin : at == end_at ? end : count, 0,
                                          (void *)instructions);
     for (uintptr_t i = 0; mark_count > 0 && i < instructions; ++i) {
@@ -113,6 +161,10 @@ __attribute__((visibility("default"))) int qemu_plugin_install(qemu_plugin_id_t 
             begin_at = address(argv[i] + 6);
         } else if (strncmp(argv[i], "end=", 4) == 0) {
             end_at = address(argv[i] + 4);
+        } else if (strncmp(argv[i], "wait=", 5) == 0) {
+            wait_at = address(argv[i] + 5);
+        } else if (strncmp(argv[i], "waits=", 6) == 0) {
+            wait_bytes = strtoull(argv[i] + 6, NULL, 0);
         } else if (strncmp(argv[i], "marks=", 6) == 0) {
             read_marks(argv[i] + 6);
         } else if (strncmp(argv[i], "arena=", 6) == 0) {

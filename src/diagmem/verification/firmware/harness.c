@@ -67,7 +67,11 @@ static int read_inputs(void) {
 }
 
 static int run_model(void) {
+#ifdef HARNESS_CORES
+    harness_together(arenas[0]);
+#else
     model_invoke_in(ARENA);
+#endif
     return 1;
 }
 #endif

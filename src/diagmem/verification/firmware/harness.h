@@ -17,6 +17,9 @@ int harness_read(void *to, size_t bytes);
 
 void harness_write(const void *from, size_t bytes);
 
+/* One run on all cores. */
+void harness_together(void *arena);
+
 void harness_paint_stack(void);
 void harness_measure_stack(void);
 

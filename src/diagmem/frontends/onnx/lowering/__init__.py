@@ -7,10 +7,14 @@ from functools import partial
 
 from diagmem.frontends.onnx.importer import Importer, Lowering
 from diagmem.frontends.onnx.lowering import (
+    composed,
+    dynamic,
     elementwise,
+    gathering,
     integers,
     matrix,
     moving,
+    qlinear,
     quantised,
     recurrent,
     reductions,
@@ -27,6 +31,10 @@ _REAL: Mapping[str, Lowering] = {
     **reductions.LOWERINGS,
     **recurrent.LOWERINGS,
     **resizing.LOWERINGS,
+    **composed.LOWERINGS,
+    **gathering.LOWERINGS,
+    **dynamic.LOWERINGS,
+    **{kind: composed.or_gelu(elementwise.LOWERINGS[kind]) for kind in ("Mul", "Div")},
 }
 
 
@@ -38,7 +46,7 @@ def _on_integers_if_it_can(im: Importer, node: OnnxNode, cluster: integers.Clust
 LOWERINGS: Mapping[str, Lowering] = {
     **_REAL,
     **quantised.LOWERINGS,
-    **integers.LOWERINGS,
+    **qlinear.LOWERINGS,
     **{
         kind: partial(_on_integers_if_it_can, cluster=cluster, real=_REAL[kind])
         for kind, cluster in integers.CLUSTERS.items()

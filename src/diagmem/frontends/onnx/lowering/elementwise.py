@@ -212,12 +212,6 @@ def softsign(im: Importer, node: OnnxNode) -> None:
     im.bind(node.outputs[0], binary_of(im, "DIV", value, below, node.outputs[0]))
 
 
-def elu(im: Importer, node: OnnxNode) -> None:
-    if im.attribute(node, "alpha", 1.0) != 1.0:
-        raise im.refuse(node, "only alpha = 1 is supported")
-    unary(im, node, "ELU")
-
-
 def leaky_relu(im: Importer, node: OnnxNode) -> None:
     unary(im, node, "LEAKY_RELU", Unary(alpha=float(np.float32(im.attribute(node, "alpha", 0.01)))))
 
@@ -285,6 +279,7 @@ _RELATIONS = {
     "LessOrEqual": "LESS_EQUAL",
     "And": "LOGICAL_AND",
     "Or": "LOGICAL_OR",
+    "Xor": "NOT_EQUAL",
 }
 
 LOWERINGS: dict[str, Callable[[Importer, OnnxNode], None]] = {
@@ -302,7 +297,6 @@ LOWERINGS: dict[str, Callable[[Importer, OnnxNode], None]] = {
     "HardSigmoid": hard_sigmoid,
     "Softplus": softplus,
     "Softsign": softsign,
-    "Elu": elu,
     "LeakyRelu": leaky_relu,
     "Gelu": gelu,
     "com.microsoft.Gelu": gelu,

@@ -8,23 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from diagmem.frontends.onnx.folding import axes_of
 from diagmem.frontends.onnx.importer import Importer
-from diagmem.frontends.onnx.layout import Constant, Scale, Stored, Value, in_file_order
+from diagmem.frontends.onnx.layout import Constant, Scale, Stored, Value, in_file_order, stored_as
 from diagmem.frontends.onnx.lowering import windows
 from diagmem.frontends.onnx.lowering.elementwise import broadcast_operands
 from diagmem.frontends.onnx.lowering.matrix import layer_input
 from diagmem.frontends.onnx.lowering.moving import joined
 from diagmem.frontends.onnx.lowering.quantised import (
-    TYPES,
-    Attributes,
     Target,
     finish,
     is_integer,
     made,
-    meant,
     quantised,
-    scale_at,
-    signed,
     target_of,
     unary,
     whole,
@@ -47,12 +43,22 @@ Cluster = Callable[[Importer, OnnxNode], bool]
 
 
 def weights_of(value: Value | None, channel_axis: int) -> Weights | None:
-    """Weights of 8 bits around zero, with one scale or one for each output channel; None if they are not such."""
+    """Weights of 8 bits around zero, with one scale or one for each output channel; None if they are not such. Those
+    around another number are moved where that leaves them 8 bits."""
     if not isinstance(value, Constant) or value.stored is None:
         return None
     values, scale = value.stored
-    fits = len(scale.scales) == 1 or scale.axis == channel_axis
-    return (values, scale) if values.dtype == np.int8 and not any(scale.zero_points) and fits else None
+    if values.dtype != np.int8 or not (len(scale.scales) == 1 or scale.axis == channel_axis):
+        return None
+    if any(scale.zero_points):
+        shape = [1] * values.ndim
+        shape[scale.axis] = -1
+        zeros = np.array(scale.zero_points).reshape(shape if len(scale.zero_points) > 1 else ())
+        moved = values.astype(np.int64) - zeros
+        if moved.min(initial=0) < -128 or moved.max(initial=0) > 127:
+            return None
+        values, scale = moved.astype(np.int8), replace(scale, zero_points=(0,) * len(scale.zero_points))
+    return values, scale
 
 
 def bias_of(value: Value | None, unit: Any, channels: int) -> Any:
@@ -79,10 +85,10 @@ def conv(im: Importer, node: OnnxNode) -> bool:
     weights = weights_of(im.given(node, 1), 0)
     if not is_integer(image) or target is None or weights is None:
         return False
-    return _conv(im, node, image, weights, im.given(node, 2), target)
+    return conv_of(im, node, image, weights, im.given(node, 2), target)
 
 
-def _conv(im: Importer, node: OnnxNode, image: Value, weights: Weights, bias: Value | None, target: Target) -> bool:
+def conv_of(im: Importer, node: OnnxNode, image: Value, weights: Weights, bias: Value | None, target: Target) -> bool:
     values, scale = weights
     size = windows.image_shape(im, node, image.shape)
     groups = im.attribute(node, "group", 1)
@@ -119,7 +125,7 @@ def gemm(im: Importer, node: OnnxNode) -> bool:
     is_plain = im.attribute(node, "alpha", 1.0) == 1.0 == im.attribute(node, "beta", 1.0)
     if not is_integer(data) or target is None or weights is None or not is_plain or im.attribute(node, "transA", 0):
         return False
-    return _layer(im, data, (weights[0] if turned else weights[0].T, weights[1]), im.given(node, 2), target)
+    return layer_of(im, data, (weights[0] if turned else weights[0].T, weights[1]), im.given(node, 2), target)
 
 
 def matmul(im: Importer, node: OnnxNode) -> bool:
@@ -127,10 +133,10 @@ def matmul(im: Importer, node: OnnxNode) -> bool:
     weights = weights_of(second, 1)
     if not is_integer(data) or target is None or weights is None or weights[0].ndim != 2:
         return False
-    return _layer(im, data, (weights[0].T, weights[1]), None, target)
+    return layer_of(im, data, (weights[0].T, weights[1]), None, target)
 
 
-def _layer(im: Importer, data: Value, weights: Weights, bias: Value | None, target: Target) -> bool:
+def layer_of(im: Importer, data: Value, weights: Weights, bias: Value | None, target: Target) -> bool:
     """`weights`: a row for each output."""
     values, scale = weights
     if values.ndim != 2 or len(data.shape) < 2 or data.shape[-1] != values.shape[1] or isinstance(data, Constant):
@@ -149,10 +155,10 @@ def _layer(im: Importer, data: Value, weights: Weights, bias: Value | None, targ
 
 def pool(im: Importer, node: OnnxNode) -> bool:
     image, target = im.input(node), target_of(im, node)
-    return is_integer(image) and target is not None and _pool(im, node, image, target)
+    return is_integer(image) and target is not None and pool_of(im, node, image, target)
 
 
-def _pool(im: Importer, node: OnnxNode, image: Value, target: Target) -> bool:
+def pool_of(im: Importer, node: OnnxNode, image: Value, target: Target) -> bool:
     kernel = im.attribute(node, "kernel_shape")
     window = windows.window_of(im, node, windows.image_shape(im, node, image.shape), kernel)
     if window.dilation != (1, 1) or (im.attribute(node, "count_include_pad", 0) and window.pads):
@@ -167,10 +173,10 @@ def _pool(im: Importer, node: OnnxNode, image: Value, target: Target) -> bool:
 def global_pool(im: Importer, node: OnnxNode) -> bool:
     image, target = im.input(node), target_of(im, node)
     is_plain = target is not None and target.activation is Activation.NONE
-    return is_integer(image) and target is not None and is_plain and _global_pool(im, node, image, target)
+    return is_integer(image) and target is not None and is_plain and global_pool_of(im, node, image, target)
 
 
-def _global_pool(im: Importer, node: OnnxNode, image: Value, target: Target) -> bool:
+def global_pool_of(im: Importer, node: OnnxNode, image: Value, target: Target) -> bool:
     windows.image_shape(im, node, image.shape)
     tensor = im.build.form(image, windows.image_dims(image.shape), as_stored=True)
     result = made(im, "MEAN", [tensor, im.build.ints([1, 2], "axes")], Reduce(keep_dims=True), target)
@@ -187,10 +193,10 @@ def softmax(im: Importer, node: OnnxNode) -> bool:
         return False
     if im.model.opset < 13 and any(n > 1 for n in value.shape[axis + 1 :]):
         return False
-    return _softmax(im, value, axis, target)
+    return softmax_of(im, value, axis, target)
 
 
-def _softmax(im: Importer, value: Value, axis: int, target: Target) -> bool:
+def softmax_of(im: Importer, value: Value, axis: int, target: Target) -> bool:
     rows = last(im, whole(im, value), [axis], as_stored=True)
     finish(im, target, replace(rows, tensor=made(im, "SOFTMAX", [rows.tensor], Softmax(), target), is_real=False))
     return True
@@ -198,13 +204,44 @@ def _softmax(im: Importer, value: Value, axis: int, target: Target) -> bool:
 
 def add(im: Importer, node: OnnxNode) -> bool:
     values, target = [im.input(node, place) for place in (0, 1)], target_of(im, node)
-    return all(map(is_integer, values)) and target is not None and _add(im, values, target)
+    return all(map(is_integer, values)) and target is not None and add_of(im, values, target)
 
 
-def _add(im: Importer, values: list[Value], target: Target) -> bool:
+def add_of(im: Importer, values: list[Value], target: Target) -> bool:
     operands = broadcast_operands(im, values, as_stored=True)
     result = made(im, "ADD", operands.tensors, Binary(target.activation), target)
     finish(im, target, operands.result(result))
+    return True
+
+
+def mul(im: Importer, node: OnnxNode) -> bool:
+    values, target = [im.input(node, place) for place in (0, 1)], target_of(im, node)
+    return all(map(is_integer, values)) and target is not None and mul_of(im, values, target)
+
+
+def mul_of(im: Importer, values: list[Value], target: Target) -> bool:
+    operands = broadcast_operands(im, values, as_stored=True)
+    result = made(im, "MUL", operands.tensors, Binary(target.activation), target)
+    finish(im, target, operands.result(result))
+    return True
+
+
+def mean(im: Importer, node: OnnxNode) -> bool:
+    """Over height and width, as exporters write a pool of the whole image."""
+    image, target = im.input(node), target_of(im, node)
+    axes = node.attributes.get("axes") or axes_of(node, [None, im.optional_array(node, 1)])
+    is_plain = target is not None and target.activation is Activation.NONE and len(image.shape) == 4
+    if not is_integer(image) or target is None or not is_plain or sorted(a % 4 for a in axes or ()) != [2, 3]:
+        return False
+    im.attribute(node, "axes", None)
+    im.attribute(node, "noop_with_empty_axes", 0)
+    tensor = im.build.form(image, windows.image_dims(image.shape), as_stored=True)
+    result = made(im, "MEAN", [tensor, im.build.ints([1, 2], "axes")], Reduce(keep_dims=False), target)
+    shape = image.shape[:2]
+    found = im.build.reshape(
+        Stored(result, stored_as(shape, (0, 1)), shape), (*shape, 1, 1) if im.attribute(node, "keepdims", 1) else shape
+    )
+    finish(im, target, found)
     return True
 
 
@@ -233,6 +270,8 @@ CLUSTERS: dict[str, Cluster] = {
     "GlobalAveragePool": global_pool,
     "Softmax": softmax,
     "Add": add,
+    "Mul": mul,
+    "ReduceMean": mean,
     "Concat": concat,
     "Sigmoid": unary("LOGISTIC"),
     "Tanh": unary("TANH"),
@@ -241,126 +280,3 @@ CLUSTERS: dict[str, Cluster] = {
     "LeakyRelu": unary("LEAKY_RELU", slope),
 }
 """What becomes one operation on integers, where everything around it is quantised; else they return False."""
-
-
-def operand(im: Importer, node: OnnxNode, place: int) -> Value:
-    """An operand with its scale and zero point behind it, as the real numbers that it stands for."""
-    scale, _ = scale_at(im, node, place + 1)
-    value = im.input(node, place)
-    if isinstance(value, Constant):
-        return Constant(value.array, (signed(value.array), scale))
-    return meant(im, node, value, scale)
-
-
-def own_target(im: Importer, node: OnnxNode, place: int) -> Target:
-    scale, dtype = scale_at(im, node, place)
-    if len(scale.scales) > 1 or dtype.name not in TYPES:
-        raise im.refuse(node, "outputs of one scale, int8 or uint8, are supported")
-    return Target(node.outputs[0], scale, TYPES[dtype.name])
-
-
-def _own(im: Importer, node: OnnxNode, lowered: bool) -> None:
-    if not lowered:
-        raise im.refuse(node, "weights of 8 bits around zero, and biases of 32 bits, are supported")
-
-
-def _whole_numbers(bias: Value | None) -> Value | None:
-    """A bias that is stored in units of the products already."""
-    return Constant(bias.array, (bias.array, Scale((1.0,), (0,)))) if isinstance(bias, Constant) else bias
-
-
-def qlinear_conv(im: Importer, node: OnnxNode) -> None:
-    weights = weights_of(operand(im, node, 3), 0)
-    target, image = own_target(im, node, 6), operand(im, node, 0)
-    bias = _whole_numbers(im.given(node, 8))
-    _own(im, node, weights is not None and _conv(im, node, image, weights, bias, target))
-
-
-def qlinear_matmul(im: Importer, node: OnnxNode) -> None:
-    second = operand(im, node, 3)
-    weights = weights_of(second, 0)
-    data = operand(im, node, 0)
-    done = weights is not None and _layer(im, data, (weights[0].T, weights[1]), None, own_target(im, node, 6))
-    _own(im, node, done)
-
-
-def qgemm(im: Importer, node: OnnxNode) -> None:
-    turned = im.attribute(node, "transB", 0)
-    if im.attribute(node, "alpha", 1.0) != 1.0 or im.attribute(node, "transA", 0):
-        raise im.refuse(node, "alpha and transA are not supported")
-    weights = weights_of(operand(im, node, 3), 0)
-    bias = _whole_numbers(im.given(node, 6))
-    target, data = own_target(im, node, 7), operand(im, node, 0)
-    if weights is None:
-        _own(im, node, False)
-        return
-    rows = weights[0] if turned else weights[0].T
-    _own(im, node, _layer(im, data, (rows, weights[1]), bias, target))
-
-
-def qlinear_add(im: Importer, node: OnnxNode) -> None:
-    values = [operand(im, node, place) for place in (0, 3)]
-    tensors = [_in_memory(im, value) for value in values]
-    _add(im, tensors, own_target(im, node, 6))
-
-
-def _in_memory(im: Importer, value: Value) -> Value:
-    """A constant operand as a tensor that holds its integers."""
-    if not isinstance(value, Constant) or value.stored is None:
-        return value
-    values, scale = value.stored
-    tensor = im.build.constant(values, "operand", scale.quantisation)
-    return Stored(tensor, tuple(range(values.ndim)), values.shape, is_real=True)
-
-
-def qlinear_pool(im: Importer, node: OnnxNode) -> None:
-    if im.attribute(node, "channels_last", 0):
-        raise im.refuse(node, "channels_last is not supported")
-    image, target = operand(im, node, 0), own_target(im, node, 3)
-    whole_image = node.kind == "QLinearGlobalAveragePool"
-    done = (_global_pool if whole_image else _pool)(im, node, image, target)
-    if not done:
-        raise im.refuse(node, "padding that counts, and dilations, are not supported")
-
-
-def qlinear_softmax(im: Importer, node: OnnxNode) -> None:
-    im.attribute(node, "opset", 13)
-    value = operand(im, node, 0)
-    axis = im.axis(node, im.attribute(node, "axis", -1), len(value.shape))
-    _softmax(im, value, axis, own_target(im, node, 3))
-
-
-def qlinear_unary(kind: str, attributes: Attributes | None = None) -> Callable[[Importer, OnnxNode], None]:
-    def lower(im: Importer, node: OnnxNode) -> None:
-        value, target = whole(im, operand(im, node, 0)), own_target(im, node, 3)
-        given = None if attributes is None else attributes(im, node)
-        im.bind(target.name, replace(value, tensor=made(im, kind, [value.tensor], given, target), is_real=False))
-
-    return lower
-
-
-def qlinear_concat(im: Importer, node: OnnxNode) -> None:
-    """Each part on the scale of the whole, then side by side."""
-    target = own_target(im, node, 0)
-    operands = [operand(im, node, place) for place in range(2, len(node.inputs), 3)]
-    parts = [quantised(im, value, target.scale, target.dtype, "") for value in operands]
-    axis = im.axis(node, im.attribute(node, "axis"), len(parts[0].shape))
-    im.bind(target.name, joined(im, node, parts, axis, as_stored=True))
-
-
-_MICROSOFT = {
-    "QLinearAdd": qlinear_add,
-    "QLinearAveragePool": qlinear_pool,
-    "QLinearGlobalAveragePool": qlinear_pool,
-    "QLinearSoftmax": qlinear_softmax,
-    "QLinearSigmoid": qlinear_unary("LOGISTIC"),
-    "QLinearLeakyRelu": qlinear_unary("LEAKY_RELU", slope),
-    "QLinearConcat": qlinear_concat,
-    "QGemm": qgemm,
-}
-
-LOWERINGS = {
-    "QLinearConv": qlinear_conv,
-    "QLinearMatMul": qlinear_matmul,
-    **{f"com.microsoft.{kind}": lowering for kind, lowering in _MICROSOFT.items()},
-}

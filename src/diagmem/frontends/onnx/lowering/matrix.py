@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from diagmem.frontends.onnx.branches import Parts
 from diagmem.frontends.onnx.importer import Importer
 from diagmem.frontends.onnx.layout import Constant, Shuffled, Stored, Value, in_file_order, stored_as
 from diagmem.frontends.onnx.lowering.elementwise import binary_of, fused
@@ -60,8 +61,10 @@ def _turned(im: Importer, value: Value) -> Value:
 
 
 def matmul(im: Importer, node: OnnxNode) -> None:
-    name = node.outputs[0]
     first, second = im.input(node, 0), im.input(node, 1)
+    if len(first.shape) == 1 or len(second.shape) == 1:
+        _of_vectors(im, node)
+        return
     bias, last = None, node
     if isinstance(second, Constant) and second.array.ndim == 2:
         bias, last = _sum_behind(im, node, second.shape[-1])
@@ -69,6 +72,19 @@ def matmul(im: Importer, node: OnnxNode) -> None:
     if last is not node:
         im.done.add(last.number)
     fused(im, name, product(im, node, first, second, name, bias))
+
+
+def _of_vectors(im: Importer, node: OnnxNode) -> None:
+    """A vector is a row where it comes first, a column where it comes second."""
+    parts = Parts(im, node)
+    shapes = [im.input(node, place).shape for place in (0, 1)]
+    rows = len(shapes[0]) == 1
+    first = parts("Reshape", node.inputs[0], np.array([1, -1])) if rows else node.inputs[0]
+    second = parts("Reshape", node.inputs[1], np.array([-1, 1])) if len(shapes[1]) == 1 else node.inputs[1]
+    product = parts("MatMul", first, second)
+    made = im.values[product].shape
+    final = [*made[:-2], *(() if rows else made[-2:-1]), *(() if len(shapes[1]) == 1 else made[-1:])]
+    parts.end("Reshape", product, np.array(final, np.int64))
 
 
 def _sum_behind(im: Importer, node: OnnxNode, units: int) -> tuple[Any, OnnxNode]:
@@ -86,8 +102,6 @@ def product(im: Importer, node: OnnxNode, first: Value, second: Value, name: str
     """first @ second; where the second one is constant its columns are the rows of a layer's weights."""
     if not first.shape or not second.shape or first.shape[-1] != second.shape[0 if len(second.shape) < 2 else -2]:
         raise im.refuse(node, f"{list(first.shape)} and {list(second.shape)} cannot be multiplied; the file is damaged")
-    if len(first.shape) < 2 or len(second.shape) < 2:
-        raise im.refuse(node, "products of vectors are not supported; write them as matrices")
     if isinstance(second, Constant) and second.array.ndim == 2 and not isinstance(first, Constant):
         return _layer(im, first, second.array, name, bias)
     shape = (*np.broadcast_shapes(first.shape[:-2], second.shape[:-2]), first.shape[-2], second.shape[-1])

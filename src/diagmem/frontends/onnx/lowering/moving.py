@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from diagmem.frontends.onnx.folding import axes_of, new_shape, slices_of
 from diagmem.frontends.onnx.importer import Importer, integers
@@ -23,7 +25,7 @@ from diagmem.frontends.onnx.layout import (
     transposed,
 )
 from diagmem.frontends.onnx.proto import OnnxNode
-from diagmem.model.graph import DType, Shape, Tensor
+from diagmem.model.graph import DType, Rounding, Shape, Tensor
 from diagmem.ops.moving.concatenation import Concatenation
 from diagmem.ops.moving.gather import Gather
 from diagmem.ops.moving.pad import MirrorPad, Pad
@@ -130,7 +132,7 @@ def placed(im: Importer, value: Stored, axes: Sequence[int]) -> Stored:
 
 
 def split(im: Importer, node: OnnxNode) -> None:
-    value = im.stored(node)
+    value = im.stored(node, as_stored=True)
     axis = im.axis(node, im.attribute(node, "axis", 0), len(value.shape))
     given = im.optional_array(node, 1)
     parts = integers(given) if given is not None else im.attribute(node, "split", [])
@@ -142,10 +144,11 @@ def split(im: Importer, node: OnnxNode) -> None:
         raise im.refuse(node, f"parts {parts} do not fit {list(value.shape)}; the file is damaged")
     value = placed(im, value, [axis])
     inputs = [value.tensor, im.build.ints(parts, "sizes"), im.build.ints(value.dims.index(axis), "axis")]
-    made = im.build.op("SPLIT_V", inputs, Split(len(parts)), name=node.outputs[0])
+    held = value.tensor.quantisation
+    made = im.build.op("SPLIT_V", inputs, Split(len(parts)), name=node.outputs[0], quantisation=held)
     for name, tensor, size in zip(node.outputs, made, parts, strict=True):
         shape = tuple(size if a == axis else n for a, n in enumerate(value.shape))
-        im.bind(name, Stored(im.build.rename(tensor, name), stored_as(shape, value.dims), shape))
+        im.bind(name, Stored(im.build.rename(tensor, name), stored_as(shape, value.dims), shape, value.is_real))
 
 
 def slice_(im: Importer, node: OnnxNode) -> None:
@@ -184,10 +187,43 @@ def _sliced(im: Importer, tensor: Tensor, parts: Sequence[range], name: str) -> 
 
 
 def pad(im: Importer, node: OnnxNode) -> None:
-    value = im.stored(node)
-    rank = len(value.shape)
-    mode = im.attribute(node, "mode", "constant")
-    fill = im.attribute(node, "value", 0.0)
+    """Around images; less than nothing cuts off. Quantised values stay as they are where zeros are added."""
+    mode, fill, sides = _pads(im, node)
+    is_zero = mode == "constant" and fill == 0.0
+    value = im.stored(node, as_stored=is_zero)
+    is_zero = is_zero and (value.is_real or value.dtype is DType.FLOAT32 or value.tensor.quantisation is None)
+    inner = [range(max(0, -low), n - max(0, -high)) for n, (low, high) in zip(value.shape, sides, strict=True)]
+    if any(not len(part) for part in inner):
+        raise im.refuse(node, "its pads leave nothing")
+    if any(part != range(n) for part, n in zip(inner, value.shape, strict=True)):
+        value = _cut(im, value, inner)
+        sides = [(max(0, low), max(0, high)) for low, high in sides]
+    changed = [axis for axis, side in enumerate(sides) if any(side)]
+    if not changed:
+        im.bind(node.outputs[0], value)
+        return
+    if mode in ("edge", "wrap") or (mode == "reflect" and _is_far(value.shape, sides)):
+        _pad_by_places(im, node, value, sides, mode)
+        return
+    value = placed(im, value, changed)
+    paddings = im.build.ints([(0, 0) if axis is None else sides[axis] for axis in value.dims], "paddings")
+    shape = tuple(n + sum(side) for n, side in zip(value.shape, sides, strict=True))
+    inputs, rest = [value.tensor, paddings], {"name": node.outputs[0], "quantisation": value.tensor.quantisation}
+    if is_zero:
+        made = im.build.make("PAD", inputs, Pad(), **rest)
+    elif mode == "constant":
+        made = im.build.make("PADV2", [*inputs, _filling(im, node, value, fill)], Pad(), **rest)
+    elif mode == "reflect":
+        made = im.build.make("MIRROR_PAD", inputs, MirrorPad("reflect"), **rest)
+    else:
+        raise im.refuse(node, "its mode is not known; constant, reflect, edge and wrap are")
+    im.bind(node.outputs[0], Stored(made, stored_as(shape, value.dims), shape, value.is_real))
+
+
+def _pads(im: Importer, node: OnnxNode) -> tuple[str, float, list[tuple[int, int]]]:
+    """How, with what, and how far on both sides of each axis."""
+    rank = len(im.input(node).shape)
+    mode, fill = im.attribute(node, "mode", "constant"), im.attribute(node, "value", 0.0)
     pads = integers(im.array(node, 1)) if len(node.inputs) > 1 else im.attribute(node, "pads")
     if len(node.inputs) > 2 and node.inputs[2]:
         fill = float(im.array(node, 2).reshape(-1)[0])
@@ -198,30 +234,58 @@ def pad(im: Importer, node: OnnxNode) -> None:
     sides = [(0, 0)] * rank
     for number, axis in enumerate(places):
         sides[axis] = int(pads[number]), int(pads[number + len(places)])
-    if any(low < 0 or high < 0 or max(low, high) > 1 << 24 for low, high in sides):
-        raise im.refuse(node, "pads below zero, or huge ones, are not supported")
-    changed = [axis for axis, side in enumerate(sides) if any(side)]
-    if not changed:
-        im.bind(node.outputs[0], value)
-        return
-    value = placed(im, value, changed)
-    paddings = im.build.ints([(0, 0) if axis is None else sides[axis] for axis in value.dims], "paddings")
-    shape = tuple(n + sum(side) for n, side in zip(value.shape, sides, strict=True))
-    inputs = [value.tensor, paddings]
-    if mode == "constant" and fill == 0.0:
-        made = im.build.make("PAD", inputs, Pad(), name=node.outputs[0])
-    elif mode == "constant":
-        made = im.build.make(
-            "PADV2",
-            [*inputs, im.build.constant(np.array(fill, dtype=np.float32), "value")],
-            Pad(),
-            name=node.outputs[0],
-        )
-    elif mode == "reflect":
-        made = im.build.make("MIRROR_PAD", inputs, MirrorPad("reflect"), name=node.outputs[0])
+    if any(max(abs(low), abs(high)) > 1 << 24 for low, high in sides):
+        raise im.refuse(node, "its pads are huge; the file is damaged")
+    return mode, fill, sides
+
+
+def _filling(im: Importer, node: OnnxNode, value: Stored, fill: float) -> Tensor:
+    """What is put around a tensor, as its elements are stored."""
+    dtype, held = value.tensor.dtype, value.tensor.quantisation
+    if held is not None and held.rounding is Rounding.ONNX_UNSIGNED:
+        fill -= 128
+    if dtype is not DType.FLOAT32 and fill != int(fill):
+        raise im.refuse(node, f"{fill} is no {dtype.value}; the file is damaged")
+    return im.build.constant(np.array(fill).astype(dtype.numpy), "value", held)
+
+
+def _cut(im: Importer, value: Stored, ranges: Sequence[range]) -> Stored:
+    value = placed(im, value, [axis for axis, part in enumerate(ranges) if part != range(value.shape[axis])])
+    shape = tuple(len(part) for part in ranges)
+    made = _sliced(im, value.tensor, [range(1) if axis is None else ranges[axis] for axis in value.dims], "")
+    return Stored(made, stored_as(shape, value.dims), shape, value.is_real)
+
+
+def _is_far(shape: Shape, sides: Sequence[tuple[int, int]]) -> bool:
+    """Whether an image is reflected more than once."""
+    return any(max(side) >= n for n, side in zip(shape, sides, strict=True) if any(side))
+
+
+def _pad_by_places(im: Importer, node: OnnxNode, value: Stored, sides: Sequence[tuple[int, int]], mode: str) -> None:
+    """Each axis is taken at the places that stand for what lies outside."""
+    for axis, (low, high) in enumerate(sides):
+        if low or high:
+            size = value.shape[axis]
+            places = np.arange(-low, size + high)
+            if mode == "reflect" and size > 1:
+                places = np.abs((places + size - 1) % (2 * size - 2) - (size - 1))
+            value = taken(im, value, axis, np.clip(places, 0, size - 1) if mode != "wrap" else places % size)
+    im.bind(node.outputs[0], value)
+
+
+def taken(im: Importer, value: Stored, axis: int, places: npt.NDArray[Any], name: str = "") -> Stored:
+    """The value at some places of one axis: a slice where these are neighbours."""
+    value = placed(im, value, [axis])
+    place, flat = value.dims.index(axis), [int(n) for n in places]
+    rest = {"name": name, "quantisation": value.tensor.quantisation}
+    if flat == list(range(flat[0], flat[0] + len(flat))):
+        parts = [range(n) for n in value.tensor.shape]
+        parts[place] = range(flat[0], flat[0] + len(flat))
+        made = _sliced(im, value.tensor, parts, name)
     else:
-        raise im.refuse(node, "its mode is not supported; constant and reflect are")
-    im.bind(node.outputs[0], Stored(made, stored_as(shape, value.dims), shape))
+        made = im.build.make("GATHER", [value.tensor, im.build.ints(flat, "indices")], Gather(place, 0), **rest)
+    shape = tuple(len(flat) if a == axis else n for a, n in enumerate(value.shape))
+    return Stored(made, stored_as(shape, value.dims), shape, value.is_real)
 
 
 def gather(im: Importer, node: OnnxNode) -> None:
@@ -236,22 +300,9 @@ def gather(im: Importer, node: OnnxNode) -> None:
     size = value.shape[axis]
     if indices.size == 0 or indices.min() < -size or indices.max() >= size:
         raise im.refuse(node, f"indices out of range of {size}; the file is damaged")
-    flat = [int(i) % size for i in indices.reshape(-1)]
-    value = placed(im, value, [axis])
-    place = value.dims.index(axis)
-    if flat == list(range(flat[0], flat[0] + len(flat))):
-        parts = [range(n) for n in value.tensor.shape]
-        parts[place] = range(flat[0], flat[0] + len(flat))
-        made = _sliced(im, value.tensor, parts, node.outputs[0])
-    else:
-        inputs = [value.tensor, im.build.ints(flat, "indices")]
-        made = im.build.make(
-            "GATHER", inputs, Gather(place, 0), name=node.outputs[0], quantisation=value.tensor.quantisation
-        )
-    shape = tuple(len(flat) if a == axis else n for a, n in enumerate(value.shape))
-    taken = Stored(made, stored_as(shape, value.dims), shape, value.is_real)
+    found = taken(im, value, axis, indices.reshape(-1) % size, node.outputs[0])
     final = (*value.shape[:axis], *indices.shape, *value.shape[axis + 1 :])
-    im.bind(node.outputs[0], im.build.reshape(taken, final))
+    im.bind(node.outputs[0], im.build.reshape(found, final))
 
 
 def _gather_unknown(im: Importer, node: OnnxNode, value: Stored, axis: int) -> None:
@@ -290,32 +341,26 @@ def expand(im: Importer, node: OnnxNode) -> None:
 
 
 def space_depth(im: Importer, node: OnnxNode) -> None:
-    """Channels of a block are numbered as ours in the mode DCR; for the other, which shuffled pixels have, they change
-    places before or after."""
-    value = im.stored(node)
+    """Channels of a block are numbered as ours in the mode DCR; in the mode CRD those of a pixel lie side by side."""
+    value = im.stored(node, as_stored=True)
     block, mode = im.attribute(node, "blocksize"), im.attribute(node, "mode", "DCR")
-    if mode not in ("DCR", "CRD") or len(value.shape) != 4 or block < 1:
+    if mode not in ("DCR", "CRD") or len(value.shape) != 4 or not 1 <= block <= 1 << 10:
         raise im.refuse(node, "only modes DCR and CRD of images in blocks are supported")
-    to_space, shuffles = node.kind == "DepthToSpace", mode == "CRD"
-    made = im.build.form(value, CHANNELS_LAST)
-    if shuffles and to_space:
-        made = _with_channels_turned(im, made, block**2)
-    made = im.build.make(
-        "DEPTH_TO_SPACE" if to_space else "SPACE_TO_DEPTH", [made], SpaceDepth(block), name=node.outputs[0]
-    )
-    if shuffles and not to_space:
-        made = _with_channels_turned(im, made, made.shape[3] // block**2)
+    is_wide = node.kind == "DepthToSpace"
+    if is_wide and value.shape[1] % (block * block):
+        raise im.refuse(node, f"{value.shape[1]} channels are no blocks of {block}x{block}; the file is damaged")
+    if mode == "CRD" and is_wide:
+        numbers = np.arange(value.shape[1]).reshape(-1, block * block)
+        value = taken(im, value, 1, numbers.T.reshape(-1))
+    tensor = im.build.form(value, CHANNELS_LAST, as_stored=True)
+    kind = "DEPTH_TO_SPACE" if is_wide else "SPACE_TO_DEPTH"
+    rest = {"name": node.outputs[0], "quantisation": tensor.quantisation}
+    made = im.build.make(kind, [tensor], SpaceDepth(block), **rest)
     n, h, w, c = made.shape
-    im.bind(node.outputs[0], Stored(made, stored_as((n, c, h, w), CHANNELS_LAST), (n, c, h, w)))
-
-
-def _with_channels_turned(im: Importer, image: Tensor, columns: int) -> Tensor:
-    """The image with its channels, seen as a matrix of so many columns, transposed."""
-    channels = image.shape[3]
-    if columns in (1, channels) or channels % columns:
-        return image
-    places = im.build.ints(np.arange(channels).reshape(-1, columns).T.reshape(-1).tolist(), "channels")
-    return im.build.make("GATHER", [image, places], Gather(3, 0), quantisation=image.quantisation)
+    found = Stored(made, stored_as((n, c, h, w), CHANNELS_LAST), (n, c, h, w), value.is_real)
+    if mode == "CRD" and not is_wide:
+        found = taken(im, found, 1, np.arange(c).reshape(block * block, -1).T.reshape(-1), node.outputs[0])
+    im.bind(node.outputs[0], found)
 
 
 LOWERINGS = {

@@ -18,7 +18,7 @@ from diagmem.frontends.onnx.importer import Importer
 from diagmem.frontends.onnx.layout import Constant, Scale, Shuffled, Stored, Value, in_file_order, sizes
 from diagmem.frontends.onnx.lowering.elementwise import RANGES, limits_of
 from diagmem.frontends.onnx.proto import OnnxNode
-from diagmem.model.graph import DType, Tensor
+from diagmem.model.graph import DType, Quantisation, Tensor
 from diagmem.ops import Activation
 
 Attributes = Callable[[Importer, OnnxNode], Any]
@@ -99,6 +99,8 @@ def meant(im: Importer, node: OnnxNode, value: Value, scale: Scale) -> Value:
         return Shuffled(source, value.shape)
     assert isinstance(value, Stored)
     tensor = im.build.tensors[value.tensor.index]
+    if tensor.dtype is DType.UINT8:
+        return _with_sign(im, value, scale)
     if tensor.quantisation is None:
         if tensor.dtype not in (DType.INT8, DType.INT16):
             raise im.refuse(node, f"data of type {tensor.dtype.value}; supported: int8, int16")
@@ -106,6 +108,15 @@ def meant(im: Importer, node: OnnxNode, value: Value, scale: Scale) -> Value:
     elif tensor.quantisation != scale.quantisation:
         raise im.refuse(node, "integers that were quantised on another scale; the file is damaged")
     return replace(value, tensor=tensor, is_real=True)
+
+
+def _with_sign(im: Importer, value: Stored, scale: Scale) -> Stored:
+    """8 bits without a sign, as the model is given them, 128 lower. Nothing is rounded there."""
+    held = Quantisation(scale.scales, tuple(zero + 128 for zero in scale.zero_points))
+    tensor = im.build.quantise(im.build.tensors[value.tensor.index], held)
+    lower = Quantisation(scale.scales, scale.zero_points)
+    made = im.build.make("QUANTIZE", [tensor], dtype=DType.INT8, quantisation=lower)
+    return replace(value, tensor=made, is_real=True)
 
 
 def quantize(im: Importer, node: OnnxNode) -> None:

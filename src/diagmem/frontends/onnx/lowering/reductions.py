@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from diagmem.frontends.onnx.branches import Parts
 from diagmem.frontends.onnx.folding import axes_of
 from diagmem.frontends.onnx.importer import Importer, Lowering
 from diagmem.frontends.onnx.layout import Constant, Stored, Value, stored_as
@@ -19,6 +20,9 @@ from diagmem.model.graph import DType
 from diagmem.ops.reductions.arg_max import ArgMax
 from diagmem.ops.reductions.reduce import Reduce
 
+INT32, INT64 = 6, 7
+"""Numbers of ONNX's element types."""
+
 
 def reduce_of(im: Importer, kind: str, value: Stored, axes: Sequence[int], name: str = "") -> Stored:
     """A reduction that keeps its axes."""
@@ -26,12 +30,13 @@ def reduce_of(im: Importer, kind: str, value: Stored, axes: Sequence[int], name:
     shape = tuple(1 if axis in axes else n for axis, n in enumerate(value.shape))
     if not places:
         return value
-    tensor = im.build.make(kind, [value.tensor, im.build.ints(places, "axes")], Reduce(keep_dims=True), name=name)
-    return Stored(tensor, stored_as(shape, value.dims), shape)
+    rest = {"name": name, "quantisation": value.tensor.quantisation}
+    tensor = im.build.make(kind, [value.tensor, im.build.ints(places, "axes")], Reduce(keep_dims=True), **rest)
+    return Stored(tensor, stored_as(shape, value.dims), shape, value.is_real)
 
 
 def reduce(im: Importer, node: OnnxNode, kind: str) -> None:
-    value = im.stored(node)
+    value = im.stored(node, as_stored=node.kind in ("ReduceMax", "ReduceMin"))
     keeps = im.attribute(node, "keepdims", 1)
     im.attribute(node, "axes", None)
     axes = axes_of(node, [None, im.optional_array(node, 1)])
@@ -64,7 +69,8 @@ def arg_max(im: Importer, node: OnnxNode) -> None:
     axis = im.axis(node, im.attribute(node, "axis", 0), len(value.shape))
     keeps = im.attribute(node, "keepdims", 1)
     if im.attribute(node, "select_last_index", 0):
-        raise im.refuse(node, "select_last_index is not supported")
+        _last_index(im, node, axis, value.shape[axis])
+        return
     value = placed(im, value, [axis])
     place = value.dims.index(axis)
     kind = "ARG_MAX" if node.kind == "ArgMax" else "ARG_MIN"
@@ -75,6 +81,15 @@ def arg_max(im: Importer, node: OnnxNode) -> None:
     found = Stored(made, stored_as(shape, dims), shape)
     final = shape if keeps else tuple(n for a, n in enumerate(shape) if a != axis)
     im.bind(node.outputs[0], im.build.reshape(found, final))
+
+
+def _last_index(im: Importer, node: OnnxNode, axis: int, size: int) -> None:
+    """The first index from the end on, counted from there."""
+    parts, ends = Parts(im, node), [np.array([n]) for n in (-1, -size - 1, axis, -1)]
+    behind = parts("Slice", node.inputs[0], *ends)
+    from_end = parts(node.kind, behind, axis=axis, keepdims=im.attribute(node, "keepdims", 1))
+    index = parts("Sub", np.array(size - 1, np.int32), parts("Cast", from_end, to=INT32))
+    parts.end("Cast", index, to=INT64)
 
 
 def softmax(im: Importer, node: OnnxNode, kind: str) -> None:

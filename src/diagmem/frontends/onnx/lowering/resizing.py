@@ -1,4 +1,4 @@
-"""Images of another size, where our kernels take the same pixels as the file asks for."""
+"""Images of another size: by our kernels where these take the pixels that the file asks for, else axis by axis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from diagmem.frontends.onnx.importer import Importer, integers
-from diagmem.frontends.onnx.layout import CHANNELS_LAST, Stored, stored_as
+from diagmem.frontends.onnx.layout import CHANNELS_LAST, Constant, Stored, stored_as
+from diagmem.frontends.onnx.lowering.elementwise import binary_of
+from diagmem.frontends.onnx.lowering.moving import taken
 from diagmem.frontends.onnx.proto import OnnxNode
 from diagmem.model.errors import one_line
 from diagmem.model.graph import Shape
@@ -17,40 +19,85 @@ from diagmem.ops.resizing.resize import Resize
 
 
 def resize(im: Importer, node: OnnxNode) -> None:
-    """Resize and Upsample of images, where our kernels take the same pixels."""
-    value = im.stored(node)
-    if len(value.shape) != 4:
-        raise im.refuse(node, "only images can be resized")
-    size, scales = _new_size(im, node, value.shape)
+    """Resize and Upsample: by our kernels where these take the same pixels, else axis by axis."""
+    shape = im.input(node).shape
+    size, scales = _new_size(im, node, shape)
+    newer = im.model.opset >= 11 and node.kind == "Resize"
     mode = im.attribute(node, "mode", "nearest")
-    where = im.attribute(
-        node,
-        "coordinate_transformation_mode",
-        "half_pixel" if im.model.opset >= 11 and node.kind == "Resize" else "asymmetric",
-    )
-    rounding = im.attribute(
-        node, "nearest_mode", "round_prefer_floor" if im.model.opset >= 11 and node.kind == "Resize" else "floor"
-    )
-    for name in ("cubic_coeff_a", "exclude_outside", "extrapolation_value"):
-        im.attribute(node, name, None)
+    where = im.attribute(node, "coordinate_transformation_mode", "half_pixel" if newer else "asymmetric")
+    rounding = im.attribute(node, "nearest_mode", "round_prefer_floor" if newer else "floor")
+    cubic = _Cubic(float(im.attribute(node, "cubic_coeff_a", -0.75)), bool(im.attribute(node, "exclude_outside", 0)))
+    im.attribute(node, "extrapolation_value", None)
     if im.attribute(node, "antialias", 0) or im.attribute(node, "keep_aspect_ratio_policy", "stretch") != "stretch":
         raise im.refuse(node, "antialias and aspect ratios are not supported")
-    if size[:2] != value.shape[:2]:
-        raise im.refuse(node, "only height and width can be resized")
-    axes = [_Axis(*axis) for axis in zip(value.shape[2:], size[2:], scales[2:], strict=True)]
-    attributes = _resize_mode(im, node, (mode, where, rounding), axes)
+    axes = [_Axis(*axis) for axis in zip(shape, size, scales, strict=True)]
+    value = im.stored(node, as_stored=mode == "nearest")
+    attributes = None
+    if len(shape) == 4 and size[:2] == shape[:2]:
+        attributes = _resize_mode((mode, where, rounding), axes[2:])
+    if attributes is None:
+        im.bind(node.outputs[0], _by_axes(im, node, value, axes, (mode, where, rounding), cubic))
+        return
     kind = "RESIZE_NEAREST_NEIGHBOR" if mode == "nearest" else "RESIZE_BILINEAR"
-    tensor = im.build.form(value, CHANNELS_LAST)
-    made = im.build.make(kind, [tensor, im.build.ints(size[2:], "size")], attributes, name=node.outputs[0])
-    im.bind(node.outputs[0], Stored(made, stored_as(size, CHANNELS_LAST), size))
+    tensor = im.build.form(value, CHANNELS_LAST, as_stored=True)
+    rest = {"name": node.outputs[0], "quantisation": tensor.quantisation}
+    made = im.build.make(kind, [tensor, im.build.ints(size[2:], "size")], attributes, **rest)
+    im.bind(node.outputs[0], Stored(made, stored_as(size, CHANNELS_LAST), size, value.is_real))
+
+
+class _Cubic(NamedTuple):
+    """`slope`: the coefficient a of Keys' kernel. `inside_only`: pixels outside the image do not count."""
+
+    slope: float
+    inside_only: bool
+
+    def weight(self, apart: float) -> float:
+        x, a = abs(apart), self.slope
+        if x <= 1:
+            return ((a + 2) * x - (a + 3)) * x * x + 1
+        return (((x - 5) * x + 8) * x - 4) * a if x < 2 else 0.0
+
+
+def _by_axes(
+    im: Importer, node: OnnxNode, value: Stored, axes: Sequence[_Axis], modes: tuple[str, str, str], cubic: _Cubic
+) -> Stored:
+    """One axis after the other: pixels that are taken, or weighed sums of them."""
+    mode, where, rounding = modes
+    if mode not in ("nearest", "linear", "cubic") or where not in PLACES:
+        raise im.refuse(node, f"mode {one_line(mode)}, {one_line(where)} is not supported")
+    if where == "align_corners" and not all(axis.is_even for axis in axes):
+        raise im.refuse(node, "align_corners with scales that make no whole sizes: runtimes differ there; give sizes")
+    for axis, sizes in enumerate(axes):
+        if sizes.new == sizes.old and (sizes.scale == 1.0 or (mode == "nearest" and sizes.is_even)):
+            continue
+        if mode == "nearest":
+            value = taken(im, value, axis, np.array(sizes.theirs(where, rounding)))
+        else:
+            value = _weighed(im, value, axis, sizes.taps(where, cubic if mode == "cubic" else None))
+    return value
+
+
+def _weighed(im: Importer, value: Stored, axis: int, taps: Sequence[Sequence[tuple[int, float]]]) -> Stored:
+    """The sum of as many products as a pixel has taps."""
+    shape = [-1, *[1] * (len(value.shape) - 1 - axis)]
+    made: Stored | None = None
+    for column in zip(*taps, strict=True):
+        weights = np.array([weight for _, weight in column], np.float32)
+        if not weights.any():
+            continue
+        part = taken(im, value, axis, np.array([place for place, _ in column]))
+        product = binary_of(im, "MUL", part, Constant(weights.reshape(shape)))
+        made = product if made is None else binary_of(im, "ADD", made, product)
+    return value if made is None else made
 
 
 def _new_size(im: Importer, node: OnnxNode, shape: Shape) -> tuple[Shape, list[float]]:
     """The new shape, and by how much each axis grows."""
     newer = node.kind == "Resize" and im.model.opset >= 11
-    axes = [im.axis(node, a, 4) for a in im.attribute(node, "axes", [])] or list(range(4))
+    rank = len(shape)
+    axes = [im.axis(node, a, rank) for a in im.attribute(node, "axes", [])] or list(range(rank))
     wanted = im.optional_array(node, 3) if newer else None
-    size, factors = list(shape), [1.0] * 4
+    size, factors = list(shape), [1.0] * rank
     if wanted is not None and wanted.size:
         for axis, n in zip(axes, integers(wanted), strict=True):
             size[axis], factors[axis] = n, n / shape[axis]
@@ -94,13 +141,42 @@ class _Axis(NamedTuple):
         pick = _ROUNDINGS.get(rounding, math.floor)
         return [min(max(pick(self._place(i, where)), 0), self.old - 1) for i in range(self.new)]
 
+    def taps(self, where: str, cubic: _Cubic | None) -> list[list[tuple[int, float]]]:
+        """Of each new pixel the old ones that it is a sum of, and their weights: two, or four of a cubic one."""
+        return [self._taps(self._place(i, where), cubic) for i in range(self.new)]
+
+    def _taps(self, place: float, cubic: _Cubic | None) -> list[tuple[int, float]]:
+        last = self.old - 1
+        if cubic is None:
+            held = min(max(place, 0.0), float(last))
+            first = min(math.floor(held), last)
+            return [(first, 1 - (held - first)), (min(first + 1, last), held - first)]
+        first = math.floor(place)
+        found = [(n, cubic.weight(place - n)) for n in range(first - 1, first + 3)]
+        if cubic.inside_only:
+            found = [(n, weight if 0 <= n <= last else 0.0) for n, weight in found]
+            total = sum(weight for _, weight in found)
+            found = [(n, weight / total) for n, weight in found]
+        return [(min(max(n, 0), last), weight) for n, weight in found]
+
     def _place(self, i: int, where: str) -> float:
         if where == "align_corners":
             return i * (self.old - 1) / (self.new - 1) if self.new > 1 else 0.0
+        if where == "pytorch_half_pixel" and self.new == 1:
+            return 0.0
+        if where == "half_pixel_symmetric":
+            exact = self.old * self.scale
+            return self.old / 2 * (1 - self.new / exact) + (i + 0.5) / self.scale - 0.5
         if where in ("half_pixel", "pytorch_half_pixel"):
-            return (i + 0.5) / self.scale - 0.5 if where == "half_pixel" or self.new > 1 else 0.0
-        return i / self.scale
+            return (i + 0.5) / self.scale - 0.5
+        return (i + 0.5 if where == "tf_half_pixel_for_nn" else i) / self.scale
 
+
+PLACES = (
+    *("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"),
+    "tf_half_pixel_for_nn",
+)
+"""How the place of a pixel in the old image is found, where that needs no other input."""
 
 _ROUNDINGS: dict[str, Callable[[float], int]] = {
     "round_prefer_floor": lambda x: math.ceil(x - 0.5),
@@ -115,18 +191,17 @@ _LINEAR = {
 }
 
 
-def _resize_mode(im: Importer, node: OnnxNode, modes: tuple[str, str, str], axes: Sequence[_Axis]) -> Resize:
-    """The attributes with which our kernel reads the pixels that the file asks for."""
+def _resize_mode(modes: tuple[str, str, str], axes: Sequence[_Axis]) -> Resize | None:
+    """The attributes with which our kernel reads the pixels that the file asks for, if there are such."""
     mode, where, rounding = modes
-    if mode == "nearest" and where in (*_LINEAR, "pytorch_half_pixel"):
+    if mode == "nearest" and where in PLACES:
         for align, half in ((False, False), (False, True), (True, False)):
             if all(axis.ours(align, half) == axis.theirs(where, rounding) for axis in axes):
                 return Resize(align, half)
     if mode == "linear" and all(axis.is_even for axis in axes):
         same = "half_pixel" if where == "pytorch_half_pixel" and all(axis.new > 1 for axis in axes) else where
-        if same in _LINEAR:
-            return _LINEAR[same]
-    raise im.refuse(node, f"mode {one_line(mode)}, {one_line(where)} takes other pixels than the kernels can")
+        return _LINEAR.get(same)
+    return None
 
 
 LOWERINGS = {"Resize": resize, "Upsample": resize}

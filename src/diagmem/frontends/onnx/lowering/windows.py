@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -164,7 +165,7 @@ def normalisation(im: Importer, node: OnnxNode, channels: int) -> tuple[Any, Any
     epsilon = im.attribute(node, "epsilon", 1e-5)
     if im.attribute(node, "training_mode", 0):
         raise im.refuse(node, "it is in training mode; export the model for inference")
-    for name in ("momentum", "spatial"):
+    for name in ("momentum", "spatial", "is_test"):
         im.attribute(node, name, None)
     factor = scale / np.sqrt(variance + np.float32(epsilon))
     return factor.astype(np.float32), (bias - mean * factor).astype(np.float32)
@@ -174,37 +175,65 @@ def conv_transpose(im: Importer, node: OnnxNode) -> None:
     image, weights = im.input(node), im.array(node, 1)
     size = image_shape(im, node, image.shape)
     rank = len(size)
-    shape = im.attribute(node, "output_shape", [])
-    extra = im.attribute(node, "output_padding", [0] * rank)
-    if im.attribute(node, "group", 1) != 1 or weights.ndim != rank + 2 or weights.shape[0] != image.shape[1]:
-        raise im.refuse(node, "groups, or weights that do not fit, are not supported")
-    auto = node.attributes.get("auto_pad", b"NOTSET")
+    groups = im.attribute(node, "group", 1)
+    if weights.ndim != rank + 2 or weights.shape[0] != image.shape[1] or groups < 1 or image.shape[1] % groups:
+        raise im.refuse(node, f"weights {list(weights.shape)} and group {groups} do not fit {list(image.shape)}")
+    weights = _ungrouped(weights, groups)
     window = window_of(im, node, [1] * rank, weights.shape[2:])
-    if any(d != 1 for d in window.dilation):
-        raise im.refuse(node, "dilations are not supported")
-    full, cut = [], []
-    for axis in range(rank):
-        kernel, stride = window.kernel[axis], window.stride[axis]
-        whole = (size[axis] - 1) * stride + kernel
-        if auto in (b"SAME_UPPER", b"SAME_LOWER") or shape:
-            wanted = shape[axis] if shape else size[axis] * stride
-            total = whole + extra[axis] - wanted
-            low = total // 2 if auto == b"SAME_UPPER" else total - total // 2
-        else:
-            low = window.before[axis]
-            wanted = whole + extra[axis] - low - window.after[axis]
-        if low < 0 or wanted < 1 or low + wanted > whole + extra[axis]:
-            raise im.refuse(node, "its padding makes no sense; the file is damaged")
-        full.append(max(whole, low + wanted))
-        cut.append((low, wanted))
-    full, cut = full + [1] * (2 - rank), cut + [(0, 1)] * (2 - rank)
-    _transpose_conv(im, node, image, weights.reshape(*weights.shape[:2], *window.kernel), window, full, cut)
+    weights = weights.reshape(*weights.shape[:2], *window.kernel)
+    if window.dilation != (1, 1):
+        weights, window = _spread(im, node, weights, window)
+    reached = [_reached(im, node, axis, size, window) for axis in range(rank)] + [(1, (0, 1))] * (2 - rank)
+    _transpose_conv(im, node, image, weights, window, reached)
+
+
+def _ungrouped(weights: Any, groups: int) -> Any:
+    """Weights for all channels together: those between groups are zero."""
+    if groups == 1:
+        return weights
+    given, made = weights.shape[0] // groups, weights.shape[1]
+    whole = np.zeros((weights.shape[0], groups * made, *weights.shape[2:]), weights.dtype)
+    for group in range(groups):
+        rows = slice(group * given, (group + 1) * given)
+        whole[rows, group * made : (group + 1) * made] = weights[rows]
+    return whole
+
+
+def _spread(im: Importer, node: OnnxNode, weights: Any, window: Window) -> tuple[Any, Window]:
+    """Taps that lie apart, with zeros between them."""
+    kernel = tuple((k - 1) * d + 1 for k, d in zip(window.kernel, window.dilation, strict=True))
+    if math.prod(kernel) * weights.shape[0] * weights.shape[1] > 1 << 26:
+        raise im.refuse(node, "its dilations make weights that are too large")
+    whole = np.zeros((*weights.shape[:2], *kernel), weights.dtype)
+    whole[:, :, :: window.dilation[0], :: window.dilation[1]] = weights
+    return whole, replace(window, kernel=(kernel[0], kernel[1]), dilation=(1, 1))
+
+
+def _reached(
+    im: Importer, node: OnnxNode, axis: int, size: Sequence[int], window: Window
+) -> tuple[int, tuple[int, int]]:
+    """How far the windows reach along an axis, and which part of that is wanted: where it starts, and its size."""
+    auto = node.attributes.get("auto_pad", b"NOTSET")
+    shape = im.attribute(node, "output_shape", [])
+    extra = im.attribute(node, "output_padding", [0] * len(size))[axis]
+    whole = (size[axis] - 1) * window.stride[axis] + window.kernel[axis]
+    if auto in (b"SAME_UPPER", b"SAME_LOWER") or shape:
+        wanted = shape[-len(size) :][axis] if shape else size[axis] * window.stride[axis]
+        total = whole + extra - wanted
+        low = total // 2 if auto == b"SAME_UPPER" else total - total // 2
+    else:
+        low = window.before[axis]
+        wanted = whole + extra - low - window.after[axis]
+    if low < 0 or wanted < 1 or low + wanted > whole + extra:
+        raise im.refuse(node, "its padding makes no sense; the file is damaged")
+    return max(whole, low + wanted), (low, wanted)
 
 
 def _transpose_conv(
-    im: Importer, node: OnnxNode, image: Any, weights: Any, window: Window, full: list[int], cut: Any
+    im: Importer, node: OnnxNode, image: Any, weights: Any, window: Window, reached: Sequence[Any]
 ) -> None:
     """The whole of what the windows reach, then the part that is wanted."""
+    full, cut = zip(*reached, strict=True)
     bias = im.optional_array(node, 2)
     channels = weights.shape[1]
     tensor = im.build.form(image, image_dims(image.shape))
@@ -228,7 +257,7 @@ def pool(im: Importer, node: OnnxNode) -> None:
     size = image_shape(im, node, image.shape)
     kernel = im.attribute(node, "kernel_shape")
     counts_padding = im.attribute(node, "count_include_pad", 0)
-    if len(node.outputs) > 1 and node.outputs[1]:
+    if len(node.outputs) > 1 and im.uses[node.outputs[1]]:
         raise im.refuse(node, "its second output, the places of the largest, is not supported")
     if im.attribute(node, "storage_order", 0) or not isinstance(kernel, list) or len(kernel) != len(size):
         raise im.refuse(node, "storage_order or kernel_shape is not supported")

@@ -1,0 +1,120 @@
+"""How several cores share the work of a model that runs in one arena.
+
+The work of an op is cut into *units* of its output, and these into *phases*. Within a phase any core may do any unit in
+any order; cores wait for each other between phases. One table of phases serves any number of cores.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+
+class Along(enum.Enum):
+    """What a unit of an output is."""
+
+    PIXELS = "pixels"
+    """So many neighbouring elements: a pixel with all its channels or, of an operation that knows no pixels, what one
+    index of its outermost axis holds. Units follow each other as the elements do."""
+
+    CHANNELS = "channels"
+    """One index of the last axis, all over the output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A way in which a kernel's work can be cut: into `units`, which cores take by whole multiples of `grain`.
+    `can_hold`: the kernel can make units elsewhere than where they belong."""
+
+    along: Along
+    units: int
+    grain: int = 1
+    can_hold: bool = False
+
+
+class How(enum.Enum):
+    """Who does the units of a phase."""
+
+    SHARED = "shared"
+    """Each core some, in any order."""
+
+    HELD = "held"
+    """The same, but what a core has made it keeps until all have read what they need: then all write."""
+
+    ALONE = "alone"
+    """The first core all of them, in the kernel's own order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """Units up to `end`, from where the phases before end, `step` of them in each phase; the last may have fewer."""
+
+    end: int
+    step: int
+    how: How
+
+
+class Phase(NamedTuple):
+    """Units [first, end)."""
+
+    first: int
+    end: int
+    how: How
+
+    @property
+    def units(self) -> int:
+        return self.end - self.first
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How cores share an op: its units, all of them, in phases."""
+
+    op: int
+    cut: Cut
+    phases: tuple[Phases, ...]
+
+    def each_phase(self) -> Iterator[Phase]:
+        first = 0
+        for phases in self.phases:
+            while first < phases.end:
+                end = min(first + phases.step, phases.end)
+                yield Phase(first, end, phases.how)
+                first = end
+
+    @cached_property
+    def barriers(self) -> int:
+        """One after each phase; one that is held has it in its middle, and needs none behind it but at the end."""
+        found = list(self.each_phase())
+        return len(found) + (1 if found and found[-1].how is How.HELD else 0)
+
+    @property
+    def most_held(self) -> int:
+        """Units of the longest phase that is held."""
+        return max((phases.step for phases in self.phases if phases.how is How.HELD), default=0)
+
+
+@dataclass(frozen=True)
+class Teamwork:
+    """How up to `cores` cores run a model: what they share of it, by op; any other op the first core does alone."""
+
+    cores: int
+    sharings: tuple[Sharing, ...]
+
+    @cached_property
+    def by_op(self) -> dict[int, Sharing]:
+        return {sharing.op: sharing for sharing in self.sharings}
+
+    def barriers_after(self, ops: Sequence[int]) -> list[bool]:
+        """For ops in the order in which they run whether all cores wait for each other behind each: not between two
+        that the first core does alone."""
+        following = [op in self.by_op for op in ops[1:]] + [True]
+        return [op in self.by_op or is_shared for op, is_shared in zip(ops, following, strict=True)]
+
+    def barriers(self, ops: Sequence[int]) -> int:
+        """Of a run of these ops, with the one before the first of them."""
+        alone = sum(waits and op not in self.by_op for op, waits in zip(ops, self.barriers_after(ops), strict=True))
+        return 1 + alone + sum(self.by_op[op].barriers for op in ops if op in self.by_op)

@@ -1,0 +1,84 @@
+"""Makes a model fit: tries what saves RAM, the cheapest first, until a plan is small enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from diagmem.model.errors import PlanError
+from diagmem.pipeline.given import Model, source_of
+from diagmem.planning import planner
+from diagmem.planning.options import ROWS, Options
+
+WORK = (1.25, 2.0, 4.0)
+"""Times the multiply-accumulates that rows which are made again may cost, one after the other."""
+
+Missing = Callable[[planner.Planned], int]
+"""By how many bytes a plan is too large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """`changes`: options of the plan besides those that were asked for. `made`: the plan, None where there is none for
+    the `reason` given. `missing_bytes`: by how much it is too large."""
+
+    changes: Mapping[str, Any]
+    made: planner.Planned | None = None
+    missing_bytes: int = 0
+    reason: str = ""
+
+    @property
+    def fits(self) -> bool:
+        return self.made is not None and not self.missing_bytes
+
+
+def attempts(
+    model: Model, options: Mapping[str, Any], missing: Missing, more_pools: Sequence[Any] = ()
+) -> Iterator[Attempt]:
+    """Plans, each with less RAM for more trouble, the last of which fits if any does: as it was asked for, row by row,
+    with an input that comes row by row, with rows that are made again. Then the same in `more_pools`, memories that the
+    chip has besides. At last, where pools were given, with the last of them as large as it must be."""
+    graph, smallest = source_of(model).graph, None
+    for changes in _changes(options, more_pools):
+        found = _tried(graph, {**options, **changes}, changes, missing)
+        yield found
+        if found.fits:
+            return
+        if found.made is not None and (smallest is None or found.missing_bytes < smallest.missing_bytes):
+            smallest = found
+    if smallest is not None and smallest.made is not None and smallest.made.plan.pools:
+        larger = {**smallest.changes, "pools": tuple(use.enlarged for use in smallest.made.plan.pools.uses)}
+        yield _tried(graph, {**options, **larger}, larger, missing)
+
+
+def _changes(options: Mapping[str, Any], more_pools: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    rows = list(_ways(options))
+    yield from rows
+    if more_pools:
+        yield from ({**way, "pools": tuple(more_pools)} for way in rows)
+
+
+def _ways(options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    asked = Options.of(options)
+    yield {}
+    if not asked.library.is_own or asked.external_io:
+        return
+    by_rows: dict[str, Any] = {"schedule": ROWS}
+    streamed = {**by_rows, "input_rows": True}
+    if asked.schedule != ROWS:
+        yield by_rows
+    if not asked.input_rows:
+        yield streamed
+    for work in WORK:
+        if work > asked.recompute:
+            yield {**by_rows, "recompute": work}
+            yield {**streamed, "recompute": work}
+
+
+def _tried(graph: Any, options: Mapping[str, Any], changes: Mapping[str, Any], missing: Missing) -> Attempt:
+    try:
+        made = planner.planned(graph, Options.of(options))
+    except PlanError as error:
+        return Attempt(changes, reason=str(error))
+    return Attempt(changes, made, missing(made))

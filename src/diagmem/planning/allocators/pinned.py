@@ -1,0 +1,75 @@
+"""Some buffers where they were told to be, and the others around them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from diagmem.model.errors import PlanError, one_line
+from diagmem.planning.allocators.fit import Offsets, Partial, first_fit
+from diagmem.planning.allocators.greedy import orders
+from diagmem.planning.allocators.placement import Placement
+from diagmem.planning.problem import Problem
+
+SWAPS = 2_000
+"""Orders that are tried, each with two buffers of the best one swapped."""
+
+
+def pinned(problem: Problem, names: Mapping[str, int]) -> Placement:
+    """The best placement found with the buffers of these names at these offsets. The bound is that of all placements,
+    so nothing is proven of those that have the pins."""
+    fixed = _fixed(problem, names)
+    _check(problem, fixed)
+    best, order = _first(problem, fixed)
+    chance = random.Random(0)
+    for _ in range(SWAPS if len(order) > 1 else 0):
+        if problem.arena_bytes(best) <= problem.lower_bound_bytes:
+            break
+        a, b = chance.sample(range(len(order)), 2)
+        order[a], order[b] = order[b], order[a]
+        found = first_fit(problem, order, problem.arena_bytes(best), _placed(problem, fixed))
+        if found is None:
+            order[a], order[b] = order[b], order[a]
+        else:
+            best = found
+    return Placement.of(problem, best)
+
+
+def _first(problem: Problem, fixed: Mapping[int, int]) -> tuple[Offsets, list[int]]:
+    found = []
+    for order in orders(problem):
+        free = [buffer for buffer in order if buffer not in fixed]
+        offsets = first_fit(problem, free, placed=_placed(problem, fixed))
+        assert offsets is not None, "first fit without a limit always ends"
+        found.append((offsets, free))
+    return min(found, key=lambda one: problem.arena_bytes(one[0]))
+
+
+def _placed(problem: Problem, fixed: Mapping[int, int]) -> Partial:
+    return [fixed.get(buffer) for buffer in range(len(problem.buffers))]
+
+
+def _fixed(problem: Problem, names: Mapping[str, int]) -> dict[int, int]:
+    found = {}
+    for name, offset in names.items():
+        own = [n for n, buffer in enumerate(problem.buffers) if buffer.name == name]
+        if len(own) != 1:
+            raise PlanError(
+                f"'{one_line(name, 60)}' cannot be pinned: no tensor in one piece in the arena is called so (an input "
+                "or output can be; row by row, tensors between them lie in rows)"
+            )
+        found[own[0]] = offset
+    return found
+
+
+def _check(problem: Problem, fixed: Mapping[int, int]) -> None:
+    """Raises PlanError where the pins alone are in each other's way, or misaligned."""
+    for buffer, at in fixed.items():
+        held = problem.buffers[buffer]
+        if at % held.align_bytes:
+            raise PlanError(f"'{held.name}' is pinned at {at}: it must start on a multiple of {held.align_bytes}")
+        for index, below, above in problem.neighbours(buffer):
+            other = fixed.get(index)
+            if other is not None and not (other - at >= below or at - other >= above):
+                name = problem.buffers[index].name
+                raise PlanError(f"'{held.name}' at {at} and '{name}' at {other} are pinned in each other's way")

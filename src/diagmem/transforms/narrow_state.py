@@ -1,0 +1,134 @@
+"""Variables of real numbers that only ever hold integers: they become these integers.
+
+Streaming converters quantise a network and leave its variables as they were: what is read is joined with what is new
+and quantised, and a part of that is made real again to be assigned. Numbers that are made real and quantised by the
+same scale come back as they were, so the way through real numbers can go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from diagmem.model.graph import DType, Graph, Node, Op, Tensor
+from diagmem.ops import Activation, kinds
+from diagmem.ops.kind import Array
+from diagmem.transforms._editing import Choice, edited, is_seen_by_caller
+
+STORED = (DType.INT8, DType.INT16)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """From a variable back to it: read, joined, quantised; made real, assigned. `sources`: real parts that are joined,
+    and the integers that they are made of."""
+
+    variable: Tensor
+    read: Node
+    joined: Node
+    quantised: Node
+    real: Node
+    assigned: Node
+    sources: dict[int, int]
+
+
+def narrow_state(graph: Graph, choice: Choice) -> Graph:
+    """Variables, and the op that joins what is read with what is new, work on integers; QUANTIZE behind it, and
+    DEQUANTIZE before the assignment and before the new part, are gone."""
+    tensors: list[Tensor] = []
+    ops: dict[int, Op] = {}
+    gone: set[int] = set()
+    for way in _ways(graph):
+        real_parts = {graph.producer[t] for t in way.sources if graph.consumers[t] == (way.joined.op.index,)}
+        removed = {way.quantised.op.index, way.real.op.index}
+        if not all(choice(graph.ops[op]) for op in removed):
+            continue
+        stored = way.quantised.output
+        first = quantised_values(way.variable.first_values, stored)
+        tensors.append(
+            replace(way.variable, dtype=stored.dtype, quantisation=stored.quantisation, initial=first, data=None)
+        )
+        tensors.append(replace(way.read.output, dtype=stored.dtype, quantisation=stored.quantisation))
+        joined, assigned = way.joined.op, way.assigned.op
+        inputs = tuple(way.sources.get(t, t) for t in joined.inputs)
+        ops[joined.index] = replace(joined, inputs=inputs, outputs=way.quantised.op.outputs)
+        ops[assigned.index] = replace(assigned, inputs=way.real.op.inputs)
+        gone |= removed | {op for op in real_parts if choice(graph.ops[op])}
+    return edited(graph, without=gone, ops=ops, tensors=tensors) if gone else graph
+
+
+def quantised_values(values: Array, like: Tensor) -> Array:
+    """The integers that stand for real numbers, by the scale of a tensor."""
+    data = Tensor(0, "real", values.shape, DType.FLOAT32)
+    node = Node(Op(0, "QUANTIZE", (0,), (1,)), (data,), (replace(like, index=1, shape=values.shape, view=None),))
+    with np.errstate(all="ignore"):
+        return kinds()["QUANTIZE"].reference(node, (values.astype(np.float32),))[0]
+
+
+def _ways(graph: Graph) -> Iterator[_Way]:
+    for variable in graph.variables:
+        ends = _read_and_assigned(graph, variable)
+        way = None if ends is None else _way(graph, variable, *ends)
+        if way is not None and _comes_back(way):
+            yield way
+
+
+def _read_and_assigned(graph: Graph, variable: Tensor) -> tuple[Node, Node] | None:
+    """The one op that reads it and the one that writes it, if there is no other."""
+    touching = [node for node in graph.nodes if variable.index in (*node.op.inputs, *node.op.outputs)]
+    is_plain = variable.dtype is DType.FLOAT32 and variable.view is None and variable.index not in graph.families
+    if not is_plain or [node.op.kind for node in touching] != ["READ_VARIABLE", "ASSIGN_VARIABLE"]:
+        return None
+    return touching[0], touching[1]
+
+
+def _way(graph: Graph, variable: Tensor, read: Node, assigned: Node) -> _Way | None:
+    joined = _only_reader(graph, read.output, "CONCATENATION")
+    quantised = None if joined is None else _only_reader(graph, joined.output, "QUANTIZE")
+    real = _maker(graph, assigned.input(0), "DEQUANTIZE")
+    if joined is None or quantised is None or real is None or joined.attributes.activation is not Activation.NONE:
+        return None
+    if _only_reader(graph, real.output, "ASSIGN_VARIABLE") is None or not _is_like(real.input(0), quantised.output):
+        return None
+    sources: dict[int, int] = {}
+    for part in (t for t in joined.inputs if t is not None and t.index != read.output.index):
+        made = _maker(graph, part, "DEQUANTIZE")
+        if made is None or made.input(0).is_constant or not _is_like(made.input(0), quantised.output):
+            return None
+        sources[part.index] = made.input(0).index
+    return _Way(variable, read, joined, quantised, real, assigned, sources)
+
+
+def _only_reader(graph: Graph, tensor: Tensor, kind: str) -> Node | None:
+    """The op that reads a tensor, if it is of this kind and nobody else looks at it."""
+    readers = graph.consumers.get(tensor.index, ())
+    if len(readers) != 1 or is_seen_by_caller(graph, tensor.index) or tensor.view is not None:
+        return None
+    node = graph.nodes[readers[0]]
+    return node if node.op.kind == kind else None
+
+
+def _maker(graph: Graph, tensor: Tensor, kind: str) -> Node | None:
+    node = graph.nodes[graph.producer[tensor.index]] if tensor.index in graph.producer else None
+    return node if node is not None and node.op.kind == kind else None
+
+
+def _is_like(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors stand for real numbers in the same way, by one scale."""
+    found = one.quantisation
+    is_known = one.dtype in STORED and found is not None and not found.per_channel
+    return is_known and (one.dtype, found) == (other.dtype, other.quantisation)
+
+
+def _comes_back(way: _Way) -> bool:
+    """Whether all integers are what they were once they have been made real and quantised."""
+    stored = way.quantised.output
+    info = np.iinfo(stored.dtype.numpy)
+    every = np.arange(info.min, info.max + 1).astype(stored.dtype.numpy)
+    shapes = [replace(t, shape=every.shape) for t in (way.real.input(0), way.real.output)]
+    node = replace(way.real, inputs=(shapes[0],), outputs=(shapes[1],))
+    with np.errstate(all="ignore"):
+        (real,) = kinds()["DEQUANTIZE"].reference(node, (every,))
+    return bool(np.array_equal(quantised_values(real, stored), every))

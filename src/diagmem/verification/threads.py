@@ -1,0 +1,51 @@
+"""Several cores as threads of the machine at hand: the thread sanitizer watches, and some go on late now and then."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from diagmem.backends.c import weights_bytes
+from diagmem.backends.c.program import Program
+from diagmem.model.errors import PlanError, one_line
+from diagmem.verification import tools
+from diagmem.verification.runs import Run
+from diagmem.verification.stream import Inputs, encoded, first_difference, write_model
+
+SANITIZED = ("-O1", "-g", "-fsanitize=thread")
+PLAIN = ("-O2",)
+
+
+def run_on_threads(program: Program, inputs: Inputs, cores: int, hooks: tuple[str, ...] = ()) -> Run:
+    """Builds the model with all warnings as errors, runs it on so many threads, and compares every output. Where one is
+    wrong, a second build tells which operation is. `hooks`: what else the compiler is told of the model."""
+    most = 1 if program.teamwork is None else program.teamwork.cores
+    if not 1 < cores <= most:
+        raise PlanError(f"the plan is for up to {most} cores, not {cores}: plan again with cores {cores}")
+    sent, complaint = _run(program, inputs, cores, (*SANITIZED, *hooks), is_traced=False)
+    difference = first_difference(program, inputs, sent, is_traced=False)
+    if difference is not None:
+        traced, _ = _run(program, inputs, cores, (*PLAIN, *hooks), is_traced=True)
+        difference = first_difference(program, inputs, traced, is_traced=True) or difference
+    failure = "; ".join(reason for reason in (complaint, difference) if reason) or None
+    return Run("host", len(inputs), failure, program.arena_bytes, weights_bytes=weights_bytes(program), cores=cores)
+
+
+def _run(program: Program, inputs: Inputs, cores: int, flags: tuple[str, ...], is_traced: bool) -> tuple[bytes, str]:
+    """What the program sends, and what the sanitizer has to say, in one line."""
+    with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
+        directory = Path(place)
+        compiler = tools.find("gcc", "gcc")
+        weights = write_model(program, len(inputs), directory)
+        tools.write_firmware(directory, "host.c", "threads.c", "threads.h", "together.h")
+        traced = ["-DHARNESS_TRACE"] if is_traced else []
+        common = [compiler, "-I.", "-pthread", f"-DHARNESS_CORES={cores}", *traced, *flags]
+        strict = [*tools.STANDARD, *tools.WARNINGS, "-DMODEL_NO_STATIC_ARENA", "-DMODEL_DEBUG", "-include", "threads.h"]
+        tools.build([*common, *strict, "-c", "model.c", "-o", "model.o"], directory)
+        sources = ["harness.c", "host.c", "threads.c", "model.o", weights]
+        tools.build([*common, *sources, "-lm", "-o", "harness"], directory)
+        done = tools.call([str(directory / "harness")], directory, encoded(inputs))
+    said = done.stderr.decode(errors="replace").splitlines() if done.returncode else []
+    complaint = next((line for line in said if "WARNING" in line or "FATAL" in line), "")
+    ended = f"it ended with status {done.returncode}" if done.returncode else ""
+    return done.stdout, one_line(complaint or ended, 200)

@@ -1,0 +1,45 @@
+"""Processes that work for the page: each is ended when its time is over, and answers come whole."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from diagmem.cli._ui.jobs import Given, Job
+from diagmem.cli._ui.switches import settings_of
+from diagmem.cli._ui.workers import Workers
+
+LONG = Job("plan", Given("zoo:nasnet_mobile"), settings_of({"effort": "thorough"}))
+SHORT = Job("plan", Given("zoo:kws_dscnn_int8"), settings_of({}))
+
+
+@pytest.fixture
+def client() -> Iterator[socket.socket]:
+    ours, its = socket.socketpair()
+    with ours, its:
+        yield its
+
+
+def test_time_is_limited(client: socket.socket) -> None:
+    """What takes longer ends with a line that says what to do; what comes next has its own time."""
+    workers = Workers(seconds=1.5)
+    try:
+        told = list(workers.answers(LONG, client))
+        assert told[-1][0] == "failed"
+        assert told[-1][1].startswith("1.5 s are over")
+        workers.seconds = 60
+        parts = dict(workers.answers(SHORT, client))
+        assert parts["figures"]["arena_bytes"] == 9760
+        assert parts["page"].startswith("<!doctype html>")
+    finally:
+        workers.close()
+
+
+def test_nothing_is_started_after_the_end(client: socket.socket) -> None:
+    """A request that comes while the server ends gets a line, and no process."""
+    workers = Workers()
+    workers.close()
+    workers.start()
+    assert [name for name, _ in workers.answers(SHORT, client)] == ["failed"]

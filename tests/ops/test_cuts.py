@@ -1,0 +1,115 @@
+"""Every kind whose work can be cut is right however it is cut: parts made by several threads, in phases, held back,
+with output and input as near as a plan has them."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from diagmem import pipeline
+from diagmem.backends.c.program import Program
+from diagmem.kernels import library
+from diagmem.model.graph import Node
+from diagmem.model.teamwork import Along, How, Phases, Sharing, Teamwork
+from diagmem.ops import OpKind
+from diagmem.ops.fitting import input_values
+from diagmem.planning.checked import findings_of
+from diagmem.planning.plan import Plan
+from diagmem.planning.teamwork import SharedOp
+from diagmem.verification.threads import run_on_threads
+from tests.ops.deep_nodes import KINDS, deep_nodes
+from tests.ops.drawing import CASES, runnable
+from tests.ops.test_row_kernels import alone
+from tests.row_networks import side_by_side
+
+CORES = 3
+
+CUT = [case for case, kind in CASES.items() if type(kind).cuts is not OpKind.cuts]
+
+
+def shared(node: Node, kernels: str) -> Iterator[tuple[Plan, Sharing]]:
+    """The node planned on its own, with each way to share it among cores for which waiting costs nothing."""
+    plan = pipeline.plan(alone(node, ""), cores=CORES, kernels=kernels, remove=()).plan
+    for cut in library(kernels).cuts(node):
+        sharing = SharedOp(plan, plan.graph.nodes[0], CORES, barrier=0).sharing(cut) if cut.units > cut.grain else None
+        if sharing is not None:
+            yield replace(plan, teamwork=Teamwork(CORES, (sharing,))), sharing
+
+
+def as_planned(sharing: Sharing) -> Sharing:
+    return sharing
+
+
+def without_a_barrier(sharing: Sharing) -> Sharing:
+    """The first two of several phases become one."""
+    phases = list(sharing.each_phase())
+    if {phase.how for phase in phases[:2]} != {How.SHARED} or len(phases) < 2:
+        return sharing
+    rows = [phases[0]._replace(end=phases[1].end), *phases[2:]]
+    return replace(sharing, phases=tuple(Phases(phase.end, phase.units, phase.how) for phase in rows))
+
+
+def check_parts(nodes: Sequence[Node], kernels: str = "diagmem") -> list[Sharing]:
+    """Has all of them made by threads, each by itself in one program, and compares. Returns how they were shared."""
+    failure, sharings = run_parts(nodes, kernels, as_planned)
+    assert failure is None
+    return sharings
+
+
+def run_parts(
+    nodes: Sequence[Node], kernels: str, changed: Callable[[Sharing], Sharing]
+) -> tuple[str | None, list[Sharing]]:
+    programs, values, sharings = list[Program](), [], list[Sharing]()
+    for number, node in enumerate(nodes):
+        found = zip(node.op.inputs, input_values(node, np.random.default_rng(number)), strict=True)
+        given = {index: value for index, value in found if value is not None}
+        for plan, sharing in shared(node, kernels):
+            assert findings_of(plan) == []
+            programs.append(Program.running(plan))
+            sharings.append(changed(replace(sharing, op=len(sharings))))
+            values += [given[index] for index in plan.graph.inputs]
+    program = replace(side_by_side(programs), teamwork=Teamwork(CORES, tuple(sharings)))
+    return run_on_threads(program, [values], CORES).failure, sharings
+
+
+def hows(sharings: Sequence[Sharing]) -> set[How]:
+    return {phases.how for sharing in sharings for phases in sharing.phases}
+
+
+def test_kinds_that_can_be_cut_are_found() -> None:
+    """Those that take most of the time of a network are among them."""
+    assert {"conv_2d", "depthwise_conv_2d", "pool_2d", "binary", "unary", "fully_connected"} <= {*CUT}
+
+
+@pytest.mark.parametrize("case", CUT)
+def test_parts_are_right(case: str) -> None:
+    """Of all types, with any padding, stride and dilation."""
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
+    drawn = (node for node in runnable(case) if next(node.activations(), None) and node.output.elems > 1)
+    assert check_parts(list(itertools.islice(drawn, 30)))
+
+
+@pytest.mark.parametrize("kernels", ["diagmem", "diagmem-dsp"])
+def test_parts_of_many_channels_are_right(kernels: str) -> None:
+    """In every way that there is: pixels and channels, in one phase and in several, shared, held back and alone."""
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
+    found = check_parts([node for kind in KINDS for node in deep_nodes(kind, 6)], kernels)
+    assert {sharing.cut.along for sharing in found} == {*Along}
+    assert {How.SHARED, How.HELD} <= hows(found)
+
+
+def test_a_missing_barrier_is_seen() -> None:
+    """Phases that run into each other: the thread sanitizer tells of a race, or an output is wrong."""
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
+    nodes = [node for kind in ("POINTWISE", "CONV_2D") for node in deep_nodes(kind, 8)]
+    failure, sharings = run_parts(nodes, "diagmem", without_a_barrier)
+    assert sharings
+    assert failure is not None

@@ -1,0 +1,58 @@
+"""Two emulated cores share one arena: the bytes of one core, in half the time."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from diagmem import pipeline
+from diagmem.backends.c.program import Program
+from diagmem.frontends.source import Source
+from diagmem.model.errors import PlanError
+from diagmem.model.teamwork import How, Phases, Teamwork
+from diagmem.verification.cortex_m import CORES, run_on_team
+from diagmem.verification.inputs import sample_inputs
+
+TWO = CORES["cortex-m33x2"]
+
+
+@pytest.fixture(autouse=True)
+def _tools() -> None:
+    for tool in (TWO.made_by.emulator, f"{TWO.made_by.prefix}gcc"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"needs {tool}")
+
+
+@cache
+def program() -> Program:
+    return Program.of(pipeline.plan(Source("zoo:kws_dscnn_int8").runnable, cores=2))
+
+
+def test_two_cores_are_twice_as_fast() -> None:
+    """Every output bit for bit, in the arena of one core; counted phase by phase, with 100 instructions a barrier."""
+    made = program()
+    run = run_on_team(made, sample_inputs(made.graph, 2), TWO)
+    assert (run.failure, run.cores) == (None, 2)
+    assert run.arena_bytes == pipeline.plan("zoo:kws_dscnn_int8").arena_bytes
+    assert made.teamwork is not None
+    assert run.barriers == made.teamwork.barriers(made.order)
+    assert run.speedup is not None
+    assert 1.95 < run.speedup < 2.05
+
+
+def test_what_is_not_held_back_is_wrong() -> None:
+    """The second core begins with the pixel that overwrites the last one that the first core needs."""
+    team = program().teamwork
+    assert team is not None
+    sharings = (replace(s, phases=tuple(Phases(p.end, p.step, How.SHARED) for p in s.phases)) for s in team.sharings)
+    broken = replace(program(), teamwork=Teamwork(2, tuple(sharings)))
+    assert run_on_team(broken, sample_inputs(broken.graph, 3), TWO).failure is not None
+
+
+def test_a_plan_for_one_core_is_refused() -> None:
+    made = Program.of(pipeline.plan(Source("zoo:kws_dscnn_int8").runnable))
+    with pytest.raises(PlanError, match="has 2 cores"):
+        run_on_team(made, sample_inputs(made.graph, 1), TWO)
