@@ -12,7 +12,7 @@ DIAGMEM = Library(
     "the C kernels that `diagmem emit c` writes",
     addresses_views=True,
     is_own=True,
-    channel_block=ChannelBlock(8, least_rest=3),
+    channel_block=ChannelBlock(8, least_rest=3, of_reals=False),
 )
 
 DIAGMEM_DSP = replace(

@@ -27,10 +27,12 @@ def own_order(node: Node) -> Order | None:
 
 class ChannelBlock(NamedTuple):
     """Output channels that kernels compute together, `size` of them. Where at least `least_rest` are left over behind
-    the last whole block, a whole block more is faster, though it computes channels that nobody needs: measured."""
+    the last whole block, a whole block more is faster, though it computes channels that nobody needs: measured.
+    `of_reals`: for real numbers too; a core that has no instructions for them takes longer with each."""
 
     size: int = 1
     least_rest: int = 1
+    of_reals: bool = True
 
     def filled(self, channels: int) -> int:
         """How many channels to compute where so many are needed."""

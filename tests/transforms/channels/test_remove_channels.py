@@ -247,3 +247,13 @@ def test_channels_without_a_sign(seed: int) -> None:
     less = without(graph)
     check_the_same(graph, less)
     assert sum(t.elems for t in less.tensors if t.channels) < sum(t.elems for t in graph.tensors if not t.is_constant)
+
+
+def test_blocks_of_real_numbers_are_filled_only_where_that_is_faster() -> None:
+    """With and without."""
+    net = IdleNet(3, DType.FLOAT32)
+    x = net.dense(net.dense(net.image(1, 5, 5, 3), 12), 6, kernel=1)
+    graph = net.graph(net.connected(_flattened(net, x), 3))
+    alone, filled = (without(graph, ChannelBlock(8, 1, of_reals)) for of_reals in (False, True))
+    assert macs_of(alone) == macs_of(without(graph)) < macs_of(filled)
+    check_the_same(graph, filled)

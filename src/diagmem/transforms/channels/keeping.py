@@ -90,7 +90,7 @@ class _Closure:
         """With so many more channels that blocks are whole, of each layer those that ask for the fewest inputs."""
         for node in self.graph.nodes:
             sums = self.sums[node.op.index]
-            if sums is None:
+            if sums is None or (sums.is_real and not block.of_reals):
                 continue
             made = self.kept[node.output.index]
             needed = int(made.sum())
