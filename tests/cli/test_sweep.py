@@ -73,6 +73,26 @@ def test_a_sweep_goes_on_where_it_ended(models: Path) -> None:
     assert "3 models" in call("sweep", *asked, "--no-overlap", "--out", str(out)).stdout
 
 
+def test_a_table_of_parquet_is_gone_on_from(models: Path) -> None:
+    """The same records as lines, a row each. A sweep that was stopped leaves lines beside the table; both count."""
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra 'sweep'")
+    out, lines, asked = models / "out.parquet", models / "out.jsonl", ("--jobs", "1")
+    assert call("sweep", str(models / "m0.tflite"), "--out", str(out), *asked).returncode == 0
+    call("sweep", str(models / "*.tflite"), "--out", str(lines), *asked)
+    stopped = [json.dumps(records(lines)["m1.tflite"]), json.dumps(records(lines)["m2.tflite"])[:30]]
+    (models / "out.parquet.jsonl").write_text("\n".join(stopped))
+    assert "2 models" in call("sweep", str(models / "*.tflite"), "--out", str(out), *asked).stdout
+    rows = {Path(row["model"]).name: row for row in parquet.read_table(out).to_pylist()}
+    assert rows.keys() == records(lines).keys()
+    for name, record in records(lines).items():
+        row = {key: value for key, value in rows[name].items() if value is not None}
+        assert {**row, "seconds": 0} == {**record, "seconds": 0}
+    assert not (models / "out.parquet.jsonl").exists()
+    out.write_bytes(b"hello")
+    assert "no table of a sweep" in call("sweep", str(models / "m0.tflite"), "--out", str(out)).stderr
+    assert out.read_bytes() == b"hello"
+
+
 def test_what_cannot_be_swept_is_said_in_one_line(models: Path) -> None:
     """Nothing matches; a file that is something else; a place that is nowhere."""
     out = models / "out.jsonl"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from diagmem.cli._processes import workers
+from diagmem.cli._results import Results
 from diagmem.cli._shared import console, planning_options, working
 from diagmem.model.errors import DiagmemError, one_line
 
@@ -34,7 +34,10 @@ CONNECT_SECONDS = 10
 @click.command(short_help="Plans of many models, on this machine or on a cluster.")
 @click.argument("models", nargs=-1, required=True, metavar="MODELS...")
 @click.option(
-    "--out", required=True, metavar="FILE.jsonl", help="A line for each model, as it is done; kept, and gone on from."
+    "--out",
+    required=True,
+    metavar="FILE.jsonl",
+    help="A line for each model, as it is done; kept, and gone on from. FILE.parquet: a table.",
 )
 @click.option("--on", "place", default=LOCAL, show_default=True, metavar="WHERE", help="local, or dask://HOST:PORT.")
 @click.option(
@@ -52,7 +55,7 @@ def command(
     have a line, and have not changed, are left out.
 
     With dask://HOST:PORT the work is done by a Dask cluster (extra `sweep`), whose workers need diagmem, but not the
-    files.
+    files. With FILE.parquet (the same extra) the result is a table with a row for each model.
 
     \b
     Examples:
@@ -62,18 +65,17 @@ def command(
     """
     from diagmem.pipeline.sweep import keys_of, swept
 
-    path, found, begin = Path(out), _found(models), time.perf_counter()
-    done = keys_of(_whole_lines(path), options)
+    results, found, begin = Results(Path(out)), _found(models), time.perf_counter()
+    done = keys_of(results.text(), options)
     missing = (candidate for candidate in _candidates(found) if candidate.key not in done)
     failed = made = 0
     with (
-        path.open("a", encoding="utf-8") as file,
+        results.more() as file,
         _executor(place, jobs) as (executor, at_once),
         working(f"planning {len(found)} models") as bar,
     ):
         for record in swept(missing, executor, at_once, options):
-            file.write(json.dumps(record) + "\n")
-            file.flush()
+            file.write(record)
             made, failed = made + 1, failed + ("error" in record)
             bar.tell(one_line(record["model"], 40), made, len(found))
     seconds = time.perf_counter() - begin
@@ -103,17 +105,6 @@ def _candidates(names: list[str]) -> Iterator[Candidate]:
 
     for name in names:
         yield Candidate(name, name if name.startswith("zoo:") else Path(name).read_bytes())
-
-
-def _whole_lines(path: Path) -> str:
-    """What a file holds; a last line that was cut off when a sweep was stopped is taken out of it."""
-    if not path.exists():
-        return ""
-    content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if len(whole) < len(content):
-        os.truncate(path, len(whole))
-    return whole.decode(errors="replace")
 
 
 @contextmanager

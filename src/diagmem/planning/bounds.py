@@ -30,8 +30,8 @@ class Bounds:
 def bounds(graph: Graph, options: Options) -> Bounds:
     """The bounds of a graph, from what is live at its most demanding op."""
     needs = footprint(graph, replace(options, overlap=True))
-    apart = replace(needs, separations=tuple({} for _ in needs.separations))
-    overlapped, whole = (each.least_pressure * each.unit_bytes for each in (needs, apart))
+    overlapped = needs.least_pressure * needs.unit_bytes
+    whole = max(needs.least_outside, *needs.least_apart, 0) * needs.unit_bytes
     # Row by row, a graph's outputs lie whole at the end, and what is given whole lies there at the beginning.
     outputs = sum(graph.tensors[t].size_bytes for t in dict.fromkeys(graph.outputs) if not graph.tensors[t].is_constant)
     inputs = sum(graph.tensors[t].size_bytes for t in dict.fromkeys(graph.inputs))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
@@ -18,11 +18,9 @@ from diagmem.model.graph import Graph, Node, Op, Tensor
 from diagmem.ops import kind_of
 from diagmem.planning.options import KEEP_OUTPUTS, Options
 from diagmem.planning.rows import RowGraph, row_graph
+from diagmem.planning.separations import SeparationRule, Separations
 from diagmem.planning.state import predecessors, state_store
 from diagmem.planning.store import Store
-
-SeparationRule = Callable[[Node, int, int], int | None]
-"""(node, input position, output number) -> separation(output below, input above) in bytes; None: may not overlap."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Footprint:
     needs: tuple[tuple[int, ...], ...]
     makes: tuple[tuple[int, ...], ...]
     after: tuple[tuple[int, ...], ...]
-    separations: tuple[Mapping[tuple[int, int], int], ...]
+    separations: Sequence[Mapping[tuple[int, int], int]]
 
     @cached_property
     def rows(self) -> RowGraph:
@@ -182,20 +180,51 @@ class Footprint:
     def least_pressure(self) -> int:
         """Units that no order can do without: those of its most demanding op with all that must then be live, or what
         is there before or after the run."""
-        live = [0] * len(self.after)
-        for size, ops in zip(self.sizes, self._always_live_at, strict=True):
-            for op in _bits(ops):
-                live[op] += size
+        least = self.least_outside
+        # Separations take the time: those of ops that need no more even without overlap are not asked for.
+        for op in sorted(range(len(self.after)), key=lambda op: -self.least_apart[op]):
+            if self.least_apart[op] <= least:
+                break
+            least = max(least, self._least_live[op] + self.move(op, self._at_the_latest(op))[0])
+        return least
+
+    @cached_property
+    def least_outside(self) -> int:
+        """Units that are there before or after the run."""
         state = sum((store.state_bytes or 0) // self.unit_bytes for store in self.stores)
         given = sum(self.sizes[s] for s in self.at_start if not self.stores[s].holds_state)
         kept = sum(size for size, store in zip(self.sizes, self.stores, strict=True) if store.is_kept)
-        during = [live[op] + self._least_of_its_own(op) for op in range(len(live))]
-        return max(state + max(given, kept), self.pinned + max(during, default=0))
+        return max(state + max(given, kept), self.pinned)
 
-    def _least_of_its_own(self, op: int) -> int:
-        """What an op needs besides the stores that always live while it runs: inputs that may die there, outputs."""
-        dying = sum(self.sizes[s] for s in self.needs[op] if not self._always_live_at[s] >> op & 1)
-        return dying + self.move(op, ~(self.later[op] | 1 << op))[0]
+    @cached_property
+    def least_apart(self) -> tuple[int, ...]:
+        """For each op, the units that no order can do without while it runs, if no two stores share any."""
+        writers, ops = self._writer_bits, range(len(self.after))
+        fresh = (sum(self.sizes[s] for s in self.makes[op] if not writers[s] & self._at_the_latest(op)) for op in ops)
+        return tuple(live + made for live, made in zip(self._least_live, fresh, strict=True))
+
+    def _at_the_latest(self, op: int) -> int:
+        """All ops that may run before an op."""
+        return ~(self.later[op] | 1 << op)
+
+    @cached_property
+    def _least_live(self) -> tuple[int, ...]:
+        """For each op, the units that must be live before it: of stores that always live while it runs, and of inputs
+        that may die there."""
+        live = [self.pinned] * len(self.after)
+        for store, (size, ops) in enumerate(zip(self.sizes, self._always_live_at, strict=True)):
+            for op in _bits(ops | sum(1 << op for op in self._needed_by[store])):
+                live[op] += size
+        return tuple(live)
+
+    @cached_property
+    def _needed_by(self) -> tuple[tuple[int, ...], ...]:
+        """For each store, the ops that read it."""
+        found: list[list[int]] = [[] for _ in self.stores]
+        for op, needs in enumerate(self.needs):
+            for store in needs:
+                found[store].append(op)
+        return tuple(map(tuple, found))
 
     @cached_property
     def _always_live_at(self) -> tuple[int, ...]:
@@ -268,7 +297,7 @@ def footprint(graph: Graph, options: Options, rule: SeparationRule | None = None
         tuple(_needed(op, store_of, stores) for op in graph.ops),
         tuple(tuple(m) for m in makes),
         tuple(predecessors(graph)),
-        tuple(_separations(node, store_of, stores, chosen) if options.overlap else {} for node in graph.nodes),
+        Separations(graph.nodes, store_of, stores, chosen) if options.overlap else tuple({} for _ in graph.nodes),
     )
 
 
@@ -357,29 +386,3 @@ def _scratch_stores(graph: Graph, options: Options) -> Iterator[Store]:
         if size_bytes:
             name = f"scratch of {node.label}"
             yield Store(name, (), size_bytes, align_bytes, frozenset([node.op.index]), frozenset(), is_kept=False)
-
-
-def _separations(
-    node: Node, store_of: Mapping[int, int], stores: list[Store], rule: SeparationRule
-) -> dict[tuple[int, int], int]:
-    """Separations of an op's outputs and inputs, where they let them overlap; the largest if a pair meets twice.
-
-    A reshape that is a copy stays clear of its source: runtimes use memcpy for it.
-    """
-    found: dict[tuple[int, int], int] = {}
-    kind = kind_of(node.op.kind)
-    for number, output in enumerate(node.outputs):
-        out = store_of.get(output.index)
-        is_first = out is not None and (node.op.index in stores[out].writers or stores[out].holds_state)
-        if out is None or not is_first or (kind is not None and kind.is_alias):
-            continue
-        for position, tensor in node.activations():
-            store = store_of.get(tensor.index)
-            if store is None or store == out or stores[store].is_kept:
-                continue
-            separation = rule(node, position, number)
-            apart = output.span_bytes if separation is None else separation
-            # Between the starts of the stores, in which either tensor may begin further on.
-            apart += output.offset_bytes - tensor.offset_bytes
-            found[out, store] = max(found.get((out, store), apart), apart)
-    return {pair: apart for pair, apart in found.items() if apart < stores[pair[0]].size_bytes}

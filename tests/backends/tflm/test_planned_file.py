@@ -19,8 +19,9 @@ from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node
 from diagmem.ops import kind_of
 from diagmem.planning.allocators import optimal
-from diagmem.planning.footprint import SeparationRule, exact_separations, footprint
+from diagmem.planning.footprint import exact_separations, footprint
 from diagmem.planning.posing import problem
+from diagmem.planning.separations import SeparationRule
 from diagmem.validation import Fault
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.tflm import runtime

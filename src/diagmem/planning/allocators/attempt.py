@@ -56,6 +56,12 @@ class Attempt:
         found.is_impossible = is_exact and max(tree.load, default=0) > capacity
         return found
 
+    def learn(self, other: Attempt) -> None:
+        """Begins with the failures of another one of the same members."""
+        if self.tree.members == other.tree.members:
+            for own, known in zip(self.starts, other.starts, strict=True):
+                own.weight[:] = known.weight
+
     def run(self, most_nodes: int) -> tuple[dict[int, int] | None, int]:
         """Offsets of the members if the next run finds any; and the nodes it took."""
         start = self.starts[self.runs % len(self.starts)]

@@ -120,16 +120,27 @@ class Lowering:
 
     def _climb(self, repair: Repair, nodes: int) -> None:
         """Asks the tree for the goal, then for what lies between that and the arena, by halves."""
+        if not (self.is_goal_given or self.problem.overlaps):
+            self._descend(repair, nodes)
+            return
         unit, end = self.problem.unit_bytes, self.meter.nodes - nodes
-        low, target, share = self.goal, self.goal, nodes // 2
-        if self.is_goal_given:
-            share = nodes
-        elif self.problem.overlaps:
+        low, target, share = self.goal, self.goal, nodes
+        if self.problem.overlaps:
             target, share = self._middle(low), nodes // 6
         while low < self.arena_bytes and self.meter.nodes > end and not self.meter.is_late:
             if not self._reach(repair, target, share):
                 low = target + unit
             target, share = self._middle(low), nodes // 6
+
+    def _descend(self, repair: Repair, nodes: int) -> None:
+        """Asks the tree for the goal, and with as many nodes for a third less of what lies above it, again and again:
+        which buffers are hard is much the same from one arena to the next smaller one."""
+        end, unit = self.meter.nodes - nodes, self.problem.unit_bytes
+        if self._reach(repair, self.goal, nodes // 2):
+            return
+        while self.meter.nodes > end and not self.is_done:
+            lower = self.arena_bytes - (self.arena_bytes - self.goal) // 3
+            self._reach(repair, min(lower // unit * unit, self.arena_bytes - unit), self.meter.nodes - end)
 
     def _middle(self, low: int) -> int:
         unit = self.problem.unit_bytes
@@ -154,7 +165,14 @@ class Lowering:
         return placed is not None
 
     def _attempt(self, hard: list[int], target: int) -> Attempt:
-        """The one for the goal goes on where it ended; others are new."""
-        found = self.attempts.get(target) or Attempt.of(self.problem, hard, target, self.offsets, self.machine)
-        self.attempts = {target: found} if target == self.goal else self.attempts
+        """Where no two may overlap, one for a size that was asked for before goes on where it ended, and a new one
+        begins with the failures of the last."""
+        found = self.attempts.get(target)
+        if found is None:
+            found = Attempt.of(self.problem, hard, target, self.offsets, self.machine)
+            for last in [] if self.problem.overlaps else list(self.attempts.values())[-1:]:
+                found.learn(last)
+        if target == self.goal or not self.problem.overlaps:
+            self.attempts = {size: kept for size, kept in self.attempts.items() if size == self.goal}
+            self.attempts[target] = found
         return found

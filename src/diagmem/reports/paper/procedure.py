@@ -15,12 +15,13 @@ from diagmem.ops import kind_of
 from diagmem.ops.orders import Order
 from diagmem.planning.allocators.fit import Offsets
 from diagmem.planning.allocators.heap import modified_heap, reordered_heap
-from diagmem.planning.footprint import Footprint, SeparationRule, footprint
+from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import Options
 from diagmem.planning.plan import Plan, scratch_of, stored
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
 from diagmem.planning.schedulers import file_order
+from diagmem.planning.separations import SeparationRule
 
 OVERLAPPED = ("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D")
 EXACT, ANALYTICAL = "exact", "analytical"
