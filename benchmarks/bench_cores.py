@@ -20,7 +20,7 @@ from diagmem.verification.cortex_m import CORES, run_on_team
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.profile import profiled
 
-MODELS = ("vww_96_int8", "kws_dscnn_int8", "resnet8_int8", "mobilenet_v1_0.25_128_int8")
+MODELS = ("vww_96_int8", "kws_dscnn_int8", "resnet8_int8", "mobilenet_v1_0.25_128_int8", "autoencoder_int8")
 ON = "cortex-m33x2"
 
 

@@ -99,3 +99,29 @@ def test_what_is_not_said(words: tuple[str, ...], said: str) -> None:
     done = call("plan", MODEL, *words)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+# --together
+
+
+def test_several_models_in_one_arena(tmp_path: Path) -> None:
+    """What one arena for all takes, beside an arena for each; one library with a header for each model."""
+    models = (MODEL, "zoo:autoencoder_int8")
+    done = call("plan", *models, "--together", "keep-outputs", "--json", str(tmp_path / "plans.json"))
+    assert done.returncode == 0
+    found = json.loads((tmp_path / "plans.json").read_text())["together"]
+    assert found["total_bytes"] == found["shared_bytes"] + found["kept_bytes"] < found["apart_bytes"]
+    assert f"one arena of {found['shared_bytes']} B" in done.stdout
+    done = call("emit", "c", *models, "--together", "keep-outputs", "-o", str(tmp_path / "c"), "--name", "both")
+    assert done.returncode == 0
+    assert {path.name for path in (tmp_path / "c").iterdir()} > {"both.c", "kws_dscnn_int8.h", "autoencoder_int8.h"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [((), "--together"), (("--together", "keep-outputs", "--layout", "zephyr"), "has no --layout")],
+)
+def test_several_models_that_are_no_library(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    done = call("emit", "c", MODEL, "zoo:autoencoder_int8", "-o", str(tmp_path), *words)
+    assert done.returncode == 2
+    assert said in done.stderr

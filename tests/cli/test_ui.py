@@ -20,6 +20,7 @@ from diagmem import pipeline
 from diagmem.frontends.source import Source
 from diagmem.frontends.tflite.writer import to_tflite
 from tests.browsing import Opened
+from tests.frontends.onnx import making as onnx
 from tests.reports.hostile import hostile_graph, small_graph
 from tests.serving import Served, served
 
@@ -406,3 +407,17 @@ def test_tensors_are_named(desk: Desk) -> None:
     desk.page.fill("#switch-keep", "")
     desk.page.keyboard.press("Tab")
     desk.page.locator("#ledger tr.current:has-text('as by default')").wait_for()
+
+
+def test_an_onnx_file_tells_its_shapes_or_is_told_them(desk: Desk) -> None:
+    """One whose size is open says in a line what to give; given, it is planned."""
+    content = onnx.model([onnx.node("Relu", ["x"], ["y"])], {"x": (1, "length")}, {"y": (1, "length")})
+    desk.drop("open.onnx", content)
+    desk.page.locator("#failure").wait_for()
+    assert "--shape" in desk.text("#failure")
+    desk.page.click("[data-take=c]")
+    assert desk.text("#failure").startswith("there is no plan yet")
+    desk.page.fill("#switch-shapes", "x=1x4")
+    desk.page.keyboard.press("Tab")
+    assert desk.tried(1) == ["x=1x4"]
+    assert "--shape x=1x4" in desk.text("#shell")

@@ -162,8 +162,8 @@ def test_who_goes_away_ends_the_process(running: Served) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "KILL"])
 def test_nothing_outlives_it(number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However it ends, in the midst of a plan: its processes are gone soon. Ctrl-C gives status 130 and one word, and
-    leaves no file behind."""
+    """However it ends, in the midst of a plan: its processes are gone soon, and what they wrote. Ctrl-C gives status
+    130 and one word, and leaves nothing at all behind."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with served() as running:
         host = f"127.0.0.1:{running.port}"
@@ -187,6 +187,7 @@ def test_nothing_outlives_it(number: signal.Signals, tmp_path: Path, monkeypatch
     while any(_is_alive(pid) for pid in started) and time.monotonic() < until:
         time.sleep(0.05)
     assert not any(_is_alive(pid) for pid in started)
+    assert list(tmp_path.glob("diagmem-*")) == []
 
 
 def _is_alive(pid: int) -> bool:

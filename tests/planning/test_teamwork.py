@@ -15,7 +15,7 @@ from diagmem.planning.storage import Storage
 from diagmem.planning.teamwork import SharedOp, critical_path, estimated_speedup, running_ops
 from tests.networks import Net
 
-MODELS = ("vww_96_int8", "kws_dscnn_int8", "resnet8_int8", "mobilenet_v1_0.25_128_int8")
+MODELS = ("vww_96_int8", "kws_dscnn_int8", "resnet8_int8", "mobilenet_v1_0.25_128_int8", "autoencoder_int8")
 
 
 @pytest.mark.parametrize("model", MODELS)

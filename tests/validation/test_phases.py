@@ -155,6 +155,7 @@ def test_what_is_racy_is_found_and_nothing_else(apart: int, drawn: list[tuple[in
         (PIXELS, (Phases(8, 8, How.SHARED), Phases(8, 8, How.SHARED), Phases(16, 8, How.SHARED)), Fault.PHASES_AMISS),
         (PIXELS, (Phases(16, 0, How.SHARED),), Fault.PHASES_AMISS),
         (Cut(Along.CHANNELS, 2, 8), (Phases(2, 2, How.HELD),), Fault.HELD_AMISS),
+        (Cut(Along.CHANNELS, 2, 8), (Phases(2, 1, How.SHARED),), Fault.PHASES_AMISS),
         (replace(PIXELS, units=32), (Phases(32, 32, How.SHARED),), Fault.SHARED_UNKNOWN),
         (replace(PIXELS, grain=2), (Phases(16, 16, How.SHARED),), Fault.SHARED_UNKNOWN),
     ],

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from diagmem.cli._cores import CPUS
 from diagmem.cli._shared import (
+    ModelParameter,
+    channels_last_option,
     check_no_options,
     console,
     json_option,
-    model_argument,
     naming_model,
     planning_options_for_c,
+    shape_option,
     size_text,
     source_of,
     working,
     write_files,
     write_json,
 )
+from diagmem.model.errors import PlanError
+
+if TYPE_CHECKING:
+    from diagmem.pipeline import EmittedC
 
 LAYOUTS = ("plain", "cmake", "arduino", "platformio", "zephyr", "esp-idf")
 
 
 @click.command()
-@model_argument
+@click.argument("models", type=ModelParameter(), nargs=-1, required=True, metavar="MODEL...")
+@shape_option
+@channels_last_option
 @click.option("-o", "--output", required=True, metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--name", help="What the files and functions are called.  [default: the model's name]")
 @click.option(
@@ -44,7 +52,7 @@ LAYOUTS = ("plain", "cmake", "arduino", "platformio", "zephyr", "esp-idf")
 def command(
     ctx: click.Context,
     /,
-    model: str,
+    models: tuple[str, ...],
     output: Path,
     name: str | None,
     layout: Any,
@@ -66,6 +74,7 @@ def command(
       diagmem emit c model.tflite -o libraries/model --layout arduino
       diagmem emit c model.tflite -o modules/model --layout zephyr
       diagmem emit c model.tflite -o firmware/model --plan plan.json
+      diagmem emit c ears.tflite eyes.tflite -o firmware/models --together run-one-at-a-time
       diagmem verify model.tflite --on host,cortex-m4
     """
     from diagmem import pipeline
@@ -73,16 +82,37 @@ def command(
     if plan_path is not None:
         check_no_options(ctx)
         options = {}
-    with naming_model(model), working("planning"):
-        plan = None if plan_path is None else Path(plan_path)
-        emitted = pipeline.emit_c(source_of(model), name=name, layout=layout, plan=plan, cpu=cpu, **options)
+    model = models[0]
+    if len(models) > 1:
+        emitted = _several(models, name, {"layout": layout, "cpu": cpu, "plan": plan_path}, options)
+    else:
+        with naming_model(model), working("planning"):
+            plan = None if plan_path is None else Path(plan_path)
+            emitted = pipeline.emit_c(source_of(model), name=name, layout=layout, plan=plan, cpu=cpu, **options)
     for path in emitted.files:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
     write_files({output / path: data for path, data in emitted.files.items()})
     if json_path:
-        write_json(json_path, {"model": model, "arena_bytes": emitted.arena_bytes, "files": sorted(emitted.files)})
+        write_json(
+            json_path, {"model": ", ".join(models), "arena_bytes": emitted.arena_bytes, "files": sorted(emitted.files)}
+        )
     if json_path != "-":
         out = console()
         for path, data in emitted.files.items():
             out.print(f"{size_text(len(data)):>22}  {output / path}", markup=False, soft_wrap=True)
         out.print(f"arena {size_text(emitted.arena_bytes)}", markup=False)
+
+
+def _several(models: tuple[str, ...], name: str | None, others: dict[str, Any], options: dict[str, Any]) -> EmittedC:
+    """One library for all. `others`: what a single model may be emitted with."""
+    from diagmem import pipeline
+
+    if not options.get("together"):
+        raise PlanError("several models become one library with --together run-one-at-a-time or keep-outputs")
+    if others["plan"] or others["cpu"] or others["layout"] != "plain":
+        raise PlanError("a library of several models has no --layout, --cpu or --plan")
+    with working("planning"):
+        sources = {Path(model.removeprefix("zoo:")).stem.replace(".", "_"): source_of(model) for model in models}
+        if len(sources) < len(models):
+            raise PlanError("two models have the same name: rename a file, for it names their functions")
+        return pipeline.emit_c_together(sources, name=name or "models", **options)

@@ -182,6 +182,9 @@ def planning_option(name: str, meaning: str | None = None) -> Callable[[Command]
         return click.option(f"--no-{name}", name, flag_value=False, default=True, help=meaning or NEGATED[name])
     if default is False:
         return click.option(flag, is_flag=True, help=shown)
+    if default == "":
+        asked = click.Choice(choices)
+        return click.option(flag, name, type=asked, callback=lambda ctx, param, value: value or "", help=shown)
     if default == ():
         return click.option(flag.removesuffix("s"), name, multiple=True, metavar=unit, help=shown)
     sorts: dict[bool, Any] = {

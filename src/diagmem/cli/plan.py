@@ -32,6 +32,7 @@ from diagmem.cli._shared import (
     write_file,
     write_json,
 )
+from diagmem.cli._together import together_json, together_lines
 from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.model.schedule import PUSH
 
@@ -116,7 +117,7 @@ def command(
     results = [one for one in found if isinstance(one, _Result)]
     if json_path:
         rows = [one.to_json() for one in found]
-        write_json(json_path, rows[0] if len(rows) == 1 else {"plans": rows})
+        write_json(json_path, rows[0] if len(rows) == 1 else {"plans": rows, **together_json(results)})
     if svg_path:
         _draw(results, svg_path)
     if json_path != "-":
@@ -379,3 +380,5 @@ def _summarise(out: Console, found: list[_Result | _Bad]) -> None:
         figures = (str(made.baseline_bytes), str(made.arena_bytes), saved, str(made.lower_bound_bytes))
         table.add_row(escape(one_line(made.model.name)), *figures, ", ".join(note for note in notes if note))
     out.print(table)
+    for line in together_lines([one for one in found if isinstance(one, _Result)]):
+        out.print(line, markup=False, soft_wrap=True)

@@ -27,7 +27,7 @@ class Along(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Cut:
     """A way in which a kernel's work can be cut: into `units`, which cores take by whole multiples of `grain`.
-    `can_hold`: the kernel can make units elsewhere than where they belong."""
+    `can_hold`: units are neighbours in memory, and the kernel can make them elsewhere than where they belong."""
 
     along: Along
     units: int

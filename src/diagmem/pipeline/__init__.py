@@ -17,6 +17,7 @@ from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, PlanError
 from diagmem.pipeline.costs import diff, needs_of, profile
 from diagmem.pipeline.given import GivenPlan, Model, check_no_options, for_cpu, read_plan, safe_plan, source_of
+from diagmem.pipeline.together import emit_c_together
 from diagmem.planning import plan_json, planner
 from diagmem.planning.bounds import Bounds, bounds
 from diagmem.planning.checked import findings_of
@@ -47,6 +48,7 @@ __all__ = [
     "check",
     "diff",
     "emit_c",
+    "emit_c_together",
     "emit_tflm",
     "inspect",
     "known_targets",

@@ -16,7 +16,7 @@ from operator import or_
 from diagmem.kernels import Library
 from diagmem.model.graph import Graph, Node, Op, Tensor
 from diagmem.ops import kind_of
-from diagmem.planning.options import Options
+from diagmem.planning.options import KEEP_OUTPUTS, Options
 from diagmem.planning.rows import RowGraph, row_graph
 from diagmem.planning.state import predecessors, state_store
 from diagmem.planning.store import Store
@@ -298,6 +298,7 @@ def lines_of_reshapes(graph: Graph, options: Options) -> tuple[list[tuple[int, .
     """
     with_caller = {*graph.inputs, *graph.outputs} if options.external_io else set()
     with_caller |= {tensor.index for tensor in graph.tensors if tensor.name in options.external}
+    with_caller |= {*graph.outputs} if options.together == KEEP_OUTPUTS else set()
     made_by = {t: node for node in graph.nodes for t in node.op.outputs}
     lines: dict[int, list[int]] = {}
     line_of: dict[int, int] = {}
@@ -317,6 +318,8 @@ def lines_of_reshapes(graph: Graph, options: Options) -> tuple[list[tuple[int, .
     for tensor in graph.tensors:
         if tensor.view is not None and _is_in_ram(graph, options, tensor):
             lines[line_of[tensor.base]].append(tensor.index)
+    if options.together:
+        with_caller |= {first for first, line in lines.items() if any(graph.tensors[t].is_variable for t in line)}
     in_arena = [tuple(line) for first, line in sorted(lines.items()) if first not in with_caller]
     return in_arena, [tuple(line) for first, line in sorted(lines.items()) if first in with_caller]
 

@@ -20,6 +20,9 @@ ALLOCATORS = (BEST, "heap", "greedy", "optimal")
 
 SPEED, RAM = "speed", "ram"
 
+ONE_AT_A_TIME, KEEP_OUTPUTS = "run-one-at-a-time", "keep-outputs"
+TOGETHER = (ONE_AT_A_TIME, KEEP_OUTPUTS)
+
 EFFORTS = ("quick", "normal", "thorough")
 
 MOST_CORES = 16
@@ -107,6 +110,12 @@ class Options:
     input_align: int | None = _option(
         None, "Alignment of inputs, a power of two, such as a cache line's for DMA.", unit="N"
     )
+    together: str = _option(
+        "",
+        "Several models in one arena, of which one runs at a time. What lives from run to run, and with keep-outputs "
+        "each model's outputs, lies beside it.",
+        choices=TOGETHER,
+    )
     remove: Collection[str] | None = _option(None, "Transforms that may remove ops.")
 
     def __post_init__(self) -> None:
@@ -129,6 +138,10 @@ class Options:
         ):
             if getattr(self, name) not in known:
                 raise PlanError(f"{name} '{getattr(self, name)}' is not known; known: {', '.join(known)}")
+        if self.together not in ("", *TOGETHER):
+            raise PlanError(f"together '{self.together}' is not known; known: {', '.join(TOGETHER)}")
+        if self.together and (self.pools or self.external_io):
+            raise PlanError("models that share an arena have one pool, and their inputs in it: leave out the others")
         if self.schedule != ROWS and (self.input_rows or self.recompute != 1):
             raise PlanError("an input that comes row by row, and rows that are made again, need the schedule 'rows'")
         if not 1 <= self.cores <= MOST_CORES:
@@ -137,6 +150,8 @@ class Options:
             raise PlanError(f"a cost of {self.cores_cost} percent for cores: it must be from 0 to {MOST_COST}")
         if self.cores > 1 and (self.pools or self.schedule == ROWS):
             raise PlanError("several cores share ops that run whole in one arena: leave out cores, or pools and rows")
+        if self.cores > 1 and (self.external or self.together or self.pins):
+            raise PlanError("several cores share one arena, all of it theirs: leave out cores, or what lies elsewhere")
         if self.time_limit is not None and not self.time_limit > 0:
             raise PlanError(f"a time limit of {self.time_limit} s leaves no time; give a number above 0")
         if not self.recompute >= 1:

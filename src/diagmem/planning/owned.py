@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from diagmem.model.errors import PlanError, one_line
 from diagmem.model.graph import Graph, Tensor
 from diagmem.planning.footprint import lines_of_reshapes
+from diagmem.planning.options import KEEP_OUTPUTS
 from diagmem.planning.plan import Plan
 from diagmem.planning.pools import WIDEST, Pool, PoolUse
 from diagmem.planning.problem import BEFORE_RUN, Buffer
@@ -21,6 +22,12 @@ from diagmem.planning.storage import Storage
 
 ARENA = "arena"
 """What the arena is called as a pool, beside those of the caller."""
+
+KEPT = "kept"
+"""The pool of what lives from run to run, while other models use the arena."""
+
+KEPT_ALIGN = 16
+"""Of each tensor there."""
 
 
 def with_kept(model: Graph, names: Sequence[str]) -> Graph:
@@ -52,33 +59,62 @@ def check_external(graph: Graph, names: Sequence[str]) -> None:
 
 
 def with_owned(plan: Plan) -> Plan:
-    """The plan with a pool for each tensor that the caller holds."""
+    """The plan with a pool for each tensor that the caller holds, and one for all that must outlive the runs of other
+    models in the same arena."""
     _, lines = lines_of_reshapes(plan.graph, plan.options)
-    uses = list(plan.pools.uses) or [PoolUse(Pool(ARENA, max(1, plan.arena_bytes), 1.0), 0, plan.arena_bytes)]
-    storage, taken = dict(plan.storage), {use.pool.name.lower() for use in uses}
-    buffers, offsets, after_run = list(plan.buffers), list(plan.buffer_offsets), len(plan.schedule.steps) + 1
-    for line in lines:
-        owner = plan.graph.tensors[line[0]]
-        start = -(-uses[-1].end // WIDEST) * WIDEST
-        pool = Pool(_pool_name(owner, taken), owner.size_bytes, uses[-1].pool.cost, is_external=True)
-        uses.append(PoolUse(pool, start, owner.size_bytes))
-        buffers.append(Buffer(owner.label, owner.size_bytes, BEFORE_RUN, after_run, tensors=line))
-        offsets.append(start)
-        for index in line:
-            tensor = plan.graph.tensors[index]
-            if tensor.view is None:
-                storage[index] = Storage.linear(start, tensor.rows, tensor.row_bytes)
     _check_owned(plan, {t for line in lines for t in line})
+    tensors, external = plan.graph.tensors, plan.options.external
+    given = [line for line in lines if any(tensors[t].name in external for t in line)]
+    kept = [line for line in lines if line not in given]
+    uses = list(plan.pools.uses) or [PoolUse(Pool(ARENA, max(1, plan.arena_bytes), 1.0), 0, plan.arena_bytes)]
+    placed: dict[tuple[int, ...], int] = {}
+    if kept:
+        start, end = _after(uses), _after(uses)
+        for line in kept:
+            placed[line] = end
+            end = -(-(end + tensors[line[0]].size_bytes) // KEPT_ALIGN) * KEPT_ALIGN
+        uses.append(PoolUse(Pool(KEPT, end - start, uses[-1].pool.cost), start, end - start))
+    taken = {use.pool.name.lower() for use in uses}
+    for line in given:
+        size, placed[line] = tensors[line[0]].size_bytes, _after(uses)
+        pool = Pool(_pool_name(tensors[line[0]], taken), size, uses[-1].pool.cost, is_external=True)
+        uses.append(PoolUse(pool, placed[line], size))
     layout = replace(plan.pools, uses=tuple(uses), single_bytes=plan.pools.single_bytes or plan.arena_bytes)
-    placed = replace(plan, storage=dict(sorted(storage.items())), pools=layout)
-    return replace(placed, buffers=tuple(buffers), buffer_offsets=tuple(offsets))
+    return _with_places(replace(plan, pools=layout, arena_bytes=layout.arena_bytes), placed)
+
+
+def _after(uses: Sequence[PoolUse]) -> int:
+    return -(-uses[-1].end // WIDEST) * WIDEST
+
+
+def _with_places(plan: Plan, placed: Mapping[tuple[int, ...], int]) -> Plan:
+    """With these lines at these addresses, before, during and after the run."""
+    tensors, after_run = plan.graph.tensors, len(plan.schedule.steps) + 1
+    storage = dict(plan.storage)
+    for line, at in placed.items():
+        whole = (tensors[t] for t in line if tensors[t].view is None)
+        storage.update({t.index: Storage.linear(at, t.rows, t.row_bytes) for t in whole})
+    owners = [tensors[line[0]] for line in placed]
+    held = (
+        Buffer(t.label, t.size_bytes, BEFORE_RUN, after_run, tensors=line)
+        for t, line in zip(owners, placed, strict=True)
+    )
+    return replace(
+        plan,
+        storage=dict(sorted(storage.items())),
+        buffers=(*plan.buffers, *held),
+        buffer_offsets=(*plan.buffer_offsets, *placed.values()),
+    )
 
 
 def _check_owned(plan: Plan, owned: set[int]) -> None:
-    for tensor in plan.graph.tensors:
-        if tensor.name in plan.options.external and tensor.index not in owned:
+    graph, options = plan.graph, plan.options
+    asked = {tensor.index for tensor in graph.tensors if tensor.name in options.external}
+    asked |= {*graph.outputs} if options.together == KEEP_OUTPUTS else set()
+    for index in sorted(asked - owned):
+        if not graph.tensors[index].is_constant:
             raise PlanError(
-                f"'{tensor.label}' has become part of another tensor, and cannot lie with the caller alone: plan again "
+                f"'{graph.tensors[index].label}' has become part of another tensor, and cannot lie alone: plan again "
                 "with --no-remove-concat --no-remove-slices"
             )
 

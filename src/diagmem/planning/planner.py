@@ -65,7 +65,7 @@ def planned(model: Graph, options: Options, tell: Tell = silently) -> Planned:
 
 
 def _owned(plan: Plan) -> Plan:
-    return with_owned(plan) if plan.options.external else plan
+    return with_owned(plan) if plan.options.external or plan.options.together else plan
 
 
 def _in_pools(found: Planned, effort: Effort) -> Planned:

@@ -25,10 +25,13 @@ from diagmem.planning.teamwork import BARRIER_INSTRUCTIONS, SharedOp, op_path, r
 SHARES = (1.0, 0.5, 0.25, 0.125, 0.0625)
 """How far apart to try: of the way from the least distance to none that is shared."""
 
-MOST_TRIES = 80
+MOST_TRIES = 40
 """Placements that are looked for."""
 
-_EFFORT = 0.05
+LEAST_GAIN = 1e-5
+"""Of a run: an op that loses less is left where it is."""
+
+_EFFORT = 0.02
 """Of what one placement may take, for each of these."""
 
 
@@ -62,6 +65,10 @@ class _Search:
     def posed(self) -> Problem:
         return problem(self.needs, self.plan.schedule)
 
+    @cached_property
+    def step_of(self) -> dict[int, int]:
+        return {step.op: number for number, step in enumerate(self.plan.schedule.steps)}
+
     @property
     def limit_bytes(self) -> int:
         unit = self.posed.unit_bytes
@@ -71,9 +78,12 @@ class _Search:
         best = self.shared(self.plan)
         effort = Effort.named(self.plan.options.effort, self.plan.options.time_limit).for_whole_tensors.times(_EFFORT)
         overlaps, tries = dict(self.posed.overlaps), 0
+        least = max(BARRIER_INSTRUCTIONS, LEAST_GAIN * self._path(best))
         for op in sorted(running_ops(self.plan), key=lambda op: -self._lost(best, op)):
+            if self._lost(best, op) <= least:
+                continue
             for further in self._further(op, overlaps):
-                if tries >= MOST_TRIES or self._lost(best, op) <= BARRIER_INSTRUCTIONS or effort.is_late:
+                if tries >= MOST_TRIES or effort.is_late:
                     break
                 tries += 1
                 found = self._placed({**overlaps, **further}, effort)
@@ -94,11 +104,11 @@ class _Search:
         }
         near = {pair: overlaps[pair] for pair in pairs if pair in overlaps}
         for share in SHARES if near else ():
-            yield {
-                pair: apart + int(share * (buffers[pair[0]].size_bytes - apart))
-                for pair, apart in near.items()
-                if apart < buffers[pair[0]].size_bytes
-            }
+            found = {pair: apart + int(share * (buffers[pair[0]].size_bytes - apart)) for pair, apart in near.items()}
+            added = sum(found.values()) - sum(near.values())
+            # What the only pair that overlaps no longer shares, the arena must have besides.
+            if len(near) > 1 or self.posed.pressure[self.step_of[op]] + added <= self.limit_bytes:
+                yield found
 
     def _placed(self, overlaps: Mapping[tuple[int, int], int], effort: Effort) -> Plan | None:
         posed = replace(self.posed, overlaps=overlaps)

@@ -203,7 +203,7 @@ class SharedOp:
         whole = (Phases(cut.units, cut.units, How.SHARED),)
         if not self.overlapping:
             return Sharing(self.node.op.index, cut, whole)
-        if cut.along is Along.CHANNELS:
+        if cut.along is Along.CHANNELS and not cut.can_hold:
             is_apart = all(self._is_congruent(tensor, runs) for tensor, runs in self.overlapping)
             return Sharing(self.node.op.index, cut, whole) if is_apart else None
         pairs = [self.pair(cut, tensor, runs) for tensor, runs in self.overlapping]
@@ -255,13 +255,16 @@ class SharedOp:
         """Phase by phase the way that costs least for each unit; None where some can only be done alone, but not
         without the others."""
         found: list[Phase] = []
+        # Channels are cut by whole blocks; a kernel may begin at any pixel.
+        border = cut.grain if cut.along is Along.CHANNELS else 1
         is_whole = np.logical_and.reduce([pair.out_end <= pair.in_first for pair in pairs])
+        is_whole &= (np.arange(cut.units + 1) % border == 0) | (np.arange(cut.units + 1) == cut.units)
         most = self._most_held(cut)
-        may_be_alone = self.library.order(self.node) in PIXEL_BY_PIXEL
+        may_be_alone = border == 1 and self.library.order(self.node) in PIXEL_BY_PIXEL
         first, each = 0, estimated_work(self.node) / cut.units
         while first < cut.units:
             shared = min(int(np.searchsorted(pair.out_end, pair.in_first[first], side="right")) - 1 for pair in pairs)
-            shared = min(shared, cut.units)
+            shared = cut.units if shared >= cut.units else shared // border * border
             ends = np.flatnonzero(is_whole[first + 1 : first + most + 1])
             even = first + (shared - first) // (cut.grain * self.cores) * cut.grain * self.cores
             ways = [Phase(first, end, How.SHARED) for end in (shared, even) if end > first]

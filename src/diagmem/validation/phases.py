@@ -58,6 +58,8 @@ def _fault_of_cut(node: Node, library: Library, sharing: Sharing) -> Fault | Non
     is_ascending = all(end > begin for begin, end in pairwise(ends))
     if not is_ascending or ends[-1] != cut.units or any(phases.step < 1 for phases in sharing.phases):
         return Fault.PHASES_AMISS
+    if cut.along is Along.CHANNELS and any(phase.first % cut.grain for phase in sharing.each_phase()):
+        return Fault.PHASES_AMISS
     hows = {phases.how for phases in sharing.phases}
     if How.HELD in hows and not (cut.can_hold and node.output.is_in_one_piece):
         return Fault.HELD_AMISS

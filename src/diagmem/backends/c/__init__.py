@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from diagmem.backends.c import project
 from diagmem.backends.c.header import header
-from diagmem.backends.c.kernel_sources import joined, with_attribute
+from diagmem.backends.c.kernels_used import kernels_of
 from diagmem.backends.c.layouts import BINARY_LAYOUTS, LAYOUTS, FileLayout, Library, laid_out
 from diagmem.backends.c.model_source import model_source
 from diagmem.backends.c.names import identifier
 from diagmem.backends.c.program import Program
-from diagmem.backends.c.sequence import offset_type
 from diagmem.backends.c.tables import Tables
-from diagmem.backends.c.team import SPAN, needs_span
 from diagmem.backends.c.values import values_source
-from diagmem.ops.numerics.quantised import TO_EVEN, rounds_to_even
 
 __all__ = ["LAYOUTS", "MOST_TEXT_BYTES", "FileLayout", "emit", "weights_bytes"]
 
@@ -40,7 +37,7 @@ def emit(
         f"{name}.h": top + header(program, name),
         f"{name}.c": top + model_source(program, tables, name),
         f"{name}_values.c": top + values_source(program, name),
-        f"{name}_kernels.h": top + _kernels(program, f"{name.upper()}_CODE_ATTR"),
+        f"{name}_kernels.h": top + kernels_of([program], f"{name.upper()}_CODE_ATTR"),
         f"{name}_weights.h": top + tables.header(),
         **(tables.assembly() if is_binary else {f"{name}_weights.c": top + tables.text()}),
     }
@@ -54,20 +51,3 @@ def emit(
 def weights_bytes(program: Program) -> int:
     """Flash that constant data take: weights, biases, multipliers."""
     return Tables(program, "model").size_bytes
-
-
-def _kernels(program: Program, attribute: str) -> str:
-    """The kernels that the program calls, and the limits that it sets them."""
-    calls = [call for call in program.calls.values() if call is not None]
-    limits: dict[str, int] = {TO_EVEN: 1} if any(rounds_to_even(t) for t in program.graph.tensors) else {}
-    for call in calls:
-        for macro, value in call.limits.items():
-            limits[macro] = max(value, limits.get(macro, 0))
-    defines = "".join(f"#define {macro} {limits[macro]}\n" for macro in sorted(limits))
-    sources = ["_compiler.h", *sorted({call.source for call in calls})]
-    if program.visits:
-        defines += f"#define DIAGMEM_OFFSET {offset_type(program)}\n"
-        sources.insert(1, "_rows.h")
-    if needs_span(program):
-        sources.append(SPAN)
-    return with_attribute("\n".join(part for part in (defines, *joined(sources, limits.keys())) if part), attribute)

@@ -18,8 +18,8 @@ from diagmem.backends.c.team import run_as_team
 from diagmem.model.graph import Node
 
 
-def model_source(program: Program, tables: Tables, name: str) -> str:
-    """NAME.c after its first comment."""
+def model_source(program: Program, tables: Tables, name: str, is_shared: bool = False) -> str:
+    """NAME.c after its first comment. `is_shared`: the arena is that of a library of several models."""
     inputs = () if program.input_rows else (_accessor(program, INPUT, name, program.graph.inputs),)
     parts = (
         _opening(program, name),
@@ -31,7 +31,7 @@ def model_source(program: Program, tables: Tables, name: str) -> str:
         reset_function(program, tables, name),
         *inputs,
         _accessor(program, OUTPUT, name, program.graph.outputs),
-        *(pool_arenas(program, name) if program.pools else (_arena(name), _static_arena(program, name))),
+        *(pool_arenas(program, name, is_shared) if program.pools else (_arena(name), _static_arena(program, name))),
     )
     return "\n".join(part for part in parts if part)
 

@@ -8,6 +8,7 @@ from diagmem.backends.c.addresses import enumerator, pool_macro
 from diagmem.backends.c.api import functions
 from diagmem.backends.c.memory import static_memory, wide_alignment
 from diagmem.backends.c.program import Program
+from diagmem.planning.owned import ARENA
 
 
 def pool_constants(program: Program, name: str) -> str:
@@ -76,8 +77,9 @@ static int are_arenas(void *const *arena) {{
 """
 
 
-def pool_arenas(program: Program, name: str) -> Iterator[str]:
-    """The functions that find an arena in memory of the caller's, and the model's own arenas."""
+def pool_arenas(program: Program, name: str, is_shared: bool = False) -> Iterator[str]:
+    """The functions that find an arena in memory of the caller's, and the model's own arenas. `is_shared`: the first is
+    that of a library of several models, which has one for all."""
     macro, uses = name.upper(), program.pools.uses
     for use in uses:
         yield f"""\
@@ -90,7 +92,11 @@ def pool_arenas(program: Program, name: str) -> Iterator[str]:
 }}
 """
     held = [use for use in uses if not use.pool.is_external]
-    own = "\n".join(static_memory(program, pool_macro(name, use), f"static_{use.pool.name.lower()}") for use in held)
+    own = "\n".join(
+        static_memory(program, pool_macro(name, use), f"static_{use.pool.name.lower()}")
+        for use in held
+        if not (is_shared and use.pool.name == ARENA)
+    )
     listed = ", ".join(f"&static_{use.pool.name.lower()}" if use in held else "NULL" for use in uses)
     const = "const " if len(held) == len(uses) else ""
     given = "".join(

@@ -10,7 +10,7 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Node
-from diagmem.model.teamwork import Along, How, Sharing
+from diagmem.model.teamwork import Along, Sharing
 from diagmem.ops import CCall, CScratch, CStruct, CTable
 from diagmem.planning.teamwork import most_held_bytes
 
@@ -193,8 +193,7 @@ def _part(program: Program, tables: Tables, sharing: Sharing, name: str) -> str:
     used = "".join(f"    (void){what};\n" for what in ("core", "held") if not any(what in line for line in lines))
     phases = "".join(f"    {{{p.end}, {p.step}, {p.how.name}}},\n" for p in sharing.phases)
     fields = f"op{number}_part, op{number}_phases, {cut.units}, {cut.grain}"
-    # Only units that follow each other are held back.
-    unit_bytes = out.size_bytes // cut.units if any(p.how is How.HELD for p in sharing.phases) else 0
+    unit_bytes = out.size_bytes // cut.units if sharing.most_held else 0
     return f"""\
 /* {describe(node)}: {cut.along.value} */
 static {name.upper()}_CODE_ATTR void op{number}_part(void *arena, int core, int32_t first, int32_t end, void *held) {{
@@ -272,6 +271,8 @@ def _channels(program: Program, tables: Tables, sharing: Sharing, call: CCall, n
         moves = argument is not node.input(0) or narrowed.are_of_input
         further = _times(node.output.dtype.size_bytes) if moves else ""
         given.append(argument_text(argument, node, program, tables, further))
+    if sharing.cut.can_hold:
+        given[1] = f"held != NULL ? held : {given[1]}"
     yield f"{call.function}({', '.join(['&part', *given])});"
 
 

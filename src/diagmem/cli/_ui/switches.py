@@ -23,13 +23,11 @@ from diagmem.planning.options import ROWS, Options
 MODEL = "The model"
 """The group of what is no option of a plan, but says what the file leaves open."""
 
-PLACED = ("keep_inputs", "external_io", "keep", "external", "pins", "input_align")
-"""Which tensors the caller has a say in."""
-
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "What the plan may do": ("overlap", "schedule", "input_rows", "recompute", "remove"),
-    "What it is made for": ("kernels", "align", "prefer", "pools", "cores", "cores_cost", *PLACED),
+    "What it is made for": ("kernels", "align", "prefer", "pools", "cores", "cores_cost"),
     "How it is looked for": ("allocator", "effort"),
+    "What the caller has a say in": ("keep_inputs", "external_io", "keep", "external", "pins", "input_align"),
     MODEL: ("shapes",),
 }
 """In the order of the page. An option that is not named stands behind those that say how a plan is looked for."""
@@ -49,7 +47,10 @@ LABELS = {
 NEEDS: Mapping[str, Mapping[str, Any]] = {"input_rows": {"schedule": ROWS}, "recompute": {"schedule": ROWS}}
 """What else must be set for an option to have a meaning."""
 
-LEFT_OUT = {"time_limit": "another run may then end otherwise, and what is kept would not be what is made again"}
+LEFT_OUT = {
+    "time_limit": "another run may then end otherwise, and what is kept would not be what is made again",
+    "together": "the page plans one model at a time",
+}
 """Options without a switch, and why."""
 
 ALIGNMENTS = (1, 2, 4, 8, 16, 32, 64)
@@ -159,7 +160,8 @@ def _control(option: Field[Any]) -> tuple[str, tuple[tuple[Any, ...], ...]]:
     if default == ():
         return "memories" if option.metadata["unit"].startswith(MEMORY) else "words", ()
     if choices:
-        return "choice", tuple((choice, choice) for choice in choices)
+        usual = () if default in choices else ((default, "none"),)
+        return "choice", (*usual, *((choice, choice) for choice in choices))
     return "range", ()
 
 

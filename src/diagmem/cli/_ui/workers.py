@@ -152,17 +152,19 @@ def _work(line: Connection, directory: str) -> None:
         os.setsid()
     try:
         job = line.recv()
-    except EOFError:
+    except (EOFError, OSError):
+        shutil.rmtree(directory, ignore_errors=True)
         return
-    threading.Thread(target=_end_with, args=(line,), daemon=True).start()
+    threading.Thread(target=_end_with, args=(line, directory), daemon=True).start()
     run(job, lambda name, value: line.send((name, value)))
     line.send(("done", None))
 
 
-def _end_with(line: Connection) -> None:
+def _end_with(line: Connection, directory: str) -> None:
     """Ends the process when the other end of the line is gone, however that came about."""
     with suppress(EOFError, OSError):
         line.recv()
+    shutil.rmtree(directory, ignore_errors=True)
     if hasattr(os, "killpg"):
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

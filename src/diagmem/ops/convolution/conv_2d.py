@@ -157,7 +157,8 @@ class Conv2DKind(OpKind):
         pixels = pixel_cut(node, grain=2 if variant is not None and variant.order is Order.PAIRS else 1)
         if variant is not None or _loop(node).groups > 1 or kernel_suffix(node) == "s4":
             return (pixels,)
-        return pixels, Cut(Along.CHANNELS, node.output.shape[-1], CHANNELS_OF_A_BLOCK)
+        # The channels of a single pixel are neighbours.
+        return pixels, Cut(Along.CHANNELS, node.output.shape[-1], CHANNELS_OF_A_BLOCK, can_hold=pixels.units == 1)
 
     def c_call(self, node: Node) -> CCall:
         return by_type(node, dict.fromkeys(QUANTISED_OR_REAL, _call))

@@ -123,7 +123,7 @@ class FullyConnectedKind(OpKind):
         if rows > 1:
             return (Cut(Along.PIXELS, rows, can_hold=True),)
         has_blocks = variant is None and kernel_suffix(node) != "s4"
-        return (Cut(Along.CHANNELS, outputs, CHANNELS_OF_A_BLOCK),) if has_blocks else ()
+        return (Cut(Along.CHANNELS, outputs, CHANNELS_OF_A_BLOCK, can_hold=True),) if has_blocks else ()
 
     def c_call(self, node: Node) -> CCall:
         return by_type(node, dict.fromkeys(QUANTISED_OR_REAL, _call))

@@ -18,13 +18,18 @@ OTHER_ORDERS = ("file", "eager", "lazy")
 """Orders that are tried besides that of the plan for one arena, where none was asked for."""
 
 
+MOST_OPS = 100
+"""Beyond so many, to try other orders takes too long."""
+
+
 def in_pools(plan: Plan, effort: Effort) -> Plan:
     """The plan's graph in the pools of its options: in its order, or in another one if that costs less traffic."""
     pools = plan.options.pools
     needs = footprint(plan.graph, plan.options)
     own = plan.schedule
     best = pooled(needs, own, pools, effort)
-    others = OTHER_ORDERS if plan.options.schedule == BEST and not plan.runs_by_rows else ()
+    is_free = plan.options.schedule == BEST and not plan.runs_by_rows and len(plan.graph.ops) <= MOST_OPS
+    others = OTHER_ORDERS if is_free else ()
     tried = {own.steps}
     for name in others:
         order = SCHEDULERS[name](needs)

@@ -8,14 +8,14 @@ there is nothing better.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from diagmem.model.schedule import Schedule
 from diagmem.planning.allocators import Placement, greedy, optimal
 from diagmem.planning.allocators.core import core
 from diagmem.planning.allocators.effort import Effort
-from diagmem.planning.allocators.fit import Offsets
+from diagmem.planning.allocators.fit import Offsets, Partial, lowest_fit
 from diagmem.planning.allocators.lowering import Lowering
 from diagmem.planning.allocators.rings import with_rings
 from diagmem.planning.footprint import Footprint
@@ -27,6 +27,11 @@ from diagmem.planning.problem import Problem
 
 MOST_ROUNDS = 25
 """Of asking for something better that can then not be placed."""
+
+MOST_GROUPS = 100
+"""Beyond so many the allocator takes too long to be asked about each, and there are fewer rounds."""
+
+FEW_ROUNDS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,12 @@ class _Chooser:
     relaxation: Relaxation
     effort: Effort
     by_rows: bool
+    known: dict[tuple[int, frozenset[int]], Offsets] = field(default_factory=dict)
+
+    @property
+    def is_small(self) -> bool:
+        """Few enough to ask the allocator about each."""
+        return len(self.relaxation.groups) <= MOST_GROUPS
 
     @cached_property
     def line_bytes(self) -> int:
@@ -99,7 +110,7 @@ class _Chooser:
         best = None if found is None else relaxation.cost(found)
         least = sum(group.traffic_bytes for group in relaxation.groups) * self.pools[0].cost
         bound, is_exact = least, True
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MOST_ROUNDS if self.is_small else FEW_ROUNDS):
             if (best is not None and best <= bound) or self.effort.is_late:
                 break
             answer = relaxation.solved(self.effort, best)
@@ -116,26 +127,45 @@ class _Chooser:
         return found, bound if best is None else min(bound, best)
 
     def _densest_first(self) -> Choice | None:
-        """By bytes read and written for each byte that is taken."""
-        groups, buffers = self.relaxation.groups, self.problem.buffers
-        sizes = [max(1, self.relaxation.needed_bytes([g])) for g in range(len(groups))]
-        order = sorted(
-            range(len(groups)),
-            key=lambda g: (-groups[g].traffic_bytes / sizes[g], buffers[groups[g].members[0]].first_step),
-        )
+        """By bytes read and written for each byte that is taken: each group at the first free place of the fastest pool
+        that has one or, where there are few groups, that the allocator finds room in."""
+        groups, posed, sizes = self.relaxation.groups, self.problem, self.relaxation.largest
+        order = sorted(range(len(groups)), key=lambda g: (-groups[g].traffic_bytes / max(1, sizes[g]), g))
         inside: list[list[int]] = [[] for _ in self.pools]
+        placed: list[Partial] = [[None] * len(posed.buffers) for _ in self.pools]
         for group in order:
-            for number, pool in enumerate(self.pools):
-                members = [*inside[number], group]
-                if self.relaxation.needed_bytes(members) <= pool.capacity_bytes and self._placed(
-                    members, number, False
-                ):
-                    inside[number] = members
+            for number in range(len(self.pools)):
+                found = self._fitted(placed[number], group, number)
+                if found is None and self.is_small and self._placed([*inside[number], group], number, False):
+                    found = self._refitted([*inside[number], group], number)
+                if found is not None:
+                    inside[number].append(group)
+                    placed[number] = found
                     break
             else:
                 return None
+        for number, members in enumerate(inside):
+            self.known[number, frozenset(members)] = tuple(at for at in placed[number] if at is not None)
         number_of = {group: number for number, members in enumerate(inside) for group in members}
         return tuple(number_of[group] for group in range(len(groups)))
+
+    def _fitted(self, placed: Partial, group: int, number: int) -> Partial | None:
+        """What lies in a pool, with one group more, each buffer at the lowest place that is free; None if that is too
+        high."""
+        found = list(placed)
+        for buffer in self.relaxation.groups[group].members:
+            found[buffer] = at = lowest_fit(self.problem, buffer, found)
+            if at + self.problem.buffers[buffer].size_bytes > self._room(number):
+                return None
+        return found
+
+    def _refitted(self, groups: list[int], number: int) -> Partial:
+        """What the allocator makes of a pool."""
+        placed = self._place(tuple(groups), self._room(number), False)
+        found: Partial = [None] * len(self.problem.buffers)
+        for buffer, at in zip(placed.members, placed.offsets, strict=True):
+            found[buffer] = at
+        return found
 
     def _is_placed(self, choice: Choice, number: int) -> bool:
         return bool(self._placed([g for g, n in enumerate(choice) if n == number], number))
@@ -197,6 +227,10 @@ class _Chooser:
             placed = self._place(groups, None)
             if placed.used_bytes > self.pools[number].capacity_bytes and self._is_placed(choice, number):
                 placed = self._place(groups, self._room(number))
+            known = self.known.get((number, frozenset(groups)))
+            if placed.used_bytes > self.pools[number].capacity_bytes and known is not None:
+                end = self._part(groups)[1].arena_bytes(known)
+                placed = replace(placed, offsets=known, used_bytes=-(-end // self.line_bytes) * self.line_bytes)
             if self.by_rows and groups:
                 placed = replace(placed, offsets=with_rings(self._part(groups)[1], placed.offsets))
             found.append(placed)

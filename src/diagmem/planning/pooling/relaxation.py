@@ -70,6 +70,15 @@ class Relaxation:
             found[tuple(sorted(live.items())), pairs] = None
         return tuple(found)
 
+    @cached_property
+    def largest(self) -> tuple[int, ...]:
+        """The most bytes of each group that live at once."""
+        found = [0] * len(self.groups)
+        for live, _ in self._demands:
+            for group, size in live:
+                found[group] = max(found[group], size)
+        return tuple(found)
+
     def needed_bytes(self, members: Collection[int]) -> int:
         """What no placement of these groups in one pool stays below."""
         inside = set(members)

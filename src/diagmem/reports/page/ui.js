@@ -84,6 +84,15 @@ function cancel() {
 function fail(message) {
   get("failure").textContent = message;
   get("failure").hidden = !message;
+  if (message.includes("--shape")) askForShapes();
+}
+
+// Where a file leaves shapes open there is no plan yet; what it needs is a switch.
+function askForShapes() {
+  get("start").hidden = true;
+  get("desk").hidden = false;
+  get("panel").open = true;
+  get("switch-shapes").focus();
 }
 
 // ---- a model --------------------------------------------------------------------------------------------------------
@@ -329,12 +338,11 @@ const takes = {
   c: () => work("c", state.settings, get("layout").value, { file: saveFile }),
   tflm: () => work("tflm", state.settings, "", { file: saveFile }),
   json: () => work("json", state.settings, "", { file: saveFile }),
-  report: () => save(`${stem()}-report.html`, results.get(keyOf(state.settings)).page),
+  report: ({ page }) => save(`${stem()}-report.html`, page),
 };
 
-async function countInstructions() {
+async function countInstructions(result) {
   const { settings, model } = state;
-  const result = results.get(keyOf(settings));
   const found = {};
   await work("profile", settings, get("core").value, {
     page: (page) => { found.page = page; },
@@ -354,7 +362,14 @@ async function copy(button) {
 
 // ---- what a person does ---------------------------------------------------------------------------------------------
 
-document.querySelectorAll("[data-take]").forEach((button) => button.addEventListener("click", () => takes[button.dataset.take]()));
+// Calls it with the plan that is shown, if there is one.
+const withPlan = (call) => () => {
+  const result = results.get(keyOf(state.settings));
+  if (result?.page) call(result);
+  else fail("there is no plan yet: see what stands above, or change the settings");
+};
+
+document.querySelectorAll("[data-take]").forEach((button) => button.addEventListener("click", withPlan(takes[button.dataset.take])));
 document.querySelectorAll("[data-copy]").forEach((button) => button.addEventListener("click", () => copy(button)));
 document.querySelectorAll("[data-zoo]").forEach((button) => {
   button.addEventListener("click", () => open({ id: button.dataset.zoo, name: button.dataset.zoo }));
@@ -368,9 +383,9 @@ get("file").addEventListener("change", (event) => {
 });
 get("cancel").addEventListener("click", cancelled);
 get("defaults").addEventListener("click", () => choose({}));
-get("layout").addEventListener("change", () => showCommands(results.get(keyOf(state.settings)).figures.commands));
+get("layout").addEventListener("change", withPlan(({ figures }) => showCommands(figures.commands)));
 get("draw-front").addEventListener("click", drawFront);
-get("count").addEventListener("click", countInstructions);
+get("count").addEventListener("click", withPlan(countInstructions));
 get("alone").addEventListener("click", () => compare(null));
 
 // Model and switches go back to what is seen.

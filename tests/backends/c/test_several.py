@@ -1,0 +1,123 @@
+"""Several models as one library: one arena, each kernel once, and every model as if it were alone."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+import pytest
+
+import diagmem
+from diagmem.model.errors import PlanError
+from diagmem.model.graph import DType, Graph
+from diagmem.planning.checked import findings_of
+from diagmem.planning.together import Together
+from diagmem.verification import reference
+from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.tools import STANDARD, WARNINGS
+from tests.backends.c.models import compiler, tiny, write
+from tests.streams import stream
+
+Array = npt.NDArray[Any]
+
+
+def models() -> dict[str, Graph]:
+    """With state and without, of two types."""
+    return {"ears": tiny(), "eyes": tiny(DType.FLOAT32, "eyes"), "memory": stream(7)}
+
+
+class Built:
+    """A library in this process."""
+
+    def __init__(self, graphs: dict[str, Graph], directory: Path, **options: Any) -> None:
+        self.graphs, self.emitted = graphs, diagmem.emit_c_together(graphs, name="all_of_them", **options)
+        write(self.emitted.files, directory)
+        sources = [path for path in self.emitted.files if path.endswith(".c")]
+        command = [
+            compiler("gcc"),
+            *STANDARD,
+            *WARNINGS,
+            "-O1",
+            "-fPIC",
+            "-shared",
+            *sources,
+            "-lm",
+            "-o",
+            "library.so",
+        ]
+        subprocess.run(command, cwd=directory, check=True, capture_output=True)
+        self.library = ctypes.CDLL(str(directory / "library.so"))
+        for name in graphs:
+            for side in ("input", "output"):
+                getattr(self.library, f"{name}_{side}").restype = ctypes.c_void_p
+
+    def run(self, name: str, inputs: Sequence[Array]) -> None:
+        for number, values in enumerate(inputs):
+            to = getattr(self.library, f"{name}_input")(number)
+            ctypes.memmove(to, values.tobytes(), values.nbytes)
+        getattr(self.library, f"{name}_invoke")()
+
+    def outputs(self, name: str) -> list[bytes]:
+        graph, found = self.graphs[name], []
+        for number, index in enumerate(graph.outputs):
+            at = getattr(self.library, f"{name}_output")(number)
+            found.append(ctypes.string_at(at, graph.tensors[index].size_bytes))
+        return found
+
+
+def expected(graph: Graph, values: dict[int, Array]) -> list[bytes]:
+    return [values[t].astype(graph.tensors[t].dtype.numpy).tobytes() for t in graph.outputs]
+
+
+@pytest.mark.parametrize("options", [{}, {"together": "keep-outputs"}, {"schedule": "rows"}])
+def test_models_do_not_harm_each_other(options: dict[str, Any], tmp_path: Path) -> None:
+    """Run by turns in one arena, each gives what it gives alone, state included; where outputs are kept, they are still
+    there when all others have run."""
+    graphs = models()
+    built = Built(graphs, tmp_path, **options)
+    built.library.memory_reset()
+    samples = {name: sample_inputs(graph, 3) for name, graph in graphs.items()}
+    wanted = {name: reference.runs(graph, samples[name]) for name, graph in graphs.items()}
+    for number in range(3):
+        now = {name: expected(graphs[name], next(values)) for name, values in wanted.items()}
+        for name in graphs:
+            built.run(name, samples[name][number])
+            assert built.outputs(name) == now[name], name
+        if options.get("together"):
+            assert {name: built.outputs(name) for name in graphs} == now
+
+
+def test_each_kernel_is_there_once(tmp_path: Path) -> None:
+    """Two models with the same kernels have them in one file, each once."""
+    both = Built({"ears": tiny(), "nose": tiny(name="nose")}, tmp_path)
+    assert [path for path in both.emitted.files if path.endswith("_kernels.h")] == ["all_of_them_kernels.h"]
+    one = diagmem.emit_c_together({"ears": tiny()}, name="all_of_them")
+    kernels = both.emitted.files["all_of_them_kernels.h"]
+    assert kernels == one.files["all_of_them_kernels.h"]
+    assert kernels.count(b"diagmem_conv") > 1
+
+
+def test_the_arena_is_that_of_the_largest() -> None:
+    """And what outlives the others' runs lies beside it; all plans are safe."""
+    graphs = models()
+    for mode in ("run-one-at-a-time", "keep-outputs"):
+        plans = [diagmem.plan(graph, together=mode) for graph in graphs.values()]
+        found = Together.of(plans)
+        assert all(findings_of(made.plan) == [] for made in plans)
+        assert found.total_bytes < found.apart_bytes
+        assert found.kept_bytes >= sum(t.size_bytes for graph in graphs.values() for t in graph.variables)
+        assert diagmem.emit_c_together(graphs, together=mode).arena_bytes == found.total_bytes
+    assert found.kept_bytes >= sum(g.tensors[t].size_bytes for g in graphs.values() for t in g.outputs)
+
+
+def test_what_is_not_made_for_it_is_refused() -> None:
+    with pytest.raises(PlanError, match="with one `together`"):
+        Together.of([diagmem.plan(tiny())])
+    with pytest.raises(PlanError, match="leave out the others"):
+        diagmem.plan(tiny(), together="keep-outputs", pools=("a:1K",))
+    with pytest.raises(PlanError, match="names of their own"):
+        diagmem.emit_c_together({"a b": tiny(), "a_b": tiny()})
