@@ -393,3 +393,16 @@ def test_cores_share_a_run(desk: Desk) -> None:
     assert "2 cores" in desk.tried(2)
     assert desk.page.locator("#cores").is_visible()
     assert "--cores 2" in desk.text("#shell")
+
+
+def test_tensors_are_named(desk: Desk) -> None:
+    """Where an option is a list of names, they are written with semicolons between."""
+    desk.drop("named.tflite", to_tflite(small_graph()))
+    desk.tried(1)
+    desk.page.fill("#switch-keep", "conv_2d_0; conv_2d_2")
+    desk.page.keyboard.press("Tab")
+    assert "tensors kept conv_2d_0 + conv_2d_2" in desk.tried(2)
+    assert "--keep conv_2d_0 --keep conv_2d_2" in desk.text("#shell")
+    desk.page.fill("#switch-keep", "")
+    desk.page.keyboard.press("Tab")
+    desk.page.locator("#ledger tr.current:has-text('as by default')").wait_for()

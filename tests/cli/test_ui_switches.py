@@ -26,6 +26,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"schedule": "rows", "recompute": 1.05},
     {"pools": ["fast:4K", "slow:64K:3"]},
     {"cores": 2},
+    {"keep": ["conv_2d_2"], "pins": ["input@16"], "input_align": 16},
     {"remove": []},
     {"remove": [name for name in TRANSFORMS if name != "remove-channels"]},
     {"shapes": "input=1x49x10x1", "overlap": False},

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from diagmem.frontends.checks import check_sizes
 from diagmem.frontends.shapes import with_shapes
@@ -31,6 +32,14 @@ class Source:
     shapes: Mapping[str, Shape] = field(default_factory=dict, hash=False)
     channels_last: bool = False
     title: str = "model"
+
+    @classmethod
+    def exported(cls, model: object, example_inputs: Any = None, **rest: Any) -> Source:
+        """A module of PyTorch or a model of Keras, through its own exporter. `example_inputs`: what a module of PyTorch
+        is called with, a tensor or a tuple of them. `rest`: the other fields."""
+        from diagmem.frontends.trained import exported
+
+        return cls(exported(model, example_inputs), **{"title": type(model).__name__, **rest})
 
     @property
     def is_from_zoo(self) -> bool:

@@ -133,10 +133,11 @@ def overlap(model: Model, *, kernels: str = "diagmem", methods: Sequence[str] = 
     return list(all_overlaps(source_of(model).graph, Options(kernels).library, tuple(methods)))
 
 
-def plan(model: Model, **options: Any) -> Planned:
+def plan(model: Model, example_inputs: Any = None, **options: Any) -> Planned:
     """The plan of a model: in what order it runs, and where each tensor lies in one arena.
 
-    The keyword arguments are the fields of `diagmem.Options`. The plan has passed the validator; one that does not is a
+    A model of Keras, or a module of PyTorch with `example_inputs` that it can be called with, is exported first. The
+    keyword arguments are the fields of `diagmem.Options`. The plan has passed the validator; one that does not is a
     bug, and raises UnsafePlanError.
 
     >>> made = diagmem.plan("zoo:vww_96_int8")
@@ -145,7 +146,7 @@ def plan(model: Model, **options: Any) -> Planned:
     >>> diagmem.plan("zoo:vww_96_int8", schedule="rows", input_rows=True).arena_bytes
     9922
     """
-    return plan_telling(model, silently, options)
+    return plan_telling(source_of(model, example_inputs), silently, options)
 
 
 def plan_telling(model: Model, tell: Tell, options: Mapping[str, Any]) -> Planned:

@@ -13,16 +13,23 @@ from diagmem.planning import plan_json
 from diagmem.planning.checked import checked
 from diagmem.planning.plan import Plan
 
-Model = str | Path | bytes | Graph | Source
-"""A path to a .tflite file, its bytes, `zoo:NAME` for a built-in model, a Graph, or a Source: any of these with other
-shapes."""
+Model = str | Path | bytes | Graph | Source | object
+"""A path to a .tflite or .onnx file, its bytes, `zoo:NAME` for a built-in model, a Graph, or a Source: any of these
+with other shapes. Also a model of Keras, or a module of PyTorch with example inputs: see `Source.exported`."""
 
 GivenPlan = Path | Mapping[str, Any]
 """A plan as JSON: the path of a file, or its values."""
 
 
-def source_of(model: Model) -> Source:
-    return model if isinstance(model, Source) else Source(model)
+def source_of(model: Model, example_inputs: Any = None) -> Source:
+    """`example_inputs`: what a module of PyTorch is called with."""
+    if isinstance(model, Source):
+        return model
+    if isinstance(model, str | Path | bytes | Graph):
+        if example_inputs is not None:
+            raise PlanError("example_inputs are for modules of PyTorch; a file has its own inputs: see --shape")
+        return Source(model)
+    return Source.exported(model, example_inputs)
 
 
 def read_plan(model: Model, plan: GivenPlan) -> Plan:

@@ -59,12 +59,12 @@ def _may_move(draft: Draft, source: Tensor, output: Tensor) -> bool:
 def _parts(draft: Draft, node: Node, source: Tensor, chunks: Chunks, number: int) -> list[Tensor]:
     """An output, and its own views, as views of the source."""
     output = node.outputs[number]
-    part = part_at(source, output, _elements(chunks, number))
+    part = part_at(source, output, elements_of(chunks, number))
     views = [draft.tensors[t] for t in draft.family(output.index)[1:]]
     return [part] if part.view is None else moved_into(part.view, output, views)
 
 
-def _elements(chunks: Chunks, output: int) -> IntArray:
+def elements_of(chunks: Chunks, output: int) -> IntArray:
     """The element of the input that each element of an output is."""
     own = chunks.output == output
     order = np.argsort(chunks.target[own], kind="stable")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,44 @@ def test_node_cases_of_onnx(capsys: pytest.CaptureFixture[str]) -> None:
         print(f"\nonnx node cases: {dict(counts)}; refused: {dict(reasons)}")
     assert not wrong
     assert counts["passed"] >= LEAST_PASSED
+
+
+CONVERTED = ("pytorch-converted", "pytorch-operator")
+LEAST_CONVERTED = 80
+
+
+def test_cases_that_pytorch_exported(capsys: pytest.CaptureFixture[str]) -> None:
+    """Files of opset 6 with weights, as PyTorch once wrote them: none is computed wrongly, and most are not refused."""
+    loader = pytest.importorskip("onnx.backend.test.loader", reason="needs the onnx package for its cases")
+    numpy_helper = pytest.importorskip("onnx.numpy_helper")
+    counts: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    wrong = []
+    for case in (case for kind in CONVERTED for case in loader.load_model_tests(kind=kind)):
+        folder = Path(case.model_dir)
+        given, wanted = (_kept(folder / "test_data_set_0", part, numpy_helper) for part in ("input", "output"))
+        try:
+            model = read_model((folder / "model.onnx").read_bytes(), folder)
+            # Weights are inputs with a value in these files.
+            made = computed(model, {value.name: a for value, a in zip(model.inputs, given, strict=False)})
+        except ModelError as error:
+            counts["refused"] += 1
+            reasons[str(error).partition("): ")[2] or str(error)] += 1
+            continue
+        good = all(agrees(ours, theirs, case.rtol) for ours, theirs in zip(made, wanted, strict=True))
+        counts["passed" if good else "wrong"] += 1
+        wrong += [] if good else [case.name]
+    with capsys.disabled():
+        print(f"\nonnx cases from PyTorch: {dict(counts)}; refused: {dict(reasons)}")
+    assert not wrong
+    assert counts["passed"] >= LEAST_CONVERTED
+
+
+def _kept(folder: Path, part: str, numpy_helper: Any) -> list[Array]:
+    import onnx
+
+    paths = sorted(folder.glob(f"{part}_*.pb"), key=lambda path: int(path.stem.rpartition("_")[2]))
+    return [numpy_helper.to_array(onnx.TensorProto.FromString(path.read_bytes())) for path in paths]
 
 
 def random_window(rng: np.random.Generator, kind: str) -> tuple[bytes, dict[str, Array]]:

@@ -39,7 +39,7 @@ class IdleNet(Net):
                 if zero_point is None
                 else zero_point
             )
-            zero = 0 if self.dtype is DType.INT16 else zero
+            zero = 0 if self.dtype is DType.INT16 else zero + 128 if self.dtype is DType.UINT8 else zero
             self.tensors[index] = replace(self.tensors[index], quantisation=Quantisation((UNIT,), (zero,)))
         return index
 
@@ -55,6 +55,10 @@ class IdleNet(Net):
         if self.dtype is DType.FLOAT32:
             return self.tensor(shape, DType.FLOAT32, is_constant=True, data=(drawn / 64).astype(np.float32))
         terms = max(1, int(np.prod(shape)) // shape[axis])
+        if self.dtype is DType.UINT8:
+            found = Quantisation((float(1 / (64 * np.sqrt(terms))),), (131,))
+            stored = np.clip(drawn + 131, 0, 255).astype(np.uint8)
+            return self.tensor(shape, DType.UINT8, is_constant=True, data=stored, quantisation=found)
         scales = tuple(float(s) for s in self.rng.uniform(0.5, 1.5, shape[axis]) / (64 * np.sqrt(terms)))
         found = Quantisation(scales, (0,) * len(scales), axis)
         return self.tensor(shape, DType.INT8, is_constant=True, data=drawn.astype(np.int8), quantisation=found)
@@ -98,6 +102,17 @@ class IdleNet(Net):
     def connected(self, x: int, outputs: int) -> int:
         size = self.tensors[x].elems
         return self.layer("FULLY_CONNECTED", FullyConnected(), x, self.weights((outputs, size), 0), outputs)
+
+    def several(self, kind: str, attributes: Any, inputs: tuple[int, ...], count: int) -> list[int]:
+        """The parts that an op makes of a tensor, which have its scale."""
+        before = len(self.tensors)
+        self.op(kind, attributes, *inputs, dtype=self.dtype)
+        made = list(range(before, len(self.tensors)))
+        assert len(made) == count
+        source = next(t for t in inputs if not self.tensors[t].is_constant)
+        for index in made:
+            self.tensors[index] = replace(self.tensors[index], quantisation=self.tensors[source].quantisation)
+        return made
 
     def alike(self, kind: str, attributes: Any, *inputs: int) -> int:
         """An op whose output has the scale of its first input."""

@@ -13,6 +13,9 @@ from diagmem.model.graph import DType, Graph, Padding
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.elementwise.unary import Unary
+from diagmem.ops.moving.reshape import Reshape
+from diagmem.ops.moving.split import Split
+from diagmem.ops.moving.strided_slice import StridedSlice
 from diagmem.ops.resizing.resize import Resize
 from diagmem.transforms import macs_of, transformed, weights_of
 from diagmem.transforms.channels.counting import channel_counts
@@ -192,3 +195,55 @@ def test_a_plan_says_what_went() -> None:
     assert removal.channels > 0 > removal.weights_changed
     assert removal.macs_changed < 0
     assert not diagmem.check(graph, made.to_json())
+
+
+def cut_net(seed: int) -> Graph:
+    """Layers whose channels, rows or columns are taken apart, and joined again."""
+    chance, net = np.random.default_rng(seed), IdleNet(seed)
+    x = net.dense(net.image(1, 5, 6, 3), 12)
+    match seed % 4:
+        case 0:
+            parts = net.several("SPLIT", Split(3), (net.constant(1, values=[3]), x), 3)
+        case 1:
+            sizes, axis = net.constant(2, values=[5, 7]), net.constant(1, values=[3])
+            parts = net.several("SPLIT_V", Split(2), (x, sizes, axis), 2)
+        case 2:
+            begin, size = net.constant(4, values=[0, 1, 0, 4]), net.constant(4, values=[1, 3, 6, 6])
+            parts = net.several("SLICE", None, (x, begin, size), 1)
+        case _:
+            numbers = ([0, 0, 1, 2], [1, 5, 6, -1], [1, 1, 2, 1])
+            bounds = [net.constant(4, values=values) for values in numbers]
+            parts = net.several("STRIDED_SLICE", StridedSlice(), (x, *bounds), 1)
+    made = [net.separate(part) if chance.random() < 0.5 else part for part in parts]
+    return net.graph(*(net.connected(_flattened(net, part), 3) for part in made))
+
+
+def _flattened(net: IdleNet, x: int) -> int:
+    return net.alike("RESHAPE", Reshape(new_shape=(1, net.tensors[x].elems)), x)
+
+
+@pytest.mark.parametrize("way", range(4), ids=("SPLIT", "SPLIT_V", "SLICE", "STRIDED_SLICE"))
+def test_parts_lose_channels_too(way: int) -> None:
+    """Constants travel into parts of a tensor, and what nobody reads of a part goes from the whole. Parts of a SPLIT
+    stay alike, so that not all can go there."""
+    gone = 0
+    for seed in range(way, way + 16, 4):
+        graph = cut_net(seed)
+        less = without(graph)
+        check_the_same(graph, less)
+        cut = next(op for op in graph.ops if op.kind in ("SPLIT", "SPLIT_V", "SLICE", "STRIDED_SLICE"))
+        source = cut.inputs[1 if cut.kind == "SPLIT" else 0]
+        gone += graph.tensors[source].shape[-1] - less.tensors[source].shape[-1]
+    assert gone > 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_channels_without_a_sign(seed: int) -> None:
+    """Networks of unsigned bytes: their weights have a zero point, which is not 0."""
+    net = IdleNet(seed, DType.UINT8)
+    x = net.dense(net.image(1, 5, 5, 3), 9)
+    x = net.dense(net.separate(x), 6, kernel=1)
+    graph = net.graph(net.connected(_flattened(net, x), 3))
+    less = without(graph)
+    check_the_same(graph, less)
+    assert sum(t.elems for t in less.tensors if t.channels) < sum(t.elems for t in graph.tensors if not t.is_constant)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any
 from urllib.parse import unquote
 
@@ -53,6 +55,8 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     request_queue_size = MOST_CONNECTIONS
+    # Elsewhere it would let others listen on the same port.
+    allow_reuse_address = os.name == "posix"
 
     def __init__(self, port: int, page: str, workers: Workers, shelf: Shelf) -> None:
         self.page, self.workers, self.shelf = page, workers, shelf
@@ -67,6 +71,11 @@ class Server(ThreadingHTTPServer):
     @property
     def hosts(self) -> tuple[str, ...]:
         return tuple(f"{name}:{self.server_address[1]}" for name in (LOCAL, "localhost"))
+
+    def server_bind(self) -> None:
+        """Without asking the network for the host's name, as the class above does."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = LOCAL, self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._places.acquire(blocking=False):

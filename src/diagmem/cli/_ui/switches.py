@@ -23,9 +23,12 @@ from diagmem.planning.options import ROWS, Options
 MODEL = "The model"
 """The group of what is no option of a plan, but says what the file leaves open."""
 
+PLACED = ("keep_inputs", "external_io", "keep", "external", "pins", "input_align")
+"""Which tensors the caller has a say in."""
+
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "What the plan may do": ("overlap", "schedule", "input_rows", "recompute", "remove"),
-    "What it is made for": ("kernels", "align", "prefer", "pools", "cores", "cores_cost", "keep_inputs", "external_io"),
+    "What it is made for": ("kernels", "align", "prefer", "pools", "cores", "cores_cost", *PLACED),
     "How it is looked for": ("allocator", "effort"),
     MODEL: ("shapes",),
 }
@@ -37,6 +40,9 @@ LABELS = {
     "input_rows": "streamed input",
     "remove": "removal of ops and channels",
     "external_io": "input and output with the caller",
+    "keep": "tensors kept",
+    "external": "tensors with the caller",
+    "pins": "tensors pinned",
 }
 """Where words say more than the option's name."""
 
@@ -48,11 +54,15 @@ LEFT_OUT = {"time_limit": "another run may then end otherwise, and what is kept 
 
 ALIGNMENTS = (1, 2, 4, 8, 16, 32, 64)
 
+MEMORY = "NAME:BYTES"
+"""How the unit of a list begins whose words are memories."""
+
 RANGES = {"R": (MOST_RECOMPUTE, 0.01, " ×"), "N": (8, 1, ""), "PERCENT": (100, 1, " %")}
 """Numbers, by their unit: as far as a slider goes, in what steps, and what stands behind the figure."""
 
 OTHER_RANGE = (100, 0.01, "")
 
+LISTS = ("memories", "words")
 LONGEST_WORD, MOST_WORDS = 200, 16
 TRACED = "traced:"
 """Libraries that are read from a file: the page opens none."""
@@ -60,9 +70,8 @@ TRACED = "traced:"
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """`kind`: check, choice, range, set, list or text. `choices`: value and words of each, and for a set also what it
-    means to leave it out. A range goes from `least` to `most`, in steps. A list is of words, such as the memories of a
-    chip."""
+    """`kind`: check, choice, range, set, memories, words or text. `choices`: value and words of each, and for a set
+    also what it means to leave it out. A range goes from `least` to `most`, in steps. Memories and words are lists."""
 
     name: str
     label: str
@@ -142,13 +151,13 @@ def _control(option: Field[Any]) -> tuple[str, tuple[tuple[Any, ...], ...]]:
         return "set", tuple((key, key.replace("-", " "), meaning) for key, meaning in TRANSFORMS.items())
     if name == "kernels":
         return "choice", tuple((key, key) for key in LIBRARIES)
-    if name == "align":
-        own = (None, "the library's own")
+    if default is None:
+        own = (None, "as by default")
         return "choice", (own, *((n, f"{n} byte{'s' if n > 1 else ''}") for n in ALIGNMENTS))
     if isinstance(default, bool):
         return "check", ()
     if default == ():
-        return "list", ()
+        return "memories" if option.metadata["unit"].startswith(MEMORY) else "words", ()
     if choices:
         return "choice", tuple((choice, choice) for choice in choices)
     return "range", ()
@@ -166,7 +175,7 @@ def settings_of(given: Any) -> Settings:
         if not _is_of(known[name], value):
             raise PlanError(f"{name}: '{one_line(str(value))}' is none of its values")
         # A list that came as JSON is none of Python's tuples.
-        if (tuple(value) if known[name].kind == "list" else value) != known[name].default:
+        if (tuple(value) if known[name].kind in LISTS else value) != known[name].default:
             plain[name] = value
     plain = dict(sorted(plain.items()))
     options = {name: value for name, value in plain.items() if name != SHAPES.name}
@@ -190,7 +199,7 @@ def _is_of(switch: Switch, value: Any) -> bool:
         sorts = int if isinstance(switch.default, int) else int | float
         is_number = isinstance(value, sorts) and not isinstance(value, bool)
         return is_number and switch.least <= value <= switch.most
-    if switch.kind == "list":
+    if switch.kind in LISTS:
         return isinstance(value, list | tuple) and len(value) <= MOST_WORDS and all(map(_is_word, value))
     values = [choice[0] for choice in switch.choices]
     if switch.kind == "set":
@@ -256,8 +265,10 @@ def _difference(switch: Switch, value: Any) -> str:
         return label if value else f"no {label}"
     if switch.kind == "set":
         return _left_out(switch, value)
-    if switch.kind in ("text", "list"):
-        return one_line(value if isinstance(value, str) else " + ".join(value))
+    if switch.kind in LISTS:
+        return one_line(f"{'' if switch.kind == 'memories' else label + ' '}{' + '.join(value)}")
+    if switch.kind == "text":
+        return one_line(value)
     if switch.name == "schedule":
         return f"{value}" if value == ROWS else f"{value} order"
     if switch.kind == "range" and isinstance(value, int) and not switch.unit:

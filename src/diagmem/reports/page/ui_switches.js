@@ -75,8 +75,16 @@ function mountSwitches(form, { groups, switches, memories }, changed) {
     return [make("label", { for: id, class: "above" }, one.label), box];
   }
 
+  // Names, with semicolons between.
+  function words(one, id) {
+    const parsed = () => box.value.split(";").map((word) => word.trim()).filter(Boolean);
+    const box = make("input", { type: "text", id, autocomplete: "off", spellcheck: "false", placeholder: "name; name", onchange: () => set(one.name, parsed()) });
+    controls.set(one.name, () => { box.value = value(one.name).join("; "); });
+    return [make("label", { for: id, class: "above" }, one.label), box];
+  }
+
   // Memories of a chip, NAME:BYTES[:COST] each: a slider for the size of each, and a chip to begin with.
-  function list(one, id) {
+  function listed(one, id) {
     const rows = make("ul", { class: "memories" });
     const chips = make("select", { id, onchange: () => {
       const chosen = memories[chips.selectedIndex - 1];
@@ -137,7 +145,7 @@ function mountSwitches(form, { groups, switches, memories }, changed) {
       make("details", {}, count, make("ul", {}, ...boxes.map(({ line }) => line)))];
   }
 
-  const kinds = { check, choice, range, text, list, set: several };
+  const kinds = { check, choice, range, text, words, memories: listed, set: several };
   form.replaceChildren(...groups.map((group) => make("fieldset", {}, make("legend", {}, group),
     ...switches.filter((one) => one.group === group).map((one) => {
       const id = `switch-${one.name}`;

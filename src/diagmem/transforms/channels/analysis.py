@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import ABSENT, Graph, Node, Tensor
 from diagmem.ops import Unsupported, kind_of
+from diagmem.transforms.channels.parts import PARTS, parts_of
 from diagmem.transforms.channels.range_rules import outputs_of
 from diagmem.transforms.channels.ranges import Range
 
@@ -17,6 +20,9 @@ def ranges_of(graph: Graph) -> dict[int, Range]:
     for node in graph.nodes:
         if kind_of(node.op.kind) is None or any(t.is_variable or t.view is not None for t in node.outputs):
             continue
+        if node.op.kind in PARTS:
+            found.update(_parts(node, found))
+            continue
         given = [None if t == ABSENT else found[t] for t in node.op.inputs]
         try:
             made = outputs_of(node, given)
@@ -25,6 +31,17 @@ def ranges_of(graph: Graph) -> dict[int, Range]:
         if made is not None:
             found[node.output.index] = _checked(node, made)
     return found
+
+
+def _parts(node: Node, found: Mapping[int, Range]) -> Iterator[tuple[int, Range]]:
+    """What parts of a tensor can be: what it can be there."""
+    parts = parts_of(node)
+    if parts is None:
+        return
+    whole = found[parts.source.index]
+    for output, channels in zip(node.outputs, parts.channels, strict=True):
+        if (output.dtype, output.quantisation) == (parts.source.dtype, parts.source.quantisation):
+            yield output.index, Range(whole.low[channels], whole.high[channels])
 
 
 def _given(tensor: Tensor) -> Range:

@@ -40,7 +40,8 @@ def channel_counts(graph: Graph) -> tuple[ChannelCounts, ...]:
 
 def _counts(node: Node, keeping: Keeping) -> ChannelCounts:
     if len(node.outputs) != 1:
-        return ChannelCounts(sum(len(keeping.kept[t]) for t in node.op.outputs))
+        kept = np.concatenate([keeping.kept[t] for t in node.op.outputs])
+        return ChannelCounts(len(kept), removable=int((~kept).sum()))
     fixed, kept = keeping.ranges[node.output.index].is_constant, keeping.kept[node.output.index]
     moved = _varying(node, keeping) if fixed.any() else fixed
     return ChannelCounts(

@@ -13,6 +13,7 @@ from diagmem.model.graph import ABSENT, DType, Graph, Node, Op
 from diagmem.ops import kind_of
 from diagmem.transforms.channels.analysis import ranges_of
 from diagmem.transforms.channels.links import Link, links_of
+from diagmem.transforms.channels.parts import PARTS
 from diagmem.transforms.channels.ranges import Range
 from diagmem.transforms.channels.sums import Array, Sums
 from diagmem.transforms.drop_dead import has_effect
@@ -121,13 +122,24 @@ class _Closure:
             self._keep_all((*node.op.inputs, *node.op.outputs))
 
     def _tied(self, node: Node, links: tuple[Link, ...]) -> None:
-        made, tied = self.kept[node.output.index], set()
+        tied = set()
+        if node.op.kind in PARTS:
+            self._even_out(node)
         for link in links:
-            given = self.kept[link.tensor.index]
+            given, made = self.kept[link.tensor.index], self.kept[link.made.index]
             np.logical_or.at(given, link.inputs, made[link.outputs])
             made[link.outputs] |= given[link.inputs]
             tied.add(link.tensor.index)
         self._keep_all(tuple(t for t in node.op.inputs if t not in tied))
+
+    def _even_out(self, node: Node) -> None:
+        """Every part has a channel at least; those of a SPLIT along channels have as many each."""
+        made = [self.kept[t] for t in node.op.outputs]
+        widths = {len(kept) for kept in made}
+        is_even = node.op.kind == "SPLIT" and widths != {node.input(1).shape[-1]}
+        most = max(1, *(int(kept.sum()) for kept in made)) if is_even else 1
+        for kept in made:
+            kept[np.flatnonzero(~kept)[: max(0, most - int(kept.sum()))]] = True
 
     def _needed_by(self, node: Node, sums: Sums) -> None:
         """Of the input: what a needed output that varies reads, unless its part of the sum is known. At least one is

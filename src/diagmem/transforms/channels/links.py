@@ -1,4 +1,5 @@
-"""Operations whose output channels are input channels: as they are, changed each by itself, or laid side by side."""
+"""Operations whose output channels are input channels: as they are, changed each by itself, laid side by side, or taken
+apart."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.kind import axis_of
+from diagmem.transforms.channels.parts import PARTS, parts_of
 from diagmem.transforms.channels.sums import Array, Sums
 
 SAME = frozenset(
@@ -29,17 +31,20 @@ RESHAPES = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
 
 
 class Link(NamedTuple):
-    """Channels `inputs` of an input are channels `outputs` of the output, one by one: neither goes without the
+    """Channels `inputs` of an input are channels `outputs` of the output `made`, one by one: neither goes without the
     other."""
 
     tensor: Tensor
     inputs: Array
     outputs: Array
+    made: Tensor
 
 
 def links_of(node: Node) -> tuple[Link, ...] | None:
-    """What ties the channels of an operation's one output to those of its inputs, weights of a depthwise layer
+    """What ties the channels of an operation's outputs to those of its inputs, weights of a depthwise layer
     included; None where nothing is known of that. An input without a link keeps all of its channels."""
+    if node.op.kind in PARTS:
+        return _parts(node)
     if len(node.outputs) != 1 or not node.output.shape or not node.inputs or node.inputs[0] is None:
         return None
     return None if not node.input(0).shape else _found(node)
@@ -62,13 +67,21 @@ def _found(node: Node) -> tuple[Link, ...] | None:
     return tuple(_same(t, output) for t in node.inputs if t is not None and _is_alike(t, output))
 
 
+def _parts(node: Node) -> tuple[Link, ...] | None:
+    parts = parts_of(node)
+    if parts is None or not all(t is None or t is parts.source or t.data is not None for t in node.inputs):
+        return None
+    cut = zip(node.outputs, parts.channels, strict=True)
+    return tuple(Link(parts.source, channels, np.arange(len(channels)), output) for output, channels in cut)
+
+
 def _is_alike(tensor: Tensor, output: Tensor) -> bool:
     return len(tensor.shape) > 0 and tensor.shape[-1] == output.shape[-1]
 
 
 def _same(tensor: Tensor, output: Tensor) -> Link:
     channels = np.arange(output.shape[-1])
-    return Link(tensor, channels, channels)
+    return Link(tensor, channels, channels, output)
 
 
 def _spares_channels(node: Node) -> bool:
@@ -84,9 +97,9 @@ def _spares_channels(node: Node) -> bool:
 def _depthwise(node: Node) -> tuple[Link, ...] | None:
     """Weights must be known, for they are cut too."""
     filters, sums = node.input(1), Sums.of(node)
-    if sums is None or sums.sources is None or filters.dtype not in (DType.INT8, DType.FLOAT32):
+    if sums is None or sums.sources is None or filters.dtype not in (DType.INT8, DType.UINT8, DType.FLOAT32):
         return None
-    of_data = Link(node.input(0), sums.sources, np.arange(len(sums.sources)))
+    of_data = Link(node.input(0), sums.sources, np.arange(len(sums.sources)), node.output)
     return (of_data, *(_same(t, node.output) for t in node.inputs[1:] if t is not None))
 
 
@@ -96,7 +109,7 @@ def _joined(node: Node) -> Iterator[Link]:
     for tensor in node.inputs:
         if tensor is not None:
             channels = np.arange(tensor.shape[-1])
-            yield Link(tensor, channels, channels + first)
+            yield Link(tensor, channels, channels + first, node.output)
             first += len(channels) if is_last else 0
 
 
@@ -106,4 +119,4 @@ def _reshaped(node: Node) -> tuple[Link, ...] | None:
     shape = node.inputs[1] if len(node.inputs) > 1 else None
     if after % before or (shape is not None and shape.data is None):
         return None
-    return (Link(node.input(0), np.arange(after) % before, np.arange(after)),)
+    return (Link(node.input(0), np.arange(after) % before, np.arange(after), node.output),)

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from diagmem.model.graph import ABSENT, Graph, Node, Op, Quantisation, Shape, Tensor
+from diagmem.model.graph import ABSENT, DType, Graph, Node, Op, Quantisation, Shape, Tensor
 from diagmem.ops.moving.reshape import Reshape
+from diagmem.ops.numerics.quantised import stored_zero
 from diagmem.ops.numerics.weighted_sums import bias_of
 from diagmem.transforms.channels.keeping import Keeping
+from diagmem.transforms.channels.parts import parts_of
 from diagmem.transforms.channels.sums import Array, Sums
 
 
@@ -47,6 +49,8 @@ class _Narrowing:
             return self._weighted(node, sums)
         if node.op.kind == "RESHAPE" and not self.keeping.is_whole(node.output.index):
             return self._reshape(node)
+        if node.op.kind in ("SPLIT_V", "SLICE", "STRIDED_SLICE"):
+            return self._cut(node)
         if node.op.kind == "CONCATENATION":
             return replace(node.op, inputs=tuple(t for t in node.op.inputs if self.keeping.kept[t].any()))
         return node.op
@@ -69,6 +73,8 @@ class _Narrowing:
             return node.op
         fixed = self._is_fixed(node, sums)[made]
         weights = np.where(fixed[:, None, None], 0, sums.weights[made][:, :, given])
+        if filters.dtype is DType.UINT8:
+            weights = weights + stored_zero(filters)
         shape = (len(weights), *filters.shape[1:3], weights.shape[2])
         if node.op.kind == "FULLY_CONNECTED":
             shape = (len(weights), weights.shape[1] * weights.shape[2])
@@ -126,6 +132,32 @@ class _Narrowing:
             scales = Quantisation(found, (0,) * len(found))
         name = f"{node.output.name}/bias"
         return self._added(Tensor(0, name, values.shape, sums.bias_dtype, scales, is_constant=True, data=values))
+
+    def _cut(self, node: Node) -> Op:
+        """What is taken of channels is counted among those that are left; a SPLIT needs no numbers."""
+        parts = parts_of(node)
+        if parts is None or self.keeping.is_whole(parts.source.index):
+            return node.op
+        before = np.concatenate([[0], np.cumsum(self.keeping.kept[parts.source.index])])
+        starts = [int(before[channels[0]]) for channels in parts.channels]
+        ends = [int(before[channels[-1] + 1]) for channels in parts.channels]
+        if node.op.kind == "SPLIT_V":
+            if not parts.cuts_channels:
+                return node.op
+            return self._with(node, {1: [end - start for start, end in zip(starts, ends, strict=True)]})
+        second = ends[0] if node.op.kind == "STRIDED_SLICE" else ends[0] - starts[0]
+        first, last = (node.input(place).ints for place in (1, 2))
+        if len(first) < len(parts.source.shape):
+            return node.op
+        return self._with(node, {1: [*first[:-1], starts[0]], 2: [*last[:-1], second]})
+
+    def _with(self, node: Node, numbers: dict[int, list[int]]) -> Op:
+        """The op with other numbers at some inputs."""
+        inputs = list(node.op.inputs)
+        for place, values in numbers.items():
+            old = node.input(place)
+            inputs[place] = self._constant(node, place, old.shape, np.array(values), old.quantisation)
+        return replace(node.op, inputs=tuple(inputs))
 
     def _reshape(self, node: Node) -> Op:
         """To the shape that its output has by now, which an input may say too."""

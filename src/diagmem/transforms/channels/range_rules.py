@@ -23,7 +23,7 @@ from diagmem.transforms.channels.sums import STORED, Array, Sums
 Given = Sequence[Range | None]
 """The range of each input, None for one that is absent."""
 
-TABULATED = (*STORED, DType.UINT8)
+TABULATED = STORED
 """Types of which every value can be tried."""
 
 CORNERED = ("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM")

@@ -17,7 +17,7 @@ from diagmem.ops.numerics.weighted_sums import bias_of, finished, requantisation
 
 Array = npt.NDArray[Any]
 
-STORED = (DType.INT8, DType.INT16)
+STORED = (DType.INT8, DType.INT16, DType.UINT8)
 """Integers for which sums are worked out."""
 
 MOST_SUM = 2**31
@@ -34,9 +34,10 @@ KINDS = ("CONV_2D", "FULLY_CONNECTED", "DEPTHWISE_CONV_2D")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sums:
-    """`weights`: [output channel, tap, input channel]; of a depthwise layer the last axis has one index, and `sources`
-    tells which input channel it stands for. `inside`: [place, tap], the sets of taps that lie inside the image at once.
-    `zero`: the stored value that stands for 0, which taps outside read. `bias`: a number for each output channel."""
+    """`weights`: [output channel, tap, input channel], less their zero point; of a depthwise layer the last axis has
+    one index, and `sources` tells which input channel it stands for. `inside`: [place, tap], the sets of taps that lie
+    inside the image at once. `zero`: the stored value that stands for 0, which taps outside read. `bias`: a number for
+    each output channel."""
 
     node: Node
     weights: Array
@@ -54,6 +55,8 @@ class Sums:
         values, channels = filters.data, data.shape[-1] if data.shape else 0
         if values is None or not channels or not values.size:
             return None
+        if filters.dtype is DType.UINT8:
+            values = values.astype(np.int32) - stored_zero(filters)
         sources = None
         if node.op.kind == "DEPTHWISE_CONV_2D":
             weights = values[0].reshape(-1, values.shape[3]).T[:, :, None]
@@ -141,11 +144,13 @@ def _is_known(node: Node) -> bool:
         return False
     if data.dtype is DType.FLOAT32:
         return filters.dtype is DType.FLOAT32 and (bias is None or bias.dtype is DType.FLOAT32)
-    symmetric = filters.quantisation is not None and not any(filters.quantisation.zero_points)
-    whole = bias is None or bias.dtype in (DType.INT32, DType.INT64)
-    return (
-        data.dtype in STORED and node.output.dtype is data.dtype and filters.dtype is DType.INT8 and symmetric and whole
-    )
+    if filters.quantisation is None or (bias is not None and bias.dtype not in (DType.INT32, DType.INT64)):
+        return False
+    if data.dtype is DType.UINT8:
+        is_plain = filters.dtype is DType.UINT8 and len(filters.quantisation.zero_points) == 1
+    else:
+        is_plain = filters.dtype is DType.INT8 and not any(filters.quantisation.zero_points)
+    return is_plain and data.dtype in STORED and node.output.dtype is data.dtype
 
 
 def _zero(data: Tensor) -> int:

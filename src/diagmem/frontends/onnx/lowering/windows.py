@@ -165,7 +165,7 @@ def normalisation(im: Importer, node: OnnxNode, channels: int) -> tuple[Any, Any
     epsilon = im.attribute(node, "epsilon", 1e-5)
     if im.attribute(node, "training_mode", 0):
         raise im.refuse(node, "it is in training mode; export the model for inference")
-    for name in ("momentum", "spatial"):
+    for name in ("momentum", "spatial", "is_test"):
         im.attribute(node, name, None)
     factor = scale / np.sqrt(variance + np.float32(epsilon))
     return factor.astype(np.float32), (bias - mean * factor).astype(np.float32)
