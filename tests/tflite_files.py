@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from diagmem.frontends.tflite.flat_tables import FlatTables
@@ -16,6 +17,25 @@ from diagmem.ops.state import keeps_state, tensors_in_file
 def file_of(graph: Graph) -> bytes:
     """The file's bytes."""
     return GraphFile(_without_own_states(graph)).content()
+
+
+def own_states_last(graph: Graph) -> Graph:
+    """The graph with what operations remember beside a file's tensors behind all others, as it is once a file has been
+    read."""
+    own = [t for op in graph.ops if keeps_state(op) for t in op.inputs[1:]]
+    order = [t.index for t in graph.tensors if t.index not in own] + own
+    place = {ABSENT: ABSENT, **{old: new for new, old in enumerate(order)}}
+
+    def moved(tensors: Iterable[int]) -> tuple[int, ...]:
+        return tuple(place[t] for t in tensors)
+
+    return replace(
+        graph,
+        tensors=tuple(replace(graph.tensors[old], index=new) for new, old in enumerate(order)),
+        ops=tuple(replace(op, inputs=moved(op.inputs), outputs=moved(op.outputs)) for op in graph.ops),
+        inputs=moved(graph.inputs),
+        outputs=moved(graph.outputs),
+    )
 
 
 def _without_own_states(graph: Graph) -> Graph:

@@ -28,6 +28,7 @@ from diagmem.ops.moving.concatenation import Concatenation
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.resizing.resize import Resize
 from diagmem.ops.sampling import SeededDraw, Sliding, activation, constant, ints, node_of
+from tests.tflite_files import own_states_last
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
@@ -111,6 +112,7 @@ class _Growth:
         made = [t for op in self.ops for t in op.outputs]
         outputs = [t for t in made if t not in read or draw.integer(0, 8) == 0]
         graph = Graph(f"grown{self.seed}", tuple(self.tensors), tuple(self.ops), tuple(self.given), tuple(outputs))
+        graph = own_states_last(graph)
         return Case(graph, tuple(tuple(values[run] for values in self.given.values()) for run in range(RUNS)))
 
     def begin(self) -> None:
