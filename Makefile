@@ -7,10 +7,10 @@ READY := $(VENV)/.ready
 EXTRAS := verify tflm onnx trace plot fast sweep
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup system demo test lint format replay fuzz mutate bench clean
+.PHONY: help setup system demo test frameworks lint format replay fuzz mutate bench clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## Make .venv with the package, its test tools and the reference runtimes
 
@@ -32,6 +32,10 @@ system:  # Compilers, emulator, tracer and browser for the tests, from Debian wh
 
 test: $(READY) system  ## Run all tests
 	$(BIN)/pytest -n auto
+
+frameworks: $(READY)  ## Plan what PyTorch and Keras make; installs both, gigabytes of them
+	$(BIN)/pip install --quiet torch keras onnxscript
+	KERAS_BACKEND=torch $(BIN)/pytest tests/frontends/test_trained.py
 
 lint: $(READY)  ## Check formatting, style and types
 	$(BIN)/ruff format --check .
