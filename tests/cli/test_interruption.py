@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,10 +42,15 @@ RUN = "from diagmem.cli import main; main()"
 
 def interrupted(code: str, *arguments: str, after_seconds: float = 0.5) -> tuple[int, str]:
     """Status and standard error, which is a terminal, of a command that is interrupted some time after its bar has come
-    up, with all processes that it has started, as a terminal does it."""
+    up, with all processes that it has started, as a terminal does it. Where the tests run in the background, and so
+    ignore interruptions, it does not."""
     own, its = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], stderr=its, stdout=subprocess.DEVNULL, start_new_session=True
+        [sys.executable, "-c", code, *arguments],
+        stderr=its,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     ) as process:
         os.close(its)
         said = ""
