@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,6 +51,14 @@ def _is_followed(oracle: str, node: Node) -> bool:
     return deviation(oracle, node) is None
 
 
+def _written(node: Node, found: Array, right: Array, wanted: Sequence[Array]) -> tuple[Array, Array]:
+    """What an oracle is bound to write: behind the last detection it may leave what was there."""
+    if "Detection_PostProcess" not in node.op.kind or right.ndim < 2:
+        return found, right
+    count = int(wanted[3][0])
+    return found[:, :count], right[:, :count]
+
+
 def _agrees(found: Array, wanted: Array) -> bool:
     if wanted.dtype.kind != "f":
         return np.array_equal(found, wanted)
@@ -75,7 +84,8 @@ def test_references_agree_with_others(oracle: str, nodes: list[Node]) -> None:
         answered.add(node.op.kind)
         wanted = kinds()[node.op.kind].reference(node, values)
         for found, right in zip(answer, wanted, strict=True):
-            assert _agrees(found.reshape(right.shape), right), (node, values, found, right)
+            pair = _written(node, found.reshape(right.shape), right, wanted)
+            assert _agrees(*pair), (node, values, found, right)
     silent = {node.op.kind for node in compared} - answered
     assert silent <= SILENT[oracle]
 

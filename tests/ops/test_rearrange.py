@@ -152,7 +152,9 @@ def _batch_to_space(node: Node, x: list[IntArray]) -> list[IntArray]:
 DEFINITIONS: dict[str, Callable[[Node, list[IntArray]], list[IntArray]]] = {
     "CONCATENATION": lambda node, x: [np.concatenate(x, node.attributes.axis)],
     **dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD"), _pad),
-    **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), lambda node, x: [x[0].reshape(node.output.shape)]),
+    **dict.fromkeys(
+        ("RESHAPE", "SQUEEZE", "EXPAND_DIMS", "DENSIFY"), lambda node, x: [x[0].reshape(node.output.shape)]
+    ),
     "SLICE": _slice,
     "STRIDED_SLICE": _strided_slice,
     "SPLIT": lambda node, x: np.split(x[1], node.attributes.num_splits, int(_ints(node, 0))),

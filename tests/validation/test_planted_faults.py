@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any
 
+import numpy as np
 import pytest
 
 from diagmem.model.errors import DiagmemError
@@ -210,16 +211,18 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     # What is posed of whole tensors.
     "an input that is read again later is overlapped": ("planning.posing:problem", then(with_all_overlaps)),
     "pairs may start a unit nearer": (
-        "planning.problem:Problem.separation",
-        then(lambda apart, posed, *_: apart - posed.unit_bytes),
+        "planning.problem:Problem.near",
+        property_then(
+            lambda near, posed: near._replace(below=near.below - posed.unit_bytes, above=near.above - posed.unit_bytes)
+        ),
     ),
     "what ends in the step in which another begins is clear of it": (
-        "planning.problem:Buffer.lives_with",
-        then(lambda found, a, b: found and a.first_step < b.end_step - 1 and b.first_step < a.end_step - 1),
+        "planning.problem:Problem._pairs",
+        then(lambda found, posed: _but(found, lambda a, b: _meet_in_one_step(posed.buffers[a], posed.buffers[b]))),
     ),
     "each third pair is forgotten": (
         "planning.problem:Problem._pairs",
-        then(lambda found, *_: _but_each_third(found)),
+        then(lambda found, *_: tuple(np.delete(side, np.s_[::3]) for side in found)),
     ),
     # What a graph needs.
     "separations are a byte too small": (
@@ -285,8 +288,8 @@ FAULTS: dict[str, tuple[Any, ...]] = {
         steps_changed(lambda steps: [*steps, steps[-1]]),
     ),
     "a row counts as made before it is": (
-        "planning.schedulers.demand:_Demand._missing",
-        then(lambda missing, demand, op, turn: None if turn % 3 == 2 else missing),
+        "planning.schedulers.demand:flat_rows",
+        then(lambda flat, *_: _asked_for_less(flat)),
     ),
     "more is made again than is allowed": (
         "planning.schedulers.recompute:recomputing_orders",
@@ -318,8 +321,19 @@ FAULTS: dict[str, tuple[Any, ...]] = {
 """What is wrong -> names in the planner (module:attribute, below diagmem), each followed by how it is changed."""
 
 
-def _but_each_third(pairs: Iterator[Any]) -> Iterator[Any]:
-    return (pair for number, pair in enumerate(pairs) if number % 3)
+def _but(pairs: tuple[Any, Any], goes: Callable[[int, int], bool]) -> tuple[Any, Any]:
+    stays = [not goes(a, b) for a, b in zip(*pairs, strict=True)]
+    return pairs[0][stays], pairs[1][stays]
+
+
+def _meet_in_one_step(a: Any, b: Any) -> bool:
+    return bool(a.first_step >= b.end_step - 1 or b.first_step >= a.end_step - 1)
+
+
+def _asked_for_less(flat: Any, *_: Any) -> Any:
+    """Each third turn of a need asks for a row less."""
+    ends = (max(f, e - (n % 3 == 2)) for n, (f, e) in enumerate(zip(flat.first, flat.end, strict=True)))
+    return flat._replace(end=[*ends])
 
 
 def planted(patch: pytest.MonkeyPatch, fault: str) -> None:

@@ -78,7 +78,7 @@ def test_with_the_kernels_of_the_core(name: str, shared: Path) -> None:
         made = program(graph, kernels="diagmem-dsp", schedule="rows")
         rows = run_on_core(made, sample_inputs(graph, 3), CORES["cortex-m4"])
         assert rows.failure is None
-        assert (rows.instructions or 0) <= 1.03 * (whole.instructions or 0)
+        assert (rows.instructions or 0) <= 1.035 * (whole.instructions or 0)
 
 
 def _with_output(content: bytes, index: int) -> bytes:
