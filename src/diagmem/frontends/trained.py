@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import tempfile
 import warnings
 from collections.abc import Iterator
 from importlib import import_module
@@ -69,7 +68,9 @@ def _from_torch(module: Any, example_inputs: Any) -> bytes:
 
 def _traced(torch: Any, module: Any, inputs: tuple[Any, ...]) -> bytes:
     """By the exporter of today, where what it needs is installed; else by the older one."""
-    with tempfile.TemporaryDirectory() as folder:
+    from tempfile import TemporaryDirectory  # Slow to load, and seldom needed.
+
+    with TemporaryDirectory() as folder:
         path = Path(folder) / "module.onnx"
         try:
             torch.onnx.export(module, inputs, str(path), dynamo=True, external_data=False, verbose=False)
@@ -79,7 +80,9 @@ def _traced(torch: Any, module: Any, inputs: tuple[Any, ...]) -> bytes:
 
 
 def _from_keras(model: Any) -> bytes:
-    with _quiet("Keras"), tempfile.TemporaryDirectory() as folder:
+    from tempfile import TemporaryDirectory
+
+    with _quiet("Keras"), TemporaryDirectory() as folder:
         if _runs_on_tensorflow(model):
             tensorflow: Any = import_module("tensorflow")
             return bytes(tensorflow.lite.TFLiteConverter.from_keras_model(model).convert())

@@ -6,7 +6,6 @@ is not loaded.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -229,7 +228,9 @@ def emit_c(
     else:
         check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
         program = Program.running(safe_plan(source.runnable, plan), source.runnable)
-    sha256 = hashlib.sha256(source.content).hexdigest() if source.has_file else None
+    from hashlib import sha256 as digest  # Slow to load: only where a plan is written.
+
+    sha256 = digest(source.content).hexdigest() if source.has_file else None
     return EmittedC(c.emit(program, name, layout, sha256), program.arena_bytes)
 
 
