@@ -146,15 +146,20 @@ def faults(seeds: Sequence[int], count: Counter[str]) -> Iterator[str]:
 
 
 def _job(seed: int, count: Counter[str]) -> batches.Job | None:
-    graph = Source(spoiled_file(seed)).runnable
+    return job_of(spoiled_file(seed), seed, count, "file")
+
+
+def job_of(content: bytes, seed: int, count: Counter[str], what: str) -> batches.Job | None:
+    """A file planned in one of the ways; its program, if there is one that can be run. `what`: it is called that."""
+    graph = Source(content).runnable
     inspect(graph).to_json()
     options = WAYS[seed % len(WAYS)]
     made = planner.planned(graph, options)
-    count["  files planned"] += 1
+    count[f"  {what}s planned"] += 1
     if not options.library.is_own:
         return None
     program = Program.of(made)
     if sum(t.size_bytes for t in graph.tensors) > MOST_RUN_BYTES:
         c.emit(program, "model", "plain", None)
         return None
-    return batches.Job.of(seed, program, sample_inputs(graph, 2, seed), "file")
+    return batches.Job.of(seed, program, sample_inputs(graph, 2, seed), what)

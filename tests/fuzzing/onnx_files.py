@@ -15,19 +15,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.backends import c
-from diagmem.backends.c.program import Program
 from diagmem.frontends.onnx.wire import BYTES, FIXED32, VARINT, Message
 from diagmem.frontends.source import Source
-from diagmem.planning import planner
-from diagmem.planning.inspection import inspect
 from diagmem.verification import onnx_runtime, reference
 from diagmem.verification.inputs import sample_inputs
 from tests.frontends.onnx import making
 from tests.frontends.tflite.test_hostile import corrupted
 from tests.fuzzing import batches
 from tests.fuzzing.attempts import attempted
-from tests.fuzzing.files import MOST_RUN_BYTES, WAYS
+from tests.fuzzing.files import job_of
 
 Array: TypeAlias = npt.NDArray[Any]
 Shape: TypeAlias = tuple[int, ...]
@@ -350,15 +346,4 @@ def _differences(seed: int, count: Counter[str]) -> Iterator[str]:
 
 
 def _job(seed: int, is_sound: bool, count: Counter[str]) -> batches.Job | None:
-    graph = Source(sound_file(seed) if is_sound else spoiled_file(seed)).runnable
-    inspect(graph).to_json()
-    options = WAYS[seed % len(WAYS)]
-    made = planner.planned(graph, options)
-    count["  ONNX files planned"] += 1
-    if not options.library.is_own:
-        return None
-    program = Program.of(made)
-    if sum(t.size_bytes for t in graph.tensors) > MOST_RUN_BYTES:
-        c.emit(program, "model", "plain", None)
-        return None
-    return batches.Job.of(seed, program, sample_inputs(graph, 2, seed), "onnx")
+    return job_of(sound_file(seed) if is_sound else spoiled_file(seed), seed, count, "ONNX file")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -202,26 +203,15 @@ def softmax_of(im: Importer, value: Value, axis: int, target: Target) -> bool:
     return True
 
 
-def add(im: Importer, node: OnnxNode) -> bool:
+def arithmetic(im: Importer, node: OnnxNode, kind: str) -> bool:
     values, target = [im.input(node, place) for place in (0, 1)], target_of(im, node)
-    return all(map(is_integer, values)) and target is not None and add_of(im, values, target)
+    return all(map(is_integer, values)) and target is not None and arithmetic_of(im, kind, values, target)
 
 
-def add_of(im: Importer, values: list[Value], target: Target) -> bool:
+def arithmetic_of(im: Importer, kind: str, values: list[Value], target: Target) -> bool:
+    """A sum or a product, element by element."""
     operands = broadcast_operands(im, values, as_stored=True)
-    result = made(im, "ADD", operands.tensors, Binary(target.activation), target)
-    finish(im, target, operands.result(result))
-    return True
-
-
-def mul(im: Importer, node: OnnxNode) -> bool:
-    values, target = [im.input(node, place) for place in (0, 1)], target_of(im, node)
-    return all(map(is_integer, values)) and target is not None and mul_of(im, values, target)
-
-
-def mul_of(im: Importer, values: list[Value], target: Target) -> bool:
-    operands = broadcast_operands(im, values, as_stored=True)
-    result = made(im, "MUL", operands.tensors, Binary(target.activation), target)
+    result = made(im, kind, operands.tensors, Binary(target.activation), target)
     finish(im, target, operands.result(result))
     return True
 
@@ -269,8 +259,8 @@ CLUSTERS: dict[str, Cluster] = {
     "AveragePool": pool,
     "GlobalAveragePool": global_pool,
     "Softmax": softmax,
-    "Add": add,
-    "Mul": mul,
+    "Add": partial(arithmetic, kind="ADD"),
+    "Mul": partial(arithmetic, kind="MUL"),
     "ReduceMean": mean,
     "Concat": concat,
     "Sigmoid": unary("LOGISTIC"),

@@ -11,11 +11,10 @@ from diagmem.frontends.onnx.branches import Parts
 from diagmem.frontends.onnx.importer import Importer
 from diagmem.frontends.onnx.layout import Constant, Scale, Stored, Value
 from diagmem.frontends.onnx.lowering.integers import (
-    add_of,
+    arithmetic_of,
     conv_of,
     global_pool_of,
     layer_of,
-    mul_of,
     pool_of,
     slope,
     softmax_of,
@@ -103,7 +102,7 @@ def _in_real_numbers(im: Importer, node: OnnxNode, kind: str, scale: tuple[int, 
 def qlinear_add(im: Importer, node: OnnxNode) -> None:
     values = [operand(im, node, place) for place in (0, 3)]
     tensors = [_in_memory(im, value) for value in values]
-    add_of(im, tensors, own_target(im, node, 6))
+    arithmetic_of(im, "ADD", tensors, own_target(im, node, 6))
 
 
 def _in_memory(im: Importer, value: Value) -> Value:
@@ -117,7 +116,7 @@ def _in_memory(im: Importer, value: Value) -> Value:
 
 def qlinear_mul(im: Importer, node: OnnxNode) -> None:
     values = [_in_memory(im, operand(im, node, place)) for place in (0, 3)]
-    mul_of(im, values, own_target(im, node, 6))
+    arithmetic_of(im, "MUL", values, own_target(im, node, 6))
 
 
 def qlinear_pool(im: Importer, node: OnnxNode) -> None:
