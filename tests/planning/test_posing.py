@@ -136,6 +136,23 @@ def test_tensors_as_near_as_they_may_be_are_safe(seed: int) -> None:
     check_safety(Posed(needs, whole(needs, chance)), chance)
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (3, 1, 2, 0, 4)])
+def test_what_several_ops_write_is_there_from_the_first_of_them_on(order: tuple[int, ...]) -> None:
+    """Parts of a whole, either of them first, with something beside them that lives between."""
+    net = Net()
+    x = net.input(1, 2, 2, 2)
+    one = net.conv(x, 3, kernel=1)
+    beside = net.relu(x)
+    end = net.relu(beside)
+    both = net.concat(one, net.conv(x, 2, kernel=1))
+    graph, _ = transformed(net.graph(net.relu(both), end), ["remove-concat"])
+    posed = Posed(footprint(graph, Options()), Schedule.whole(order))
+    found = {name: n for n, buffer in enumerate(posed.buffers) for name in buffer.tensors}
+    assert (posed.buffers[found[both]].first_step, posed.buffers[found[both]].end_step) == (0, 5)
+    assert found[beside] in {other for other, *_ in posed.problem.neighbours(found[both])}
+    check_safety(posed, random.Random(0))
+
+
 def dense(chance: random.Random, most_rows: int = 7) -> Graph:
     """Every element that is made is read, by something that makes the next rows of it, in order. Of the input the
     first rows may be left out."""
@@ -181,6 +198,21 @@ def test_no_row_that_is_made_again_may_be_nearer(seed: int) -> None:
         assert posed.is_safe(below, above), posed.named(below, above)
         if all(b.rows is not None or b.scratch_of is not None for b in (posed.buffers[below], posed.buffers[above])):
             assert not posed.may_be_nearer(below, above), posed.named(below, above)
+
+
+def test_rows_that_nobody_reads_are_free_from_the_first_step_on() -> None:
+    """What is made first may lie where the caller has put them, also if all other rows are read again."""
+    net = Net()
+    x = net.input(1, 5, 3, 2)
+    begin, size = net.constant(4, values=[0, 2, 0, 0]), net.constant(4, values=[1, 3, 3, 2])
+    twice = [net.op("SLICE", None, x, begin, size) for _ in range(2)]
+    needs = footprint(net.graph(net.add(*twice)), Options())
+    posed = Posed(needs, Schedule(tuple(Step(op, turn) for op in range(3) for turn in range(3))))
+    given, first = (next(n for n, b in enumerate(posed.buffers) if b.tensors == (t,)) for t in (x, twice[0]))
+    assert posed.problem.separation(first, given) == 6 - 2 * 6
+    for row in (n for n, buffer in enumerate(posed.buffers) if buffer.rows is not None):
+        assert posed.is_safe(row, given)
+        assert not posed.may_be_nearer(row, given)
 
 
 @pytest.mark.parametrize("align", [1, 4])
