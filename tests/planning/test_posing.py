@@ -215,6 +215,23 @@ def test_rows_that_nobody_reads_are_free_from_the_first_step_on() -> None:
         assert not posed.may_be_nearer(row, given)
 
 
+def test_scratch_is_there_at_turns_and_not_between_them() -> None:
+    """Of a kernel that runs row by row: from the first turn to the last, and safe as near to rows as it may be."""
+    net = Net()
+    x = net.conv(net.input(1, 5, 4, 8), 8)
+    needs = footprint(net.graph(net.conv(x, 8)), Options(kernels="diagmem-dsp"))
+    posed = Posed(needs, by_turns(needs.rows, random.Random(1), 0.0))
+    held = [n for n, b in enumerate(posed.buffers) if b.scratch_of is not None and b.scratch_of >= 0]
+    assert len(held) == 2
+    for n in held:
+        turns = [at for at, step in enumerate(posed.schedule.steps) if step.op == posed.buffers[n].scratch_of]
+        assert (posed.buffers[n].first_step, posed.buffers[n].end_step) == (turns[0], turns[-1] + 1)
+        for other, *_ in posed.problem.neighbours(n):
+            assert posed.is_safe(n, other)
+            assert posed.is_safe(other, n)
+            assert posed.buffers[other].rows is None or not posed.may_be_nearer(n, other)
+
+
 @pytest.mark.parametrize("align", [1, 4])
 def test_the_best_placement_takes_what_its_worst_step_does(align: int) -> None:
     """No placement stays below the bound, which is the pressure of a step; nearly always one meets it."""
