@@ -335,9 +335,9 @@ def test_numbers_and_names_that_the_command_line_is_given(text: str, tmp_path: P
     refused in one line, soon."""
     path = tmp_path / "model.tflite"
     path.write_bytes(tflite_content())
-    names = ("--align", "--input-align", "--budget", "--time-limit", "--cores", "--cores-cost", "--recompute")
-    names = (*names, "--keep", "--external", "--shape", "--pin", "--pool", "--together")
-    asked = [(name, text) for name in names]
+    names = ["--align", "--input-align", "--budget", "--time-limit", "--cores", "--cores-cost", "--recompute"]
+    names += ["--keep", "--external", "--shape", "--pin", "--pool", "--together"]
+    asked: list[tuple[str, ...]] = [(name, text) for name in names]
     asked += [("--schedule", "rows", "--recompute", text), ("--pin", f"input@{text}"), ("--pin", f"{text}@0")]
     asked += [("--pool", f"{text}:64K"), ("--pool", f"a:{text}"), ("--pool", f"a:64K:{text}")]
     asked += [("--shape", f"input={text}"), ("--shape", f"input=1x{text}x3x3"), ("--shape", f"{text}=1x2")]
@@ -372,7 +372,7 @@ def test_every_field_of_a_sweep_that_goes_on(tmp_path: Path) -> None:
     command = ("sweep", str(model), "--out", str(results), "--schedule", "file", "--allocator", "greedy", "--jobs", "1")
     assert call(*command).returncode == 0
     line = json.loads(results.read_text())
-    texts = (ATTACKS[1], ATTACKS[13], -(2**70), float("nan"), None, [[]], {}, True)
+    texts: tuple[Any, ...] = (ATTACKS[1], ATTACKS[13], -(2**70), float("nan"), None, [[]], {}, True)
     strange = [{**line, name: text} for name in ("model", "sha256", "options", "plan", "error") for text in texts]
     results.write_text("".join(f"{json.dumps(changed)}\n" for changed in (*strange, *texts)))
     done = call(*command)
