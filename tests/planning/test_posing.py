@@ -215,6 +215,20 @@ def test_rows_that_nobody_reads_are_free_from_the_first_step_on() -> None:
         assert not posed.may_be_nearer(row, given)
 
 
+@pytest.mark.parametrize("channels", [(4, 1), (1, 4), (3, 2)])
+def test_rows_that_are_made_stay_clear_of_those_that_die_later(channels: tuple[int, int]) -> None:
+    """Rows that are all there before the first row of the output is made, which lies in one piece: each against it."""
+    net = Net()
+    x = net.relu(net.input(1, 4, 3, channels[0]))
+    needs = footprint(net.graph(net.conv(x, channels[1], kernel=1)), Options())
+    posed = Posed(needs, Schedule(tuple(Step(op, turn) for op in range(2) for turn in range(4))))
+    made = next(n for n, buffer in enumerate(posed.buffers) if buffer.tensors == (needs.graph.outputs[0],))
+    rows = [n for n, buffer in enumerate(posed.buffers) if buffer.rows is not None]
+    for pair in [*((made, row) for row in rows), *((row, made) for row in rows)]:
+        assert posed.is_safe(*pair), posed.named(*pair)
+        assert not posed.may_be_nearer(*pair), posed.named(*pair)
+
+
 def test_scratch_is_there_at_turns_and_not_between_them() -> None:
     """Of a kernel that runs row by row: from the first turn to the last, and safe as near to rows as it may be."""
     net = Net()

@@ -149,6 +149,19 @@ def test_random_moves_never_pass_unseen() -> None:
     assert caught > 30
 
 
+@pytest.mark.parametrize("whole", [0, 1, 2])
+def test_what_one_op_takes_whole_lies_in_one_piece(whole: int) -> None:
+    """Whichever op it is, with all others row by row: what it reads and writes, and nothing else."""
+    net = Net()
+    graph = net.graph(net.relu(net.relu(net.relu(net.input(1, 3, 2, 2)))))
+    steps = [Step(op, turn) for op in range(3) for turn in ((None,) if op == whole else range(3))]
+    for tensor in range(1, 3):
+        rows = {t: tuple(64 * t + 4 * row for row in range(3)) for t in range(4)}
+        rows[tensor] = tuple(at + 8 * row for row, at in enumerate(rows[tensor]))
+        found = Laid(graph, Schedule(tuple(steps)), rows, {}).faults()
+        assert found == ({Fault.NOT_IN_ONE_PIECE} if tensor in (whole, whole + 1) else set())
+
+
 def test_sums_that_are_overwritten_are_found() -> None:
     net = Net()
     graph = net.graph(net.mean(net.conv(net.conv(net.input(1, 8, 8, 4), 4), 4)))
