@@ -201,10 +201,11 @@ class Tensor:
 
     @property
     def first_values(self) -> npt.NDArray[Any]:
-        """What a variable is before the first run."""
+        """What a variable is before the first run: zeros, as its type has them where it is quantised."""
         if self.initial is not None:
             return self.initial
-        zero_point = self.quantisation.zero_points[0] if self.quantisation else 0
+        is_quantised = self.quantisation is not None and self.dtype in (DType.INT8, DType.UINT8, DType.INT16)
+        zero_point = self.quantisation.zero_points[0] if self.quantisation and is_quantised else 0
         return np.full(self.shape, zero_point, self.dtype.numpy)
 
     @property

@@ -29,7 +29,10 @@ class NumberRangeKind(RearrangeKind):
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         tensors = [input_at(inputs, position) for position in range(3)]
-        if any(t.data is None or t.elems != 1 for t in tensors):
+        for position, tensor in enumerate(tensors):
+            if tensor.elems != 1:
+                raise ModelError(f"input {position} has {tensor.elems} elements; expected: 1; the file is damaged")
+        if any(t.data is None for t in tensors):
             return None
         first, end, step = (float(np.asarray(t.data).reshape(())) for t in tensors)
         count = np.ceil((end - first) / step) if step else np.inf
