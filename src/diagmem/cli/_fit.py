@@ -41,6 +41,12 @@ class Limits:
             raise PlanError("--all-memories are those of a chip: name one with --target, or give each with --pool")
         return (*self.chip.pools, *given)
 
+    def weights_pool(self, asked: str) -> str:
+        """With what a byte of the chip's flash costs, unless another cost is given."""
+        if self.chip is None or not asked or ":" in asked or not self.chip.flash_cost:
+            return asked
+        return f"{asked}:{self.chip.flash_cost:g}"
+
     def verdict(self, source: Source, made: Planned) -> Verdict:
         """How a plan stands to them."""
         if self.chip is None:

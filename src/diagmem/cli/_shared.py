@@ -183,8 +183,9 @@ def planning_option(name: str, meaning: str | None = None) -> Callable[[Command]
     if default is False:
         return click.option(flag, is_flag=True, help=shown)
     if default == "":
-        asked = click.Choice(choices)
-        return click.option(flag, name, type=asked, callback=lambda ctx, param, value: value or "", help=shown)
+        asked = click.Choice(choices) if choices else click.STRING
+        given = {"type": asked, "callback": lambda ctx, param, value: value or "", "metavar": unit}
+        return click.option(flag, name, help=shown, **given)
     if default == ():
         return click.option(flag.removesuffix("s"), name, multiple=True, metavar=unit, help=shown)
     sorts: dict[bool, Any] = {

@@ -31,6 +31,7 @@ class Target:
     flash_bytes: int
     source: str
     memories: tuple[tuple[str, int, int], ...]
+    flash_cost: float = 0.0
 
     @property
     def pools(self) -> tuple[Pool, ...]:

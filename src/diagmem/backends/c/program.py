@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from diagmem.kernels import LIBRARIES, Library, library
@@ -11,7 +11,7 @@ from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.model.teamwork import Teamwork
-from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of, values_of
+from diagmem.ops import CCall, CPointers, CRow, CRows, StagedWeights, Unsupported, kind_of, staged_weights, values_of
 from diagmem.ops.state import changed_variables
 from diagmem.planning.owned import with_kept
 from diagmem.planning.plan import Plan, offsets_in_one_piece
@@ -47,7 +47,8 @@ class Program:
     for the caller's next row. `lower_bound_bytes`: None where nobody has proven one. `source`: the model's own graph,
     where ops were removed from it. `kernels`: the name of the library that runs it. `offset_align_bytes`: every offset
     is a multiple of it, so the arena's start must be one too. `pools`: which addresses lie in which memory, where there
-    are several: there is then an arena in each. `teamwork`: how several cores share it."""
+    are several: there is then an arena in each. `teamwork`: how several cores share it. `staged`: op -> where its
+    weights are copied to before it first runs."""
 
     graph: Graph
     schedule: Schedule
@@ -60,6 +61,7 @@ class Program:
     offset_align_bytes: int = 1
     pools: PoolLayout = NO_POOLS
     teamwork: Teamwork | None = None
+    staged: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, made: Planned) -> Program:
@@ -84,7 +86,7 @@ class Program:
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
         options = plan.options
         align_bytes = max(options.align_bytes, options.input_align or 1)
-        made_for = options.kernels, align_bytes, plan.pools.in_use, plan.teamwork
+        made_for = options.kernels, align_bytes, plan.pools.in_use, plan.teamwork, plan.staged
         program = cls(plan.graph, plan.schedule, *places, source, *made_for)
         program.check_places()
         return program
@@ -196,7 +198,17 @@ class Program:
     def align_bytes(self) -> int:
         """What the arena's start must be a multiple of."""
         held = [self.state.at_bytes if op == PUSH else self.library.scratch_align_bytes for op in self.scratch]
+        held += [weights.align_bytes for weights in self.staged_weights.values()]
         return max([self.offset_align_bytes, *(t.dtype.size_bytes for t in self.tensors), *held])
+
+    @cached_property
+    def staged_weights(self) -> Mapping[int, StagedWeights]:
+        """Op -> what is copied before it runs, and how the copy lies."""
+        if not self.staged:
+            return {}
+        calls = {op: self.calls.get(op) for op in self.staged}
+        found = {op: staged_weights(call) for op, call in calls.items() if call is not None}
+        return {op: weights for op, weights in found.items() if weights is not None}
 
     @cached_property
     def by_rows(self) -> Mapping[int, Storage]:
