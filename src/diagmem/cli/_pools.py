@@ -55,8 +55,9 @@ def _weights_lines(plan: Plan) -> Iterator[str]:
     copied = sorted((w for w in found.ops if w.op in plan.staged), key=lambda w: -w.read_bytes)
     size_bytes = sum(w.size_bytes for w in copied)
     yield (
-        f"weights      {len(copied)} of {len(found.ops)} ops copy theirs to {found.pool}: {size_text(size_bytes)} a run; "
-        f"flash is read {plan.pools.flash_bytes} B x {found.flash_cost:g}, not {found.read_bytes} B"
+        f"weights      {len(copied)} of {len(found.ops)} ops copy theirs to {found.pool}, "
+        f"{size_text(size_bytes)} a run: flash is read {plan.pools.flash_bytes} B x {found.flash_cost:g}, "
+        f"not {found.read_bytes} B"
     )
     yield f"             without copies the traffic costs {found.plain_cost:.0f}"
     for weights in copied[:MOST_OPS]:

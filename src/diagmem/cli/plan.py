@@ -102,8 +102,7 @@ def command(
 
     limits = Limits(budget, target(target_name) if target_name else None)
     is_fitted = options.pop("fit")
-    options["pools"] = limits.pools(options["pools"], options.pop("all_memories"))
-    options["weights_pool"] = limits.weights_pool(options["weights_pool"])
+    options |= limits.memories(options["pools"], options.pop("all_memories"), options["weights_pool"])
     if pareto:
         _check_curve(models, svg_path)
         ctx.exit(show_curve(source_of(models[0]), options, limits, json_path))

@@ -124,8 +124,8 @@ class Library:
         return _known(node).c_row_call(node) if variant is None else variant.row_call(node)
 
     def staged_weights(self, node: Node, by_turns: bool) -> StagedWeights | None:
-        """The constants of an operation that may be copied to RAM before it runs; None where it has none, or no kernel of
-        ours. The model must hold their values."""
+        """The constants of an operation that may be copied to RAM before it runs; None where it has none, or no kernel
+        of ours. The model must hold their values."""
         if not self.is_own:
             return None
         try:

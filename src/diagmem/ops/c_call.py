@@ -130,8 +130,8 @@ class CCall:
 
     `arguments`: the tensors whose addresses are passed, in the arena or, if constant, in flash. `limits`: C macros that
     bound what the kernel keeps on the stack; a program defines each as the largest that any of its calls asks for.
-    `channels`: how it is narrowed to some of its channels, where that is possible. `passes`: how often a run of the whole
-    operation goes over the constant data, also where it goes row by row.
+    `channels`: how it is narrowed to some of its channels, where that is possible. `passes`: how often a run of the
+    whole operation goes over the constant data, also where it goes row by row.
     """
 
     source: str

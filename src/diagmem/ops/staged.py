@@ -1,4 +1,4 @@
-"""Weights that are copied to RAM before an operation reads them over and over: which they are, and how the copy lies."""
+"""Weights that are copied to RAM before an operation reads them over and over: which, and how the copy lies."""
 
 from __future__ import annotations
 

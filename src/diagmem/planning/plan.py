@@ -62,8 +62,8 @@ class Plan:
     at each step. Both are for people who look at a plan, and empty where nobody knows them.
 
     `pools`: which addresses lie in which memory, where there are several; the arena is then all of them together.
-    `teamwork`: how several cores share the run, where that was asked for. `staged`: op -> where its weights are copied to
-    before it first runs; `weights`: what that is worth, where somebody knows.
+    `teamwork`: how several cores share the run, where that was asked for. `staged`: op -> where its weights are copied
+    to before it first runs; `weights`: what that is worth, where somebody knows.
     """
 
     graph: Graph

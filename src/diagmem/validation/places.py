@@ -27,8 +27,8 @@ Places = Mapping[int, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Bytes that belong to no tensor: scratch and sums of an op, or (op PUSH) the state of a run that waits; or a copy of
-    an op's weights."""
+    """Bytes that belong to no tensor: scratch and sums of an op, or (op PUSH) the state of a run that waits; or a copy
+    of an op's weights."""
 
     op: int
     name: str

@@ -86,8 +86,8 @@ class Program:
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
         options = plan.options
         align_bytes = max(options.align_bytes, options.input_align or 1)
-        made_for = options.kernels, align_bytes, plan.pools.in_use, plan.teamwork, plan.staged
-        program = cls(plan.graph, plan.schedule, *places, source, *made_for)
+        made_for = options.kernels, align_bytes, plan.pools.in_use, plan.teamwork
+        program = cls(plan.graph, plan.schedule, *places, source, *made_for, staged=plan.staged)
         program.check_places()
         return program
 

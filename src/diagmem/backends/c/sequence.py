@@ -118,10 +118,8 @@ def _case(node: Node, program: Program, tables: Tables, name: str) -> str:
         lines = ["{", *(f"    {line}" for line in (*before, *again, body)), "}"]
     else:
         lines = [*again, body]
-    return f"    case {number}: /* {describe(node)} */\n{''.join(f'        {line}{_NEWLINE}' for line in lines)}        break;\n"
-
-
-_NEWLINE = "\n"
+    body = "".join(f"        {line}\n" for line in (*lines, "break;"))
+    return f"    case {number}: /* {describe(node)} */\n{body}"
 
 
 def _is_repeated(program: Program, node: Node) -> bool:

@@ -20,8 +20,8 @@ def copy_macro(program: Program, name: str) -> str:
         return ""
     macro = f"{name.upper()}_COPY"
     return f"""
-/* Copies weights to RAM before an operation that reads them over and over. Yours may use DMA: the bytes must be there when
- * it is done. */
+/* Copies weights to RAM before an operation that reads them over and over. Yours may use DMA: the bytes must be there
+ * when it is done. */
 #ifndef {macro}
 #define {macro}(to, from, bytes) ((void)memcpy(to, from, bytes))
 #endif

@@ -68,8 +68,8 @@ def pooled(needs: Footprint, schedule: Schedule, effort: Effort, weights: Sequen
     found = _laid(schedule, chooser, chooser.final(chosen), bound)
     if staging is None:
         return found
-    flash = {"flash_bytes": relaxation.flash_bytes(chosen), "flash_cost": staging.flash_cost}
-    return replace(found, layout=replace(found.layout, **flash))
+    flash_bytes = relaxation.flash_bytes(chosen)
+    return replace(found, layout=replace(found.layout, flash_bytes=flash_bytes, flash_cost=staging.flash_cost))
 
 
 def _laid(schedule: Schedule, chooser: _Chooser, placements: Sequence[_Placed], bound: float) -> Pooled:

@@ -42,8 +42,8 @@ class Answer:
 
 @dataclass(frozen=True)
 class Relaxation:
-    """`cuts`: groups that cannot all be in one pool, by the pool's number. `staging`: where weights may be copied to, if
-    some of the groups are such copies."""
+    """`cuts`: groups that cannot all be in one pool, by the pool's number. `staging`: where weights may be copied to,
+    if some of the groups are such copies."""
 
     groups: tuple[Group, ...]
     pools: tuple[Pool, ...]

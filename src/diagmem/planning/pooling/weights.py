@@ -34,7 +34,9 @@ def weights_of(needs: Footprint, schedule: Schedule) -> tuple[OpWeights, ...]:
 def check_staging(needs: Footprint, asked: WeightsPool) -> None:
     """Raises PlanError where nothing can be copied."""
     if not needs.options.library.is_own:
-        raise PlanError(f"weights are copied to '{asked.name}' before our own kernels run, and not before those of others")
+        raise PlanError(
+            f"weights are copied to '{asked.name}' before our own kernels run, and not before those of others"
+        )
     if any(t is not None and t.is_constant and t.data is None for node in needs.graph.nodes for t in node.inputs):
         raise PlanError("the model does not hold the values of its weights, so it is not known how kernels store them")
 
