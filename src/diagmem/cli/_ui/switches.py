@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import click
 
-from diagmem.cli._shared import NEGATED, TRANSFORMS, ShapeParameter
+from diagmem.cli._models import ShapeParameter
+from diagmem.cli._shared import NEGATED, TRANSFORMS
 from diagmem.kernels import LIBRARIES
 from diagmem.kernels import library as library_named
 from diagmem.model.errors import PlanError, one_line, shell_word
