@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from diagmem.model.errors import PlanError, one_line
-from diagmem.planning.pools import Pool, pools_of
+from diagmem.planning.pools import Pool, WeightsPool, parsed_weights_pool, pools_of
 
 if TYPE_CHECKING:
     from diagmem.kernels import Library
@@ -103,6 +103,12 @@ class Options:
         "read or written there.  [default: one more than that of the pool before]",
         unit="NAME:BYTES[:COST]",
     )
+    weights_pool: str = _option(
+        "",
+        "With pools: the one to which weights are copied before an op that reads them over and over, where that pays. "
+        "COST: of a byte read from flash.  [default: one more than that of the slowest pool]",
+        unit="NAME[:COST]",
+    )
     keep: tuple[str, ...] = _option(
         (), "A tensor whose value survives the run, as one more output; may be repeated.", unit="NAME"
     )
@@ -150,6 +156,8 @@ class Options:
         ):
             if getattr(self, name) not in known:
                 raise PlanError(f"{name} '{getattr(self, name)}' is not known; known: {', '.join(known)}")
+        if self.weights_pool:
+            self._check_weights_pool()
         if self.together not in ("", *TOGETHER):
             raise PlanError(f"together '{self.together}' is not known; known: {', '.join(TOGETHER)}")
         if self.together and (self.pools or self.external_io):
@@ -179,6 +187,24 @@ class Options:
             raise PlanError("an input that comes row by row has no next frame: leave out the double buffer")
         if not self.library.is_own:
             raise PlanError(f"kernels '{self.kernels}' run without our C code: leave out the double buffer")
+
+    def _check_weights_pool(self) -> None:
+        names = [pool.name for pool in self.pools]
+        asked = parsed_weights_pool(self.weights_pool).name
+        if not names:
+            raise PlanError(f"weights are copied to a pool: give its size, such as --pool {asked}:64K")
+        if asked not in names:
+            raise PlanError(f"weights_pool '{asked}' is none of the pools: {', '.join(names)}")
+        if self.cores > 1:
+            raise PlanError("several cores read weights where they are: leave out cores, or weights_pool")
+
+    @property
+    def staging(self) -> WeightsPool | None:
+        """Where weights may be copied to, and what it costs to read them from flash."""
+        if not self.weights_pool:
+            return None
+        found = parsed_weights_pool(self.weights_pool)
+        return found if found.flash_cost else WeightsPool(found.name, self.pools[-1].cost + 1)
 
     @property
     def pinned_at(self) -> Mapping[str, int]:
