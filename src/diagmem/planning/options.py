@@ -31,6 +31,12 @@ MOST_CORES = 16
 MOST_COST = 1000
 """Percent of an arena."""
 
+MOST_ALIGN_BYTES = 1 << 24
+"""More than any memory of a chip asks for."""
+
+MOST_WORK = 1000.0
+"""Times the multiply-accumulates of a run that computes everything once."""
+
 
 def next_frame_name(name: str) -> str:
     """What the tensor is called that holds the next frame of an input."""
@@ -146,8 +152,11 @@ class Options:
         if self.cores > 1 and (self.pins or self.external):
             raise PlanError("cores make room for each other in the arena: leave out cores, or --pin and --external")
         for align in (self.align, self.input_align):
-            if align is not None and (align < 1 or align & (align - 1)):
-                raise PlanError(f"alignment of {align} bytes: it must be a power of two, such as 1, 4 or 16")
+            if align is not None and (not 1 <= align <= MOST_ALIGN_BYTES or align & (align - 1)):
+                raise PlanError(
+                    f"alignment of {align} bytes: it must be a power of two, such as 1, 4 or 16, and at most "
+                    f"{MOST_ALIGN_BYTES}"
+                )
         for name, known in (
             ("schedule", SCHEDULES),
             ("allocator", ALLOCATORS),
@@ -174,8 +183,8 @@ class Options:
             raise PlanError("several cores share one arena, all of it theirs: leave out cores, or what lies elsewhere")
         if self.time_limit is not None and not self.time_limit > 0:
             raise PlanError(f"a time limit of {self.time_limit} s leaves no time; give a number above 0")
-        if not self.recompute >= 1:
-            raise PlanError(f"recompute is {self.recompute}: it must be 1 or more times the multiply-accumulates")
+        if not 1 <= self.recompute <= MOST_WORK:
+            raise PlanError(f"recompute is {self.recompute}: it must be 1 to {MOST_WORK:.0f} times the work of one run")
 
     def _check_double_buffer(self) -> None:
         """The next frame lies in the arena, whole."""
