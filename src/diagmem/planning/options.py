@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from diagmem.model.errors import PlanError, one_line
-from diagmem.planning.pools import Pool, pools_of
+from diagmem.planning.pools import Pool, WeightsPool, parsed_weights_pool, pools_of
 
 if TYPE_CHECKING:
     from diagmem.kernels import Library
@@ -30,6 +30,11 @@ MOST_CORES = 16
 
 MOST_COST = 1000
 """Percent of an arena."""
+
+
+def next_frame_name(name: str) -> str:
+    """What the tensor is called that holds the next frame of an input."""
+    return f"{name} (next frame)"
 
 
 def _option(default: Any, meaning: str, unit: str = "", choices: tuple[str, ...] = ()) -> Any:
@@ -98,6 +103,12 @@ class Options:
         "read or written there.  [default: one more than that of the pool before]",
         unit="NAME:BYTES[:COST]",
     )
+    weights_pool: str = _option(
+        "",
+        "With pools: the one to which weights are copied before an op that reads them over and over, where that pays. "
+        "COST: of a byte read from flash.  [default: one more than that of the slowest pool]",
+        unit="NAME[:COST]",
+    )
     keep: tuple[str, ...] = _option(
         (), "A tensor whose value survives the run, as one more output; may be repeated.", unit="NAME"
     )
@@ -106,6 +117,11 @@ class Options:
     )
     pins: tuple[str, ...] = _option(
         (), "Where in the arena a tensor lies, such as input@0; may be repeated.", unit="NAME@OFFSET"
+    )
+    double_buffer: tuple[str, ...] = _option(
+        (),
+        "An input whose next frame is written while this one runs: there is a buffer more for it; may be repeated.",
+        unit="NAME",
     )
     input_align: int | None = _option(
         None, "Alignment of inputs, a power of two, such as a cache line's for DMA.", unit="N"
@@ -123,6 +139,8 @@ class Options:
         object.__setattr__(self, "keep", tuple(self.keep))
         object.__setattr__(self, "external", tuple(self.external))
         object.__setattr__(self, "pins", tuple(self.pins))
+        object.__setattr__(self, "double_buffer", tuple(self.double_buffer))
+        self._check_double_buffer()
         if self.pinned_at and self.pools:
             raise PlanError("a tensor is pinned in one arena, and pools are several: leave out either")
         if self.cores > 1 and (self.pins or self.external):
@@ -138,6 +156,8 @@ class Options:
         ):
             if getattr(self, name) not in known:
                 raise PlanError(f"{name} '{getattr(self, name)}' is not known; known: {', '.join(known)}")
+        if self.weights_pool:
+            self._check_weights_pool()
         if self.together not in ("", *TOGETHER):
             raise PlanError(f"together '{self.together}' is not known; known: {', '.join(TOGETHER)}")
         if self.together and (self.pools or self.external_io):
@@ -156,6 +176,35 @@ class Options:
             raise PlanError(f"a time limit of {self.time_limit} s leaves no time; give a number above 0")
         if not self.recompute >= 1:
             raise PlanError(f"recompute is {self.recompute}: it must be 1 or more times the multiply-accumulates")
+
+    def _check_double_buffer(self) -> None:
+        """The next frame lies in the arena, whole."""
+        if not self.double_buffer:
+            return
+        if self.external_io or {*self.external} & {*self.double_buffer}:
+            raise PlanError("the caller holds that input: have two buffers there, and leave out the double buffer")
+        if self.input_rows:
+            raise PlanError("an input that comes row by row has no next frame: leave out the double buffer")
+        if not self.library.is_own:
+            raise PlanError(f"kernels '{self.kernels}' run without our C code: leave out the double buffer")
+
+    def _check_weights_pool(self) -> None:
+        names = [pool.name for pool in self.pools]
+        asked = parsed_weights_pool(self.weights_pool).name
+        if not names:
+            raise PlanError(f"weights are copied to a pool: give its size, such as --pool {asked}:64K")
+        if asked not in names:
+            raise PlanError(f"weights_pool '{asked}' is none of the pools: {', '.join(names)}")
+        if self.cores > 1:
+            raise PlanError("several cores read weights where they are: leave out cores, or weights_pool")
+
+    @property
+    def staging(self) -> WeightsPool | None:
+        """Where weights may be copied to, and what it costs to read them from flash."""
+        if not self.weights_pool:
+            return None
+        found = parsed_weights_pool(self.weights_pool)
+        return found if found.flash_cost else WeightsPool(found.name, self.pools[-1].cost + 1)
 
     @property
     def pinned_at(self) -> Mapping[str, int]:

@@ -10,6 +10,7 @@ from diagmem.backends.c.addresses import address, arena_of
 from diagmem.backends.c.literals import initialiser, numbers
 from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
+from diagmem.backends.c.staging import parameters_name, staged_address
 from diagmem.backends.c.tables import Tables
 from diagmem.model.graph import Node, Tensor
 from diagmem.ops import CArgument, CCall, CPointers, CRow, CRows, CScratch, CTurn
@@ -48,7 +49,7 @@ def small_numbers(name: str, values: Sequence[int]) -> str:
 def call_text(node: Node, call: CCall, program: Program, tables: Tables) -> str:
     """The call as a statement. Where it is for a single turn, `turn` says which."""
     arguments = (_argument(a, n, node, program, tables) for n, a in enumerate(call.arguments))
-    return f"{call.function}({', '.join([f'&op{node.op.number}', *arguments])});"
+    return f"{call.function}({', '.join([f'&{parameters_name(node, program)}', *arguments])});"
 
 
 def argument_text(tensor: Tensor, node: Node, program: Program, tables: Tables, further: str = "") -> str:
@@ -79,7 +80,7 @@ def _argument(argument: CArgument, position: int, node: Node, program: Program, 
     if isinstance(argument, CPointers):
         return _pointers(argument, (_argument(t, position, node, program, tables) for t in argument.tensors))
     if argument.is_constant:
-        return tables.constants[argument.index]
+        return staged_address(node, argument, program) or tables.constants[argument.index]
     return address(program, program.offsets[argument.index])
 
 

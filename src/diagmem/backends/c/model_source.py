@@ -8,10 +8,12 @@ from dataclasses import replace
 from diagmem.backends.c.addresses import address, address_to_read, arena_type
 from diagmem.backends.c.api import INPUT, OUTPUT, Function, functions
 from diagmem.backends.c.calls import call_text, describe, listed_rows, parameters
+from diagmem.backends.c.frames import next_frame_functions
 from diagmem.backends.c.memory import static_memory, wide_alignment
 from diagmem.backends.c.pools import pool_addresses, pool_arenas
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.sequence import repeated_turns, rows_of_tensors, run_in_sequence
+from diagmem.backends.c.staging import copy_macro, staged_call
 from diagmem.backends.c.state import reset_function
 from diagmem.backends.c.tables import Tables
 from diagmem.backends.c.team import run_as_team
@@ -29,6 +31,7 @@ def model_source(program: Program, tables: Tables, name: str, is_shared: bool = 
         *(repeated_turns(program, node) for node in program.nodes),
         *_run(program, tables, name),
         reset_function(program, tables, name),
+        next_frame_functions(program, name),
         *inputs,
         _accessor(program, OUTPUT, name, program.graph.outputs),
         *(pool_arenas(program, name, is_shared) if program.pools else (_arena(name), _static_arena(program, name))),
@@ -38,7 +41,7 @@ def model_source(program: Program, tables: Tables, name: str, is_shared: bool = 
 
 def _opening(program: Program, name: str) -> str:
     macro = name.upper()
-    needs_string = program.input_rows or program.states or program.teamwork is not None
+    needs_string = program.input_rows or program.states or program.next_frames or program.staged or program.teamwork
     headers = ("stddef.h", "string.h") if needs_string else ("stddef.h",)
     included = "\n".join(f"#include <{header}>" for header in headers)
     return f"""\
@@ -53,7 +56,7 @@ def _opening(program: Program, name: str) -> str:
 #ifndef {macro}_AFTER_OP
 #define {macro}_AFTER_OP(op) ((void)0)
 #endif
-
+{copy_macro(program, name)}
 /* In debug builds, those with {macro}_DEBUG, what the caller has to see to is checked. */
 #ifndef {macro}_DEBUG
 #define CHECK(condition) ((void)0)
@@ -94,6 +97,9 @@ def _step(node: Node, program: Program, tables: Tables, name: str) -> Iterator[s
     number, call = node.op.number, program.calls[node.op.index]
     if call is None:
         yield f"    /* {describe(node)}: stays where it is */\n"
+    elif node.op.index in program.staged:
+        lines = staged_call(node, call, call_text(node, call, program, tables), program, tables, name)
+        yield "".join(["    {\n", *(f"        {line}\n" for line in lines), "    }\n"])
     else:
         yield f"    {call_text(node, call, program, tables)}\n"
     yield f"    {name.upper()}_AFTER_OP({number});\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from diagmem.backends.c.row_pieces import Piece, shorter_tables
@@ -12,9 +12,9 @@ from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.model.teamwork import Teamwork
-from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of, values_of
+from diagmem.ops import CCall, CPointers, CRow, CRows, StagedWeights, Unsupported, kind_of, staged_weights, values_of
 from diagmem.ops.state import changed_variables
-from diagmem.planning.owned import with_kept
+from diagmem.planning.owned import as_asked, next_frames
 from diagmem.planning.plan import Plan, offsets_in_one_piece
 from diagmem.planning.planner import Planned
 from diagmem.planning.pools import NO_POOLS, PoolLayout
@@ -48,7 +48,9 @@ class Program:
     for the caller's next row. `lower_bound_bytes`: None where nobody has proven one. `source`: the model's own graph,
     where ops were removed from it. `kernels`: the name of the library that runs it. `offset_align_bytes`: every offset
     is a multiple of it, so the arena's start must be one too. `pools`: which addresses lie in which memory, where there
-    are several: there is then an arena in each. `teamwork`: how several cores share it."""
+    are several: there is then an arena in each. `teamwork`: how several cores share it. `next_frames`: for inputs that
+    are double-buffered, the tensor that holds the next frame. `staged`: op -> where its weights are copied to before it
+    first runs."""
 
     graph: Graph
     schedule: Schedule
@@ -61,6 +63,8 @@ class Program:
     offset_align_bytes: int = 1
     pools: PoolLayout = NO_POOLS
     teamwork: Teamwork | None = None
+    next_frames: Mapping[int, int] = field(default_factory=dict)
+    staged: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, made: Planned) -> Program:
@@ -80,13 +84,14 @@ class Program:
             raise PlanError(f"the plan does not fit its pools: {plan.pools.missing_bytes} bytes are missing")
         if plan.teamwork is not None and (plan.pools.in_use or plan.runs_by_rows):
             raise PlanError("several cores share ops that run whole in one arena: plan again without pools and rows")
-        model = None if model is None else with_kept(model, plan.options.keep)
+        model = None if model is None else as_asked(model, plan.options)
         source = None if model is plan.graph else model
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
         options = plan.options
         align_bytes = max(options.align_bytes, options.input_align or 1)
         made_for = options.kernels, align_bytes, plan.pools.in_use, plan.teamwork
-        program = cls(plan.graph, plan.schedule, *places, source, *made_for)
+        frames = next_frames(plan.graph, options.double_buffer)
+        program = cls(plan.graph, plan.schedule, *places, source, *made_for, frames, plan.staged)
         program.check_places()
         return program
 
@@ -197,7 +202,17 @@ class Program:
     def align_bytes(self) -> int:
         """What the arena's start must be a multiple of."""
         held = [self.state.at_bytes if op == PUSH else self.library.scratch_align_bytes for op in self.scratch]
+        held += [weights.align_bytes for weights in self.staged_weights.values()]
         return max([self.offset_align_bytes, *(t.dtype.size_bytes for t in self.tensors), *held])
+
+    @cached_property
+    def staged_weights(self) -> Mapping[int, StagedWeights]:
+        """Op -> what is copied before it runs, and how the copy lies."""
+        if not self.staged:
+            return {}
+        calls = {op: self.calls.get(op) for op in self.staged}
+        found = {op: staged_weights(call) for op, call in calls.items() if call is not None}
+        return {op: weights for op, weights in found.items() if weights is not None}
 
     @cached_property
     def by_rows(self) -> Mapping[int, Storage]:

@@ -15,6 +15,7 @@ from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.repeats import Repeat, repeats, repeats_bytes
 from diagmem.backends.c.row_pieces import Piece, pieces_bytes
+from diagmem.backends.c.staging import staged_call
 from diagmem.backends.c.tables import Tables
 from diagmem.model.graph import Node
 from diagmem.model.schedule import PUSH
@@ -28,7 +29,7 @@ _FORMS = {"linear": "one behind the other", "ring": "in a ring", "table": "anywh
 
 def run_in_sequence(program: Program, tables: Tables, name: str) -> Iterator[str]:
     """The function that runs one step, the list of steps, and what the caller calls."""
-    yield _step_function(program, tables, f"{name.upper()}_CODE_ATTR")
+    yield _step_function(program, tables, name)
     yield _sequence(program)
     yield _push(program, name) if program.input_rows else _invoke(program, name)
 
@@ -107,15 +108,15 @@ def _in_pieces(name: str, height: int, pieces: Sequence[Piece]) -> str:
     return f"{_table(name, places)}{listed}{_constant('diagmem_row_pieces', name, fields)}"
 
 
-def _step_function(program: Program, tables: Tables, attribute: str) -> str:
-    cases = "".join(_case(node, program, tables) for node in program.nodes)
+def _step_function(program: Program, tables: Tables, name: str) -> str:
+    cases = "".join(_case(node, program, tables, name) for node in program.nodes)
     has_windows = any(
         isinstance(a, CRows) for call in program.calls.values() if call is not None for a in call.arguments
     )
     rows = "    const void *rows[DIAGMEM_MAX_ROWS];\n" if has_windows else ""
     return f"""\
 /* One row of an operation, the next one in its turn; or all of it. */
-static {attribute} void run_step({arena_type(program)}arena, int32_t op, int32_t turn) {{
+static {name.upper()}_CODE_ATTR void run_step({arena_type(program)}arena, int32_t op, int32_t turn) {{
 {rows}    (void)turn;
     switch (op) {{
 {cases}    default:
@@ -125,11 +126,18 @@ static {attribute} void run_step({arena_type(program)}arena, int32_t op, int32_t
 """
 
 
-def _case(node: Node, program: Program, tables: Tables) -> str:
+def _case(node: Node, program: Program, tables: Tables, name: str) -> str:
     number, call = node.op.number, program.calls[node.op.index]
     body = "/* stays where it is */" if call is None else call_text(node, call, program, tables)
-    again = f"        turn = op{number}_turns[turn];\n" if _is_repeated(program, node) else ""
-    return f"    case {number}: /* {describe(node)} */\n{again}        {body}\n        break;\n"
+    again = [f"turn = op{number}_turns[turn];"] if _is_repeated(program, node) else []
+    if call is not None and node.op.index in program.staged:
+        # `turn` counts until it is said which one it is.
+        *before, body = staged_call(node, call, body, program, tables, name)
+        lines = ["{", *(f"    {line}" for line in (*before, *again, body)), "}"]
+    else:
+        lines = [*again, body]
+    body = "".join(f"        {line}\n" for line in (*lines, "break;"))
+    return f"    case {number}: /* {describe(node)} */\n{body}"
 
 
 def _is_repeated(program: Program, node: Node) -> bool:
