@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from diagmem.backends.c.row_pieces import Piece, shorter_tables
 from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node, Tensor
@@ -219,6 +220,18 @@ class Program:
         pushed = self.graph.inputs if self.input_rows else ()
         passed = {t for call in self.calls.values() if call is not None for t in _passed_by_rows(call)}
         return {t: self.storage[t] for t in sorted({*pushed, *passed})}
+
+    @property
+    def offset_bytes(self) -> int:
+        """Of a number in tables of rows."""
+        largest = max((use.used_bytes for use in self.pools.uses), default=self.arena_bytes)
+        return 2 if largest < 1 << 16 else 4
+
+    @cached_property
+    def in_pieces(self) -> Mapping[int, tuple[Piece, ...]]:
+        """Tensor -> the pieces of its table, for those that they make shorter; none where all is short already."""
+        tables = {t: storage.table for t, storage in self.by_rows.items() if self.visits and storage.table}
+        return shorter_tables(tables, self.offset_bytes)
 
     @cached_property
     def calls(self) -> Mapping[int, CCall | None]:
