@@ -83,9 +83,9 @@ class PoolLayout:
     @classmethod
     def of(cls, pools: Sequence[Pool], used_bytes: Sequence[int], traffic_bytes: Sequence[int] = ()) -> PoolLayout:
         """Each begins on a multiple of any alignment, so that what is aligned in its pool is so in the line of them."""
-        starts = [0]
-        for used in used_bytes[: len(pools) - 1]:
-            starts.append(-(-(starts[-1] + used) // WIDEST) * WIDEST)
+        starts: list[int] = []
+        for before in (0, *used_bytes)[: len(pools)]:
+            starts.append(-(-(starts[-1] + before) // WIDEST) * WIDEST if starts else 0)
         traffic = traffic_bytes or [0] * len(pools)
         return cls(tuple(PoolUse(*use) for use in zip(pools, starts, used_bytes, traffic, strict=True)))
 
