@@ -156,3 +156,29 @@ def test_several_models_that_are_no_library(words: tuple[str, ...], said: str, t
     done = call("emit", "c", MODEL, "zoo:autoencoder_int8", "-o", str(tmp_path), *words)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_verify_together() -> None:
+    """Each model by its name, in text and JSON; what several models cannot have is refused in a line."""
+    models = ("zoo:kws_dscnn_int8", "zoo:autoencoder_int8")
+    done = call("verify", *models, "--together", "keep-outputs", "--inputs", "2", "--json", "-")
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
+    assert found["ok"]
+    assert [run["model"] for run in found["runs"]] == ["kws_dscnn_int8", "autoencoder_int8"]
+    for words in ((), ("--together", "keep-outputs", "--on", "cortex-m4")):
+        done = call("verify", *models, *words)
+        assert done.returncode == 2
+        assert "run by turns on the host" in done.stderr
+
+
+def test_together_in_pools() -> None:
+    """All models in all memories; what they keep is in the last one, and counted."""
+    models = ("zoo:kws_dscnn_int8", "zoo:autoencoder_int8")
+    pools = ("--pool", "fast:4K", "--pool", "slow:16K:3")
+    done = call("plan", *models, "--together", "keep-outputs", *pools, "--json", "-")
+    assert done.returncode == 0
+    together = json.loads(done.stdout)["together"]
+    assert set(together["pools_bytes"]) == {"fast", "slow"}
+    assert together["pools_bytes"]["slow"] + together["kept_bytes"] <= 16384
+    assert call("plan", *models, "--together", "keep-outputs", "--pool", "a:4K", "--pool", "b:6K").returncode == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -209,7 +209,21 @@ def _many(
             else:
                 found.append(_judged(source, made, kernels, limits))
             bar.tell("planning", len(found), len(sources))
+        if options["together"] and options["pools"]:
+            return _beside_each_other(found, limits)
     return found
+
+
+def _beside_each_other(found: list[_Result | _Bad], limits: Limits) -> list[_Result | _Bad]:
+    """With room in the pools for what all models keep."""
+    from diagmem.planning.together import beside_each_other
+
+    plans = iter(beside_each_other([one.made for one in found if isinstance(one, _Result)]))
+    return [_again(one, next(plans), limits) if isinstance(one, _Result) else one for one in found]
+
+
+def _again(one: _Result, made: Planned, limits: Limits) -> _Result:
+    return replace(one, made=made, verdict=limits.verdict(one.source, made))
 
 
 def _mapped(

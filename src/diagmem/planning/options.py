@@ -169,8 +169,10 @@ class Options:
             self._check_weights_pool()
         if self.together not in ("", *TOGETHER):
             raise PlanError(f"together '{self.together}' is not known; known: {', '.join(TOGETHER)}")
-        if self.together and (self.pools or self.external_io):
-            raise PlanError("models that share an arena have one pool, and their inputs in it: leave out the others")
+        if self.together and self.external_io:
+            raise PlanError(
+                "models that share an arena have their inputs in it: leave out external_io, or name --external"
+            )
         if self.schedule != ROWS and (self.input_rows or self.recompute != 1):
             raise PlanError("an input that comes row by row, and rows that are made again, need the schedule 'rows'")
         if not 1 <= self.cores <= MOST_CORES:

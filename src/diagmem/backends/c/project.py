@@ -38,13 +38,13 @@ PLATFORMIO = (
 """PlatformIO's names of the same."""
 
 
-def arduino(name: str) -> str:
+def arduino(name: str, what: str) -> str:
     return f"""\
 name={name}
 version={__version__}
 author=diagmem
 maintainer=diagmem
-sentence=The neural network {name} as C.
+sentence={what} as C.
 paragraph=Made by diagmem: static memory, no dependencies.
 category=Data Processing
 url=https://pypi.org/project/diagmem
@@ -53,16 +53,23 @@ includes={name}.h
 """
 
 
-def platformio(name: str) -> str:
+def platformio(name: str, what: str) -> str:
     about = {
         "name": name,
         "version": __version__,
-        "description": f"The neural network {name} as C, made by diagmem",
+        "description": f"{what} as C, made by diagmem",
         "frameworks": "*",
         "platforms": list(PLATFORMIO),
         "headers": f"{name}.h",
     }
     return json.dumps(about, indent=2) + "\n"
+
+
+def usage(program: Program, name: str, result: str = "output") -> str:
+    """How the model is run, as C."""
+    macro = name.upper()
+    reset = f"{name}_reset(); /* once, before the first run */\n" if program.states else ""
+    return f"{reset}{_use(program, name, macro)}\nconst {macro}_OUTPUT_0_TYPE *{result} = {name}_output_0();"
 
 
 def readme(program: Program, name: str, weights_bytes: int) -> str:
@@ -80,8 +87,7 @@ only what the compiler itself calls, such as `memcpy`.
 ```c
 #include "{name}.h"
 
-{f"{name}_reset(); /* once, before the first run */{_NEWLINE}" if program.states else ""}{_use(program, name, macro)}
-const {macro}_OUTPUT_0_TYPE *output = {name}_output_0();
+{usage(program, name)}
 ```
 {_by_rows(program)}{_real_numbers(program, name)}
 | tensor | shape | type | scale | zero point |
