@@ -156,3 +156,19 @@ def test_several_models_that_are_no_library(words: tuple[str, ...], said: str, t
     done = call("emit", "c", MODEL, "zoo:autoencoder_int8", "-o", str(tmp_path), *words)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_a_larger_pool_is_none_of_the_callers() -> None:
+    """What --fit shows in the end names the pools that were given, and not what the caller holds; and it fits."""
+    words = ("--pool", "fast:1K", "--pool", "slow:1K:3", "--external", "input", "--effort", "quick")
+    done = call("plan", MODEL, *words, "--fit")
+    assert done.returncode == 0
+    command = command_of(done.stdout)
+    assert "--pool input" not in " ".join(command)
+    assert call(*command).returncode == 0
+
+
+def test_a_front_has_one_memory() -> None:
+    done = call("plan", MODEL, "--pareto", "--pool", "fast:1K")
+    assert done.returncode == 2
+    assert "leave out --pool" in done.stderr

@@ -44,6 +44,7 @@ def pool_lines(plan: Plan) -> Iterator[str]:
         if use.missing_bytes:
             yield f"too large    for the pools: {use.pool.name} is short by {size_text(use.missing_bytes)}"
             yield f"             it fits with --pool {use.enlarged}"
+            yield "             --fit tries first what needs no more memory"
 
 
 def _weights_lines(plan: Plan) -> Iterator[str]:

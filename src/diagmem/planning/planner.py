@@ -79,6 +79,8 @@ def planned_front(model: Graph, options: Options, tell: Tell = silently) -> list
     """Plans of which each takes less RAM than the one before: a single one, unless rows may be made again, or kernels
     may be slower."""
     effort = Effort.named(options.effort, options.time_limit)
+    model = with_kept(model, options.keep)
+    check_external(model, options.external)
     found = _of_given_kernels(model, options, effort, tell)
     leaner = [_leaner(model, options, effort, found[-1])]
     if options.schedule == ROWS and not found[0].plan.runs_by_rows:
