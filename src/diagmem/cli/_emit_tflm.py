@@ -45,6 +45,7 @@ ONLY_IN_C = {
     "--external-io": False,
     "--keep": True,
     "--pin": True,
+    "--double-buffer": True,
     "--input-align": True,
     "--schedule": True,
     "--input-rows": False,
@@ -61,8 +62,8 @@ def _refused(function: Command) -> Command:
     def refuse(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         if value:
             raise click.UsageError(
-                f"{param.opts[0]}: a file for TensorFlow Lite Micro holds offsets in one arena, and no more can be said "
-                "in it; `diagmem emit c` can."
+                f"{param.opts[0]}: a file for TensorFlow Lite Micro holds offsets in one arena, and no more can be "
+                "said in it; `diagmem emit c` can."
             )
 
     for flag, has_value in ONLY_IN_C.items():

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from diagmem.cli._embedded import embedded_in, embedded_json, embedded_lines
 from diagmem.cli._fit import Limits, Verdict, c_lines
 from diagmem.cli._make_fit import Fitting, fitting_options, made_to_fit
-from diagmem.cli._pools import pool_lines
+from diagmem.cli._pools import next_frame_lines, pool_lines
 from diagmem.cli._rows import row_lines, show_curve
 from diagmem.cli._shared import (
     ModelParameter,
@@ -338,7 +338,7 @@ def _headline(made: Planned) -> list[str]:
         where = "of these, live from run to run" if plan.state_bytes else "beside the arena: the runtime holds it"
         size = plan.state_bytes or sum(t.size_bytes for t in plan.graph.variables)
         lines.append(f"state        {size_text(size)} {where}")
-    lines += [*_core_lines(plan), *_ladder_lines(made), *pool_lines(plan)]
+    lines += [*next_frame_lines(plan), *_core_lines(plan), *_ladder_lines(made), *pool_lines(plan)]
     if plan.peak_op is not None:
         held = ", ".join(f"{one_line(b.name, 36)} {b.size_bytes} B" for b in plan.peak_buffers[:4])
         where = "a row of the input" if plan.peak_op == PUSH else op_text(nodes[plan.peak_op])

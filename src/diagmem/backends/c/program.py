@@ -13,7 +13,7 @@ from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.model.teamwork import Teamwork
 from diagmem.ops import CCall, CPointers, CRow, CRows, StagedWeights, Unsupported, kind_of, staged_weights, values_of
 from diagmem.ops.state import changed_variables
-from diagmem.planning.owned import with_kept
+from diagmem.planning.owned import as_asked, next_frames
 from diagmem.planning.plan import Plan, offsets_in_one_piece
 from diagmem.planning.planner import Planned
 from diagmem.planning.pools import NO_POOLS, PoolLayout
@@ -47,8 +47,9 @@ class Program:
     for the caller's next row. `lower_bound_bytes`: None where nobody has proven one. `source`: the model's own graph,
     where ops were removed from it. `kernels`: the name of the library that runs it. `offset_align_bytes`: every offset
     is a multiple of it, so the arena's start must be one too. `pools`: which addresses lie in which memory, where there
-    are several: there is then an arena in each. `teamwork`: how several cores share it. `staged`: op -> where its
-    weights are copied to before it first runs."""
+    are several: there is then an arena in each. `teamwork`: how several cores share it. `next_frames`: for
+    inputs that are double-buffered, the tensor that holds the next frame. `staged`: op -> where its weights are copied
+    to before it first runs."""
 
     graph: Graph
     schedule: Schedule
@@ -61,6 +62,7 @@ class Program:
     offset_align_bytes: int = 1
     pools: PoolLayout = NO_POOLS
     teamwork: Teamwork | None = None
+    next_frames: Mapping[int, int] = field(default_factory=dict)
     staged: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
@@ -81,13 +83,14 @@ class Program:
             raise PlanError(f"the plan does not fit its pools: {plan.pools.missing_bytes} bytes are missing")
         if plan.teamwork is not None and (plan.pools.in_use or plan.runs_by_rows):
             raise PlanError("several cores share ops that run whole in one arena: plan again without pools and rows")
-        model = None if model is None else with_kept(model, plan.options.keep)
+        model = None if model is None else as_asked(model, plan.options)
         source = None if model is plan.graph else model
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
         options = plan.options
         align_bytes = max(options.align_bytes, options.input_align or 1)
         made_for = options.kernels, align_bytes, plan.pools.in_use, plan.teamwork
-        program = cls(plan.graph, plan.schedule, *places, source, *made_for, staged=plan.staged)
+        frames = next_frames(plan.graph, options.double_buffer)
+        program = cls(plan.graph, plan.schedule, *places, source, *made_for, frames, plan.staged)
         program.check_places()
         return program
 

@@ -28,7 +28,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "What the plan may do": ("overlap", "schedule", "input_rows", "recompute", "remove"),
     "What it is made for": ("kernels", "align", "prefer", "pools", "weights_pool", "cores", "cores_cost"),
     "How it is looked for": ("allocator", "effort"),
-    "What the caller has a say in": ("keep_inputs", "external_io", "keep", "external", "pins", "input_align"),
+    "What the caller has a say in": (
+        *("keep_inputs", "external_io", "keep", "external", "pins", "double_buffer", "input_align"),
+    ),
     MODEL: ("shapes",),
 }
 """In the order of the page. An option that is not named stands behind those that say how a plan is looked for."""
@@ -43,6 +45,7 @@ LABELS = {
     "external": "tensors with the caller",
     "pins": "tensors pinned",
     "weights_pool": "pool for weights",
+    "double_buffer": "inputs with a double buffer",
 }
 """Where words say more than the option's name."""
 
