@@ -27,7 +27,7 @@ from diagmem.planning.pooling import in_pools
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
 from diagmem.planning.removal import leaner_graphs, wide_orders
-from diagmem.planning.roomier import checked_team
+from diagmem.planning.roomier import checked_team, shared_as_placed
 from diagmem.planning.schedulers import SCHEDULERS, every_order, file_order, gates, search
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowSchedule
@@ -69,7 +69,7 @@ def _owned(plan: Plan) -> Plan:
 
 
 def _in_pools(found: Planned, effort: Effort) -> Planned:
-    plan = _owned(in_pools(found.plan, effort))
+    plan = shared_as_placed(_owned(in_pools(found.plan, effort)))
     # That pools are too small is an answer, not a fault.
     checked(replace(plan, pools=plan.pools.enlarged), "; this is a bug, please report it")
     return replace(found, plan=plan, ladder=(*found.ladder, Rung("pools", plan.arena_bytes)))
