@@ -10,7 +10,9 @@ import pytest
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
+from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.errors import PlanError
+from diagmem.model.graph import DType, Graph
 from diagmem.model.teamwork import How
 from diagmem.planning.checked import findings_of
 from diagmem.planning.plan_json import from_json, to_json
@@ -19,12 +21,13 @@ from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.threads import run_on_threads
 from tests.backends.c.models import compiler
 from tests.networks import Net
+from tests.row_networks import with_values
 
 POOLS = ("dtcm:6K", "axi:64K:3")
 
 GIVEN: list[dict[str, Any]] = [
     {"pools": POOLS},
-    {"pools": ("dtcm:2K", "axi:64K:3"), "schedule": "rows", "input_rows": True, "effort": "quick"},
+    {"pools": ("dtcm:1K", "axi:64K:3"), "schedule": "rows", "input_rows": True},
     {"external": ("input",)},
     {"pins": ("input@16",)},
     {"keep_inputs": True},
@@ -33,7 +36,18 @@ GIVEN: list[dict[str, Any]] = [
 
 @cache
 def planned(case: int, cores: int) -> Planned:
-    return pipeline.plan(Source("zoo:kws_dscnn_int8").runnable, cores=cores, **GIVEN[case])
+    options = GIVEN[case]
+    model = small() if "schedule" in options else Source("zoo:kws_dscnn_int8").runnable
+    return pipeline.plan(model, cores=cores, **options)
+
+
+def small() -> Graph:
+    """A few layers whose rows are worth sharing."""
+    b = Builder("small", DType.INT8)
+    x = b.conv(b.input(1, 20, 12, 3), 16, 3)
+    for _ in range(2):
+        x = b.conv(b.depthwise(x, 3), 16, 1)
+    return with_values(b.graph(b.mean(x, keep_dims=True)), 1)
 
 
 @pytest.mark.parametrize("case", range(len(GIVEN)))
