@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         profile,
         report,
         verify,
+        wired,
         zoo_models,
     )
     from diagmem.planning.options import Options
@@ -81,6 +82,7 @@ __all__ = [
     "profile",
     "report",
     "verify",
+    "wired",
     "zoo_models",
 ]
 

@@ -6,9 +6,19 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from diagmem.cli._shared import size_text
+from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
     from diagmem.planning.plan import Plan
+
+
+def next_frame_lines(plan: Plan) -> Iterator[str]:
+    """What it costs to write the next frame while this one runs, where that was asked for."""
+    size, names = plan.next_frames_bytes, plan.options.double_buffer
+    if names:
+        of = ", ".join(f"'{one_line(name, 40)}'" for name in dict.fromkeys(names))
+        yield f"next frame   {size_text(size)} of these hold the next frame of {of}: so much more than without"
+        yield f"             at each run {size_text(size)} are copied to where it reads them"
 
 
 def pool_lines(plan: Plan) -> Iterator[str]:

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from diagmem.cli._embedded import embedded_in, embedded_json, embedded_lines
 from diagmem.cli._fit import Limits, Verdict, c_lines
 from diagmem.cli._make_fit import Fitting, fitting_options, made_to_fit
-from diagmem.cli._pools import pool_lines
+from diagmem.cli._pools import next_frame_lines, pool_lines
 from diagmem.cli._rows import row_lines, show_curve
 from diagmem.cli._shared import (
     ModelParameter,
@@ -27,7 +27,8 @@ from diagmem.cli._shared import (
     shape_option,
     size_option,
     size_text,
-    source_of,
+    sources_of,
+    wire_option,
     working,
     write_file,
     write_json,
@@ -52,6 +53,7 @@ BAD_INPUT = 2
 
 @click.command(short_help="The arena: before, after, lower bound, fits or not.")
 @click.argument("models", type=ModelParameter(), nargs=-1, required=True, metavar="MODEL...")
+@wire_option
 @shape_option
 @planning_options
 @size_option("--budget", "Say whether the arena fits into so many bytes, such as 65536, 64K or 1M.")
@@ -97,23 +99,23 @@ def command(
       diagmem plan model.tflite --pareto --recompute 2
       diagmem plan model.tflite --pool dtcm:128K --pool axi:512K:3
       diagmem plan model.tflite --target STM32H743 --fit
+      diagmem plan ears.tflite words.tflite --wire ears:0=words:0
     """
     from diagmem.reports.targets import target
 
     limits = Limits(budget, target(target_name) if target_name else None)
     is_fitted = options.pop("fit")
     options["pools"] = limits.pools(options["pools"], options.pop("all_memories"))
+    sources = sources_of(models)
     if pareto:
-        _check_curve(models, svg_path)
-        ctx.exit(show_curve(source_of(models[0]), options, limits, json_path))
+        _check_curve(sources, svg_path)
+        ctx.exit(show_curve(sources[0], options, limits, json_path))
     given = ctx.get_parameter_source("kernels") is not ParameterSource.DEFAULT
-    sources = [source_of(model) for model in models]
     kernels = options["kernels"] if given else None
-    found: list[_Result | _Bad]
-    if len(sources) == 1:
-        found = [_fitted(sources[0], options, limits) if is_fitted else _one(sources[0], options, kernels, limits)]
-    else:
+    if len(sources) > 1:
         found = _many(sources, jobs, options, kernels, limits)
+    else:
+        found = [_fitted(sources[0], options, limits) if is_fitted else _one(sources[0], options, kernels, limits)]
     results = [one for one in found if isinstance(one, _Result)]
     if json_path:
         rows = [one.to_json() for one in found]
@@ -121,10 +123,7 @@ def command(
     if svg_path:
         _draw(results, svg_path)
     if json_path != "-":
-        if len(found) == 1:
-            _show(results[0])
-        else:
-            _summarise(console(), found)
+        _summarise(console(), found) if len(found) > 1 else _show(results[0])
     if len(results) < len(found):
         ctx.exit(BAD_INPUT)
     if not all(one.is_good for one in results):
@@ -165,8 +164,8 @@ class _Bad:
         return {"model": self.name, "error": str(self.error)}
 
 
-def _check_curve(models: tuple[str, ...], svg_path: str | None) -> None:
-    if len(models) != 1:
+def _check_curve(sources: list[Source], svg_path: str | None) -> None:
+    if len(sources) != 1:
         raise PlanError("--pareto lists plans of one MODEL: give a single one")
     if svg_path:
         raise PlanError("--pareto lists several plans, and --svg draws one: leave out either")
@@ -338,7 +337,7 @@ def _headline(made: Planned) -> list[str]:
         where = "of these, live from run to run" if plan.state_bytes else "beside the arena: the runtime holds it"
         size = plan.state_bytes or sum(t.size_bytes for t in plan.graph.variables)
         lines.append(f"state        {size_text(size)} {where}")
-    lines += [*_core_lines(plan), *_ladder_lines(made), *pool_lines(plan)]
+    lines += [*next_frame_lines(plan), *_core_lines(plan), *_ladder_lines(made), *pool_lines(plan)]
     if plan.peak_op is not None:
         held = ", ".join(f"{one_line(b.name, 36)} {b.size_bytes} B" for b in plan.peak_buffers[:4])
         where = "a row of the input" if plan.peak_op == PUSH else op_text(nodes[plan.peak_op])

@@ -32,6 +32,11 @@ MOST_COST = 1000
 """Percent of an arena."""
 
 
+def next_frame_name(name: str) -> str:
+    """What the tensor is called that holds the next frame of an input."""
+    return f"{name} (next frame)"
+
+
 def _option(default: Any, meaning: str, unit: str = "", choices: tuple[str, ...] = ()) -> Any:
     """`meaning`: what the option does, where it is given; `unit`: what its value is, in a letter or a word."""
     return field(default=default, metadata={"meaning": meaning, "unit": unit, "choices": choices})
@@ -107,6 +112,11 @@ class Options:
     pins: tuple[str, ...] = _option(
         (), "Where in the arena a tensor lies, such as input@0; may be repeated.", unit="NAME@OFFSET"
     )
+    double_buffer: tuple[str, ...] = _option(
+        (),
+        "An input whose next frame is written while this one runs: there is a buffer more for it; may be repeated.",
+        unit="NAME",
+    )
     input_align: int | None = _option(
         None, "Alignment of inputs, a power of two, such as a cache line's for DMA.", unit="N"
     )
@@ -123,6 +133,8 @@ class Options:
         object.__setattr__(self, "keep", tuple(self.keep))
         object.__setattr__(self, "external", tuple(self.external))
         object.__setattr__(self, "pins", tuple(self.pins))
+        object.__setattr__(self, "double_buffer", tuple(self.double_buffer))
+        self._check_double_buffer()
         if self.pinned_at and self.pools:
             raise PlanError("a tensor is pinned in one arena, and pools are several: leave out either")
         for align in (self.align, self.input_align):
@@ -152,6 +164,17 @@ class Options:
             raise PlanError(f"a time limit of {self.time_limit} s leaves no time; give a number above 0")
         if not self.recompute >= 1:
             raise PlanError(f"recompute is {self.recompute}: it must be 1 or more times the multiply-accumulates")
+
+    def _check_double_buffer(self) -> None:
+        """The next frame lies in the arena, whole."""
+        if not self.double_buffer:
+            return
+        if self.external_io or {*self.external} & {*self.double_buffer}:
+            raise PlanError("the caller holds that input: have two buffers there, and leave out the double buffer")
+        if self.input_rows:
+            raise PlanError("an input that comes row by row has no next frame: leave out the double buffer")
+        if not self.library.is_own:
+            raise PlanError(f"kernels '{self.kernels}' run without our C code: leave out the double buffer")
 
     @property
     def pinned_at(self) -> Mapping[str, int]:

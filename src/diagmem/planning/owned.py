@@ -1,5 +1,8 @@
 """What the firmware owns: tensors that it holds itself, and values that it wants to find after a run.
 
+The next frame of an input, which is written while the model runs, is an input that the run leaves alone: it is there
+before and after it, so it is an output as well.
+
 A tensor that the firmware holds is an address space of its own: it becomes a pool whose memory the caller gives, and
 everything that knows pools knows it. A value that is to be found after the run is an output of the model.
 """
@@ -14,7 +17,7 @@ from dataclasses import replace
 from diagmem.model.errors import PlanError, one_line
 from diagmem.model.graph import Graph, Tensor
 from diagmem.planning.footprint import lines_of_reshapes
-from diagmem.planning.options import KEEP_OUTPUTS
+from diagmem.planning.options import KEEP_OUTPUTS, Options, next_frame_name
 from diagmem.planning.plan import Plan
 from diagmem.planning.pools import WIDEST, Pool, PoolUse
 from diagmem.planning.problem import BEFORE_RUN, Buffer
@@ -30,11 +33,34 @@ KEPT_ALIGN = 16
 """Of each tensor there."""
 
 
-def with_kept(model: Graph, names: Sequence[str]) -> Graph:
-    """The model with more outputs: the values of these tensors survive the run, and have an accessor in C."""
+def as_asked(model: Graph, options: Options) -> Graph:
+    """The model with more outputs, whose values survive the run, and with places for next frames."""
+    return _with_next_frames(_with_kept(model, options.keep), options.double_buffer)
+
+
+def _with_kept(model: Graph, names: Sequence[str]) -> Graph:
+    """The values of these tensors survive the run, and have an accessor in C."""
     kept = (tensor_named(model, name).index for name in names)
     outputs = tuple(dict.fromkeys((*model.outputs, *kept)))
     return model if outputs == model.outputs else replace(model, outputs=outputs)
+
+
+def _with_next_frames(model: Graph, names: Sequence[str]) -> Graph:
+    """With a tensor more for each of these inputs, which no op touches."""
+    tensors = list(model.tensors)
+    for name in dict.fromkeys(names):
+        tensor = tensor_named(model, name)
+        if tensor.index not in model.inputs:
+            raise PlanError(f"'{one_line(name, 60)}' is no input of the model: it has no next frame")
+        tensors.append(replace(tensor, index=len(tensors), name=next_frame_name(name)))
+    added = range(len(model.tensors), len(tensors))
+    inputs, outputs = (*model.inputs, *added), (*model.outputs, *added)
+    return replace(model, tensors=tuple(tensors), inputs=inputs, outputs=outputs) if added else model
+
+
+def next_frames(graph: Graph, names: Sequence[str]) -> dict[int, int]:
+    """For each of these inputs, the tensor that holds its next frame."""
+    return {tensor_named(graph, n).index: tensor_named(graph, next_frame_name(n)).index for n in dict.fromkeys(names)}
 
 
 def tensor_named(graph: Graph, name: str) -> Tensor:

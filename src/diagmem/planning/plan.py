@@ -10,7 +10,7 @@ from diagmem.model.graph import Graph, Tensor
 from diagmem.model.schedule import Schedule
 from diagmem.model.teamwork import Teamwork
 from diagmem.planning.lifetimes import lifetimes
-from diagmem.planning.options import BEST, Options
+from diagmem.planning.options import BEST, Options, next_frame_name
 from diagmem.planning.pools import NO_POOLS, PoolLayout
 from diagmem.planning.problem import Buffer
 from diagmem.planning.storage import Storage
@@ -93,6 +93,12 @@ class Plan:
     def state_bytes(self) -> int:
         """Of the arena: what lives from run to run."""
         return sum(tensor.size_bytes for tensor in self.graph.variables if tensor.base in self.storage)
+
+    @property
+    def next_frames_bytes(self) -> int:
+        """Of the arena: what holds the next frames of inputs, beside which nothing else may lie there."""
+        names = {next_frame_name(name) for name in self.options.double_buffer}
+        return sum(tensor.size_bytes for tensor in self.graph.tensors if tensor.name in names)
 
     @property
     def is_bounded(self) -> bool:

@@ -21,7 +21,7 @@ from diagmem.planning.allocators.rings import with_rings
 from diagmem.planning.checked import checked
 from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import BEST, ROWS, SPEED, Options
-from diagmem.planning.owned import check_external, with_kept, with_owned
+from diagmem.planning.owned import as_asked, check_external, with_owned
 from diagmem.planning.plan import Plan, scratch_of, stored
 from diagmem.planning.pooling import in_pools
 from diagmem.planning.posing import problem
@@ -57,11 +57,16 @@ def silently(stage: str, done: int, total: int) -> None:
 def planned(model: Graph, options: Options, tell: Tell = silently) -> Planned:
     """The plan of a model. It has passed the validator; one that does not is a bug, and raises UnsafePlanError."""
     effort = Effort.named(options.effort, options.time_limit)
-    model = with_kept(model, options.keep)
-    check_external(model, options.external)
+    model = _as_asked(model, options)
     found = _of_given_kernels(model, options, effort, tell)[-1]
     found = found if options.prefer == SPEED else _leaner(model, options, effort, found)
     return _in_pools(found, effort) if options.pools else found
+
+
+def _as_asked(model: Graph, options: Options) -> Graph:
+    model = as_asked(model, options)
+    check_external(model, options.external)
+    return model
 
 
 def _owned(plan: Plan) -> Plan:
@@ -79,6 +84,7 @@ def planned_front(model: Graph, options: Options, tell: Tell = silently) -> list
     """Plans of which each takes less RAM than the one before: a single one, unless rows may be made again, or kernels
     may be slower."""
     effort = Effort.named(options.effort, options.time_limit)
+    model = _as_asked(model, options)
     found = _of_given_kernels(model, options, effort, tell)
     leaner = [_leaner(model, options, effort, found[-1])]
     if options.schedule == ROWS and not found[0].plan.runs_by_rows:

@@ -28,6 +28,11 @@ _RESET = """
  * NAME_reset sets the state that lives from run to run to its first value: call it before
  * the first run, and to begin anew."""
 
+_NEXT = """
+ * NAME_next_input is where the next frame of an input is written, also while this one runs, which leaves it alone; NULL
+ * of an input that has no such place. NAME_take_next copies it to where the run reads it: call it before each run, when
+ * the frame is whole, and then let the next one come."""
+
 _START_IN = "\n * NAME_start_in is mandatory before the first row that an arena is given."
 
 _PLACES = (
@@ -41,7 +46,8 @@ def header(program: Program, name: str) -> str:
     """NAME.h after its first comment."""
     macro, model = name.upper(), program.model
     api = functions(program)
-    about = f"{_BY_ROWS if program.input_rows else _WHOLE}{_RESET if program.states else ''}".replace("NAME", name)
+    about = _BY_ROWS if program.input_rows else _WHOLE
+    about += (_NEXT if program.next_frames else "") + (_RESET if program.states else "")
     own = "\n".join(f"{function.declaration(name)};" for function in api)
     given = "\n".join(f"{function.declaration_in(name)};" for function in api)
     return f"""\
@@ -63,7 +69,7 @@ def header(program: Program, name: str) -> str:
 extern "C" {{
 #endif
 
-/* With the model's own arena. {about} */
+/* With the model's own arena. {about.replace("NAME", name)} */
 #ifndef {macro}_NO_STATIC_ARENA
 {pool_givers(program, name)}{own}
 #endif

@@ -8,6 +8,7 @@ from dataclasses import replace
 from diagmem.backends.c.addresses import address, address_to_read, arena_type, in_its_arena
 from diagmem.backends.c.api import INPUT, OUTPUT, Function, functions
 from diagmem.backends.c.calls import call_text, describe, listed_rows, parameters
+from diagmem.backends.c.frames import next_frame_functions
 from diagmem.backends.c.memory import static_memory, wide_alignment
 from diagmem.backends.c.pools import pool_addresses, pool_arenas
 from diagmem.backends.c.program import Program
@@ -30,6 +31,7 @@ def model_source(program: Program, tables: Tables, name: str, is_shared: bool = 
         *(repeated_turns(program, node) for node in program.nodes),
         *_run(program, tables, name),
         reset_function(program, tables, name),
+        next_frame_functions(program, name),
         *inputs,
         _accessor(program, OUTPUT, name, program.graph.outputs),
         *(pool_arenas(program, name, is_shared) if program.pools else (_arena(name), _static_arena(program, name))),
@@ -39,7 +41,7 @@ def model_source(program: Program, tables: Tables, name: str, is_shared: bool = 
 
 def _opening(program: Program, name: str) -> str:
     macro = name.upper()
-    needs_string = program.input_rows or program.states or program.teamwork is not None
+    needs_string = program.input_rows or program.states or program.next_frames or program.teamwork is not None
     headers = ("stddef.h", "string.h") if needs_string else ("stddef.h",)
     included = "\n".join(f"#include <{header}>" for header in headers)
     return f"""\

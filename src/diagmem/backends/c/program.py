@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from diagmem.kernels import LIBRARIES, Library, library
@@ -13,7 +13,7 @@ from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.model.teamwork import Teamwork
 from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of, values_of
 from diagmem.ops.state import changed_variables
-from diagmem.planning.owned import with_kept
+from diagmem.planning.owned import as_asked, next_frames
 from diagmem.planning.plan import Plan, offsets_in_one_piece
 from diagmem.planning.planner import Planned
 from diagmem.planning.pools import NO_POOLS, PoolLayout
@@ -47,7 +47,8 @@ class Program:
     for the caller's next row. `lower_bound_bytes`: None where nobody has proven one. `source`: the model's own graph,
     where ops were removed from it. `kernels`: the name of the library that runs it. `offset_align_bytes`: every offset
     is a multiple of it, so the arena's start must be one too. `pools`: which addresses lie in which memory, where there
-    are several: there is then an arena in each. `teamwork`: how several cores share it."""
+    are several: there is then an arena in each. `teamwork`: how several cores share it. `next_frames`: for
+    inputs that are double-buffered, the tensor that holds the next frame."""
 
     graph: Graph
     schedule: Schedule
@@ -60,6 +61,7 @@ class Program:
     offset_align_bytes: int = 1
     pools: PoolLayout = NO_POOLS
     teamwork: Teamwork | None = None
+    next_frames: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, made: Planned) -> Program:
@@ -77,13 +79,14 @@ class Program:
             raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without external_io")
         if plan.pools.missing_bytes:
             raise PlanError(f"the plan does not fit its pools: {plan.pools.missing_bytes} bytes are missing")
-        model = None if model is None else with_kept(model, plan.options.keep)
+        model = None if model is None else as_asked(model, plan.options)
         source = None if model is plan.graph else model
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
         options = plan.options
         align_bytes = max(options.align_bytes, options.input_align or 1)
         made_for = options.kernels, align_bytes, plan.pools.in_use, plan.teamwork
-        program = cls(plan.graph, plan.schedule, *places, source, *made_for)
+        frames = next_frames(plan.graph, options.double_buffer)
+        program = cls(plan.graph, plan.schedule, *places, source, *made_for, frames)
         program.check_places()
         return program
 

@@ -170,6 +170,13 @@ def _use(program: Program, name: str, macro: str) -> str:
 for (int y = 0; y < {macro}_INPUT_0_ROWS; ++y) {{
     {name}_push_row(…); /* {macro}_INPUT_0_ROW_BYTES bytes: a line of the camera, a frame of sound */
 }}"""
+    if program.next_frames:
+        number = program.graph.inputs.index(next(iter(program.next_frames)))
+        return f"""\
+/* {name}_next_input({number}) is where your DMA writes; when a frame is whole: */
+{name}_take_next();
+… /* let the next frame come, to the same place */
+{name}_invoke();"""
     return f"""\
 {macro}_INPUT_0_TYPE *input = {name}_input_0();
 for (int i = 0; i < {macro}_INPUT_0_ELEMS; ++i) {{

@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import click
 
-from diagmem.cli._shared import NEGATED, TRANSFORMS, ShapeParameter
+from diagmem.cli._models import ShapeParameter
+from diagmem.cli._shared import NEGATED, TRANSFORMS
 from diagmem.kernels import LIBRARIES
 from diagmem.kernels import library as library_named
 from diagmem.model.errors import PlanError, one_line, shell_word
@@ -27,7 +28,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "What the plan may do": ("overlap", "schedule", "input_rows", "recompute", "remove"),
     "What it is made for": ("kernels", "align", "prefer", "pools", "cores", "cores_cost"),
     "How it is looked for": ("allocator", "effort"),
-    "What the caller has a say in": ("keep_inputs", "external_io", "keep", "external", "pins", "input_align"),
+    "What the caller has a say in": (
+        *("keep_inputs", "external_io", "keep", "external", "pins", "double_buffer", "input_align"),
+    ),
     MODEL: ("shapes",),
 }
 """In the order of the page. An option that is not named stands behind those that say how a plan is looked for."""
@@ -41,6 +44,7 @@ LABELS = {
     "keep": "tensors kept",
     "external": "tensors with the caller",
     "pins": "tensors pinned",
+    "double_buffer": "inputs with a double buffer",
 }
 """Where words say more than the option's name."""
 

@@ -14,7 +14,7 @@ from diagmem.model.graph import Graph, Tensor
 from diagmem.model.schedule import PUSH, Schedule, Step
 from diagmem.model.teamwork import How, Phases, Sharing, Teamwork
 from diagmem.planning.options import Options
-from diagmem.planning.owned import with_kept
+from diagmem.planning.owned import as_asked
 from diagmem.planning.plan import Plan
 from diagmem.planning.plan_json.writing import SCHEMA_VERSION
 from diagmem.planning.pools import Pool, PoolLayout
@@ -63,7 +63,7 @@ def from_json(value: Any, model: Graph) -> Plan:
 
 def _plan(found: _Fields, model: Graph) -> Plan:
     options = _options(found)
-    model = with_kept(model, options.keep)
+    model = as_asked(model, options)
     removed = [_removal(row) for row in found.rows("removed", default=[])]
     graph = transformed_again(model, removed, options.library.channel_block)
     schedule = _schedule(found, graph)
@@ -214,11 +214,9 @@ def _removal(row: _Fields) -> tuple[str, list[int]]:
 
 
 def _options(found: _Fields) -> Options:
-    kept = found.values("keep", default=[])
-    if not all(isinstance(name, str) for name in kept):
-        raise PlanError("the plan has other than names in 'keep'")
     options = Options(
-        keep=tuple(kept),
+        keep=_names(found, "keep"),
+        double_buffer=_names(found, "double_buffer"),
         input_align=found.integer("input_align_bytes", 1, default=1) if found.get("input_align_bytes") else None,
         kernels=found.text("kernels"),
         align=found.integer("align_bytes", 1, default=1),
@@ -228,6 +226,13 @@ def _options(found: _Fields) -> Options:
     )
     library(options.kernels)
     return options
+
+
+def _names(found: _Fields, key: str) -> tuple[str, ...]:
+    names = found.values(key, default=[])
+    if not all(isinstance(name, str) for name in names):
+        raise PlanError(f"the plan has other than names in '{key}'")
+    return tuple(names)
 
 
 def _schedule(found: _Fields, graph: Graph) -> Schedule:

@@ -31,6 +31,7 @@ def to_json(made: Planned) -> dict[str, Any]:
         "external_io": options.external_io,
         "overlap": options.overlap,
         **({"keep": list(options.keep)} if options.keep else {}),
+        **_double_buffer_json(plan),
         **({"input_align_bytes": options.input_align} if options.input_align else {}),
         "arena_bytes": plan.arena_bytes,
         **({"state_bytes": plan.state_bytes} if plan.graph.variables else {}),
@@ -67,6 +68,13 @@ def to_json(made: Planned) -> dict[str, Any]:
         "ladder": list(_ladder_json(made)),
         **_pools_json(plan),
     }
+
+
+def _double_buffer_json(plan: Plan) -> dict[str, Any]:
+    """Inputs with a place for their next frame, and what that costs."""
+    if not plan.options.double_buffer:
+        return {}
+    return {"double_buffer": list(plan.options.double_buffer), "double_buffer_bytes": plan.next_frames_bytes}
 
 
 def _pools_json(plan: Plan) -> dict[str, Any]:
