@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from diagmem.cli._files import check_is_no_input
 from diagmem.cli._shared import (
+    Command,
     console,
     json_option,
     model_argument,
     naming_model,
+    planning_option,
     size_text,
     source_of,
     working,
     write_file,
     write_json,
 )
+from diagmem.model.errors import PlanError
+from diagmem.planning.options import Options
 
 if TYPE_CHECKING:
     from diagmem.backends.tflm.planned_file import PlannedFile
@@ -35,6 +40,28 @@ REFERENCE_WARNING = (
     "warning: --kernels tflm-reference: a firmware with CMSIS-NN kernels, as many builds for Arm have them, computes "
     "wrong results with this file and says nothing; leave --kernels out if you are not sure"
 )
+
+
+OF_PLANS = ("kernels", "align", "keep_inputs", "overlap", "schedule", "allocator", "prefer", "effort", "time_limit")
+OTHERS = ("external_io", "cores_cost", "remove")
+"""Options of plans that have a meaning for TFLM, and those that are nothing without another one or lie with TFLM."""
+
+
+def refused_options(function: Command) -> Command:
+    """All options of plans that a file for TFLM cannot express: whoever gives one is told so, and what to do."""
+    for name in (field.name for field in fields(Options) if field.name not in (*OF_PLANS, *OTHERS)):
+        function = planning_option(name)(function)
+        option = function.__click_params__[-1]  # type: ignore[attr-defined]
+        option.hidden, option.expose_value, option.callback = True, False, _refuse
+    return function
+
+
+def _refuse(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
+        raise PlanError(
+            f"a .tflite file cannot express {param.opts[0]}: TensorFlow Lite Micro runs whole ops on one core, in one "
+            "arena of which it takes no more than offsets from a file; `diagmem emit c` can, or leave it out"
+        )
 
 
 @click.command()
@@ -57,6 +84,7 @@ REFERENCE_WARNING = (
 @click.option("--align", type=click.IntRange(min=1), default=16, show_default=True, help="Alignment of every offset.")
 @click.option("--keep-inputs", is_flag=True, help="Let the inputs survive a run; TFLM alone does not promise that.")
 @click.option("--no-remove-channels", is_flag=True, help="Leave channels in the file that make no difference.")
+@refused_options
 @json_option
 def command(
     model: str,
