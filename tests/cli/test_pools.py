@@ -42,6 +42,32 @@ def test_no_pool() -> None:
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+# --weights-pool
+
+
+def test_copies_of_weights(tmp_path: Path) -> None:
+    """How many ops copy theirs, what that is worth, and why others do not; the plan is safe, and read again."""
+    path = tmp_path / "plan.json"
+    words = ("--pool", "fast:12K", "--pool", "slow:64K:3", "--weights-pool", "fast:8")
+    done = call("plan", MODEL, *words, "--json", str(path))
+    assert done.returncode == 0
+    found = json.loads(path.read_text())
+    copied, told = found["weights"], found["weights_traffic"]
+    assert f"weights      {len(copied)} of 10 ops copy theirs to fast" in done.stdout
+    assert f"flash is read {told['flash_bytes']} B x 8, not {told['read_bytes']} B" in done.stdout
+    assert "1 op reads theirs too seldom to gain by a copy" in done.stdout
+    assert found["traffic"]["cost"] < told["cost_without"]
+    assert call("check", MODEL, "--plan", str(path)).returncode == 0
+
+
+def test_the_cost_of_a_chips_flash() -> None:
+    """Is that of the table of targets, unless another one is given."""
+    words = ("plan", MODEL, "--target", "STM32F746", "--all-memories", "--effort", "quick", "--json", "-")
+    for pool, cost in (("dtcm", 8), ("dtcm:3", 3)):
+        found = json.loads(call(*words, "--weights-pool", pool).stdout)
+        assert found["weights_traffic"]["flash_cost"] == cost
+
+
 # --fit
 
 
@@ -93,7 +119,12 @@ def test_all_memories_of_a_chip() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(("--fit",), "--budget, --target or --pool"), (("--all-memories",), "name one with --target")]
+    ("words", "said"),
+    [
+        (("--fit",), "--budget, --target or --pool"),
+        (("--all-memories",), "name one with --target"),
+        (("--weights-pool", "fast"), "such as --pool fast:64K"),
+    ],
 )
 def test_what_is_not_said(words: tuple[str, ...], said: str) -> None:
     done = call("plan", MODEL, *words)

@@ -24,3 +24,15 @@ def test_the_page_has_a_row_for_each() -> None:
     assert '<th scope="row">quick</th>' in page
     assert '<th scope="row">large</th>' in page
     assert "One memory for everything" in page
+
+
+def test_copies_of_weights_are_shown() -> None:
+    """As blocks of their own kind in the picture, and in a table on the page with what they are worth."""
+    options = {"pools": ("quick:600", "large:1K:5"), "weights_pool": "quick:20"}
+    made = diagmem.plan(tiny(), **options)
+    drawn = arena_svg(made.plan)
+    assert drawn.count('class="block weights"') == len(made.plan.staged) > 0
+    assert "weights, copied for an op" in drawn
+    page = diagmem.report(tiny(), **options)["report.html"].decode()
+    assert "weights copied to quick" in page
+    assert "without copies it would cost" in page

@@ -106,7 +106,7 @@ def command(
     limits = Limits(budget, target(target_name) if target_name else None)
     sources = sources_of(models)
     is_fitted = is_to_fit(options, sources)
-    options["pools"] = limits.pools(options["pools"], options.pop("all_memories"))
+    options |= limits.memories(options["pools"], options.pop("all_memories"), options["weights_pool"])
     if pareto:
         _check_curve(sources, svg_path)
         ctx.exit(show_curve(sources[0], options, limits, json_path))
@@ -176,7 +176,7 @@ def _one(source: Source, options: dict[str, Any], kernels: str | None, limits: L
     from diagmem.pipeline import plan_telling
 
     with naming_model(source.label), working("planning") as bar:
-        made = plan_telling(_graph(source, limits), bar.tell, options)
+        made = plan_telling(_graph(source, options, limits), bar.tell, options)
         return _judged(source, made, kernels, limits)
 
 
@@ -187,9 +187,9 @@ def _fitted(source: Source, options: dict[str, Any], limits: Limits) -> _Result:
     return _Result(source, made, limits.verdict(source, made), None, fitting)
 
 
-def _graph(source: Source, limits: Limits) -> Graph:
-    """Weights are needed only for the question how much flash they take."""
-    return source.graph if limits.chip is None else source.runnable
+def _graph(source: Source, options: dict[str, Any], limits: Limits) -> Graph:
+    """Weights are needed only for the question how much flash they take, or how they lie where they are copied to."""
+    return source.graph if limits.chip is None and not options["weights_pool"] else source.runnable
 
 
 def _judged(source: Source, made: Planned, kernels: str | None, limits: Limits) -> _Result:
@@ -243,7 +243,7 @@ def _planned(source: Source, options: dict[str, Any], limits: Limits) -> Planned
 
     try:
         with naming_model(source.label):
-            return plan(_graph(source, limits), **options)
+            return plan(_graph(source, options, limits), **options)
     except DiagmemError as error:
         return error
     except OSError as error:

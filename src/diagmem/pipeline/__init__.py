@@ -154,7 +154,9 @@ def plan(model: Model, example_inputs: Any = None, **options: Any) -> Planned:
 
 def plan_telling(model: Model, tell: Tell, options: Mapping[str, Any]) -> Planned:
     """As `plan`; `tell` is called as each stage begins."""
-    return _shown(planner.planned(source_of(model).graph, Options.of(options), tell))
+    asked, source = Options.of(options), source_of(model)
+    # How weights lie where they are copied to, only their values tell.
+    return _shown(planner.planned(source.runnable if asked.weights_pool else source.graph, asked, tell))
 
 
 def pareto(model: Model, **options: Any) -> tuple[Planned, ...]:

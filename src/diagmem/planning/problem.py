@@ -23,7 +23,8 @@ BEFORE_RUN = -1
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """Bytes that live during the steps [first_step, end_step). `tensors`: those that use it; none for what an op needs
-    beside its tensors: scratch, or sums. `rows`: which rows of its tensor it holds; None: all."""
+    beside its tensors: scratch, or sums. `rows`: which rows of its tensor it holds; None: all. `weights_of`: the op
+    whose weights are copied to it."""
 
     name: str
     size_bytes: int
@@ -33,6 +34,7 @@ class Buffer:
     tensors: tuple[int, ...] = ()
     scratch_of: int | None = None
     rows: range | None = None
+    weights_of: int | None = None
 
     def lives_with(self, other: Buffer) -> bool:
         return self.first_step < other.end_step and other.first_step < self.end_step

@@ -165,6 +165,8 @@ def _steps(block: Block, sheet: Sheet) -> str:
 def _tone(block: Block) -> str:
     if block.buffer.scratch_of is not None:
         return "scratch"
+    if block.buffer.weights_of is not None:
+        return "weights"
     if block.is_state:
         return "state"
     # Rows of one tensor look alike.
@@ -182,7 +184,7 @@ def _label(block: Block, sheet: Sheet) -> Iterator[str]:
     words = clipped(f"{block.buffer.name}  {size}", right - left - 8, 11) if right - left > 60 else ""
     words = words if size in words else size if text_width(size, 11) < right - left - 6 else ""
     if words:
-        class_ = "on-made" if block.role == "made" and not block.is_state else "on-block"
+        class_ = "on-made" if block.role == "made" and _tone(block) == "made" else "on-block"
         # In the middle of a row, where no edge of a hatched piece runs: those lie between rows.
         row = math.floor((block.first + min(block.end, sheet.rows)) / 2)
         yield text((left + right) / 2, sheet.down(max(0, row) + 0.5) + 4, words, f"{class_} mid")
@@ -268,6 +270,7 @@ LEGEND = (
     ("t0", "other tensors"),
     ("state", "state, kept from run to run"),
     ("scratch", "kernel scratch"),
+    ("weights", "weights, copied for an op"),
     ("t0 alloc", "place taken, bytes not needed"),
     ("shared", "addresses shared in a step"),
 )
@@ -278,11 +281,12 @@ def legend_entries(pictures: Iterable[Picture], rows: float = math.inf) -> Itera
     seen: set[str] = set()
     for picture in pictures:
         blocks = [block for block in picture.blocks if block.first < rows]
-        plain_blocks = [block for block in blocks if block.buffer.scratch_of is None and not block.is_state]
+        plain_blocks = [block for block in blocks if block.buffer.tensors and not block.is_state]
         seen |= {block.role or "t0" for block in plain_blocks}
         seen |= {"state"} if any(block.is_state for block in blocks) else set()
         seen |= {"t0 alloc"} if any(not block.is_full for block in blocks) else set()
         seen |= {"scratch"} if any(block.buffer.scratch_of is not None for block in blocks) else set()
+        seen |= {"weights"} if any(block.buffer.weights_of is not None for block in blocks) else set()
         seen |= {"shared"} if any(shared.step < rows for shared in picture.shared) else set()
     return ((class_, words) for class_, words in LEGEND if class_ in seen)
 

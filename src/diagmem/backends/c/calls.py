@@ -10,6 +10,7 @@ from diagmem.backends.c.addresses import address, arena_of
 from diagmem.backends.c.literals import initialiser, numbers
 from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
+from diagmem.backends.c.staging import parameters_name, staged_address
 from diagmem.backends.c.tables import Tables
 from diagmem.model.graph import Node, Tensor
 from diagmem.ops import CArgument, CCall, CPointers, CRow, CRows, CScratch, CTurn
@@ -48,7 +49,7 @@ def small_numbers(name: str, values: Sequence[int]) -> str:
 def call_text(node: Node, call: CCall, program: Program, tables: Tables) -> str:
     """The call as a statement. Where it is for a single turn, `turn` says which."""
     arguments = (_argument(a, n, node, program, tables) for n, a in enumerate(call.arguments))
-    return f"{call.function}({', '.join([f'&op{node.op.number}', *arguments])});"
+    return f"{call.function}({', '.join([f'&{parameters_name(node, program)}', *arguments])});"
 
 
 def argument_text(tensor: Tensor, node: Node, program: Program, tables: Tables, further: str = "") -> str:
@@ -68,17 +69,24 @@ def _argument(argument: CArgument, position: int, node: Node, program: Program, 
     if isinstance(argument, CScratch):
         return address(program, program.scratch[index])
     if isinstance(argument, CRows):
-        found = "diagmem_rows_reaching" if argument.is_transposed else "diagmem_rows_under"
+        rows = "diagmem_pieces" if argument.tensor.index in program.in_pieces else "diagmem_rows"
+        found = f"{rows}_reaching" if argument.is_transposed else f"{rows}_under"
         arena = arena_of(program, argument.tensor.index)
         return f"{found}(&op{node.op.number}.window, &rows{argument.tensor.index}, {arena}, turn, rows)"
     if isinstance(argument, CRow):
         number = _row_number(argument, f"op{node.op.number}_rows{position}")
-        return f"diagmem_row(&rows{argument.tensor.index}, {arena_of(program, argument.tensor.index)}, {number})"
+        found, arena = row_function(program, argument.tensor), arena_of(program, argument.tensor.index)
+        return f"{found}(&rows{argument.tensor.index}, {arena}, {number})"
     if isinstance(argument, CPointers):
         return _pointers(argument, (_argument(t, position, node, program, tables) for t in argument.tensors))
     if argument.is_constant:
-        return tables.constants[argument.index]
+        return staged_address(node, argument, program) or tables.constants[argument.index]
     return address(program, program.offsets[argument.index])
+
+
+def row_function(program: Program, tensor: Tensor) -> str:
+    """What finds a row of a tensor."""
+    return "diagmem_row_in_pieces" if tensor.index in program.in_pieces else "diagmem_row"
 
 
 def _row_number(row: CRow, listed: str) -> str:

@@ -82,13 +82,14 @@ def _plan(found: _Fields, model: Graph) -> Plan:
         replace(options, pools=tuple(use.pool for use in pools.uses)),
         schedule,
         _storage(found, graph, pools),
-        _scratch(found, graph, pools),
+        _by_op(found, "scratch", graph, pools),
         found.integer("arena_bytes", 0),
         found.integer("lower_bound_bytes", 0, default=0),
         found.get("lower_bound_over") == "all orders",
         found.number("recompute", 1.0),
         pools=pools,
         teamwork=_teamwork(found, graph, options),
+        staged=_by_op(found, "weights", graph, pools),
     )
 
 
@@ -252,16 +253,17 @@ def _index_of(graph: Graph) -> dict[int, int]:
     return {PUSH: PUSH, **{op.number: op.index for op in graph.ops}}
 
 
-def _scratch(found: _Fields, graph: Graph, pools: PoolLayout) -> dict[int, int]:
-    index_of, scratch = _index_of(graph), {}
-    for row in found.rows("scratch", default=[]):
+def _by_op(found: _Fields, key: str, graph: Graph, pools: PoolLayout) -> dict[int, int]:
+    """Op -> where something of its own lies: scratch, or a copy of its weights."""
+    index_of, places = _index_of(graph), {}
+    for row in found.rows(key, default=[]):
         number = row.integer("op")
         if number not in index_of:
-            raise PlanError(f"the plan has scratch for op {number}, which the model does not have; {OTHER_MODEL}")
-        if index_of[number] in scratch:
-            raise PlanError(f"the plan has scratch for op {number} twice")
-        scratch[index_of[number]] = _address(row, pools)
-    return scratch
+            raise PlanError(f"the plan has {key} for op {number}, which the model does not have; {OTHER_MODEL}")
+        if index_of[number] in places:
+            raise PlanError(f"the plan has {key} for op {number} twice")
+        places[index_of[number]] = _address(row, pools)
+    return places
 
 
 def _storage(found: _Fields, graph: Graph, pools: PoolLayout) -> dict[int, Storage]:

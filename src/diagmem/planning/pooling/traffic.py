@@ -13,15 +13,22 @@ from diagmem.model.schedule import PUSH, Schedule
 from diagmem.ops.accesses import Runs
 from diagmem.planning.footprint import Footprint, is_alias
 from diagmem.planning.problem import Buffer
+from diagmem.planning.staging import OpWeights
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """Buffers that must lie in one pool: the rows of a tensor, or a single one. `traffic_bytes`: what a run reads and
-    writes there."""
+    writes there. `weights`: those that are copied there, or else read from flash."""
 
     members: tuple[int, ...]
     traffic_bytes: int
+    weights: OpWeights | None = None
+
+    @classmethod
+    def of_copy(cls, buffer: int, weights: OpWeights) -> Group:
+        """Written once, and read as often as the kernel does."""
+        return cls((buffer,), weights.size_bytes + weights.read_bytes, weights)
 
 
 def groups_of(needs: Footprint, schedule: Schedule, buffers: Sequence[Buffer]) -> tuple[Group, ...]:
