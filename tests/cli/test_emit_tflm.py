@@ -15,7 +15,6 @@ from diagmem.cli import _emit_tflm
 from diagmem.frontends import tflite
 from diagmem.verification.tflm import runtime
 from tests.backends.tflm import small_models
-from tests.cli.calling import call
 from tests.cli.test_command_line import run
 
 needs_tflm = pytest.mark.skipif(not runtime.is_installed(), reason="needs the package tflite-micro")
@@ -169,25 +168,3 @@ def test_each_library_s_own_plan_stands_beside(tmp_path: Path) -> None:
         assert rows[name]["own_plan"] == emit_tflm("zoo:kws_dscnn_int8", kernels=name).heads[name][1]
     own = run("emit", "tflm", "zoo:kws_dscnn_int8", "-o", str(out), "--kernels", "cmsis-nn").stdout
     assert "unsafe" in own
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        ("--pool", "a:1K"),
-        ("--external", "input"),
-        ("--keep", "input"),
-        ("--pin", "input@0"),
-        ("--double-buffer", "input"),
-        ("--input-align", "16"),
-        ("--together", "keep-outputs"),
-        ("--cores", "2"),
-        ("--input-rows",),
-    ],
-)
-def test_what_a_file_cannot_express(option: tuple[str, ...], tmp_path: Path) -> None:
-    """One line that names the option and says what to do, status 2."""
-    done = call("emit", "tflm", "zoo:kws_dscnn_int8", "-o", str(tmp_path / "planned.tflite"), *option)
-    assert done.returncode == 2
-    assert f"cannot express {option[0]}" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1

@@ -55,7 +55,7 @@ def test_copies_of_weights(tmp_path: Path) -> None:
     copied, told = found["weights"], found["weights_traffic"]
     assert f"weights      {len(copied)} of 10 ops copy theirs to fast" in done.stdout
     assert f"flash is read {told['flash_bytes']} B x 8, not {told['read_bytes']} B" in done.stdout
-    assert "1 op reads theirs too seldom to gain by a copy" in done.stdout
+    assert "1 op reads weights too seldom to gain by a copy" in done.stdout
     assert found["traffic"]["cost"] < told["cost_without"]
     assert call("check", MODEL, "--plan", str(path)).returncode == 0
 
@@ -206,3 +206,31 @@ def test_limits_of_what_is_beside_the_arena() -> None:
     done = call("plan", "zoo:vww_96_int8", "--external", "input", "--target", "STM32F030R8")
     assert done.returncode == 1
     assert "short by" in done.stdout
+
+
+def test_a_larger_pool_is_none_of_the_callers() -> None:
+    """What --fit shows in the end names the pools that were given, and not what the caller holds; and it fits."""
+    words = ("--pool", "fast:1K", "--pool", "slow:1K:3", "--external", "input", "--effort", "quick")
+    done = call("plan", MODEL, *words, "--fit")
+    assert done.returncode == 0
+    command = command_of(done.stdout)
+    assert "--pool input" not in " ".join(command)
+    assert call(*command).returncode == 0
+
+
+def test_a_front_has_one_memory() -> None:
+    done = call("plan", MODEL, "--pareto", "--pool", "fast:1K")
+    assert done.returncode == 2
+    assert "leave out --pool" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("--pool", "a:1K"), ("--weights-pool", "a"), ("--external", "input"), ("--cores", "2")]
+)
+def test_what_a_file_for_tflm_cannot_say(words: tuple[str, ...], tmp_path: Path) -> None:
+    """One line that names the option, and what to do."""
+    done = call("emit", "tflm", MODEL, "-o", str(tmp_path / "planned.tflite"), *words)
+    assert done.returncode == 2
+    assert words[0] in done.stderr
+    assert "`diagmem emit c` can" in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from diagmem.cli._files import check_is_no_input
 from diagmem.cli._shared import (
@@ -16,15 +15,12 @@ from diagmem.cli._shared import (
     json_option,
     model_argument,
     naming_model,
-    planning_option,
     size_text,
     source_of,
     working,
     write_file,
     write_json,
 )
-from diagmem.model.errors import PlanError
-from diagmem.planning.options import Options
 
 if TYPE_CHECKING:
     from diagmem.backends.tflm.planned_file import PlannedFile
@@ -42,30 +38,43 @@ REFERENCE_WARNING = (
 )
 
 
-OF_PLANS = ("kernels", "align", "keep_inputs", "overlap", "schedule", "allocator", "prefer", "effort", "time_limit")
-OTHERS = ("external_io", "cores_cost", "remove")
-"""Options of plans that have a meaning for TFLM, and those that are nothing without another one or lie with TFLM."""
+ONLY_IN_C = {
+    "--pool": True,
+    "--weights-pool": True,
+    "--external": True,
+    "--external-io": False,
+    "--keep": True,
+    "--pin": True,
+    "--double-buffer": True,
+    "--input-align": True,
+    "--schedule": True,
+    "--input-rows": False,
+    "--recompute": True,
+    "--cores": True,
+    "--together": True,
+}
+"""Options of a plan that a file for TFLM has no words for, and whether a value follows."""
 
 
-def refused_options(function: Command) -> Command:
-    """All options of plans that a file for TFLM cannot express: whoever gives one is told so, and what to do."""
-    for name in (field.name for field in fields(Options) if field.name not in (*OF_PLANS, *OTHERS)):
-        function = planning_option(name)(function)
-        option = function.__click_params__[-1]  # type: ignore[attr-defined]
-        option.hidden, option.expose_value, option.callback = True, False, _refuse
+def _refused(function: Command) -> Command:
+    """Says why, in place of that there is no such option."""
+
+    def refuse(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        if value:
+            raise click.UsageError(
+                f"{param.opts[0]}: a file for TensorFlow Lite Micro holds offsets in one arena, and no more can be "
+                "said in it; `diagmem emit c` can."
+            )
+
+    for flag, has_value in ONLY_IN_C.items():
+        given: dict[str, Any] = {"multiple": True} if has_value else {"is_flag": True}
+        function = click.option(flag, hidden=True, expose_value=False, callback=refuse, **given)(function)
     return function
-
-
-def _refuse(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    if ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
-        raise PlanError(
-            f"a .tflite file cannot express {param.opts[0]}: TensorFlow Lite Micro runs whole ops on one core, in one "
-            "arena of which it takes no more than offsets from a file; `diagmem emit c` can, or leave it out"
-        )
 
 
 @click.command()
 @model_argument
+@_refused
 @click.option(
     "-o",
     "--output",
@@ -84,7 +93,6 @@ def _refuse(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 @click.option("--align", type=click.IntRange(min=1), default=16, show_default=True, help="Alignment of every offset.")
 @click.option("--keep-inputs", is_flag=True, help="Let the inputs survive a run; TFLM alone does not promise that.")
 @click.option("--no-remove-channels", is_flag=True, help="Leave channels in the file that make no difference.")
-@refused_options
 @json_option
 def command(
     model: str,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -108,7 +108,7 @@ def command(
     is_fitted = is_to_fit(options, sources)
     options |= limits.memories(options["pools"], options.pop("all_memories"), options["weights_pool"])
     if pareto:
-        _check_curve(sources, svg_path)
+        _check_curve(sources, svg_path, options["pools"])
         ctx.exit(show_curve(sources[0], options, limits, json_path))
     given = ctx.get_parameter_source("kernels") is not ParameterSource.DEFAULT
     kernels = options["kernels"] if given else None
@@ -164,11 +164,13 @@ class _Bad:
         return {"model": self.name, "error": str(self.error)}
 
 
-def _check_curve(sources: list[Source], svg_path: str | None) -> None:
+def _check_curve(sources: list[Source], svg_path: str | None, pools: Sequence[Any]) -> None:
     if len(sources) != 1:
         raise PlanError("--pareto lists plans of one MODEL: give a single one")
     if svg_path:
         raise PlanError("--pareto lists several plans, and --svg draws one: leave out either")
+    if pools:
+        raise PlanError("--pareto lists arenas in one memory: leave out --pool and --all-memories, or --pareto")
 
 
 def _one(source: Source, options: dict[str, Any], kernels: str | None, limits: Limits) -> _Result:

@@ -149,6 +149,11 @@ class PoolLayout:
         return use.start + offset if 0 <= offset < use.used_bytes else NOWHERE
 
     @property
+    def own_enlarged(self) -> tuple[Pool, ...]:
+        """All pools but the caller's, as large as what is used of them."""
+        return tuple(use.enlarged for use in self.uses if not use.pool.is_external)
+
+    @property
     def in_use(self) -> PoolLayout:
         """Without those that nothing lies in."""
         return replace(self, uses=tuple(use for use in self.uses if use.used_bytes))

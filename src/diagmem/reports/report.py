@@ -56,7 +56,7 @@ def report_page(made: Planned, targets: Sequence[Target], instructions: Mapping[
     by its index in the file, where they were counted."""
     before, after = made.baseline, made.plan
     found, pictures = inspect(after.graph), (Picture(before), Picture(after))
-    largest = max(1, before.arena_bytes, after.arena_bytes)
+    largest = max(1, before.end_bytes, after.end_bytes)
     return render(
         "report",
         ("plan", "theme", "report"),
@@ -69,7 +69,7 @@ def report_page(made: Planned, targets: Sequence[Target], instructions: Mapping[
         found=found,
         largest=largest,
         # Row by row so little is left that it would hardly be seen beside the whole: each map has a scale of its own.
-        maps=[page_map(p, p.plan.arena_bytes if after.runs_by_rows else largest).inline() for p in pictures],
+        maps=[page_map(p, p.plan.end_bytes if after.runs_by_rows else largest).inline() for p in pictures],
         legend=list(legend_entries(pictures)),
         live=live_drawing(before, after).inline(),
         **_of_cores(after),
