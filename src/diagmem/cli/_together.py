@@ -9,6 +9,7 @@ from diagmem.cli._shared import size_text, working
 from diagmem.model.errors import PlanError
 
 if TYPE_CHECKING:
+    from diagmem.cli._fit import Limits
     from diagmem.frontends.source import Source
     from diagmem.planning.planner import Planned
     from diagmem.planning.together import Together
@@ -28,7 +29,15 @@ def _together(results: Sequence[_Planned]) -> Together | None:
     return Together.of([result.made for result in results])
 
 
-def together_lines(results: Sequence[_Planned]) -> Iterator[str]:
+def missing_together(results: Sequence[_Planned], limits: Limits) -> int:
+    """By how many bytes what all models take is too much, where that is asked. Each memory for itself is judged plan by
+    plan."""
+    found = _together(results)
+    limit = limits.budget if results and results[0].made.plan.options.pools else limits.ram_bytes
+    return 0 if found is None or limit is None else max(0, found.total_bytes - limit)
+
+
+def together_lines(results: Sequence[_Planned], limits: Limits) -> Iterator[str]:
     """Nothing, unless that was asked for."""
     found = _together(results)
     if found is not None:
@@ -40,9 +49,12 @@ def together_lines(results: Sequence[_Planned]) -> Iterator[str]:
             yield f"together     one arena of {size_text(found.shared_bytes)} serves all, one at a time{kept}"
         apart = size_text(found.apart_bytes)
         yield f"             {size_text(found.total_bytes)} in all; apart they would take {apart}"
+        missing = missing_together(results, limits)
+        if missing:
+            yield f"too large    all together: short by {size_text(missing)}"
 
 
-def together_json(results: Sequence[_Planned]) -> dict[str, Any]:
+def together_json(results: Sequence[_Planned], limits: Limits) -> dict[str, Any]:
     found = _together(results)
     if found is None:
         return {}
@@ -54,6 +66,7 @@ def together_json(results: Sequence[_Planned]) -> dict[str, Any]:
             "kept_bytes": found.kept_bytes,
             "total_bytes": found.total_bytes,
             "apart_bytes": found.apart_bytes,
+            **({} if limits.ram_bytes is None else {"missing_bytes": missing_together(results, limits)}),
         }
     }
 

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from diagmem.cli._embedded import embedded_in, embedded_json, embedded_lines
 from diagmem.cli._fit import Limits, Verdict, c_lines
-from diagmem.cli._make_fit import Fitting, fitting_options, made_to_fit
+from diagmem.cli._make_fit import Fitting, fitting_options, is_to_fit, made_to_fit
 from diagmem.cli._pools import next_frame_lines, pool_lines
 from diagmem.cli._rows import row_lines, show_curve
 from diagmem.cli._shared import (
@@ -33,7 +33,7 @@ from diagmem.cli._shared import (
     write_file,
     write_json,
 )
-from diagmem.cli._together import together_json, together_lines
+from diagmem.cli._together import missing_together, together_json, together_lines
 from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.model.schedule import PUSH
 
@@ -104,9 +104,9 @@ def command(
     from diagmem.reports.targets import target
 
     limits = Limits(budget, target(target_name) if target_name else None)
-    is_fitted = options.pop("fit")
-    options |= limits.memories(options["pools"], options.pop("all_memories"), options["weights_pool"])
     sources = sources_of(models)
+    is_fitted = is_to_fit(options, sources)
+    options |= limits.memories(options["pools"], options.pop("all_memories"), options["weights_pool"])
     if pareto:
         _check_curve(sources, svg_path, options["pools"])
         ctx.exit(show_curve(sources[0], options, limits, json_path))
@@ -119,14 +119,14 @@ def command(
     results = [one for one in found if isinstance(one, _Result)]
     if json_path:
         rows = [one.to_json() for one in found]
-        write_json(json_path, rows[0] if len(rows) == 1 else {"plans": rows, **together_json(results)})
+        write_json(json_path, rows[0] if len(rows) == 1 else {"plans": rows, **together_json(results, limits)})
     if svg_path:
         _draw(results, svg_path)
     if json_path != "-":
-        _summarise(console(), found) if len(found) > 1 else _show(results[0])
+        _summarise(console(), found, limits) if len(found) > 1 else _show(results[0])
     if len(results) < len(found):
         ctx.exit(BAD_INPUT)
-    if not all(one.is_good for one in results):
+    if not all(one.is_good for one in results) or missing_together(results, limits):
         ctx.exit(ANSWER_IS_NO)
 
 
@@ -369,7 +369,7 @@ def _headline(made: Planned) -> list[str]:
     return lines
 
 
-def _summarise(out: Console, found: list[_Result | _Bad]) -> None:
+def _summarise(out: Console, found: list[_Result | _Bad], limits: Limits) -> None:
     from rich.markup import escape
     from rich.table import Table
 
@@ -396,5 +396,5 @@ def _summarise(out: Console, found: list[_Result | _Bad]) -> None:
         figures = (str(made.baseline_bytes), str(made.arena_bytes), saved, str(made.lower_bound_bytes))
         table.add_row(escape(one_line(made.model.name)), *figures, ", ".join(note for note in notes if note))
     out.print(table)
-    for line in together_lines([one for one in found if isinstance(one, _Result)]):
+    for line in together_lines([one for one in found if isinstance(one, _Result)], limits):
         out.print(line, markup=False, soft_wrap=True)

@@ -47,9 +47,9 @@ def _with_kept(model: Graph, names: Sequence[str]) -> Graph:
 
 
 def _with_next_frames(model: Graph, names: Sequence[str]) -> Graph:
-    """With a tensor more for each of these inputs, which no op touches."""
-    tensors = list(model.tensors)
-    for name in dict.fromkeys(names):
+    """With a tensor more for each of these inputs, which no op touches; those that are there already stay."""
+    tensors, there = list(model.tensors), {tensor.name for tensor in model.tensors}
+    for name in (name for name in dict.fromkeys(names) if next_frame_name(name) not in there):
         tensor = tensor_named(model, name)
         if tensor.index not in model.inputs:
             raise PlanError(f"'{one_line(name, 60)}' is no input of the model: it has no next frame")

@@ -43,11 +43,8 @@ def from_text(text: str | bytes, model: Graph) -> Plan:
 def from_json(value: Any, model: Graph) -> Plan:
     """The plan of `model` from plain values; PlanError says what is wrong with them, or that they are not its plan."""
     found = _Fields(value, "the plan")
-    several = found.get("plans")
-    if isinstance(several, list) and len(several) == 1:
-        found = _Fields(several[0], "the plan")
-    elif several is not None:
-        raise PlanError("the file holds plans of several models; give one: plan each model by itself")
+    if found.get("plans") is not None:
+        found = _one_of(found.rows("plans"), model)
     version = found.integer("schema_version", 0, default=SCHEMA_VERSION)
     if version > SCHEMA_VERSION:
         raise PlanError(f"the plan has version {version} of the format, and {SCHEMA_VERSION} is known: update diagmem")
@@ -59,6 +56,18 @@ def from_json(value: Any, model: Graph) -> Plan:
             message = f"the plan is one of '{one_line(named)}', and the model is '{one_line(model.name)}': {error}"
             raise PlanError(message) from error
         raise
+
+
+def _one_of(plans: list[_Fields], model: Graph) -> _Fields:
+    """The plan of the model in a file that holds several, as `diagmem plan` writes it for several models."""
+    own = [plan for plan in plans if plan.get("model") == model.name] if len(plans) > 1 else plans
+    if len(own) == 1:
+        return _Fields(own[0].value, "the plan")
+    held = ", ".join(f"'{one_line(str(plan.get('model')), 40)}'" for plan in plans[:4])
+    raise PlanError(
+        f"the file holds {len(plans)} plans ({held}), and {len(own)} of them are of a model called "
+        f"'{one_line(model.name, 40)}': plan it by itself"
+    )
 
 
 def _plan(found: _Fields, model: Graph) -> Plan:
