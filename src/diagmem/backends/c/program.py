@@ -227,9 +227,12 @@ class Program:
 
     @cached_property
     def in_pieces(self) -> Mapping[int, tuple[Piece, ...]]:
-        """Tensor -> the pieces of its table, for those that they make shorter; none where all is short already."""
-        tables = {t: storage.table for t, storage in self.by_rows.items() if self.visits and storage.table}
-        return shorter_tables(tables, self.offset_bytes)
+        """Tensor -> the pieces of its table, for those that they make shorter; none where all is short already. Rows
+        that cores hold back are found by one rule, whosever they are."""
+        sharings = () if self.teamwork is None else self.teamwork.sharings
+        held = {self.graph.nodes[sharing.op].output.index for sharing in sharings if sharing.most_held}
+        by_rows = {t: storage for t, storage in self.by_rows.items() if self.visits and t not in held}
+        return shorter_tables({t: storage.table for t, storage in by_rows.items() if storage.table}, self.offset_bytes)
 
     @cached_property
     def calls(self) -> Mapping[int, CCall | None]:

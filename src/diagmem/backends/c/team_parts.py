@@ -74,7 +74,7 @@ def shared_text(program: Program, sharing: Sharing, part: str, phases: str) -> s
     pool = [] if use is None else [enumerator(use)]
     offset = 0 if is_row else at - (use.start if use is not None else 0)
     size = unit_bytes(program.graph, sharing) if sharing.most_held else 0
-    rows = [f"&rows{out.index}" if is_row else "NULL"] if program.visits else []
+    rows = [f"&rows{out.index}" if is_row and sharing.most_held else "NULL"] if program.visits else []
     fields = (part, phases, cut.units, cut.grain, offset, size, *rows, *pool)
     return f"{{{', '.join(map(str, fields))}}}"
 
