@@ -12,6 +12,7 @@ from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
 from diagmem.model.errors import PlanError
+from diagmem.model.graph import DType
 from diagmem.model.schedule import Step
 from diagmem.model.teamwork import How, Phases, Sharing, Teamwork
 from diagmem.planning.plan import Plan
@@ -20,7 +21,7 @@ from diagmem.planning.sharing import SharedOp
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.threads import run_on_threads
 from tests.backends.c.models import compiler
-from tests.row_networks import image_net
+from tests.row_networks import image_net, image_to_image
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +65,17 @@ def test_any_network_is_right_row_by_row(seed: int) -> None:
     assert made.visits
     assert made.teamwork is not None
     assert made.teamwork.sharings
+    assert run_on_threads(made, sample_inputs(made.graph, 2), 3).failure is None
+
+
+@pytest.mark.parametrize("options", [{}, {"schedule": "rows", "input_rows": True}], ids=["whole", "rows"])
+def test_images_from_images_are_right(options: dict[str, Any]) -> None:
+    """Transposed convolutions, slices and a join, all of them shared."""
+    planned = pipeline.plan(image_to_image(DType.INT8), cores=3, **options)
+    made = Program.running(replace(planned.plan, teamwork=every_step_shared(planned.plan)), planned.model)
+    assert made.teamwork is not None
+    kinds = {planned.plan.graph.ops[sharing.op].kind for sharing in made.teamwork.sharings}
+    assert {"CONV_2D", "TRANSPOSE_CONV", "SLICE", "CONCATENATION"} <= kinds
     assert run_on_threads(made, sample_inputs(made.graph, 2), 3).failure is None
 
 

@@ -21,7 +21,7 @@ def kernels_of(programs: Sequence[Program], attribute: str) -> str:
             limits[macro] = max(value, limits.get(macro, 0))
     defines = "".join(f"#define {macro} {limits[macro]}\n" for macro in sorted(limits))
     sources = ["_compiler.h", *sorted({call.source for call in calls})]
-    by_rows = [program for program in programs if program.visits]
+    by_rows = [program for program in programs if program.by_rows]
     if by_rows:
         # The widest that any needs: uint16_t sorts before uint32_t.
         defines += f"#define DIAGMEM_OFFSET {max(offset_type(program) for program in by_rows)}\n"

@@ -30,7 +30,7 @@ def shared_steps(program: Program) -> tuple[Sharing, ...]:
 
 def _is_windowed(program: Program, sharing: Sharing) -> bool:
     call = program.calls[sharing.op]
-    is_cut = sharing.cut.along is Along.PIXELS or sharing.turns is not None
+    is_cut = sharing.cut.along is Along.PIXELS or (sharing.turns is not None and sharing.cut.along is not Along.ROWS)
     return is_cut and call is not None and "window" in call.parameters.fields
 
 
