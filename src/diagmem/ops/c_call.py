@@ -145,6 +145,7 @@ class CCall:
     `arguments`: the tensors whose addresses are passed, in the arena or, if constant, in flash. `limits`: C macros that
     bound what the kernel keeps on the stack; a program defines each as the largest that any of its calls asks for.
     `channels`, `stretch`: how it is narrowed to some of its channels, or to a stretch, where that is possible.
+    `passes`: how often a run of the whole operation goes over the constant data, also where it goes row by row.
     """
 
     source: str
@@ -154,6 +155,7 @@ class CCall:
     limits: Mapping[str, int] = field(default_factory=dict)
     channels: CChannels | None = None
     stretch: CStretch | None = None
+    passes: int = 1
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -170,10 +172,15 @@ def _tensors(argument: CArgument) -> tuple[Tensor, ...]:
 
 
 def kernel_call(
-    stem: str, fields: Fields, arguments: tuple[CArgument, ...], limits: Mapping[str, int] | None = None
+    stem: str,
+    fields: Fields,
+    arguments: tuple[CArgument, ...],
+    limits: Mapping[str, int] | None = None,
+    passes: int = 1,
 ) -> CCall:
     """The call of the one kernel in `stem`.c, by the names that such a file uses."""
-    return CCall(f"{stem}.c", f"diagmem_{stem}", CStruct(f"diagmem_{stem}_params", fields), arguments, limits or {})
+    parameters = CStruct(f"diagmem_{stem}_params", fields)
+    return CCall(f"{stem}.c", f"diagmem_{stem}", parameters, arguments, limits or {}, passes=passes)
 
 
 _ELEMENT_CODES = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from diagmem.model.errors import PlanError, one_line
-from diagmem.planning.pools import Pool, pools_of
+from diagmem.planning.pools import Pool, WeightsPool, parsed_weights_pool, pools_of
 
 if TYPE_CHECKING:
     from diagmem.kernels import Library
@@ -30,6 +30,12 @@ MOST_CORES = 16
 
 MOST_COST = 1000
 """Percent of an arena."""
+
+MOST_ALIGN_BYTES = 1 << 24
+"""More than any memory of a chip asks for."""
+
+MOST_WORK = 1000.0
+"""Times the multiply-accumulates of a run that computes everything once."""
 
 
 def next_frame_name(name: str) -> str:
@@ -103,6 +109,12 @@ class Options:
         "read or written there.  [default: one more than that of the pool before]",
         unit="NAME:BYTES[:COST]",
     )
+    weights_pool: str = _option(
+        "",
+        "With pools: the one to which weights are copied before an op that reads them over and over, where that pays. "
+        "COST: of a byte read from flash.  [default: one more than that of the slowest pool]",
+        unit="NAME[:COST]",
+    )
     keep: tuple[str, ...] = _option(
         (), "A tensor whose value survives the run, as one more output; may be repeated.", unit="NAME"
     )
@@ -138,8 +150,11 @@ class Options:
         if self.pinned_at and self.pools:
             raise PlanError("a tensor is pinned in one arena, and pools are several: leave out either")
         for align in (self.align, self.input_align):
-            if align is not None and (align < 1 or align & (align - 1)):
-                raise PlanError(f"alignment of {align} bytes: it must be a power of two, such as 1, 4 or 16")
+            if align is not None and (not 1 <= align <= MOST_ALIGN_BYTES or align & (align - 1)):
+                raise PlanError(
+                    f"alignment of {align} bytes: it must be a power of two, such as 1, 4 or 16, and at most "
+                    f"{MOST_ALIGN_BYTES}"
+                )
         for name, known in (
             ("schedule", SCHEDULES),
             ("allocator", ALLOCATORS),
@@ -148,10 +163,14 @@ class Options:
         ):
             if getattr(self, name) not in known:
                 raise PlanError(f"{name} '{getattr(self, name)}' is not known; known: {', '.join(known)}")
+        if self.weights_pool:
+            self._check_weights_pool()
         if self.together not in ("", *TOGETHER):
             raise PlanError(f"together '{self.together}' is not known; known: {', '.join(TOGETHER)}")
-        if self.together and (self.pools or self.external_io):
-            raise PlanError("models that share an arena have one pool, and their inputs in it: leave out the others")
+        if self.together and self.external_io:
+            raise PlanError(
+                "models that share an arena have their inputs in it: leave out external_io, or name --external"
+            )
         if self.schedule != ROWS and (self.input_rows or self.recompute != 1):
             raise PlanError("an input that comes row by row, and rows that are made again, need the schedule 'rows'")
         if not 1 <= self.cores <= MOST_CORES:
@@ -162,8 +181,8 @@ class Options:
             raise PlanError("several cores share the arena of one model: leave out cores, or plan each model alone")
         if self.time_limit is not None and not self.time_limit > 0:
             raise PlanError(f"a time limit of {self.time_limit} s leaves no time; give a number above 0")
-        if not self.recompute >= 1:
-            raise PlanError(f"recompute is {self.recompute}: it must be 1 or more times the multiply-accumulates")
+        if not 1 <= self.recompute <= MOST_WORK:
+            raise PlanError(f"recompute is {self.recompute}: it must be 1 to {MOST_WORK:.0f} times the work of one run")
 
     def _check_double_buffer(self) -> None:
         """The next frame lies in the arena, whole."""
@@ -175,6 +194,24 @@ class Options:
             raise PlanError("an input that comes row by row has no next frame: leave out the double buffer")
         if not self.library.is_own:
             raise PlanError(f"kernels '{self.kernels}' run without our C code: leave out the double buffer")
+
+    def _check_weights_pool(self) -> None:
+        names = [pool.name for pool in self.pools]
+        asked = parsed_weights_pool(self.weights_pool).name
+        if not names:
+            raise PlanError(f"weights are copied to a pool: give its size, such as --pool {asked}:64K")
+        if asked not in names:
+            raise PlanError(f"weights_pool '{asked}' is none of the pools: {', '.join(names)}")
+        if self.cores > 1:
+            raise PlanError("several cores read weights where they are: leave out cores, or weights_pool")
+
+    @property
+    def staging(self) -> WeightsPool | None:
+        """Where weights may be copied to, and what it costs to read them from flash."""
+        if not self.weights_pool:
+            return None
+        found = parsed_weights_pool(self.weights_pool)
+        return found if found.flash_cost else WeightsPool(found.name, self.pools[-1].cost + 1)
 
     @property
     def pinned_at(self) -> Mapping[str, int]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from diagmem.model.schedule import PUSH
 from diagmem.model.teamwork import Teamwork
@@ -61,7 +62,8 @@ class Rules:
     inputs and outputs may lie with the caller. `recompute`: the most multiply-accumulates, as a multiple of those of a
     run that computes everything once. `pools`: the memories, where there are several; what lies in one of them is
     reached by the address of its start, so nothing may lie in two. `input_align_bytes`: where graph inputs may start.
-    `teamwork`: how several cores share it, if they do.
+    `teamwork`: how several cores share it, if they do. `staged`: op -> the address to which its weights are copied
+    before its first step; its kernel then reads them there.
     """
 
     align_bytes: int = 1
@@ -71,6 +73,7 @@ class Rules:
     pools: tuple[Pool, ...] = ()
     input_align_bytes: int = 1
     teamwork: Teamwork | None = None
+    staged: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def cores(self) -> int:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from diagmem.kernels import Library
 from diagmem.model.graph import IntArray, Node, Tensor
 from diagmem.model.views import distinct
-from diagmem.ops import kind_of
+from diagmem.ops import StagedWeights, kind_of
 from diagmem.ops.accesses import Accesses, Runs
 
 BoolArray = npt.NDArray[np.bool_]
@@ -61,6 +61,10 @@ class Kernel:
     @cached_property
     def scratch_bytes(self) -> int:
         return self._library.scratch_bytes(self.node, self._cores)
+
+    def weights(self, by_turns: bool) -> StagedWeights | None:
+        """What is copied of its constants where they are copied to RAM."""
+        return self._library.staged_weights(self.node, by_turns)
 
     @property
     def scratch_align_bytes(self) -> int:

@@ -10,6 +10,7 @@ from diagmem.backends.c.addresses import address, arena_of
 from diagmem.backends.c.literals import initialiser, numbers
 from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
+from diagmem.backends.c.staging import parameters_name, staged_address
 from diagmem.backends.c.tables import Tables
 from diagmem.model.graph import Node, Tensor
 from diagmem.ops import CArgument, CCall, CPointers, CRow, CRows, CScratch, CTurn
@@ -49,7 +50,7 @@ def call_text(node: Node, call: CCall, program: Program, tables: Tables, given: 
     """The call as a statement. Where it is for a single turn, `turn` says which. `given`: some arguments."""
     known = given or {}
     arguments = (known.get(n) or _argument(a, n, node, program, tables) for n, a in enumerate(call.arguments))
-    return f"{call.function}({', '.join([f'&op{node.op.number}', *arguments])});"
+    return f"{call.function}({', '.join([f'&{parameters_name(node, program)}', *arguments])});"
 
 
 def argument_text(tensor: Tensor, node: Node, program: Program, tables: Tables, further: str = "") -> str:
@@ -75,21 +76,28 @@ def _argument(argument: CArgument, position: int, node: Node, program: Program, 
     if isinstance(argument, CPointers):
         return pointers_text(argument, (_argument(t, position, node, program, tables) for t in argument.tensors))
     if argument.is_constant:
-        return tables.constants[argument.index]
+        return staged_address(node, argument, program) or tables.constants[argument.index]
     return address(program, program.offsets[argument.index])
 
 
 def row_text(row: CRow, position: int, node: Node, program: Program) -> str:
     """The address of the row of a turn. `position`: of the argument."""
     number = _row_number(row, f"op{node.op.number}_rows{position}")
-    return f"diagmem_row(&rows{row.tensor.index}, {arena_of(program, row.tensor.index)}, {number})"
+    found, arena = row_function(program, row.tensor), arena_of(program, row.tensor.index)
+    return f"{found}(&rows{row.tensor.index}, {arena}, {number})"
 
 
 def rows_text(rows: CRows, node: Node, program: Program) -> str:
     """The array of those under the window of a turn."""
-    found = "diagmem_rows_reaching" if rows.is_transposed else "diagmem_rows_under"
+    kind = "diagmem_pieces" if rows.tensor.index in program.in_pieces else "diagmem_rows"
+    found = f"{kind}_reaching" if rows.is_transposed else f"{kind}_under"
     arena = arena_of(program, rows.tensor.index)
     return f"{found}(&op{node.op.number}.window, &rows{rows.tensor.index}, {arena}, turn, rows)"
+
+
+def row_function(program: Program, tensor: Tensor) -> str:
+    """What finds a row of a tensor."""
+    return "diagmem_row_in_pieces" if tensor.index in program.in_pieces else "diagmem_row"
 
 
 def _row_number(row: CRow, listed: str) -> str:

@@ -42,8 +42,8 @@ _PLACES = (
 )
 
 
-def header(program: Program, name: str) -> str:
-    """NAME.h after its first comment."""
+def header(program: Program, name: str, is_shared: bool = False) -> str:
+    """NAME.h after its first comment. `is_shared`: arenas are those of a library of several models."""
     macro, model = name.upper(), program.model
     api = functions(program)
     about = _BY_ROWS if program.input_rows else _WHOLE
@@ -60,7 +60,7 @@ def header(program: Program, name: str) -> str:
 {_places(macro)}
 #define {macro}_ARENA_BYTES {max(1, program.arena_bytes)}
 #define {macro}_ARENA_ALIGN {program.align_bytes} /* an arena starts on a multiple of so many bytes */
-{pool_constants(program, name) if program.pools else ""}\
+{pool_constants(program, name, is_shared) if program.pools else ""}\
 {_state(macro, program)}
 {_tensors(f"{macro}_INPUT", model, model.inputs)}{_rows(macro, program)}
 {_tensors(f"{macro}_OUTPUT", model, model.outputs)}

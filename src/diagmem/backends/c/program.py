@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from diagmem.backends.c.row_pieces import Piece, shorter_tables
 from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.model.teamwork import Along, Teamwork
-from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of, values_of
+from diagmem.ops import CCall, CPointers, CRow, CRows, StagedWeights, Unsupported, kind_of, staged_weights, values_of
 from diagmem.ops.state import changed_variables
 from diagmem.planning.owned import as_asked, next_frames
 from diagmem.planning.plan import Plan, offsets_in_one_piece
@@ -47,8 +48,9 @@ class Program:
     for the caller's next row. `lower_bound_bytes`: None where nobody has proven one. `source`: the model's own graph,
     where ops were removed from it. `kernels`: the name of the library that runs it. `offset_align_bytes`: every offset
     is a multiple of it, so the arena's start must be one too. `pools`: which addresses lie in which memory, where there
-    are several: there is then an arena in each. `teamwork`: how several cores share it. `next_frames`: for
-    inputs that are double-buffered, the tensor that holds the next frame."""
+    are several: there is then an arena in each. `teamwork`: how several cores share it. `next_frames`: for inputs that
+    are double-buffered, the tensor that holds the next frame. `staged`: op -> where its weights are copied to before it
+    first runs."""
 
     graph: Graph
     schedule: Schedule
@@ -62,6 +64,7 @@ class Program:
     pools: PoolLayout = NO_POOLS
     teamwork: Teamwork | None = None
     next_frames: Mapping[int, int] = field(default_factory=dict)
+    staged: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, made: Planned) -> Program:
@@ -86,7 +89,7 @@ class Program:
         align_bytes = max(options.align_bytes, options.input_align or 1)
         made_for = options.kernels, align_bytes, plan.pools.in_use, plan.teamwork
         frames = next_frames(plan.graph, options.double_buffer)
-        program = cls(plan.graph, plan.schedule, *places, source, *made_for, frames)
+        program = cls(plan.graph, plan.schedule, *places, source, *made_for, frames, plan.staged)
         program.check_places()
         return program
 
@@ -197,7 +200,17 @@ class Program:
     def align_bytes(self) -> int:
         """What the arena's start must be a multiple of."""
         held = [self.state.at_bytes if op == PUSH else self.library.scratch_align_bytes for op in self.scratch]
+        held += [weights.align_bytes for weights in self.staged_weights.values()]
         return max([self.offset_align_bytes, *(t.dtype.size_bytes for t in self.tensors), *held])
+
+    @cached_property
+    def staged_weights(self) -> Mapping[int, StagedWeights]:
+        """Op -> what is copied before it runs, and how the copy lies."""
+        if not self.staged:
+            return {}
+        calls = {op: self.calls.get(op) for op in self.staged}
+        found = {op: staged_weights(call) for op, call in calls.items() if call is not None}
+        return {op: weights for op, weights in found.items() if weights is not None}
 
     @cached_property
     def by_rows(self) -> Mapping[int, Storage]:
@@ -205,6 +218,18 @@ class Program:
         pushed = self.graph.inputs if self.input_rows else ()
         passed = {t for call in self.calls.values() if call is not None for t in _passed_by_rows(call)}
         return {t: self.storage[t] for t in sorted({*pushed, *passed})}
+
+    @property
+    def offset_bytes(self) -> int:
+        """Of a number in tables of rows."""
+        largest = max((use.used_bytes for use in self.pools.uses), default=self.arena_bytes)
+        return 2 if largest < 1 << 16 else 4
+
+    @cached_property
+    def in_pieces(self) -> Mapping[int, tuple[Piece, ...]]:
+        """Tensor -> the pieces of its table, for those that they make shorter; none where all is short already."""
+        tables = {t: storage.table for t, storage in self.by_rows.items() if self.visits and storage.table}
+        return shorter_tables(tables, self.offset_bytes)
 
     @cached_property
     def calls(self) -> Mapping[int, CCall | None]:

@@ -38,13 +38,13 @@ PLATFORMIO = (
 """PlatformIO's names of the same."""
 
 
-def arduino(name: str) -> str:
+def arduino(name: str, what: str) -> str:
     return f"""\
 name={name}
 version={__version__}
 author=diagmem
 maintainer=diagmem
-sentence=The neural network {name} as C.
+sentence={what} as C.
 paragraph=Made by diagmem: static memory, no dependencies.
 category=Data Processing
 url=https://pypi.org/project/diagmem
@@ -53,16 +53,23 @@ includes={name}.h
 """
 
 
-def platformio(name: str) -> str:
+def platformio(name: str, what: str) -> str:
     about = {
         "name": name,
         "version": __version__,
-        "description": f"The neural network {name} as C, made by diagmem",
+        "description": f"{what} as C, made by diagmem",
         "frameworks": "*",
         "platforms": list(PLATFORMIO),
         "headers": f"{name}.h",
     }
     return json.dumps(about, indent=2) + "\n"
+
+
+def usage(program: Program, name: str, result: str = "output") -> str:
+    """How the model is run, as C."""
+    macro = name.upper()
+    reset = f"{name}_reset(); /* once, before the first run */\n" if program.states else ""
+    return f"{reset}{_use(program, name, macro)}\nconst {macro}_OUTPUT_0_TYPE *{result} = {name}_output_0();"
 
 
 def readme(program: Program, name: str, weights_bytes: int) -> str:
@@ -80,8 +87,7 @@ only what the compiler itself calls, such as `memcpy`.
 ```c
 #include "{name}.h"
 
-{f"{name}_reset(); /* once, before the first run */{_NEWLINE}" if program.states else ""}{_use(program, name, macro)}
-const {macro}_OUTPUT_0_TYPE *output = {name}_output_0();
+{usage(program, name)}
 ```
 {_by_rows(program)}{_real_numbers(program, name)}
 | tensor | shape | type | scale | zero point |
@@ -99,6 +105,7 @@ A stored value q means the number scale * (q - zero point).
 - Define {macro}_DEBUG while you develop: `assert` then checks that arenas {_CHECKED[program.input_rows]}. Define
   {macro}_ASSERT(condition) to have it done in your way.
 - Define {macro}_AFTER_OP(op) to have something done after each operation.
+{_COPIES.format(macro=macro) if program.staged else ""}\
 - Several models may be part of one program: every global name starts with the model's own.
 - `{name}_kernels.h` and `{name}_weights.h` are for `{name}.c` alone.
 - Compile with optimisation (`-O2`). Tensors overlap in memory on purpose; the kernels are written for it.
@@ -145,6 +152,11 @@ _NEWLINE = "\n"
 _TEAM = """\
 - Up to {most} cores share a run: each calls `{name}_{call}` with the same arena and
   `{name}_team`, which is 0 at first, and with its own number. {macro}_RELAX() is done while one waits for the others.
+"""
+
+_COPIES = """\
+- Weights that an operation reads over and over are copied to RAM before it. Define {macro}_COPY(to, from, bytes) to
+  have it done in your way, by DMA, say; the bytes must be there when it is done.
 """
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from diagmem.backends.c.addresses import address, arena_of, arena_type
-from diagmem.backends.c.calls import call_text, describe, shape_of, small_numbers
+from diagmem.backends.c.addresses import address, arena_of, arena_type, in_its_arena
+from diagmem.backends.c.calls import call_text, describe, row_function, shape_of, small_numbers
 from diagmem.backends.c.literals import initialiser, numbers
 from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.repeats import Repeat, repeats, repeats_bytes
+from diagmem.backends.c.row_pieces import Piece, pieces_bytes
+from diagmem.backends.c.staging import staged_call
 from diagmem.backends.c.tables import Tables
-from diagmem.model.graph import Node, Tensor
+from diagmem.model.graph import Node
 from diagmem.model.schedule import PUSH
-from diagmem.ops import CRows, CStruct, CTable
-from diagmem.planning.storage import Storage
+from diagmem.ops import CName, CRows, CStruct
 
 LEAST_SAVED_BYTES = 100
 """By stretches that are repeated: about as much code goes over them."""
@@ -32,20 +34,11 @@ def run_in_sequence(program: Program, tables: Tables, name: str) -> Iterator[str
     yield _push(program, name) if program.input_rows else _invoke(program, name)
 
 
-def offset_type(program: Program) -> str:
-    """Of the numbers in tables of rows."""
-    return "uint16_t" if _largest(program) < 1 << 16 else "uint32_t"
-
-
-def _largest(program: Program) -> int:
-    """Of the arenas."""
-    return max((use.used_bytes for use in program.pools.uses), default=program.arena_bytes)
-
-
 def sequence_bytes(program: Program) -> int:
     """Flash that the sequence of steps and the tables of rows take."""
-    width = 2 if _largest(program) < 1 << 16 else 4
-    tables = sum(width * len(storage.table or ()) for storage in program.by_rows.values())
+    width, in_pieces = program.offset_bytes, program.in_pieces
+    plain = (len(storage.table or ()) for tensor, storage in program.by_rows.items() if tensor not in in_pieces)
+    tables = width * sum(plain) + sum(pieces_bytes(found, width) for found in in_pieces.values())
     again = sum(len(program.visits[node.op.index]) for node in program.nodes if is_repeated(program, node))
     found = step_repeats(program)
     steps = len(program.steps) * step_bytes(program) if found is None else repeats_bytes(found, step_bytes(program))
@@ -70,28 +63,54 @@ def _operations(program: Program) -> list[int]:
     return [ops if step.op == PUSH else numbered[step.op].number for step in program.steps]
 
 
-def row_storage(tensor: Tensor, storage: Storage) -> str:
-    """A constant `rowsN` of type diagmem_rows, and its table if it has one."""
-    about = f"/* '{comment(tensor.label)}': {shape_of(tensor)}, {_FORMS[storage.form]} */\n"
-    name, table = f"rows{tensor.index}", ""
-    names: Mapping[CTable, str] = {}
-    fields: dict[str, Any] = {
-        "height": storage.height,
-        "base": storage.base,
-        "period": storage.period,
-        "pitch": storage.pitch,
-    }
-    if storage.table is not None:
-        held = CTable("rows", np.array(storage.table))
-        lines = "\n".join(numbers(held.data))
-        table = f"static const DIAGMEM_OFFSET {name}_table[{storage.height}] = {{\n{lines}\n}};\n"
-        names, fields = {held: f"{name}_table"}, {"height": storage.height, "table": held}
-    return f"{about}{table}static const diagmem_rows {name} = {initialiser(CStruct('diagmem_rows', fields), names)};\n"
+def rows_of_tensors(program: Program) -> Iterator[str]:
+    """How the tensors lie of which rows are passed on: a constant `rowsN` for each, and its table if it has one."""
+    for index, storage in program.by_rows.items():
+        tensor, name, how = program.graph.tensors[index], f"rows{index}", in_its_arena(program, storage)
+        about = f"/* '{comment(tensor.label)}': {shape_of(tensor)}, {_FORMS[storage.form]} */\n"
+        if how.table is None:
+            rule = {"height": how.height, "base": how.base, "period": how.period, "pitch": how.pitch}
+            yield f"{about}{_constant('diagmem_rows', name, rule)}"
+        elif index in program.in_pieces:
+            further = how.table[0] - storage.offsets[0]
+            pieces = [piece.moved(further) for piece in program.in_pieces[index]]
+            yield f"{about}{_in_pieces(name, how.height, pieces)}"
+        else:
+            rows = {"height": how.height, "table": CName(f"{name}_table")}
+            yield f"{about}{_table(name, how.table)}{_constant('diagmem_rows', name, rows)}"
+
+
+def _constant(kind: str, name: str, fields: Mapping[str, Any]) -> str:
+    return f"static const {kind} {name} = {initialiser(CStruct(kind, fields), {})};\n"
+
+
+def _table(name: str, places: Sequence[int]) -> str:
+    lines = "\n".join(numbers(np.array(places)))
+    return f"static const DIAGMEM_OFFSET {name}_table[{len(places)}] = {{\n{lines}\n}};\n"
+
+
+def _in_pieces(name: str, height: int, pieces: Sequence[Piece]) -> str:
+    """A table that is gone over again and again, piece by piece; the one with most rows is known at once."""
+    begins = accumulate((piece.rows for piece in pieces), initial=0)
+    starts = accumulate((len(piece.entries) for piece in pieces), initial=0)
+    found = [
+        {"begin": begin, "rows": piece.rows, "at": at, "period": len(piece.offsets), "moves": int(bool(piece.drift))}
+        for piece, begin, at in zip(pieces, begins, starts, strict=False)
+    ]
+    longest, *others = (CStruct("diagmem_piece", fields) for fields in sorted(found, key=lambda piece: -piece["rows"]))
+    fields: dict[str, Any] = {"height": height, "table": CName(f"{name}_table"), "longest": longest}
+    listed = ""
+    if others:
+        lines = "".join(f"    {{{', '.join(map(str, piece.fields.values()))}}},\n" for piece in others)
+        listed = f"static const diagmem_piece {name}_others[{len(others)}] = {{\n{lines}}};\n"
+        fields["others"] = CName(f"{name}_others")
+    places = [at for piece in pieces for at in piece.entries]
+    return f"{_table(name, places)}{listed}{_constant('diagmem_row_pieces', name, fields)}"
 
 
 def step_function(program: Program, tables: Tables, name: str, nodes: Sequence[Node]) -> str:
     """The function that runs one step of these ops."""
-    cases = "".join(_case(node, program, tables) for node in nodes)
+    cases = "".join(_case(node, program, tables, name) for node in nodes)
     calls = (program.calls[node.op.index] for node in nodes)
     has_windows = any(isinstance(a, CRows) for call in calls if call is not None for a in call.arguments)
     rows = "    const void *rows[DIAGMEM_MAX_ROWS];\n" if has_windows else ""
@@ -107,11 +126,18 @@ static {name.upper()}_CODE_ATTR void run_step({arena_type(program)}arena, int32_
 """
 
 
-def _case(node: Node, program: Program, tables: Tables) -> str:
+def _case(node: Node, program: Program, tables: Tables, name: str) -> str:
     number, call = node.op.number, program.calls[node.op.index]
     body = "/* stays where it is */" if call is None else call_text(node, call, program, tables)
-    again = f"        turn = op{number}_turns[turn];\n" if is_repeated(program, node) else ""
-    return f"    case {number}: /* {describe(node)} */\n{again}        {body}\n        break;\n"
+    again = [f"turn = op{number}_turns[turn];"] if is_repeated(program, node) else []
+    if call is not None and node.op.index in program.staged:
+        # `turn` counts until it is said which one it is.
+        *before, body = staged_call(node, call, body, program, tables, name)
+        lines = ["{", *(f"    {line}" for line in (*before, *again, body)), "}"]
+    else:
+        lines = [*again, body]
+    body = "".join(f"        {line}\n" for line in (*lines, "break;"))
+    return f"    case {number}: /* {describe(node)} */\n{body}"
 
 
 def is_repeated(program: Program, node: Node) -> bool:
@@ -218,6 +244,7 @@ _EACH_REPEAT = """\
 def _push(program: Program, name: str) -> str:
     tensor, macro = program.graph.tensors[program.graph.inputs[0]], name.upper()
     place, image = address(program, program.scratch[PUSH]), arena_of(program, tensor.index)
+    row = f"{row_function(program, tensor)}(&rows{tensor.index}, {image}, state->turns[op])"
     return f"""\
 {push_state(program, name)}
 {macro}_CODE_ATTR int {name}_push_row_in({arena_type(program)}arena, const void *row) {{
@@ -231,7 +258,7 @@ def _push(program: Program, name: str) -> str:
             return 0;
         }}
         if (op == OPS) {{
-            memcpy(diagmem_row(&rows{tensor.index}, {image}, state->turns[op]), row, {tensor.row_bytes});
+            memcpy({row}, row, {tensor.row_bytes});
             is_taken = 1;
         }} else {{
             run_step(arena, op, state->turns[op]);

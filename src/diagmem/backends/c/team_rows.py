@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from diagmem.backends.c.addresses import address, arena_of, arena_type
-from diagmem.backends.c.calls import argument_text, row_text, rows_text, small_numbers
+from diagmem.backends.c.calls import argument_text, row_function, row_text, rows_text, small_numbers
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.sequence import each_step, is_repeated, push_state, sequence, step_function
 from diagmem.backends.c.tables import Tables
@@ -247,6 +247,7 @@ def _push(program: Program, name: str) -> str:
     """Each core counts steps on its own stack; the first writes down how far they have come, when all know it."""
     tensor, macro = program.graph.tensors[program.graph.inputs[0]], name.upper()
     place, image = address(program, program.scratch[PUSH]), arena_of(program, tensor.index)
+    own = f"{row_function(program, tensor)}(&rows{tensor.index}, {image}, state.turns[op])"
     return f"""\
 {push_state(program, name)}
 {macro}_CODE_ATTR int {name}_push_row_on({arena_type(program)}arena, {name}_team *team, int core, int cores,
@@ -265,7 +266,7 @@ def _push(program: Program, name: str) -> str:
         }}
         if (op == OPS) {{
             if (core == 0) {{
-                memcpy(diagmem_row(&rows{tensor.index}, {image}, state.turns[op]), row, {tensor.row_bytes});
+                memcpy({own}, row, {tensor.row_bytes});
             }}
             {macro}_BARRIER(team, core, cores);
             is_taken = 1;

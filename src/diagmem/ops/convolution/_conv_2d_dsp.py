@@ -94,20 +94,21 @@ class DspConv2D:
         made = _blocks(channels, weights)
         if made is None:
             own = {"filter": CTable("filter", bytes_of(weights)), "output": channels.c_output()}
-            return kernel_call("conv_2d_wide_pairs_s8", {**fields, **own}, arguments, _limits(loop))
+            return kernel_call("conv_2d_wide_pairs_s8", {**fields, **own}, arguments, _limits(loop), loop.output_pixels)
         (how, blocks), inputs = made, 8 if size % 16 else 16
         singles = loop.out.height * (loop.out.width % 2)
         two = CName(f"diagmem_two_{how}_{inputs}_s8")
         one = CName(f"diagmem_one_{how}_{inputs if singles >= LEAST_SINGLES else 8}_s8")
         own = {"two": two, "one": one, "blocks": blocks}
-        return kernel_call("conv_2d_pairs_s8", {**fields, **own}, arguments, _limits(loop))
+        return kernel_call("conv_2d_pairs_s8", {**fields, **own}, arguments, _limits(loop), loop.output_pairs)
 
     def _direct(self, node: Node) -> CCall:
         output = c_packed(self._channels)
         if output is None:
             return self.plain(node)
         fields = {"window": c_window(self.loop), "padding": c_padding(node, self.loop), "output": output}
-        call = kernel_call("conv_2d_direct_s8", fields, (node.input(0), node.output), window_limits(self.loop))
+        arguments, limits = (node.input(0), node.output), window_limits(self.loop)
+        call = kernel_call("conv_2d_direct_s8", fields, arguments, limits, self.loop.output_pixels)
         return replace(call, channels=packed_channels(self.loop.rows.kernel * self._in_row, "window.out_depth"))
 
     def _direct_row(self, node: Node) -> CCall:

@@ -288,7 +288,8 @@ def _vfp_call(node: Node) -> CCall:
     """The same weights for floating-point units that multiply and add in one instruction."""
     call = _call(node)
     fields = {name: value for name, value in call.parameters.fields.items() if name != "groups"}
-    return replace(kernel_call("conv_2d_vfp_f32", fields, call.arguments, call.limits), channels=call.channels)
+    fitted = kernel_call("conv_2d_vfp_f32", fields, call.arguments, call.limits, call.passes)
+    return replace(fitted, channels=call.channels)
 
 
 def _vfp_row_call(node: Node) -> CCall:

@@ -226,7 +226,7 @@ def _vfp_call(node: Node) -> CCall:
     call, filters = _call(node), by_channel(values_of(node.input(1)))
     fields = {name: value for name, value in call.parameters.fields.items() if name != "multiplier"}
     stored = {**fields, "filter": CTable("filter", interleaved(node, filters))}
-    return kernel_call("depthwise_conv_2d_vfp_f32", stored, call.arguments, call.limits)
+    return kernel_call("depthwise_conv_2d_vfp_f32", stored, call.arguments, call.limits, call.passes)
 
 
 def _vfp_row_call(node: Node) -> CCall:

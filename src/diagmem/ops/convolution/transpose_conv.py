@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -247,7 +248,8 @@ def _call(node: Node, fields: Fields) -> CCall:
     stem = f"transpose_conv_{SUFFIXES[node.output.dtype]}"
     parameters = CStruct(f"diagmem_{stem}_params", {"window": c_window(slid), "filter": filters, **fields})
     limits = {MAX_ROWS: -(-window.rows.kernel // window.rows.stride)}
-    call = CCall("transpose_conv.c", f"diagmem_{stem}", parameters, (node.input(IMAGE), node.output), limits)
+    arguments, passes = (node.input(IMAGE), node.output), math.prod(node.input(IMAGE).shape[:3])
+    call = CCall("transpose_conv.c", f"diagmem_{stem}", parameters, arguments, limits, passes=passes)
     return replace(call, channels=CChannels(("window.out_depth",), BY_CHANNEL))
 
 

@@ -184,7 +184,8 @@ def _c_sizes(node: Node) -> dict[str, int]:
 def _call(node: Node) -> CCall:
     weights = values_of(node.input(1))
     fields = {**_c_sizes(node), **filter_fields(node, 0, weights, interleaved(node, weights)), **_c_scales(node)}
-    call = kernel_call(f"fully_connected_{kernel_suffix(node)}", fields, (node.input(0), node.output))
+    arguments, rows = (node.input(0), node.output), _sizes(node.inputs)[0]
+    call = kernel_call(f"fully_connected_{kernel_suffix(node)}", fields, arguments, passes=rows)
     return replace(call, channels=CChannels(("outputs",), BY_CHANNEL))
 
 
@@ -203,7 +204,8 @@ def _packed_call(node: Node) -> CCall:
         return _call(node)
     sizes = _c_sizes(node)
     fields = {"rows": sizes["rows"], "inputs": sizes["inputs"], "output": output}
-    call = kernel_call("fully_connected_packed_s8", fields, (node.input(0), node.output))
+    arguments = node.input(0), node.output
+    call = kernel_call("fully_connected_packed_s8", fields, arguments, passes=sizes["rows"])
     return replace(call, channels=packed_channels(sizes["inputs"]))
 
 
@@ -211,13 +213,13 @@ def _mve_call(node: Node) -> CCall:
     channels, sizes = Channels.of(node, 0, values_of(node.input(1))), _c_sizes(node)
     own = {"filter": vectors_of(channels.weights), "output": c_eights(channels)}
     fields = {"rows": sizes["rows"], "inputs": sizes["inputs"], **own}
-    return kernel_call("fully_connected_mve_s8", fields, (node.input(0), node.output))
+    return kernel_call("fully_connected_mve_s8", fields, (node.input(0), node.output), passes=sizes["rows"])
 
 
 def _vfp_call(node: Node) -> CCall:
     """The same weights for floating-point units that multiply and add in one instruction."""
     call = _call(node)
-    fitted = kernel_call("fully_connected_vfp_f32", call.parameters.fields, call.arguments)
+    fitted = kernel_call("fully_connected_vfp_f32", call.parameters.fields, call.arguments, passes=call.passes)
     return replace(fitted, channels=call.channels)
 
 

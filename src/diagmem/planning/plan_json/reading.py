@@ -43,11 +43,8 @@ def from_text(text: str | bytes, model: Graph) -> Plan:
 def from_json(value: Any, model: Graph) -> Plan:
     """The plan of `model` from plain values; PlanError says what is wrong with them, or that they are not its plan."""
     found = _Fields(value, "the plan")
-    several = found.get("plans")
-    if isinstance(several, list) and len(several) == 1:
-        found = _Fields(several[0], "the plan")
-    elif several is not None:
-        raise PlanError("the file holds plans of several models; give one: plan each model by itself")
+    if found.get("plans") is not None:
+        found = _one_of(found.rows("plans"), model)
     version = found.integer("schema_version", 0, default=SCHEMA_VERSION)
     if version > SCHEMA_VERSION:
         raise PlanError(f"the plan has version {version} of the format, and {SCHEMA_VERSION} is known: update diagmem")
@@ -59,6 +56,18 @@ def from_json(value: Any, model: Graph) -> Plan:
             message = f"the plan is one of '{one_line(named)}', and the model is '{one_line(model.name)}': {error}"
             raise PlanError(message) from error
         raise
+
+
+def _one_of(plans: list[_Fields], model: Graph) -> _Fields:
+    """The plan of the model in a file that holds several, as `diagmem plan` writes it for several models."""
+    own = [plan for plan in plans if plan.get("model") == model.name] if len(plans) > 1 else plans
+    if len(own) == 1:
+        return _Fields(own[0].value, "the plan")
+    held = ", ".join(f"'{one_line(str(plan.get('model')), 40)}'" for plan in plans[:4])
+    raise PlanError(
+        f"the file holds {len(plans)} plans ({held}), and {len(own)} of them are of a model called "
+        f"'{one_line(model.name, 40)}': plan it by itself"
+    )
 
 
 def _plan(found: _Fields, model: Graph) -> Plan:
@@ -73,13 +82,14 @@ def _plan(found: _Fields, model: Graph) -> Plan:
         replace(options, pools=tuple(use.pool for use in pools.uses)),
         schedule,
         _storage(found, graph, pools),
-        _scratch(found, graph, pools),
+        _by_op(found, "scratch", graph, pools),
         found.integer("arena_bytes", 0),
         found.integer("lower_bound_bytes", 0, default=0),
         found.get("lower_bound_over") == "all orders",
         found.number("recompute", 1.0),
         pools=pools,
         teamwork=_teamwork(found, graph, options),
+        staged=_by_op(found, "weights", graph, pools),
     )
 
 
@@ -257,16 +267,17 @@ def _index_of(graph: Graph) -> dict[int, int]:
     return {PUSH: PUSH, **{op.number: op.index for op in graph.ops}}
 
 
-def _scratch(found: _Fields, graph: Graph, pools: PoolLayout) -> dict[int, int]:
-    index_of, scratch = _index_of(graph), {}
-    for row in found.rows("scratch", default=[]):
+def _by_op(found: _Fields, key: str, graph: Graph, pools: PoolLayout) -> dict[int, int]:
+    """Op -> where something of its own lies: scratch, or a copy of its weights."""
+    index_of, places = _index_of(graph), {}
+    for row in found.rows(key, default=[]):
         number = row.integer("op")
         if number not in index_of:
-            raise PlanError(f"the plan has scratch for op {number}, which the model does not have; {OTHER_MODEL}")
-        if index_of[number] in scratch:
-            raise PlanError(f"the plan has scratch for op {number} twice")
-        scratch[index_of[number]] = _address(row, pools)
-    return scratch
+            raise PlanError(f"the plan has {key} for op {number}, which the model does not have; {OTHER_MODEL}")
+        if index_of[number] in places:
+            raise PlanError(f"the plan has {key} for op {number} twice")
+        places[index_of[number]] = _address(row, pools)
+    return places
 
 
 def _storage(found: _Fields, graph: Graph, pools: PoolLayout) -> dict[int, Storage]:

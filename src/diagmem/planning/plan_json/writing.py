@@ -67,6 +67,7 @@ def to_json(made: Planned) -> dict[str, Any]:
         ],
         "ladder": list(_ladder_json(made)),
         **_pools_json(plan),
+        **_weights_json(plan),
     }
 
 
@@ -101,6 +102,35 @@ def _pools_json(plan: Plan) -> dict[str, Any]:
         },
         "single_pool_bytes": pools.single_bytes,
         "missing_bytes": pools.missing_bytes,
+    }
+
+
+def _weights_json(plan: Plan) -> dict[str, Any]:
+    """The copies of weights, and what they are worth, where that was asked for."""
+    found, buffers = plan.weights, {buffer.weights_of: buffer for buffer in plan.buffers}
+    if found is None:
+        return {}
+    ops = {weights.op: weights for weights in found.ops}
+    return {
+        "weights": [
+            {
+                "op": _number(plan, op),
+                **_place_in_pool(plan, address),
+                "bytes": ops[op].size_bytes,
+                "read_bytes": ops[op].read_bytes,
+                "first_step": buffers[op].first_step,
+                "last_step": buffers[op].end_step - 1,
+            }
+            for op, address in plan.staged.items()
+        ],
+        "weights_traffic": {
+            "pool": found.pool,
+            "flash_cost": found.flash_cost,
+            "copied_bytes": sum(ops[op].size_bytes for op in plan.staged),
+            "flash_bytes": plan.pools.flash_bytes,
+            "read_bytes": found.read_bytes,
+            "cost_without": round(found.plain_cost, 3),
+        },
     }
 
 
