@@ -27,6 +27,11 @@ def part_parameters(program: Program) -> str:
     return f"{arena_type(program)}arena, int core{turn}, int32_t first, int32_t end, void *held"
 
 
+def part_result(program: Program) -> str:
+    """What such a function returns: where ops have turns, the place of the first unit; NULL for one without."""
+    return "void *" if program.visits else "void "
+
+
 def part_of_op(program: Program, tables: Tables, sharing: Sharing, name: str) -> str:
     """The part function of an op that runs whole, its phases, and what joins them."""
     node = program.graph.nodes[sharing.op]
@@ -48,17 +53,19 @@ def called(program: Program, node: Node) -> CCall:
 
 
 def part_function(program: Program, sharing: Sharing, name: str, function: str, lines: list[str]) -> str:
-    """The function that makes some units, by these lines."""
+    """The function that makes some units, by these lines; of a turn, the first of them says where `own` is."""
     node = program.graph.nodes[sharing.op]
     unused = ["core", "held", *(["turn"] if program.visits else [])]
     used = "".join(f"    (void){what};\n" for what in unused if not any(what in line for line in lines))
     body = "".join(f"    {line}\n" for line in lines)
+    own = "NULL" if sharing.turns is None else "own"
+    returned = f"    return {own};\n" if program.visits else ""
     narrowed = f"    {called(program, node).parameters.type} part = op{node.op.number};\n"
     copied = narrowed if any("part." in line for line in lines) else ""
     return f"""\
 /* {describe(node)}: {sharing.cut.along.value} */
-static {name.upper()}_CODE_ATTR void {function}({part_parameters(program)}) {{
-{copied}{used}{body}}}
+static {name.upper()}_CODE_ATTR {part_result(program)}{function}({part_parameters(program)}) {{
+{copied}{used}{body}{returned}}}
 """
 
 
@@ -76,8 +83,7 @@ def shared_text(program: Program, sharing: Sharing, part: str, phases: str) -> s
     pool = [] if use is None else [enumerator(use)]
     offset = 0 if is_row else at - (use.start if use is not None else 0)
     size = unit_bytes(program.graph, sharing) if sharing.most_held else 0
-    rows = [f"&rows{out.index}" if is_row else "NULL"] if program.visits else []
-    fields = (part, phases, cut.units, cut.grain, offset, size, *rows, *pool)
+    fields = (part, phases, cut.units, cut.grain, offset, size, *pool)
     return f"{{{', '.join(map(str, fields))}}}"
 
 

@@ -92,6 +92,10 @@ def _body(program: Program, tables: Tables, sharing: Sharing, node: Node) -> Ite
     """Some columns, or channels, of a row."""
     call = called(program, node)
     size = unit_bytes(program.graph, sharing) if sharing.cut.along is Along.PIXELS else node.output.dtype.size_bytes
+    for position, argument in enumerate(call.arguments):
+        if isinstance(argument, CRow) and argument.tensor is node.output:
+            row = row_text(argument, position, node, program)
+            yield f"void *const own = (unsigned char *){row} + {times(size)};"
     if "window" not in call.parameters.fields:
         yield from _stretch(program, tables, sharing, call, node)
         return
@@ -99,10 +103,6 @@ def _body(program: Program, tables: Tables, sharing: Sharing, node: Node) -> Ite
     assert isinstance(source, CRows)
     window = f"op{node.op.number}.window"
     yield "const void *rows[DIAGMEM_MAX_ROWS];"
-    for position, argument in enumerate(call.arguments):
-        if isinstance(argument, CRow):
-            row = row_text(argument, position, node, program)
-            yield f"void *const own = (unsigned char *){row} + {times(size)};"
     yield f"{rows_text(source, node, program)};"
     if sharing.cut.along is Along.PIXELS:
         element = node.input(0).dtype.size_bytes
@@ -127,6 +127,8 @@ def _stretch(program: Program, tables: Tables, sharing: Sharing, call: CCall, no
     """All operands begin further on along the outermost axis that a row has."""
 
     def moved(one: Tensor | CRow, position: int, further: str) -> str:
+        if isinstance(one, CRow) and one.tensor is node.output:
+            return "own"
         if isinstance(one, Tensor):
             return argument_text(one, node, program, tables, further)
         row = row_text(one, position, node, program)
