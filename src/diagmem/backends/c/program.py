@@ -11,7 +11,7 @@ from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
-from diagmem.model.teamwork import Teamwork
+from diagmem.model.teamwork import Along, Teamwork
 from diagmem.ops import CCall, CPointers, CRow, CRows, StagedWeights, Unsupported, kind_of, staged_weights, values_of
 from diagmem.ops.state import changed_variables
 from diagmem.planning.owned import as_asked, next_frames
@@ -227,12 +227,9 @@ class Program:
 
     @cached_property
     def in_pieces(self) -> Mapping[int, tuple[Piece, ...]]:
-        """Tensor -> the pieces of its table, for those that they make shorter; none where all is short already. Rows
-        that cores hold back are found by one rule, whosever they are."""
-        sharings = () if self.teamwork is None else self.teamwork.sharings
-        held = {self.graph.nodes[sharing.op].output.index for sharing in sharings if sharing.most_held}
-        by_rows = {t: storage for t, storage in self.by_rows.items() if self.visits and t not in held}
-        return shorter_tables({t: storage.table for t, storage in by_rows.items() if storage.table}, self.offset_bytes)
+        """Tensor -> the pieces of its table, for those that they make shorter; none where all is short already."""
+        tables = {t: storage.table for t, storage in self.by_rows.items() if self.visits and storage.table}
+        return shorter_tables(tables, self.offset_bytes)
 
     @cached_property
     def calls(self) -> Mapping[int, CCall | None]:
@@ -281,8 +278,15 @@ class Program:
             return False
         return self.offsets[node.input(0).index] == self.offsets[node.output.index]
 
+    @cached_property
+    def _shared_by_rows(self) -> frozenset[int]:
+        """Ops that run whole, but on several cores, which call the kernel for one row."""
+        sharings = () if self.teamwork is None else self.teamwork.sharings
+        return frozenset(sharing.op for sharing in sharings if sharing.cut.along is Along.ROWS)
+
     def _call(self, node: Node) -> CCall:
-        call = self.library.row_call(node) if node.op.index in self.visits else self.library.call(node)
+        by_rows = node.op.index in self.visits or node.op.index in self._shared_by_rows
+        call = self.library.row_call(node) if by_rows else self.library.call(node)
         for tensor in call.tensors:
             if tensor.is_constant:
                 values_of(tensor)
