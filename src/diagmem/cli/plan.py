@@ -319,15 +319,16 @@ def _core_lines(plan: Plan) -> list[str]:
     """How several cores share the run, where that was asked for."""
     if plan.teamwork is None:
         return []
-    from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_ops
+    from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_steps
 
-    shared, ops = plan.teamwork, running_ops(plan)
-    alone = len(ops) - len(shared.sharings)
+    shared, steps = plan.teamwork, running_steps(plan)
+    together = sum(step in shared.by_step for step in steps)
+    what = "steps" if plan.runs_by_rows else "ops"
     faster = f"about {estimated_speedup(plan, shared, shared.cores):.2f} times as fast"
     held = most_held_bytes(plan.graph, shared) // 2
     return [
-        f"cores        up to {shared.cores}: {shared.barriers(ops)} barriers, {faster}; they share "
-        f"{len(shared.sharings)} ops, and one does {alone} alone",
+        f"cores        up to {shared.cores}: {shared.barriers(steps)} barriers, {faster}; they share "
+        f"{together} {what}, and one does {len(steps) - together} alone",
         *([f"             each of two holds back up to {held} B on its stack"] if held else []),
     ]
 

@@ -8,6 +8,7 @@ from diagmem.planning.allocators.effort import Effort
 from diagmem.planning.checked import checked
 from diagmem.planning.owned import is_owned, kept_bytes, less_kept, with_owned
 from diagmem.planning.pooling import in_pools
+from diagmem.planning.roomier import shared_as_placed
 from diagmem.planning.worth import Planned, Rung
 
 POOLS = "pools"
@@ -21,7 +22,7 @@ def in_memories(found: Planned, effort: Effort, kept: int | None = None) -> Plan
     left = less_kept(options.pools, kept_bytes(found.plan) if kept is None else kept)
     pooled = in_pools(replace(found.plan, options=replace(options, pools=left)), effort)
     plan = replace(pooled, options=options)
-    plan = with_owned(plan) if is_owned(plan) else plan
+    plan = shared_as_placed(with_owned(plan) if is_owned(plan) else plan)
     # That pools are too small is an answer, not a fault.
     checked(replace(plan, pools=plan.pools.enlarged), "; this is a bug, please report it")
     rungs = (rung for rung in found.ladder if rung.step != POOLS)

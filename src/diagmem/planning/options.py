@@ -149,8 +149,6 @@ class Options:
         self._check_double_buffer()
         if self.pinned_at and self.pools:
             raise PlanError("a tensor is pinned in one arena, and pools are several: leave out either")
-        if self.cores > 1 and (self.pins or self.external):
-            raise PlanError("cores make room for each other in the arena: leave out cores, or --pin and --external")
         for align in (self.align, self.input_align):
             if align is not None and (not 1 <= align <= MOST_ALIGN_BYTES or align & (align - 1)):
                 raise PlanError(
@@ -179,10 +177,8 @@ class Options:
             raise PlanError(f"{self.cores} cores: a plan is for 1 to {MOST_CORES}")
         if not 0 <= self.cores_cost <= MOST_COST:
             raise PlanError(f"a cost of {self.cores_cost} percent for cores: it must be from 0 to {MOST_COST}")
-        if self.cores > 1 and (self.pools or self.schedule == ROWS):
-            raise PlanError("several cores share ops that run whole in one arena: leave out cores, or pools and rows")
-        if self.cores > 1 and (self.external or self.together or self.pins):
-            raise PlanError("several cores share one arena, all of it theirs: leave out cores, or what lies elsewhere")
+        if self.cores > 1 and self.together:
+            raise PlanError("several cores share the arena of one model: leave out cores, or plan each model alone")
         if self.time_limit is not None and not self.time_limit > 0:
             raise PlanError(f"a time limit of {self.time_limit} s leaves no time; give a number above 0")
         if not 1 <= self.recompute <= MOST_WORK:

@@ -82,8 +82,6 @@ class Program:
             raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without external_io")
         if plan.pools.missing_bytes:
             raise PlanError(f"the plan does not fit its pools: {plan.pools.missing_bytes} bytes are missing")
-        if plan.teamwork is not None and (plan.pools.in_use or plan.runs_by_rows):
-            raise PlanError("several cores share ops that run whole in one arena: plan again without pools and rows")
         model = None if model is None else as_asked(model, plan.options)
         source = None if model is plan.graph else model
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes

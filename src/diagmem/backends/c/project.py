@@ -98,7 +98,7 @@ A stored value q means the number scale * (q - zero point).
 {_KEPT_ROWS if program.input_rows else _KEPT}
 {_STATE.format(name=name, size=sum(t.size_bytes for t in program.states)) if program.states else ""}\
 {_own_memory(program).format(name=name, macro=macro)}
-{_TEAM.format(name=name, macro=macro, most=program.teamwork.cores) if program.teamwork else ""}\
+{_team(program, name)}\
 - Where things lie is yours to say: {macro}_WEIGHTS_ATTR, {macro}_ARENA_ATTR and {macro}_CODE_ATTR are put before each
   table of weights, the arena, and each function that computes: `__attribute__((section(".ccm")))`, say, in a header of
   yours whose name is given as {macro}_CONFIG.
@@ -150,7 +150,7 @@ _KEPT_ROWS = """\
 _NEWLINE = "\n"
 
 _TEAM = """\
-- Up to {most} cores share a run: each calls `{name}_invoke_on(arena, &team, core, cores)` with the same arena and
+- Up to {most} cores share a run: each calls `{name}_{call}` with the same arena and
   `{name}_team`, which is 0 at first, and with its own number. {macro}_RELAX() is done while one waits for the others.
 """
 
@@ -158,6 +158,16 @@ _COPIES = """\
 - Weights that an operation reads over and over are copied to RAM before it. Define {macro}_COPY(to, from, bytes) to
   have it done in your way, by DMA, say; the bytes must be there when it is done.
 """
+
+
+def _team(program: Program, name: str) -> str:
+    if program.teamwork is None:
+        return ""
+    call = _TEAM_CALL[program.input_rows]
+    return _TEAM.format(name=name, macro=name.upper(), most=program.teamwork.cores, call=call)
+
+
+_TEAM_CALL = ("invoke_on(arena, &team, core, cores)", "push_row_on(arena, &team, core, cores, row)")
 
 _STATE = """\
 - {size} bytes of the arena are state: what the model remembers from run to run. Leave the arena alone between runs, but

@@ -104,14 +104,28 @@ def _sharing(row: _Fields, graph: Graph, options: Options) -> Sharing:
     number, along, index_of = row.integer("op", 0), row.text("along"), _index_of(graph)
     if number not in index_of:
         raise PlanError(f"the plan has cores share op {number}, which the model does not have; {OTHER_MODEL}")
-    node = graph.nodes[index_of[number]]
-    cut = next((cut for cut in options.library.cuts(node) if cut.along.value == along), None)
+    node, turns = graph.nodes[index_of[number]], _turns(row)
+    cuts = options.library.cuts(node) if turns is None else options.library.row_cuts(node)
+    cut = next((cut for cut in cuts if cut.along.value == along), None)
     if cut is None or cut.units != row.integer("units", 1):
         raise PlanError(f"the plan has cores share op {number} by {one_line(along)}, which its kernel cannot")
     phases = tuple(
         Phases(phase.integer("end", 1), phase.integer("step", 1), _how(phase)) for phase in row.rows("phases")
     )
-    return Sharing(node.op.index, cut, phases)
+    return Sharing(node.op.index, cut, phases, turns)
+
+
+def _turns(row: _Fields) -> tuple[int, ...] | None:
+    """The turns of an op that are shared; None where it runs whole."""
+    if row.get("turns") is None:
+        return None
+    found: list[int] = []
+    for stretch in row.values("turns"):
+        is_pair = isinstance(stretch, list) and len(stretch) == 2 and all(type(at) is int for at in stretch)
+        if not is_pair or not 0 <= stretch[0] < stretch[1] <= MOST_STEPS:
+            raise PlanError(f"{row.what} has other 'turns' than pairs of a first one and an end")
+        found += range(*stretch)
+    return tuple(found)
 
 
 def _how(phase: _Fields) -> How:
