@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from diagmem.model.errors import PlanError, one_line
-from diagmem.planning.pools import Pool, WeightsPool, parsed_weights_pool, pools_of
+from diagmem.planning.pools import LEAST_ALIGN_BYTES, Pool, WeightsPool, parsed_weights_pool, pools_of
 
 if TYPE_CHECKING:
     from diagmem.kernels import Library
@@ -243,3 +243,8 @@ class Options:
     def align_bytes(self) -> int:
         """The alignment that was asked for, else the library's."""
         return self.library.align_bytes if self.align is None else self.align
+
+    @property
+    def pool_align_bytes(self) -> int:
+        """Where pools may begin in their line."""
+        return max(LEAST_ALIGN_BYTES, self.align_bytes, self.input_align or 1)
