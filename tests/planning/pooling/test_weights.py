@@ -138,6 +138,8 @@ def test_by_rows_a_copy_stays_for_all_turns() -> None:
         ({"weights_pool": "dtcm", "pools": POOLS}, "none of the pools: fast, slow"),
         ({"weights_pool": "fast:x", "pools": POOLS}, r"not NAME\[:COST\]"),
         ({"weights_pool": "fast:0.5", "pools": POOLS}, "costs from 1"),
+        ({"weights_pool": "fast:0", "pools": POOLS}, "costs from 1"),
+        ({"weights_pool": "fast", "pools": POOLS, "cores": 2}, "cores"),
         ({"weights_pool": "fast", "pools": POOLS, "kernels": "tflm-reference"}, "our own kernels"),
     ],
 )
