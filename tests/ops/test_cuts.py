@@ -20,7 +20,7 @@ from diagmem.ops import OpKind
 from diagmem.ops.fitting import input_values
 from diagmem.planning.checked import findings_of
 from diagmem.planning.plan import Plan
-from diagmem.planning.teamwork import SharedOp
+from diagmem.planning.sharing import SharedOp
 from diagmem.verification.threads import run_on_threads
 from tests.ops.deep_nodes import KINDS, deep_nodes
 from tests.ops.drawing import CASES, runnable

@@ -168,6 +168,10 @@ class OpKind(ABC):
         the order REFERENCE, and the kernel must go through each as it does without the others."""
         return ()
 
+    def row_cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        """The same of the kernel that makes one row, where there is one. `variant`: its `order` is that of a row."""
+        return self.cuts(cut_to_row(node), variant)
+
     def c_call(self, node: Node) -> CCall:
         """How the operation is called in C; raises Unsupported."""
         raise Unsupported("the C backend has no kernel for it")

@@ -101,11 +101,10 @@ class PoolLayout:
 
     @classmethod
     def of(cls, pools: Sequence[Pool], used_bytes: Sequence[int], traffic_bytes: Sequence[int] = ()) -> PoolLayout:
-        """What the caller holds begins on a multiple of any alignment; the others follow each other without a gap."""
+        """Each begins on a multiple of any alignment, so that what is aligned in its pool is so in the line of them."""
         starts: list[int] = []
-        for pool, before in zip(pools, (0, *used_bytes), strict=False):
-            end = starts[-1] + before if starts else 0
-            starts.append(-(-end // WIDEST) * WIDEST if pool.is_external else end)
+        for before in (0, *used_bytes)[: len(pools)]:
+            starts.append(-(-(starts[-1] + before) // WIDEST) * WIDEST if starts else 0)
         traffic = traffic_bytes or [0] * len(pools)
         return cls(tuple(PoolUse(*use) for use in zip(pools, starts, used_bytes, traffic, strict=True)))
 

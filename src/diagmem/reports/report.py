@@ -12,7 +12,7 @@ from diagmem.planning.inspection import inspect
 from diagmem.planning.plan import Plan
 from diagmem.planning.plan_json import to_json
 from diagmem.planning.planner import Planned
-from diagmem.planning.teamwork import running_ops
+from diagmem.planning.teamwork import running_steps
 from diagmem.reports.arena import legend_entries, page_map
 from diagmem.reports.blocks import Picture
 from diagmem.reports.cores import cores_drawing
@@ -89,7 +89,7 @@ def _of_cores(plan: Plan) -> dict[str, Any]:
     if plan.teamwork is None:
         return {"cores": "", "barriers": 0}
     drawn = cores_drawing(plan, plan.teamwork.cores)
-    return {"cores": drawn.inline(), "barriers": plan.teamwork.barriers(running_ops(plan))}
+    return {"cores": drawn.inline(), "barriers": plan.teamwork.barriers(running_steps(plan))}
 
 
 def _op_rows(picture: Picture, instructions: Mapping[int, int]) -> Iterator[dict[str, Any]]:

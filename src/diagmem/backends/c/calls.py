@@ -58,7 +58,7 @@ def argument_text(tensor: Tensor, node: Node, program: Program, tables: Tables, 
         return _argument(tensor, 0, node, program, tables)
     if tensor.is_constant:
         return f"(const void *)((const unsigned char *){tables.constants[tensor.index]} + {further})"
-    return f"AT({program.offsets[tensor.index]} + {further})"
+    return address(program, program.offsets[tensor.index], further)
 
 
 def _argument(argument: CArgument, position: int, node: Node, program: Program, tables: Tables) -> str:
@@ -69,17 +69,34 @@ def _argument(argument: CArgument, position: int, node: Node, program: Program, 
     if isinstance(argument, CScratch):
         return address(program, program.scratch[index])
     if isinstance(argument, CRows):
-        found = "diagmem_rows_reaching" if argument.is_transposed else "diagmem_rows_under"
-        arena = arena_of(program, argument.tensor.index)
-        return f"{found}(&op{node.op.number}.window, &rows{argument.tensor.index}, {arena}, turn, rows)"
+        return rows_text(argument, node, program)
     if isinstance(argument, CRow):
-        number = _row_number(argument, f"op{node.op.number}_rows{position}")
-        return f"diagmem_row(&rows{argument.tensor.index}, {arena_of(program, argument.tensor.index)}, {number})"
+        return row_text(argument, position, node, program)
     if isinstance(argument, CPointers):
         return _pointers(argument, (_argument(t, position, node, program, tables) for t in argument.tensors))
     if argument.is_constant:
         return staged_address(node, argument, program) or tables.constants[argument.index]
     return address(program, program.offsets[argument.index])
+
+
+def row_text(row: CRow, position: int, node: Node, program: Program) -> str:
+    """The address of the row of a turn. `position`: of the argument."""
+    number = _row_number(row, f"op{node.op.number}_rows{position}")
+    found, arena = row_function(program, row.tensor), arena_of(program, row.tensor.index)
+    return f"{found}(&rows{row.tensor.index}, {arena}, {number})"
+
+
+def rows_text(rows: CRows, node: Node, program: Program) -> str:
+    """The array of those under the window of a turn."""
+    kind = "diagmem_pieces" if rows.tensor.index in program.in_pieces else "diagmem_rows"
+    found = f"{kind}_reaching" if rows.is_transposed else f"{kind}_under"
+    arena = arena_of(program, rows.tensor.index)
+    return f"{found}(&op{node.op.number}.window, &rows{rows.tensor.index}, {arena}, turn, rows)"
+
+
+def row_function(program: Program, tensor: Tensor) -> str:
+    """What finds a row of a tensor."""
+    return "diagmem_row_in_pieces" if tensor.index in program.in_pieces else "diagmem_row"
 
 
 def _row_number(row: CRow, listed: str) -> str:

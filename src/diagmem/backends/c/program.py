@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from diagmem.backends.c.row_pieces import Piece, shorter_tables
 from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node, Tensor
@@ -47,9 +48,9 @@ class Program:
     for the caller's next row. `lower_bound_bytes`: None where nobody has proven one. `source`: the model's own graph,
     where ops were removed from it. `kernels`: the name of the library that runs it. `offset_align_bytes`: every offset
     is a multiple of it, so the arena's start must be one too. `pools`: which addresses lie in which memory, where there
-    are several: there is then an arena in each. `teamwork`: how several cores share it. `next_frames`: for
-    inputs that are double-buffered, the tensor that holds the next frame. `staged`: op -> where its weights are copied
-    to before it first runs, a step earlier if `copies_ahead`."""
+    are several: there is then an arena in each. `teamwork`: how several cores share it. `next_frames`: for inputs that
+    are double-buffered, the tensor that holds the next frame. `staged`: op -> where its weights are copied to before it
+    first runs, a step earlier if `copies_ahead`."""
 
     graph: Graph
     schedule: Schedule
@@ -82,8 +83,6 @@ class Program:
             raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without external_io")
         if plan.pools.missing_bytes:
             raise PlanError(f"the plan does not fit its pools: {plan.pools.missing_bytes} bytes are missing")
-        if plan.teamwork is not None and (plan.pools.in_use or plan.runs_by_rows):
-            raise PlanError("several cores share ops that run whole in one arena: plan again without pools and rows")
         model = None if model is None else as_asked(model, plan.options)
         source = None if model is plan.graph else model
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
@@ -232,6 +231,18 @@ class Program:
         pushed = self.graph.inputs if self.input_rows else ()
         passed = {t for call in self.calls.values() if call is not None for t in _passed_by_rows(call)}
         return {t: self.storage[t] for t in sorted({*pushed, *passed})}
+
+    @property
+    def offset_bytes(self) -> int:
+        """Of a number in tables of rows."""
+        largest = max((use.used_bytes for use in self.pools.uses), default=self.arena_bytes)
+        return 2 if largest < 1 << 16 else 4
+
+    @cached_property
+    def in_pieces(self) -> Mapping[int, tuple[Piece, ...]]:
+        """Tensor -> the pieces of its table, for those that they make shorter; none where all is short already."""
+        tables = {t: storage.table for t, storage in self.by_rows.items() if self.visits and storage.table}
+        return shorter_tables(tables, self.offset_bytes)
 
     @cached_property
     def calls(self) -> Mapping[int, CCall | None]:

@@ -53,9 +53,9 @@ LABELS = {
     "keep": "tensors kept",
     "external": "tensors with the caller",
     "pins": "tensors pinned",
-    "weights_pool": "pool for weights",
     "weights_ahead": "weights copied ahead",
     "double_buffer": "inputs with a double buffer",
+    "weights_pool": "pool for weights",
 }
 """Where words say more than the option's name."""
 
