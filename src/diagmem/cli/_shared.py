@@ -118,8 +118,9 @@ def planning_option(name: str, meaning: str | None = None) -> Callable[[Command]
     if default is False:
         return click.option(flag, is_flag=True, help=shown)
     if default == "":
-        asked = click.Choice(choices)
-        return click.option(flag, name, type=asked, callback=lambda ctx, param, value: value or "", help=shown)
+        asked = click.Choice(choices) if choices else click.STRING
+        none = lambda ctx, param, value: value or ""  # noqa: E731
+        return click.option(flag, name, type=asked, callback=none, metavar=unit, help=shown)
     if default == ():
         return click.option(flag.removesuffix("s"), name, multiple=True, metavar=unit, help=shown)
     sorts: dict[bool, Any] = {
