@@ -159,12 +159,18 @@ def test_refusals_name_the_node(nodes: list[bytes], words: str) -> None:
         ([making.node("Slice", ["x", "one", "one", "none"], ["y"])], "not of one length"),
         ([making.node("Gemm", ["x", "v"], ["y"])], "not both matrices"),
         ([making.node("DepthToSpace", ["x"], ["y"], blocksize=-2, mode="CRD")], "in blocks"),
+        ([making.node("Resize", ["x", "", "", "three"], ["y"])], "sizes have a wrong length"),
+        ([making.node("Resize", ["x", "", "", "five"], ["y"])], "sizes have a wrong length"),
+        ([making.node("Resize", ["x", "", "odd"], ["y"])], "scales are no numbers"),
+        ([making.node("Tile", ["x", "three"], ["y"])], "do not fit it"),
+        ([making.node("Expand", ["x", "five"], ["y"])], "do not fit it"),
     ],
 )
 def test_operands_that_do_not_fit_are_refused(nodes: list[bytes], words: str) -> None:
     """Each once ended in a traceback."""
     weights = {"w": np.ones((4, 3, 1, 1), np.float32), "v": np.ones(3, np.float32)}
-    weights |= {"one": np.ones(1, np.int64), "none": np.ones(0, np.int64)}
+    weights |= {"one": np.ones(1, np.int64), "none": np.ones(0, np.int64), "three": np.array([1, 3, 16])}
+    weights |= {"five": np.array([2, 1, 7, 8, 8]), "odd": np.array([1, 1, np.nan, np.inf], np.float32)}
     content = making.model(nodes, {"x": (1, 3, 8, 8)}, {"y": (1, 3, 8, 8)}, weights)
     with pytest.raises(ModelError, match=words):
         onnx.parse(content, "model")

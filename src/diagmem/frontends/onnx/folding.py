@@ -22,6 +22,9 @@ Fold = Callable[["Importer", OnnxNode, list[Array]], Sequence[Array]]
 MOST_ELEMS = 1 << 26
 """A node that would make more is refused: a few bytes can ask for any amount."""
 
+DAMAGE = (ValueError, TypeError, IndexError, AttributeError, OverflowError, MemoryError, ZeroDivisionError)
+"""What comes of operands and attributes that do not fit each other."""
+
 
 def folded(im: Importer, node: OnnxNode, inputs: Sequence[Value | None]) -> Sequence[Array] | None:
     """The outputs of a node that depends on nothing unknown; None for any other one."""
@@ -38,7 +41,7 @@ def folded(im: Importer, node: OnnxNode, inputs: Sequence[Value | None]) -> Sequ
             made = [np.asarray(array) for array in fold(im, node, arrays)]
     except ModelError:
         raise
-    except (ValueError, TypeError, IndexError, AttributeError, OverflowError, MemoryError, ZeroDivisionError) as error:
+    except DAMAGE as error:
         raise ModelError(f"{node.label}: it cannot be computed ({type(error).__name__}); the file is damaged") from None
     for name in node.attributes:
         im.attribute(node, name, None)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from diagmem.frontends.onnx.branches import inline_branch
 from diagmem.frontends.onnx.builder import Builder
-from diagmem.frontends.onnx.folding import folded
+from diagmem.frontends.onnx.folding import DAMAGE, folded
 from diagmem.frontends.onnx.layout import (
     CHANNELS_LAST,
     Constant,
@@ -29,7 +29,7 @@ from diagmem.frontends.onnx.layout import (
     stored_as,
 )
 from diagmem.frontends.onnx.proto import DEFAULT_DOMAINS, MICROSOFT, OnnxModel, OnnxNode, OnnxValue, Subgraph
-from diagmem.model.errors import ModelError, one_line
+from diagmem.model.errors import DiagmemError, ModelError, one_line
 from diagmem.model.graph import DType, Graph, Shape, Tensor
 
 OLDEST_OPSET, NEWEST_OPSET = 7, 24
@@ -149,7 +149,14 @@ class Importer:
                 f"{node.label}: operator {one_line(kind)}{advice} of opset {self.model.opset} is not supported; "
                 "express it by others, or export the model again"
             )
-        lowering(self, node)
+        try:
+            lowering(self, node)
+        except DiagmemError:
+            raise
+        except DAMAGE as error:
+            raise ModelError(
+                f"{node.label}: its inputs or attributes do not fit it ({type(error).__name__}); the file is damaged"
+            ) from error
         unread = set(node.attributes) - self._read[node.number] - {"name", "doc_string"}
         if unread:
             words = ", ".join(one_line(name) for name in sorted(unread))

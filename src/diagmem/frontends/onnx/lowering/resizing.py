@@ -99,6 +99,8 @@ def _new_size(im: Importer, node: OnnxNode, shape: Shape) -> tuple[Shape, list[f
     wanted = im.optional_array(node, 3) if newer else None
     size, factors = list(shape), [1.0] * rank
     if wanted is not None and wanted.size:
+        if wanted.size != len(axes):
+            raise im.refuse(node, "its sizes have a wrong length; the file is damaged")
         for axis, n in zip(axes, integers(wanted), strict=True):
             size[axis], factors[axis] = n, n / shape[axis]
     else:
@@ -110,6 +112,8 @@ def _new_size(im: Importer, node: OnnxNode, shape: Shape) -> tuple[Shape, list[f
         scales = np.asarray(given if given is not None else []).reshape(-1)
         if len(scales) != len(axes):
             raise im.refuse(node, "its scales have a wrong length; the file is damaged")
+        if not np.all(np.isfinite(scales)):
+            raise im.refuse(node, "its scales are no numbers; the file is damaged")
         for axis, scale in zip(axes, scales, strict=True):
             size[axis], factors[axis] = math.floor(shape[axis] * float(scale)), float(scale)
     if min(size) < 1 or max(size) > 1 << 20:
