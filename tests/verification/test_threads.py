@@ -11,7 +11,9 @@ import pytest
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
+from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.errors import PlanError
+from diagmem.model.graph import DType
 from diagmem.model.schedule import Step
 from diagmem.model.teamwork import How, Phases, Sharing, Teamwork
 from diagmem.planning.plan import Plan
@@ -20,7 +22,7 @@ from diagmem.planning.sharing import SharedOp
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.threads import run_on_threads
 from tests.backends.c.models import compiler
-from tests.row_networks import image_net
+from tests.row_networks import image_net, image_to_image, with_values
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +67,32 @@ def test_any_network_is_right_row_by_row(seed: int) -> None:
     assert made.teamwork is not None
     assert made.teamwork.sharings
     assert run_on_threads(made, sample_inputs(made.graph, 2), 3).failure is None
+
+
+@pytest.mark.parametrize("options", [{}, {"schedule": "rows", "input_rows": True}], ids=["whole", "rows"])
+def test_images_from_images_are_right(options: dict[str, Any]) -> None:
+    """Transposed convolutions, slices and a join, all of them shared."""
+    planned = pipeline.plan(image_to_image(DType.INT8), cores=3, **options)
+    made = Program.running(replace(planned.plan, teamwork=every_step_shared(planned.plan)), planned.model)
+    assert made.teamwork is not None
+    kinds = {planned.plan.graph.ops[sharing.op].kind for sharing in made.teamwork.sharings}
+    assert {"CONV_2D", "TRANSPOSE_CONV", "SLICE", "CONCATENATION"} <= kinds
+    assert run_on_threads(made, sample_inputs(made.graph, 2), 3).failure is None
+
+
+def test_rows_whose_table_is_in_pieces_are_held_back() -> None:
+    """And find their place again."""
+    b = Builder("tall", DType.INT8)
+    x = b.conv(b.conv(b.conv(b.input(1, 200, 6, 3), 8, 3), 16, 3), 8, 3)
+    graph = with_values(b.graph(b.mean(b.conv(b.depthwise(x, 3), 8, 1), keep_dims=True)), 1)
+    planned = pipeline.plan(graph, cores=3, schedule="rows", input_rows=True)
+    made = Program.running(replace(planned.plan, teamwork=every_step_shared(planned.plan)), planned.model)
+    assert made.teamwork is not None
+    held = {
+        planned.plan.graph.nodes[sharing.op].output.index for sharing in made.teamwork.sharings if sharing.most_held
+    }
+    assert held & {*made.in_pieces}
+    assert run_on_threads(made, sample_inputs(made.graph, 1), 3).failure is None
 
 
 def every_step_shared(plan: Plan) -> Teamwork:

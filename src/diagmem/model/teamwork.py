@@ -22,6 +22,9 @@ class Along(enum.Enum):
     """So many neighbouring elements: a pixel with all its channels or, of an operation that knows no pixels, what one
     index of its outermost axis holds. Units follow each other as the elements do."""
 
+    ROWS = "rows"
+    """A row of an image, made by the kernel for one row. They too follow each other as the elements do."""
+
     CHANNELS = "channels"
     """One index of the last axis, all over the output."""
 
@@ -119,10 +122,10 @@ class Teamwork:
     def barriers_after(self, steps: Sequence[Step]) -> list[bool]:
         """For steps in the order in which they run whether all cores wait for each other behind each: not between two
         that the first core does alone. A row that the caller hands over all wait for."""
-        following = [step in self.by_step for step in steps[1:]] + [True]
+        following = [*(step in self.by_step for step in steps[1:]), True]
         return [
             step in self.by_step or step.op == PUSH or is_shared
-            for step, is_shared in zip(steps, following, strict=True)
+            for step, is_shared in zip(steps, following, strict=False)
         ]
 
     def barriers(self, steps: Sequence[Step]) -> int:

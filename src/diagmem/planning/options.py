@@ -115,6 +115,9 @@ class Options:
         "COST: of a byte read from flash.  [default: one more than that of the slowest pool]",
         unit="NAME[:COST]",
     )
+    weights_ahead: bool = _option(
+        False, "With weights_pool: copies begin a step earlier, so that DMA can work while the op before runs."
+    )
     keep: tuple[str, ...] = _option(
         (), "A tensor whose value survives the run, as one more output; may be repeated.", unit="NAME"
     )
@@ -165,6 +168,8 @@ class Options:
                 raise PlanError(f"{name} '{getattr(self, name)}' is not known; known: {', '.join(known)}")
         if self.weights_pool:
             self._check_weights_pool()
+        elif self.weights_ahead:
+            raise PlanError("weights_ahead is about copies of weights: name a pool for them with weights_pool")
         if self.together not in ("", *TOGETHER):
             raise PlanError(f"together '{self.together}' is not known; known: {', '.join(TOGETHER)}")
         if self.together and self.external_io:

@@ -198,7 +198,10 @@ def parsed_weights_pool(text: str) -> WeightsPool:
     name, colon, cost = text.partition(":")
     if not name or (colon and not re.fullmatch(r"\d{1,6}(\.\d{1,3})?", cost)):
         raise PlanError(f"weights_pool '{one_line(text, 60)}' is not NAME[:COST], such as dtcm or dtcm:8")
-    return WeightsPool(name, float(cost) if cost else 0.0)
+    found = float(cost) if cost else 0.0
+    if cost and found < 1:
+        raise PlanError(f"weights_pool '{one_line(text, 60)}': a byte of flash costs from 1 to {MOST_COST}")
+    return WeightsPool(name, found)
 
 
 def pools_of(given: Iterable[Pool | str]) -> tuple[Pool, ...]:

@@ -176,7 +176,7 @@ class SharedOp:
     @cached_property
     def accesses(self) -> Accesses:
         """Element by element: what each element of the output is made of."""
-        return self.kind.accesses(self.node, Order.REFERENCE)
+        return self.kind.cut_accesses(self.node)
 
     @cached_property
     def near(self) -> tuple[Near, ...]:

@@ -169,7 +169,7 @@ def _still_read(sheet: _Sheet, sharing: Sharing, phase: Phase) -> Iterator[tuple
         if tensor.index in sheet.plan.offsets:
             start = sheet.plan.offsets[tensor.index]
             low = start
-            if tensor.index in near and sharing.cut.along is Along.PIXELS:
+            if tensor.index in near and sharing.cut.along is not Along.CHANNELS:
                 low = int(op.pair(sharing.cut, near[tensor.index]).in_first[phase.first])
             if low < start + tensor.span_bytes:
                 yield low, start + tensor.span_bytes

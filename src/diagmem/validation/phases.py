@@ -124,7 +124,7 @@ class _Work:
         if node.output.index not in places:
             return None
         ends = None if sharing.turns is None else np.arange(1, node.output.rows + 1, dtype=np.int64) * made
-        accesses = kind.accesses(node, Order.REFERENCE)
+        accesses = kind.cut_accesses(node)
         given = ((t, accesses.reads[position]) for position, t in node.activations() if t.index in places)
         reads = [(t, runs if ends is None else cut_to_turns(runs, ends)) for t, runs in given if runs is not None]
         return cls(node, sharing, _Times.of(sharing), made, reads, places)

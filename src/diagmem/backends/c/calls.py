@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -46,9 +46,10 @@ def small_numbers(name: str, values: Sequence[int]) -> str:
     return f"static const uint{width}_t {name}[{len(values)}] = {{\n{lines}\n}};\n"
 
 
-def call_text(node: Node, call: CCall, program: Program, tables: Tables) -> str:
-    """The call as a statement. Where it is for a single turn, `turn` says which."""
-    arguments = (_argument(a, n, node, program, tables) for n, a in enumerate(call.arguments))
+def call_text(node: Node, call: CCall, program: Program, tables: Tables, given: Mapping[int, str] | None = None) -> str:
+    """The call as a statement. Where it is for a single turn, `turn` says which. `given`: some arguments."""
+    known = given or {}
+    arguments = (known.get(n) or _argument(a, n, node, program, tables) for n, a in enumerate(call.arguments))
     return f"{call.function}({', '.join([f'&{parameters_name(node, program)}', *arguments])});"
 
 
@@ -73,7 +74,7 @@ def _argument(argument: CArgument, position: int, node: Node, program: Program, 
     if isinstance(argument, CRow):
         return row_text(argument, position, node, program)
     if isinstance(argument, CPointers):
-        return _pointers(argument, (_argument(t, position, node, program, tables) for t in argument.tensors))
+        return pointers_text(argument, (_argument(t, position, node, program, tables) for t in argument.tensors))
     if argument.is_constant:
         return staged_address(node, argument, program) or tables.constants[argument.index]
     return address(program, program.offsets[argument.index])
@@ -109,6 +110,7 @@ def _row_number(row: CRow, listed: str) -> str:
     return turn if row.first == 0 else f"{turn} {'+' if row.first > 0 else '-'} {abs(row.first)}"
 
 
-def _pointers(argument: CPointers, addresses: Iterable[str]) -> str:
+def pointers_text(argument: CPointers, addresses: Iterable[str]) -> str:
+    """An array of addresses."""
     element = "void *const" if argument.is_written else "const void *const"
     return f"({element}[]){{{', '.join(addresses)}}}"

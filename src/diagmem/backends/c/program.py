@@ -11,7 +11,7 @@ from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
-from diagmem.model.teamwork import Teamwork
+from diagmem.model.teamwork import Along, Teamwork
 from diagmem.ops import CCall, CPointers, CRow, CRows, StagedWeights, Unsupported, kind_of, staged_weights, values_of
 from diagmem.ops.state import changed_variables
 from diagmem.planning.owned import as_asked, next_frames
@@ -50,7 +50,7 @@ class Program:
     is a multiple of it, so the arena's start must be one too. `pools`: which addresses lie in which memory, where there
     are several: there is then an arena in each. `teamwork`: how several cores share it. `next_frames`: for inputs that
     are double-buffered, the tensor that holds the next frame. `staged`: op -> where its weights are copied to before it
-    first runs."""
+    first runs, a step earlier if `copies_ahead`."""
 
     graph: Graph
     schedule: Schedule
@@ -65,6 +65,7 @@ class Program:
     teamwork: Teamwork | None = None
     next_frames: Mapping[int, int] = field(default_factory=dict)
     staged: Mapping[int, int] = field(default_factory=dict)
+    copies_ahead: bool = False
 
     @classmethod
     def of(cls, made: Planned) -> Program:
@@ -89,7 +90,7 @@ class Program:
         align_bytes = max(options.align_bytes, options.input_align or 1)
         made_for = options.kernels, align_bytes, plan.pools.in_use, plan.teamwork
         frames = next_frames(plan.graph, options.double_buffer)
-        program = cls(plan.graph, plan.schedule, *places, source, *made_for, frames, plan.staged)
+        program = cls(plan.graph, plan.schedule, *places, source, *made_for, frames, plan.staged, plan.copies_ahead)
         program.check_places()
         return program
 
@@ -213,6 +214,18 @@ class Program:
         return {op: weights for op, weights in found.items() if weights is not None}
 
     @cached_property
+    def copies(self) -> Mapping[int, Mapping[int, tuple[Node, ...]]]:
+        """Op -> how often it has run before -> the ops whose weights are copied before it runs then."""
+        found: dict[int, dict[int, tuple[Node, ...]]] = {}
+        begins = self.schedule.begins(self.copies_ahead)
+        for op in sorted(self.staged_weights, key=lambda op: begins[op]):
+            at = begins[op]
+            runs, visit = self.steps[at].op, sum(step.op == self.steps[at].op for step in self.steps[:at])
+            due = found.setdefault(runs, {})
+            due[visit] = (*due.get(visit, ()), self.graph.nodes[op])
+        return found
+
+    @cached_property
     def by_rows(self) -> Mapping[int, Storage]:
         """How the tensors lie of which rows are passed on."""
         pushed = self.graph.inputs if self.input_rows else ()
@@ -278,8 +291,15 @@ class Program:
             return False
         return self.offsets[node.input(0).index] == self.offsets[node.output.index]
 
+    @cached_property
+    def _shared_by_rows(self) -> frozenset[int]:
+        """Ops that run whole, but on several cores, which call the kernel for one row."""
+        sharings = () if self.teamwork is None else self.teamwork.sharings
+        return frozenset(sharing.op for sharing in sharings if sharing.cut.along is Along.ROWS)
+
     def _call(self, node: Node) -> CCall:
-        call = self.library.row_call(node) if node.op.index in self.visits else self.library.call(node)
+        by_rows = node.op.index in self.visits or node.op.index in self._shared_by_rows
+        call = self.library.row_call(node) if by_rows else self.library.call(node)
         for tensor in call.tensors:
             if tensor.is_constant:
                 values_of(tensor)

@@ -9,7 +9,7 @@ from diagmem.backends.c.addresses import arena_type
 from diagmem.backends.c.calls import call_text, describe
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
-from diagmem.backends.c.team_parts import part_of_op, part_parameters, turn_parameter
+from diagmem.backends.c.team_parts import part_of_op, part_parameters, part_result, turn_parameter
 from diagmem.model.graph import Node
 from diagmem.model.schedule import Step
 from diagmem.model.teamwork import Along, Sharing
@@ -30,7 +30,7 @@ def shared_steps(program: Program) -> tuple[Sharing, ...]:
 
 def _is_windowed(program: Program, sharing: Sharing) -> bool:
     call = program.calls[sharing.op]
-    is_cut = sharing.cut.along is Along.PIXELS or sharing.turns is not None
+    is_cut = sharing.cut.along is Along.PIXELS or (sharing.turns is not None and sharing.cut.along is not Along.ROWS)
     return is_cut and call is not None and "window" in call.parameters.fields
 
 
@@ -102,13 +102,12 @@ static DIAGMEM_NOINLINE void wait_for_all({name}_team *team, int core, int cores
 
 
 def _types(program: Program) -> str:
-    rows = "; of a turn, in which row" if program.visits else ""
+    where = "; returns where its turn belongs, if it is one of several" if program.visits else ""
     pool = "; `pool`: in which arena" if program.pools else ""
-    fields = f"{'    const diagmem_rows *rows;' + _NEWLINE if program.visits else ''}"
-    fields += f"{'    int32_t pool;' + _NEWLINE if program.pools else ''}"
+    fields = f"{'    int32_t pool;' + _NEWLINE if program.pools else ''}"
     return f"""\
-/* Some units of an operation; where `held` is given they go there, and not where they belong. */
-typedef void part_of_op({part_parameters(program)});
+/* Some units of an operation; where `held` is given they go there, and not where they belong{where}. */
+typedef {part_result(program)}part_of_op({part_parameters(program)});
 
 /* Units up to `end`, `step` of them in each phase: all cores share them; or hold them back until all have read; or the
  * first core does them alone. */
@@ -118,7 +117,7 @@ typedef struct {{
 
 enum {{ SHARED, HELD, ALONE }};
 
-/* Cores take units by multiples of `grain`. `out`, `unit_bytes`: where a unit goes that was held back{rows}{pool}. */
+/* Cores take units by multiples of `grain`. `out`, `unit_bytes`: where a unit goes that was held back{pool}. */
 typedef struct {{
     part_of_op *part;
     const phases_of_op *phases;
@@ -133,11 +132,9 @@ _NEWLINE = "\n"
 def _run_held(program: Program, name: str, most: int) -> str:
     """The function that runs a phase in which units are held back, `most` bytes of them on all cores."""
     turn, own = turn_parameter(program, "int32_t "), f"AT({'op->pool, ' if program.pools else ''}op->out"
-    place, out = f"{own} + first * op->unit_bytes)", ""
+    place, kept, is_kept = f"{own} + first * op->unit_bytes)", "", ""
     if program.visits:
-        arena = "arena[op->pool]" if program.pools else "arena"
-        out = f"        void *const out = op->rows == NULL ? {own}) : diagmem_row(op->rows, {arena}, turn);\n"
-        place = "(char *)out + first * op->unit_bytes"
+        kept, is_kept, place = "    void *own = NULL;\n", "own = ", f"own != NULL ? own : {place}"
     return f"""\
 /* Makes units elsewhere; when all cores have read what they need, they go where they belong. */
 static void run_held(const shared_op *op, {arena_type(program)}arena, {name}_team *team, int core, int cores\
@@ -147,12 +144,13 @@ static void run_held(const shared_op *op, {arena_type(program)}arena, {name}_tea
         unsigned char bytes[HELD_BYTES({most})];
         int64_t alignment;
     }} held;
+{kept}\
     if (first < end) {{
-        op->part(arena, core{turn_parameter(program)}, first, end, held.bytes);
+        {is_kept}op->part(arena, core{turn_parameter(program)}, first, end, held.bytes);
     }}
     {name.upper()}_BARRIER(team, core, cores);
     if (first < end) {{
-{out}        memcpy({place}, held.bytes, (size_t)((end - first) * op->unit_bytes));
+        memcpy({place}, held.bytes, (size_t)((end - first) * op->unit_bytes));
     }}
 }}
 """

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from diagmem.backends.c.addresses import address, arena_type, enumerator
-from diagmem.backends.c.calls import argument_text, describe
+from diagmem.backends.c.calls import argument_text, call_text, describe, pointers_text, row_text
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
 from diagmem.model.errors import PlanError
-from diagmem.model.graph import Node
+from diagmem.model.graph import Node, Tensor
 from diagmem.model.teamwork import Along, Sharing
-from diagmem.ops import CCall, CChannels, CScratch, CStruct, CTable
+from diagmem.ops import CCall, CChannels, CPointers, CRow, CRows, CScratch, CStretch, CStruct, CTable, CTurn
+from diagmem.ops.c_axes import outermost
 from diagmem.planning.teamwork import unit_bytes
 
 
@@ -24,6 +25,11 @@ def part_parameters(program: Program) -> str:
     """Of a function that makes some units."""
     turn = turn_parameter(program, "int32_t ")
     return f"{arena_type(program)}arena, int core{turn}, int32_t first, int32_t end, void *held"
+
+
+def part_result(program: Program) -> str:
+    """What such a function returns: where ops have turns, the place of the first unit; NULL for one without."""
+    return "void *" if program.visits else "void "
 
 
 def part_of_op(program: Program, tables: Tables, sharing: Sharing, name: str) -> str:
@@ -47,16 +53,19 @@ def called(program: Program, node: Node) -> CCall:
 
 
 def part_function(program: Program, sharing: Sharing, name: str, function: str, lines: list[str]) -> str:
-    """The function that makes some units, by these lines."""
+    """The function that makes some units, by these lines; of a turn, the first of them says where `own` is."""
     node = program.graph.nodes[sharing.op]
     unused = ["core", "held", *(["turn"] if program.visits else [])]
     used = "".join(f"    (void){what};\n" for what in unused if not any(what in line for line in lines))
     body = "".join(f"    {line}\n" for line in lines)
+    own = "NULL" if sharing.turns is None else "own"
+    returned = f"    return {own};\n" if program.visits else ""
+    narrowed = f"    {called(program, node).parameters.type} part = op{node.op.number};\n"
+    copied = narrowed if any("part." in line for line in lines) else ""
     return f"""\
 /* {describe(node)}: {sharing.cut.along.value} */
-static {name.upper()}_CODE_ATTR void {function}({part_parameters(program)}) {{
-    {called(program, node).parameters.type} part = op{node.op.number};
-{used}{body}}}
+static {name.upper()}_CODE_ATTR {part_result(program)}{function}({part_parameters(program)}) {{
+{copied}{used}{body}{returned}}}
 """
 
 
@@ -74,19 +83,35 @@ def shared_text(program: Program, sharing: Sharing, part: str, phases: str) -> s
     pool = [] if use is None else [enumerator(use)]
     offset = 0 if is_row else at - (use.start if use is not None else 0)
     size = unit_bytes(program.graph, sharing) if sharing.most_held else 0
-    rows = [f"&rows{out.index}" if is_row else "NULL"] if program.visits else []
-    fields = (part, phases, cut.units, cut.grain, offset, size, *rows, *pool)
+    fields = (part, phases, cut.units, cut.grain, offset, size, *pool)
     return f"{{{', '.join(map(str, fields))}}}"
 
 
 def _body(program: Program, tables: Tables, sharing: Sharing, node: Node) -> Iterator[str]:
     call = called(program, node)
-    if sharing.cut.along is Along.CHANNELS:
+    if sharing.cut.along is Along.ROWS:
+        yield from _rows(program, tables, call, node)
+    elif sharing.cut.along is Along.CHANNELS:
         yield from _channels(program, tables, sharing, call, node)
     elif "window" in call.parameters.fields:
         yield from _pixels(program, tables, sharing, call, node)
     else:
         yield from _stretch(program, tables, sharing, call, node)
+
+
+def _rows(program: Program, tables: Tables, call: CCall, node: Node) -> Iterator[str]:
+    """The kernel for a row makes one after the other."""
+    if any(isinstance(argument, CRows) for argument in call.arguments):
+        yield "const void *rows[DIAGMEM_MAX_ROWS];"
+    position = next(n for n, a in enumerate(call.arguments) if isinstance(a, CRow) and a.tensor is node.output)
+    target = call.arguments[position]
+    assert isinstance(target, CRow)
+    made = f"(unsigned char *)held + (turn - first) * {node.output.row_bytes}"
+    yield f"for ({'' if program.visits else 'int32_t '}turn = first; turn < end; ++turn) {{"
+    yield f"    void *const own = {row_text(target, position, node, program)};"
+    yield f"    void *const out = held == NULL ? own : {made};"
+    yield f"    {call_text(node, call, program, tables, {position: 'out'})}"
+    yield "}"
 
 
 def _pixels(program: Program, tables: Tables, sharing: Sharing, call: CCall, node: Node) -> Iterator[str]:
@@ -109,13 +134,12 @@ def _pixels(program: Program, tables: Tables, sharing: Sharing, call: CCall, nod
 
 def _stretch(program: Program, tables: Tables, sharing: Sharing, call: CCall, node: Node) -> Iterator[str]:
     """All operands begin further on along their outermost axis."""
-    narrowed, steps = narrowed_to_stretch(call, sharing, node)
-    yield narrowed
-    given = []
-    for tensor, step in zip(call.tensors, steps, strict=True):
-        given.append(argument_text(tensor, node, program, tables, times(step * tensor.dtype.size_bytes)))
-    given[-1] = f"held != NULL ? held : {given[-1]}"
-    yield f"{call.function}({', '.join(['&part', *given])});"
+
+    def moved(one: Tensor | CRow, position: int, further: str) -> str:
+        assert isinstance(one, Tensor)
+        return argument_text(one, node, program, tables, further)
+
+    yield from stretch_lines(call, sharing, node, moved)
 
 
 def _channels(program: Program, tables: Tables, sharing: Sharing, call: CCall, node: Node) -> Iterator[str]:
@@ -127,8 +151,8 @@ def _channels(program: Program, tables: Tables, sharing: Sharing, call: CCall, n
         if isinstance(argument, CScratch):
             given.append(scratch_of_core(program, node))
             continue
-        assert argument in (node.input(0), node.output)
-        moves = argument is not node.input(0) or narrowed.are_of_input
+        assert isinstance(argument, Tensor)
+        moves = argument is node.output or narrowed.are_of_input
         further = times(node.output.dtype.size_bytes) if moves else ""
         given.append(argument_text(argument, node, program, tables, further))
     if sharing.cut.can_hold:
@@ -150,21 +174,54 @@ def narrowed_to_channels(call: CCall, sharing: Sharing, node: Node) -> Iterator[
     for path, table in _tables(call.parameters, "part"):
         if table.name in narrowed.tables:
             yield f"{path} += {_moved(table, sharing, node)};"
+        elif table.name in narrowed.blocks:
+            yield f"{path} += first / {sharing.cut.grain} * {narrowed.blocks[table.name]};"
 
 
-def narrowed_to_stretch(call: CCall, sharing: Sharing, node: Node) -> tuple[str, list[int]]:
-    """The parameters of a kernel for a stretch of its outermost axis, and how many elements each operand moves on for a
-    unit."""
-    fields = call.parameters.fields
+def stretch_of(call: CCall, sharing: Sharing, node: Node) -> CStretch:
+    """How a kernel is narrowed to a stretch of its outermost axis: as its call says, or as calls with a walk over
+    elements, or over rows, all are."""
+    fields, units = call.parameters.fields, sharing.cut.units
+    if call.stretch is not None:
+        return call.stretch
     if "shape" in fields:
         walk = fields["shape"].fields
-        axis = next((n for n, size in enumerate(walk["size"]) if size > 1), len(walk["size"]) - 1)
-        steps = [walk[name][axis] for name in ("first", "second")[: len(call.arguments) - 1]] + [walk["out"][axis]]
-        return f"part.shape.size[{axis}] = end - first;", steps
+        axis = outermost(walk["size"])
+        steps = [walk[name][axis] for name in ("first", "second")[: len(call.arguments) - 1]]
+        return CStretch(units, f"shape.size[{axis}]", (*steps, walk["out"][axis]))
     if "rows" in fields:
-        units = sharing.cut.units
-        return "part.rows = end - first;", [node.input(0).elems // units, node.output.elems // units]
+        made = units * (1 if sharing.turns is None else node.output.rows)
+        return CStretch(units, "rows", (node.input(0).elems // made, node.output.elems // made))
     raise PlanError(f"{node.label}: the plan has cores share what C cannot cut")
+
+
+Moved = Callable[[Tensor | CRow, int, str], str]
+"""The text of an address: of what, at which argument, and how many bytes further on."""
+
+
+def stretch_lines(call: CCall, sharing: Sharing, node: Node, moved: Moved) -> Iterator[str]:
+    """The parameters of a kernel for a stretch, and its call. `moved`: the addresses of operands."""
+    stretch = stretch_of(call, sharing, node)
+    yield f"part.{stretch.size} = end - first;"
+    for path, step in stretch.moves.items():
+        if step:
+            yield f"part.{path} += {times(step)};"
+    steps, given = iter(stretch.steps), list[str]()
+
+    def text(one: Tensor | CRow, position: int) -> str:
+        size = (one.tensor if isinstance(one, CRow) else one).dtype.size_bytes
+        return moved(one, position, times(next(steps) * size))
+
+    for position, argument in enumerate(call.arguments):
+        if isinstance(argument, CPointers):
+            given.append(pointers_text(argument, [text(one, position) for one in argument.tensors]))
+        elif isinstance(argument, Tensor | CRow):
+            given.append(text(argument, position))
+        else:
+            assert argument is CTurn.NUMBER
+            given.append("turn")
+    given[-1] = f"held != NULL ? held : {given[-1]}"
+    yield f"{call.function}({', '.join(['&part', *given])});"
 
 
 def times(size: int) -> str:

@@ -15,18 +15,18 @@ from diagmem.backends.c.team_parts import (
     called,
     channels_of,
     narrowed_to_channels,
-    narrowed_to_stretch,
     part_function,
     part_of_op,
     phases_text,
     scratch_of_core,
     shared_text,
+    stretch_lines,
     times,
 )
-from diagmem.model.graph import Node
+from diagmem.model.graph import Node, Tensor
 from diagmem.model.schedule import PUSH
 from diagmem.model.teamwork import Along, Sharing
-from diagmem.ops import CCall, CRow, CRows, CScratch
+from diagmem.ops import CArgument, CCall, CRow, CRows, CScratch, CTurn
 from diagmem.planning.teamwork import unit_bytes
 
 
@@ -92,15 +92,17 @@ def _body(program: Program, tables: Tables, sharing: Sharing, node: Node) -> Ite
     """Some columns, or channels, of a row."""
     call = called(program, node)
     size = unit_bytes(program.graph, sharing) if sharing.cut.along is Along.PIXELS else node.output.dtype.size_bytes
+    for position, argument in enumerate(call.arguments):
+        if isinstance(argument, CRow) and argument.tensor is node.output:
+            row = row_text(argument, position, node, program)
+            yield f"void *const own = (unsigned char *){row} + {times(size)};"
     if "window" not in call.parameters.fields:
         yield from _stretch(program, tables, sharing, call, node)
         return
-    source, target = call.arguments[:2]
+    source = call.arguments[0]
     assert isinstance(source, CRows)
-    assert isinstance(target, CRow)
     window = f"op{node.op.number}.window"
     yield "const void *rows[DIAGMEM_MAX_ROWS];"
-    yield f"void *const own = (unsigned char *){row_text(target, 1, node, program)} + {times(size)};"
     yield f"{rows_text(source, node, program)};"
     if sharing.cut.along is Along.PIXELS:
         element = node.input(0).dtype.size_bytes
@@ -110,25 +112,29 @@ def _body(program: Program, tables: Tables, sharing: Sharing, node: Node) -> Ite
         if channels_of(call, node).are_of_input:
             yield f"diagmem_move_rows(&{window}, {times(node.input(0).dtype.size_bytes)}, rows);"
     out = "held != NULL ? held : own" if sharing.cut.can_hold else "own"
-    scratch = "".join(f", {scratch_of_core(program, node)}" for a in call.arguments if isinstance(a, CScratch))
-    yield f"{call.function}(&part, rows, {out}{scratch});"
+    given = (_window_argument(argument, out, program, node) for argument in call.arguments[1:])
+    yield f"{call.function}(&part, rows, {', '.join(given)});"
+
+
+def _window_argument(argument: CArgument, out: str, program: Program, node: Node) -> str:
+    """What the function of a row is given behind the rows under its window."""
+    if isinstance(argument, CScratch):
+        return scratch_of_core(program, node)
+    return "turn" if argument is CTurn.NUMBER else out
 
 
 def _stretch(program: Program, tables: Tables, sharing: Sharing, call: CCall, node: Node) -> Iterator[str]:
     """All operands begin further on along the outermost axis that a row has."""
-    narrowed, steps = narrowed_to_stretch(call, sharing, node)
-    yield narrowed
-    given = []
-    for position, (argument, step) in enumerate(zip(call.arguments, steps, strict=True)):
-        if isinstance(argument, CRow):
-            row = row_text(argument, position, node, program)
-            further = times(step * argument.tensor.dtype.size_bytes)
-            given.append(f"(void *)((unsigned char *){row} + {further})" if further else row)
-        else:
-            (tensor,) = (tensor for tensor in call.tensors if tensor is argument)
-            given.append(argument_text(tensor, node, program, tables, times(step * tensor.dtype.size_bytes)))
-    given[-1] = f"held != NULL ? held : {given[-1]}"
-    yield f"{call.function}({', '.join(['&part', *given])});"
+
+    def moved(one: Tensor | CRow, position: int, further: str) -> str:
+        if isinstance(one, CRow) and one.tensor is node.output:
+            return "own"
+        if isinstance(one, Tensor):
+            return argument_text(one, node, program, tables, further)
+        row = row_text(one, position, node, program)
+        return f"(void *)((unsigned char *){row} + {further})" if further else row
+
+    yield from stretch_lines(call, sharing, node, moved)
 
 
 def _turn_of(program: Program) -> str:

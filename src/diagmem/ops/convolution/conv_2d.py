@@ -145,7 +145,7 @@ class Conv2DKind(OpKind):
         if loop.groups > 1:
             return ()
         if {node.input(0).dtype, node.input(1).dtype} == {DType.FLOAT32}:
-            return (Variant(Order.BLOCKS, Order.BLOCKS, _vfp_call, _vfp_row_call),)
+            return (Variant(Order.BLOCKS, Order.BLOCKS, _vfp_call, _vfp_row_call, block=CHANNELS_OF_A_BLOCK),)
         if not is_8_bit(node):
             return ()
         if instructions is InstructionSet.MVE:
@@ -156,7 +156,8 @@ class Conv2DKind(OpKind):
         """Blocks of channels where weights are stored so."""
         are_paired = variant is not None and variant.order in (Order.PAIRS, Order.ROW_PAIRS)
         pixels = pixel_cut(node, grain=2 if are_paired else 1)
-        if variant is not None or _groups(node.inputs) > 1 or kernel_suffix(node) == "s4":
+        has_blocks = kernel_suffix(node) != "s4" if variant is None else variant.block > 0
+        if not has_blocks or _groups(node.inputs) > 1:
             return (pixels,)
         # The channels of a single pixel are neighbours.
         return pixels, Cut(Along.CHANNELS, node.output.shape[-1], CHANNELS_OF_A_BLOCK, can_hold=pixels.units == 1)
@@ -287,7 +288,8 @@ def _vfp_call(node: Node) -> CCall:
     """The same weights for floating-point units that multiply and add in one instruction."""
     call = _call(node)
     fields = {name: value for name, value in call.parameters.fields.items() if name != "groups"}
-    return kernel_call("conv_2d_vfp_f32", fields, call.arguments, call.limits, call.passes)
+    fitted = kernel_call("conv_2d_vfp_f32", fields, call.arguments, call.limits, call.passes)
+    return replace(fitted, channels=call.channels)
 
 
 def _vfp_row_call(node: Node) -> CCall:

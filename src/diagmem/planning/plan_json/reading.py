@@ -90,6 +90,7 @@ def _plan(found: _Fields, model: Graph) -> Plan:
         pools=pools,
         teamwork=_teamwork(found, graph, options),
         staged=_by_op(found, "weights", graph, pools),
+        copies_ahead=_Fields(found.value.get("weights_traffic", {}), "'weights_traffic'").boolean("ahead"),
     )
 
 
