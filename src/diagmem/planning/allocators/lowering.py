@@ -151,13 +151,13 @@ class Lowering:
             target, share = self._middle(low), nodes // 6
 
     def _descend(self, repair: Repair, nodes: int) -> None:
-        """Asks the tree for the goal, and with as many nodes for a third less of what lies above it, again and again:
+        """Asks the tree for the goal, and with as many nodes for an eighth less of what lies above it, again and again:
         which buffers are hard is much the same from one arena to the next smaller one."""
         end, unit = self.meter.nodes - nodes, self.problem.unit_bytes
         if self._reach(repair, self.goal, nodes // 2):
             return
         while self.meter.nodes > end and not self.is_done:
-            lower = self.arena_bytes - (self.arena_bytes - self.goal) // 3
+            lower = self.arena_bytes - (self.arena_bytes - self.goal) // 8
             self._reach(repair, min(lower // unit * unit, self.arena_bytes - unit), self.meter.nodes - end)
 
     def _middle(self, low: int) -> int:
@@ -187,7 +187,7 @@ class Lowering:
         begins with the failures of the last."""
         found = self.attempts.get(target)
         if found is None:
-            found = Attempt.of(self.problem, hard, target, self.offsets, self.machine)
+            found = Attempt.of(self.problem, hard, target, self.offsets, self.machine, target == self.goal)
             for last in [] if self.problem.overlaps else list(self.attempts.values())[-1:]:
                 found.learn(last)
         if target == self.goal or not self.problem.overlaps:
