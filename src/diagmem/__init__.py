@@ -38,6 +38,8 @@ if TYPE_CHECKING:
         profile,
         report,
         verify,
+        verify_together,
+        wired,
         zoo_models,
     )
     from diagmem.planning.options import Options
@@ -81,6 +83,8 @@ __all__ = [
     "profile",
     "report",
     "verify",
+    "verify_together",
+    "wired",
     "zoo_models",
 ]
 

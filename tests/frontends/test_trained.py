@@ -14,7 +14,7 @@ import pytest
 
 import diagmem
 from diagmem.frontends.source import Source
-from diagmem.frontends.trained import exported, is_trained
+from diagmem.frontends.trained import exported
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.verification import reference
 from tests.frontends.onnx import making
@@ -48,11 +48,11 @@ def fake_torch(monkeypatch: pytest.MonkeyPatch, export: Any) -> None:
 
 def test_they_are_known_by_their_home() -> None:
     """A class of the same name from elsewhere is something else; nothing is imported to tell."""
-    assert is_trained(Module())
-    assert is_trained(stand_in("Model", "keras.src.models.model")())
-    assert not is_trained(stand_in("Module", "somewhere.torch")())
-    assert not is_trained(stand_in("Tensor", "torch")())
-    assert not is_trained(object())
+    with pytest.raises(ModelError, match="shapes of its inputs"):
+        exported(Module())
+    for stranger in (stand_in("Module", "somewhere.torch")(), stand_in("Tensor", "torch")(), object()):
+        with pytest.raises(ModelError, match="is no model"):
+            exported(stranger)
 
 
 def test_a_module_is_exported_for_inference(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,9 +71,10 @@ CASES = {
     "kept apart": Case(tiny, {"overlap": False, "keep_inputs": True, "align": 8, "schedule": "file"}),
     "outside": Case(tiny, {"external_io": True}),
     "pools": Case(tiny, {"pools": ("fast:140", "slow:1K:5")}),
+    "weights": Case(tiny, {"pools": ("fast:500", "slow:1K:3"), "weights_pool": "fast:20"}),
     "pools by rows": Case(tall, {"schedule": "rows", "input_rows": True, "pools": ("fast:150", "slow:1K:5")}),
 }
-IN_C = ("whole", "rows", "streamed", "recomputed", "without ops", "kept apart", "pools", "pools by rows")
+IN_C = ("whole", "rows", "streamed", "recomputed", "without ops", "kept apart", "pools", "weights", "pools by rows")
 
 
 @cache
@@ -103,6 +104,7 @@ def test_cases_are_what_they_are_called() -> None:
     assert any("view" in row for row in written("without ops")["tensors"])
     assert written("TFLM with scratch")["scratch"]
     assert written("TFLM")["align_bytes"] == 16
+    assert written("weights")["weights"]
     for pooled in ("pools", "pools by rows"):
         assert all(pool["used_bytes"] for pool in written(pooled)["pools"])
         assert written(pooled)["missing_bytes"] == 0
@@ -124,7 +126,7 @@ def test_what_is_written_fits_the_schema(name: str) -> None:
     value = written(name)
     Draft202012Validator(SCHEMA).validate(value)
     assert value.keys() <= SCHEMA["properties"].keys()
-    for key in ("tensors", "scratch", "overlaps", "removed", "ladder", "pools"):
+    for key in ("tensors", "scratch", "overlaps", "removed", "ladder", "pools", "weights"):
         told = SCHEMA["properties"][key]["items"]["properties"].keys()
         assert all(row.keys() <= told for row in value.get(key, []))
 
@@ -372,8 +374,8 @@ DAMAGES: dict[str, tuple[str, Callable[[Json], Any], str]] = {
     "a part without its whole": ("without ops", part_without_its_whole, "is part of another one, but does not lie in"),
     "a newer version": ("whole", changed("schema_version", 2), "has version 2 of the format, and 1 is known: update"),
     "a version in words": ("whole", changed("schema_version", "1"), "for 'schema_version'"),
-    "several plans": ("whole", changed("plans", [{}, {}]), "plans of several models"),
-    "no plans": ("whole", changed("plans", []), "plans of several models"),
+    "several plans": ("whole", changed("plans", [{}, {}]), "holds 2 plans"),
+    "no plans": ("whole", changed("plans", []), "holds 0 plans"),
 }
 
 

@@ -17,7 +17,7 @@ MOST_LINES = 5
 def embedded_in(source: Source, kernels: str | None) -> EmbeddedPlan | None:
     """The plan inside a file, judged for the kernels asked for, else for those that the plan names, else for all of
     TFLM's; None if there is none."""
-    if source.is_from_zoo or source.is_onnx:
+    if source.is_from_zoo or source.is_onnx or not source.has_file:
         return None
     from diagmem.backends.tflm import metadata
     from diagmem.backends.tflm.planned_file import LIBRARIES, embedded_plan

@@ -18,14 +18,17 @@ from diagmem.cli._shared import (
     planning_options_for_c,
     shape_option,
     size_text,
-    source_of,
+    sources_of,
+    wire_option,
     working,
     write_files,
     write_json,
 )
+from diagmem.cli._together import by_name
 from diagmem.model.errors import PlanError
 
 if TYPE_CHECKING:
+    from diagmem.frontends.source import Source
     from diagmem.pipeline import EmittedC
 
 LAYOUTS = ("plain", "cmake", "arduino", "platformio", "zephyr", "esp-idf")
@@ -33,6 +36,7 @@ LAYOUTS = ("plain", "cmake", "arduino", "platformio", "zephyr", "esp-idf")
 
 @click.command()
 @click.argument("models", type=ModelParameter(), nargs=-1, required=True, metavar="MODEL...")
+@wire_option
 @shape_option
 @channels_last_option
 @click.option("-o", "--output", required=True, metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
@@ -75,6 +79,7 @@ def command(
       diagmem emit c model.tflite -o modules/model --layout zephyr
       diagmem emit c model.tflite -o firmware/model --plan plan.json
       diagmem emit c ears.tflite eyes.tflite -o firmware/models --together run-one-at-a-time
+      diagmem emit c ears.tflite words.tflite -o firmware/speech --wire ears:0=words:0
       diagmem verify model.tflite --on host,cortex-m4
     """
     from diagmem import pipeline
@@ -82,13 +87,13 @@ def command(
     if plan_path is not None:
         check_no_options(ctx)
         options = {}
-    model = models[0]
-    if len(models) > 1:
-        emitted = _several(models, name, {"layout": layout, "cpu": cpu, "plan": plan_path}, options)
+    sources = sources_of(models)
+    if len(sources) > 1:
+        emitted = _several(sources, name, {"layout": layout, "cpu": cpu, "plan": plan_path}, options)
     else:
-        with naming_model(model), working("planning"):
+        with naming_model(sources[0].label if len(models) > 1 else models[0]), working("planning"):
             plan = None if plan_path is None else Path(plan_path)
-            emitted = pipeline.emit_c(source_of(model), name=name, layout=layout, plan=plan, cpu=cpu, **options)
+            emitted = pipeline.emit_c(sources[0], name=name, layout=layout, plan=plan, cpu=cpu, **options)
     for path in emitted.files:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
     write_files({output / path: data for path, data in emitted.files.items()})
@@ -103,16 +108,13 @@ def command(
         out.print(f"arena {size_text(emitted.arena_bytes)}", markup=False)
 
 
-def _several(models: tuple[str, ...], name: str | None, others: dict[str, Any], options: dict[str, Any]) -> EmittedC:
+def _several(given: list[Source], name: str | None, others: dict[str, Any], options: dict[str, Any]) -> EmittedC:
     """One library for all. `others`: what a single model may be emitted with."""
     from diagmem import pipeline
 
     if not options.get("together"):
         raise PlanError("several models become one library with --together run-one-at-a-time or keep-outputs")
-    if others["plan"] or others["cpu"] or others["layout"] != "plain":
-        raise PlanError("a library of several models has no --layout, --cpu or --plan")
+    if others.pop("plan"):
+        raise PlanError("--plan is the plan of one model: leave it out, and give options of plans")
     with working("planning"):
-        sources = {Path(model.removeprefix("zoo:")).stem.replace(".", "_"): source_of(model) for model in models}
-        if len(sources) < len(models):
-            raise PlanError("two models have the same name: rename a file, for it names their functions")
-        return pipeline.emit_c_together(sources, name=name or "models", **options)
+        return pipeline.emit_c_together(by_name(given), name=name or "models", **others, **options)

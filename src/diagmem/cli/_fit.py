@@ -33,13 +33,15 @@ class Limits:
         limits = (self.budget, self.chip.arena_limit_bytes if self.chip else None)
         return min((limit for limit in limits if limit is not None), default=None)
 
-    def pools(self, given: Sequence[str], all_memories: bool) -> tuple[Any, ...]:
-        """Those that a plan is made for: the chip's memories, if these are asked for, and then the given ones."""
-        if not all_memories:
-            return tuple(given)
-        if self.chip is None:
+    def memories(self, pools: Sequence[str], all_memories: bool, weights_pool: str) -> dict[str, Any]:
+        """As options of a plan: the chip's memories, if these are asked for, and then the given ones; and where weights
+        are copied to, with what a byte of the chip's flash costs, unless another cost is given."""
+        if all_memories and self.chip is None:
             raise PlanError("--all-memories are those of a chip: name one with --target, or give each with --pool")
-        return (*self.chip.pools, *given)
+        chip = self.chip.pools if self.chip is not None and all_memories else ()
+        if self.chip is not None and self.chip.flash_cost and weights_pool and ":" not in weights_pool:
+            weights_pool = f"{weights_pool}:{self.chip.flash_cost:g}"
+        return {"pools": (*chip, *pools), "weights_pool": weights_pool}
 
     def verdict(self, source: Source, made: Planned) -> Verdict:
         """How a plan stands to them."""
@@ -48,12 +50,13 @@ class Limits:
         from diagmem import pipeline
         from diagmem.reports.memory import Fit
 
-        need, pools = pipeline.needs_of(source, made, self.chip.core), made.plan.pools
-        return Verdict(self, made.arena_bytes, Fit(self.chip, need, pools.missing_bytes if pools else None))
+        need = pipeline.needs_of(source, made, self.chip.core)
+        missing = made.plan.pools.missing_bytes if made.plan.options.pools else None
+        return Verdict(self, made.arena_bytes, Fit(self.chip, need, missing))
 
     def missing_bytes(self, made: Planned) -> int:
         """Of RAM: by how much the plan is too large."""
-        if made.plan.pools:
+        if made.plan.options.pools:
             over = 0 if self.budget is None else made.arena_bytes - self.budget
             return max(0, over, made.plan.pools.missing_bytes)
         limit = self.ram_bytes

@@ -25,6 +25,14 @@ def fitting_options(function: Command) -> Command:
     )
 
 
+def is_to_fit(options: dict[str, Any], sources: Sequence[Source]) -> bool:
+    """Whether --fit was given, which is taken from the options."""
+    asked: bool = options.pop("fit")
+    if asked and len(sources) > 1:
+        raise PlanError("--fit is for one model: leave it out, or give models one by one")
+    return asked
+
+
 def made_to_fit(source: Source, options: Mapping[str, Any], limits: Limits, given: Sequence[str]) -> Fitting:
     """Tries until something fits. `given`: the words of the command line, of which --fit is one."""
     from diagmem.pipeline.fitting import attempts
@@ -32,7 +40,7 @@ def made_to_fit(source: Source, options: Mapping[str, Any], limits: Limits, give
     if limits.ram_bytes is None and not options.get("pools"):
         raise PlanError("--fit needs to know into what: give --budget, --target or --pool")
     more = limits.chip.pools if limits.chip is not None and not options.get("pools") else ()
-    graph = source.graph if limits.chip is None else source.runnable
+    graph = source.graph if limits.chip is None and not options.get("weights_pool") else source.runnable
     tried: list[Attempt] = []
     with naming_model(source.label), working("planning") as bar:
         for found in attempts(graph, options, limits.missing_bytes, more if len(more) > 1 else ()):

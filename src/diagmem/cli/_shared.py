@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -15,9 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
-from diagmem.cli._files import GIVEN
 from diagmem.cli._files import write_file as write_file
 from diagmem.cli._files import write_files as write_files
+from diagmem.cli._models import ModelParameter as ModelParameter
+from diagmem.cli._models import channels_last_option as channels_last_option
+from diagmem.cli._models import model_argument as model_argument
+from diagmem.cli._models import shape_option as shape_option
+from diagmem.cli._models import source_of as source_of
+from diagmem.cli._models import sources_of as sources_of
+from diagmem.cli._models import wire_option as wire_option
 from diagmem.cli._progress import progress as progress
 from diagmem.cli._progress import working as working
 from diagmem.model.errors import DiagmemError, one_line
@@ -27,39 +31,13 @@ from diagmem.planning.pools import parsed_size
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from diagmem.frontends.source import Source
-    from diagmem.model.graph import Graph, Node, Shape
+    from diagmem.model.graph import Graph, Node
     from diagmem.reports.drawing import Drawing
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-STANDARD_INPUT = "-"
-SHAPES = "diagmem.shapes"
-"""Where the shapes of inputs are kept while a command runs."""
-
-CHANNELS_LAST = "diagmem.channels-last"
-"""Where it is kept whether images go in and out with their channels last."""
 LONGEST_PATH = 1000
 """Characters of a model's path that a message shows: all, as a rule."""
-
-
-class ModelParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A path to a .tflite file, or zoo:NAME; completes both."""
-
-    name = "model"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if ctx is not None:
-            ctx.meta[GIVEN] = (*ctx.meta.get(GIVEN, ()), value)
-        return str(value)
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        from click.shell_completion import CompletionItem
-
-        from diagmem.frontends import zoo
-
-        named = [CompletionItem(f"zoo:{name}") for name in zoo.models() if f"zoo:{name}".startswith(incomplete)]
-        return [*named, CompletionItem(incomplete, type="file")]
 
 
 class SizeParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -78,49 +56,6 @@ class SizeParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
 def size_option(flag: str, meaning: str) -> Callable[[Command], Command]:
     return click.option(flag, type=SizeParameter(), metavar="BYTES", help=meaning)
-
-
-class ShapeParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """The name of an input, which may hold any character, and its shape: `serving:0=1x49x10x1`."""
-
-    name = "shape"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Shape]:
-        if isinstance(value, tuple):
-            return value
-        found = re.fullmatch(r"(.+)=(\d+(?:[x,]\d+)*)", value, re.DOTALL)
-        if found is None or any(len(size) > 9 for size in re.findall(r"\d+", found[2])):
-            self.fail(f"'{one_line(value)}' is no name and shape; such as input=1x49x10x1.", param, ctx)
-        return found[1], tuple(int(size) for size in re.findall(r"\d+", found[2]))
-
-
-def shape_option(function: Command) -> Command:
-    """Shapes of inputs, which `source_of` gives to the model."""
-    return click.option(
-        "--shape",
-        "shapes",
-        type=ShapeParameter(),
-        multiple=True,
-        metavar="NAME=AxBxC",
-        expose_value=False,
-        callback=lambda ctx, param, value: ctx.meta.update({SHAPES: dict(value)}),
-        help="Shape of an input that the model leaves open, or another than it has; may be repeated.",
-    )(function)
-
-
-def channels_last_option(function: Command) -> Command:
-    """The order of an ONNX model's images, which `source_of` gives to the model."""
-    return click.option(
-        "--channels-last",
-        is_flag=True,
-        expose_value=False,
-        callback=lambda ctx, param, value: ctx.meta.update({CHANNELS_LAST: value}),
-        help="Images of an ONNX model go in and out with their channels last; else as in the file.",
-    )(function)
-
-
-def model_argument(function: Command) -> Command:
-    return click.argument("model", type=ModelParameter())(shape_option(channels_last_option(function)))
 
 
 def json_option(function: Command) -> Command:
@@ -183,8 +118,9 @@ def planning_option(name: str, meaning: str | None = None) -> Callable[[Command]
     if default is False:
         return click.option(flag, is_flag=True, help=shown)
     if default == "":
-        asked = click.Choice(choices)
-        return click.option(flag, name, type=asked, callback=lambda ctx, param, value: value or "", help=shown)
+        asked = click.Choice(choices) if choices else click.STRING
+        none = lambda ctx, param, value: value or ""  # noqa: E731
+        return click.option(flag, name, type=asked, callback=none, metavar=unit, help=shown)
     if default == ():
         return click.option(flag.removesuffix("s"), name, multiple=True, metavar=unit, help=shown)
     sorts: dict[bool, Any] = {
@@ -274,20 +210,6 @@ def _zoo_hint(model: str) -> str:
 
     name = Path(model).name.removesuffix(".tflite")
     return f"; the built-in model of that name is zoo:{name}" if name in zoo.models() else ""
-
-
-def source_of(model: str) -> Source:
-    """Where a model comes from; `-` is standard input, which is read at once."""
-    from diagmem.frontends.source import Source
-
-    context = click.get_current_context(silent=True)
-    shapes = context.meta.get(SHAPES, {}) if context else {}
-    channels_last = context.meta.get(CHANNELS_LAST, False) if context else False
-    if model != STANDARD_INPUT:
-        return Source(model, shapes, channels_last)
-    from diagmem.frontends.tflite import LARGEST_FILE_BYTES
-
-    return Source(sys.stdin.buffer.read(LARGEST_FILE_BYTES + 1), shapes, channels_last)
 
 
 def load_model(model: str) -> Graph:

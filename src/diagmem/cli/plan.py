@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,8 @@ from click.core import ParameterSource
 
 from diagmem.cli._embedded import embedded_in, embedded_json, embedded_lines
 from diagmem.cli._fit import Limits, Verdict, c_lines
-from diagmem.cli._make_fit import Fitting, fitting_options, made_to_fit
-from diagmem.cli._pools import pool_lines
+from diagmem.cli._make_fit import Fitting, fitting_options, is_to_fit, made_to_fit
+from diagmem.cli._pools import next_frame_lines, pool_lines
 from diagmem.cli._rows import row_lines, show_curve
 from diagmem.cli._shared import (
     ModelParameter,
@@ -27,12 +27,13 @@ from diagmem.cli._shared import (
     shape_option,
     size_option,
     size_text,
-    source_of,
+    sources_of,
+    wire_option,
     working,
     write_file,
     write_json,
 )
-from diagmem.cli._together import together_json, together_lines
+from diagmem.cli._together import missing_together, together_json, together_lines
 from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.model.schedule import PUSH
 
@@ -52,6 +53,7 @@ BAD_INPUT = 2
 
 @click.command(short_help="The arena: before, after, lower bound, fits or not.")
 @click.argument("models", type=ModelParameter(), nargs=-1, required=True, metavar="MODEL...")
+@wire_option
 @shape_option
 @planning_options
 @size_option("--budget", "Say whether the arena fits into so many bytes, such as 65536, 64K or 1M.")
@@ -97,37 +99,34 @@ def command(
       diagmem plan model.tflite --pareto --recompute 2
       diagmem plan model.tflite --pool dtcm:128K --pool axi:512K:3
       diagmem plan model.tflite --target STM32H743 --fit
+      diagmem plan ears.tflite words.tflite --wire ears:0=words:0
     """
     from diagmem.reports.targets import target
 
     limits = Limits(budget, target(target_name) if target_name else None)
-    is_fitted = options.pop("fit")
-    options["pools"] = limits.pools(options["pools"], options.pop("all_memories"))
+    sources = sources_of(models)
+    is_fitted = is_to_fit(options, sources)
+    options |= limits.memories(options["pools"], options.pop("all_memories"), options["weights_pool"])
     if pareto:
-        _check_curve(models, svg_path)
-        ctx.exit(show_curve(source_of(models[0]), options, limits, json_path))
+        _check_curve(sources, svg_path, options["pools"])
+        ctx.exit(show_curve(sources[0], options, limits, json_path))
     given = ctx.get_parameter_source("kernels") is not ParameterSource.DEFAULT
-    sources = [source_of(model) for model in models]
     kernels = options["kernels"] if given else None
-    found: list[_Result | _Bad]
-    if len(sources) == 1:
-        found = [_fitted(sources[0], options, limits) if is_fitted else _one(sources[0], options, kernels, limits)]
-    else:
+    if len(sources) > 1:
         found = _many(sources, jobs, options, kernels, limits)
+    else:
+        found = [_fitted(sources[0], options, limits) if is_fitted else _one(sources[0], options, kernels, limits)]
     results = [one for one in found if isinstance(one, _Result)]
     if json_path:
         rows = [one.to_json() for one in found]
-        write_json(json_path, rows[0] if len(rows) == 1 else {"plans": rows, **together_json(results)})
+        write_json(json_path, rows[0] if len(rows) == 1 else {"plans": rows, **together_json(results, limits)})
     if svg_path:
         _draw(results, svg_path)
     if json_path != "-":
-        if len(found) == 1:
-            _show(results[0])
-        else:
-            _summarise(console(), found)
+        _summarise(console(), found, limits) if len(found) > 1 else _show(results[0])
     if len(results) < len(found):
         ctx.exit(BAD_INPUT)
-    if not all(one.is_good for one in results):
+    if not all(one.is_good for one in results) or missing_together(results, limits):
         ctx.exit(ANSWER_IS_NO)
 
 
@@ -165,11 +164,13 @@ class _Bad:
         return {"model": self.name, "error": str(self.error)}
 
 
-def _check_curve(models: tuple[str, ...], svg_path: str | None) -> None:
-    if len(models) != 1:
+def _check_curve(sources: list[Source], svg_path: str | None, pools: Sequence[Any]) -> None:
+    if len(sources) != 1:
         raise PlanError("--pareto lists plans of one MODEL: give a single one")
     if svg_path:
         raise PlanError("--pareto lists several plans, and --svg draws one: leave out either")
+    if pools:
+        raise PlanError("--pareto lists arenas in one memory: leave out --pool and --all-memories, or --pareto")
 
 
 def _one(source: Source, options: dict[str, Any], kernels: str | None, limits: Limits) -> _Result:
@@ -177,7 +178,7 @@ def _one(source: Source, options: dict[str, Any], kernels: str | None, limits: L
     from diagmem.pipeline import plan_telling
 
     with naming_model(source.label), working("planning") as bar:
-        made = plan_telling(_graph(source, limits), bar.tell, options)
+        made = plan_telling(_graph(source, options, limits), bar.tell, options)
         return _judged(source, made, kernels, limits)
 
 
@@ -188,9 +189,9 @@ def _fitted(source: Source, options: dict[str, Any], limits: Limits) -> _Result:
     return _Result(source, made, limits.verdict(source, made), None, fitting)
 
 
-def _graph(source: Source, limits: Limits) -> Graph:
-    """Weights are needed only for the question how much flash they take."""
-    return source.graph if limits.chip is None else source.runnable
+def _graph(source: Source, options: dict[str, Any], limits: Limits) -> Graph:
+    """Weights are needed only for the question how much flash they take, or how they lie where they are copied to."""
+    return source.graph if limits.chip is None and not options["weights_pool"] else source.runnable
 
 
 def _judged(source: Source, made: Planned, kernels: str | None, limits: Limits) -> _Result:
@@ -210,7 +211,21 @@ def _many(
             else:
                 found.append(_judged(source, made, kernels, limits))
             bar.tell("planning", len(found), len(sources))
+        if options["together"] and options["pools"]:
+            return _beside_each_other(found, limits)
     return found
+
+
+def _beside_each_other(found: list[_Result | _Bad], limits: Limits) -> list[_Result | _Bad]:
+    """With room in the pools for what all models keep."""
+    from diagmem.planning.together import beside_each_other
+
+    plans = iter(beside_each_other([one.made for one in found if isinstance(one, _Result)]))
+    return [_again(one, next(plans), limits) if isinstance(one, _Result) else one for one in found]
+
+
+def _again(one: _Result, made: Planned, limits: Limits) -> _Result:
+    return replace(one, made=made, verdict=limits.verdict(one.source, made))
 
 
 def _mapped(
@@ -230,7 +245,7 @@ def _planned(source: Source, options: dict[str, Any], limits: Limits) -> Planned
 
     try:
         with naming_model(source.label):
-            return plan(_graph(source, limits), **options)
+            return plan(_graph(source, options, limits), **options)
     except DiagmemError as error:
         return error
     except OSError as error:
@@ -304,15 +319,16 @@ def _core_lines(plan: Plan) -> list[str]:
     """How several cores share the run, where that was asked for."""
     if plan.teamwork is None:
         return []
-    from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_ops
+    from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_steps
 
-    shared, ops = plan.teamwork, running_ops(plan)
-    alone = len(ops) - len(shared.sharings)
+    shared, steps = plan.teamwork, running_steps(plan)
+    together = sum(step in shared.by_step for step in steps)
+    what = "steps" if plan.runs_by_rows else "ops"
     faster = f"about {estimated_speedup(plan, shared, shared.cores):.2f} times as fast"
     held = most_held_bytes(plan.graph, shared) // 2
     return [
-        f"cores        up to {shared.cores}: {shared.barriers(ops)} barriers, {faster}; they share "
-        f"{len(shared.sharings)} ops, and one does {alone} alone",
+        f"cores        up to {shared.cores}: {shared.barriers(steps)} barriers, {faster}; they share "
+        f"{together} {what}, and one does {len(steps) - together} alone",
         *([f"             each of two holds back up to {held} B on its stack"] if held else []),
     ]
 
@@ -337,7 +353,7 @@ def _headline(made: Planned) -> list[str]:
         where = "of these, live from run to run" if plan.state_bytes else "beside the arena: the runtime holds it"
         size = plan.state_bytes or sum(t.size_bytes for t in plan.graph.variables)
         lines.append(f"state        {size_text(size)} {where}")
-    lines += [*_core_lines(plan), *_ladder_lines(made), *pool_lines(plan)]
+    lines += [*next_frame_lines(plan), *_core_lines(plan), *_ladder_lines(made), *pool_lines(plan)]
     if plan.peak_op is not None:
         held = ", ".join(f"{one_line(b.name, 36)} {b.size_bytes} B" for b in plan.peak_buffers[:4])
         where = "a row of the input" if plan.peak_op == PUSH else op_text(nodes[plan.peak_op])
@@ -353,7 +369,7 @@ def _headline(made: Planned) -> list[str]:
     return lines
 
 
-def _summarise(out: Console, found: list[_Result | _Bad]) -> None:
+def _summarise(out: Console, found: list[_Result | _Bad], limits: Limits) -> None:
     from rich.markup import escape
     from rich.table import Table
 
@@ -380,5 +396,5 @@ def _summarise(out: Console, found: list[_Result | _Bad]) -> None:
         figures = (str(made.baseline_bytes), str(made.arena_bytes), saved, str(made.lower_bound_bytes))
         table.add_row(escape(one_line(made.model.name)), *figures, ", ".join(note for note in notes if note))
     out.print(table)
-    for line in together_lines([one for one in found if isinstance(one, _Result)]):
+    for line in together_lines([one for one in found if isinstance(one, _Result)], limits):
         out.print(line, markup=False, soft_wrap=True)

@@ -30,6 +30,9 @@ def command(json_path: str | None) -> None:
                 "runs": t.refusal is None,
                 "reason": t.refusal,
                 "source": t.source,
+                "order_source": t.order_source or None,
+                "flash_cost": t.flash_cost or None,
+                "flash_source": t.flash_source or None,
             }
             for t in TARGETS
         ]

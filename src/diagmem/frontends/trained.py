@@ -19,11 +19,6 @@ from diagmem.model.errors import ModelError, one_line
 KERAS = ("keras", "tf_keras", "tensorflow")
 
 
-def is_trained(model: object) -> bool:
-    """Whether it is a module of PyTorch or a model of Keras."""
-    return _is_torch(model) or _is_keras(model)
-
-
 def exported(model: object, example_inputs: Any = None) -> bytes:
     """The file that its own exporter makes of it: of ONNX, or of TensorFlow Lite where Keras runs on TensorFlow.
     `example_inputs`: what a module of PyTorch is called with, a tensor or a tuple of them, as for one inference."""

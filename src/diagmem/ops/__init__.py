@@ -19,6 +19,7 @@ from diagmem.ops.c_call import (
     CRow,
     CRows,
     CScratch,
+    CStretch,
     CStruct,
     CTable,
     CTurn,
@@ -28,6 +29,7 @@ from diagmem.ops.c_call import (
 from diagmem.ops.kind import OpKind
 from diagmem.ops.options import Activation, BuiltinOptions
 from diagmem.ops.orders import Order
+from diagmem.ops.staged import StagedPart, StagedWeights, staged_weights
 from diagmem.ops.variants import InstructionSet, Variant
 
 __all__ = [
@@ -41,16 +43,20 @@ __all__ = [
     "CRow",
     "CRows",
     "CScratch",
+    "CStretch",
     "CStruct",
     "CTable",
     "CTurn",
     "InstructionSet",
     "OpKind",
     "Order",
+    "StagedPart",
+    "StagedWeights",
     "Unsupported",
     "Variant",
     "kind_of",
     "kinds",
+    "staged_weights",
     "values_of",
 ]
 

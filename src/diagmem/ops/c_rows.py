@@ -55,7 +55,8 @@ def row_call(call: CCall, node: Node) -> CCall:
             return replace(argument, tensors=tuple(row(t) for t in argument.tensors))
         return row(argument) if isinstance(argument, Tensor) else argument
 
-    return replace(call, arguments=tuple(by_rows(a) for a in call.arguments))
+    arguments = tuple(by_rows(a) for a in call.arguments)
+    return replace(call, arguments=arguments, passes=call.passes * node.output.rows)
 
 
 def window_row_call(call: CCall, node: Node, rows: Window1D) -> CCall:

@@ -16,7 +16,7 @@ from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, PlanError
 from diagmem.pipeline.costs import diff, needs_of, profile
 from diagmem.pipeline.given import GivenPlan, Model, check_no_options, for_cpu, read_plan, safe_plan, source_of
-from diagmem.pipeline.together import emit_c_together
+from diagmem.pipeline.together import emit_c_together, verify_together, wired
 from diagmem.planning import plan_json, planner
 from diagmem.planning.bounds import Bounds, bounds
 from diagmem.planning.checked import findings_of
@@ -65,6 +65,8 @@ __all__ = [
     "safe_plan",
     "verdicts",
     "verify",
+    "verify_together",
+    "wired",
     "zoo_models",
 ]
 
@@ -152,7 +154,9 @@ def plan(model: Model, example_inputs: Any = None, **options: Any) -> Planned:
 
 def plan_telling(model: Model, tell: Tell, options: Mapping[str, Any]) -> Planned:
     """As `plan`; `tell` is called as each stage begins."""
-    return _shown(planner.planned(source_of(model).graph, Options.of(options), tell))
+    asked, source = Options.of(options), source_of(model)
+    # How weights lie where they are copied to, only their values tell.
+    return _shown(planner.planned(source.runnable if asked.weights_pool else source.graph, asked, tell))
 
 
 def pareto(model: Model, **options: Any) -> tuple[Planned, ...]:

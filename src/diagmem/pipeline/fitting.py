@@ -39,7 +39,8 @@ def attempts(
     """Plans, each with less RAM for more trouble, the last of which fits if any does: as it was asked for, row by row,
     with an input that comes row by row, with rows that are made again. Then the same in `more_pools`, memories that the
     chip has besides. At last, where pools were given, with the last of them as large as it must be."""
-    graph, smallest = source_of(model).graph, None
+    source, smallest = source_of(model), None
+    graph = source.runnable if options.get("weights_pool") else source.graph
     for changes in _changes(options, more_pools):
         found = _tried(graph, {**options, **changes}, changes, missing)
         yield found
@@ -48,7 +49,7 @@ def attempts(
         if found.made is not None and (smallest is None or found.missing_bytes < smallest.missing_bytes):
             smallest = found
     if smallest is not None and smallest.made is not None and smallest.made.plan.pools:
-        larger = {**smallest.changes, "pools": tuple(use.enlarged for use in smallest.made.plan.pools.uses)}
+        larger = {**smallest.changes, "pools": smallest.made.plan.pools.own_enlarged}
         yield _tried(graph, {**options, **larger}, larger, missing)
 
 

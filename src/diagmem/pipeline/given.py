@@ -34,12 +34,13 @@ def source_of(model: Model, example_inputs: Any = None) -> Source:
 
 def read_plan(model: Model, plan: GivenPlan) -> Plan:
     """The plan of a model that was written as JSON. It may be unsafe: see `check`."""
-    graph = source_of(model).graph
+    source = source_of(model)
     if not isinstance(plan, Path):
-        return plan_json.from_json(plan, graph)
+        return plan_json.from_json(plan, source.runnable if "weights" in plan else source.graph)
     try:
         with plan.open("rb") as file:
-            return plan_json.from_text(file.read(plan_json.LARGEST_TEXT_BYTES + 1), graph)
+            text = file.read(plan_json.LARGEST_TEXT_BYTES + 1)
+        return plan_json.from_text(text, source.runnable if b'"weights"' in text else source.graph)
     except PlanError as error:
         raise PlanError(f"{one_line(str(plan))}: {error}") from error
 

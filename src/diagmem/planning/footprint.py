@@ -16,7 +16,7 @@ from operator import or_
 from diagmem.kernels import Library
 from diagmem.model.graph import Graph, Node, Op, Tensor
 from diagmem.ops import kind_of
-from diagmem.planning.options import KEEP_OUTPUTS, Options
+from diagmem.planning.options import KEEP_OUTPUTS, Options, next_frame_name
 from diagmem.planning.rows import RowGraph, row_graph
 from diagmem.planning.separations import SeparationRule, Separations
 from diagmem.planning.state import predecessors, state_store
@@ -328,6 +328,9 @@ def lines_of_reshapes(graph: Graph, options: Options) -> tuple[list[tuple[int, .
     with_caller = {*graph.inputs, *graph.outputs} if options.external_io else set()
     with_caller |= {tensor.index for tensor in graph.tensors if tensor.name in options.external}
     with_caller |= {*graph.outputs} if options.together == KEEP_OUTPUTS else set()
+    if options.together:
+        following = {next_frame_name(name) for name in options.double_buffer}
+        with_caller |= {tensor.index for tensor in graph.tensors if tensor.name in following}
     made_by = {t: node for node in graph.nodes for t in node.op.outputs}
     lines: dict[int, list[int]] = {}
     line_of: dict[int, int] = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from diagmem.model.errors import PlanError, one_line
-from diagmem.planning.pools import Pool, pools_of
+from diagmem.planning.pools import LEAST_ALIGN_BYTES, Pool, WeightsPool, parsed_weights_pool, pools_of
 
 if TYPE_CHECKING:
     from diagmem.kernels import Library
@@ -30,6 +30,17 @@ MOST_CORES = 16
 
 MOST_COST = 1000
 """Percent of an arena."""
+
+MOST_ALIGN_BYTES = 1 << 24
+"""More than any memory of a chip asks for."""
+
+MOST_WORK = 1000.0
+"""Times the multiply-accumulates of a run that computes everything once."""
+
+
+def next_frame_name(name: str) -> str:
+    """What the tensor is called that holds the next frame of an input."""
+    return f"{name} (next frame)"
 
 
 def _option(default: Any, meaning: str, unit: str = "", choices: tuple[str, ...] = ()) -> Any:
@@ -98,6 +109,15 @@ class Options:
         "read or written there.  [default: one more than that of the pool before]",
         unit="NAME:BYTES[:COST]",
     )
+    weights_pool: str = _option(
+        "",
+        "With pools: the one to which weights are copied before an op that reads them over and over, where that pays. "
+        "COST: of a byte read from flash.  [default: one more than that of the slowest pool]",
+        unit="NAME[:COST]",
+    )
+    weights_ahead: bool = _option(
+        False, "With weights_pool: copies begin a step earlier, so that DMA can work while the op before runs."
+    )
     keep: tuple[str, ...] = _option(
         (), "A tensor whose value survives the run, as one more output; may be repeated.", unit="NAME"
     )
@@ -106,6 +126,11 @@ class Options:
     )
     pins: tuple[str, ...] = _option(
         (), "Where in the arena a tensor lies, such as input@0; may be repeated.", unit="NAME@OFFSET"
+    )
+    double_buffer: tuple[str, ...] = _option(
+        (),
+        "An input whose next frame is written while this one runs: there is a buffer more for it; may be repeated.",
+        unit="NAME",
     )
     input_align: int | None = _option(
         None, "Alignment of inputs, a power of two, such as a cache line's for DMA.", unit="N"
@@ -123,13 +148,16 @@ class Options:
         object.__setattr__(self, "keep", tuple(self.keep))
         object.__setattr__(self, "external", tuple(self.external))
         object.__setattr__(self, "pins", tuple(self.pins))
+        object.__setattr__(self, "double_buffer", tuple(self.double_buffer))
+        self._check_double_buffer()
         if self.pinned_at and self.pools:
             raise PlanError("a tensor is pinned in one arena, and pools are several: leave out either")
-        if self.cores > 1 and (self.pins or self.external):
-            raise PlanError("cores make room for each other in the arena: leave out cores, or --pin and --external")
         for align in (self.align, self.input_align):
-            if align is not None and (align < 1 or align & (align - 1)):
-                raise PlanError(f"alignment of {align} bytes: it must be a power of two, such as 1, 4 or 16")
+            if align is not None and (not 1 <= align <= MOST_ALIGN_BYTES or align & (align - 1)):
+                raise PlanError(
+                    f"alignment of {align} bytes: it must be a power of two, such as 1, 4 or 16, and at most "
+                    f"{MOST_ALIGN_BYTES}"
+                )
         for name, known in (
             ("schedule", SCHEDULES),
             ("allocator", ALLOCATORS),
@@ -138,24 +166,57 @@ class Options:
         ):
             if getattr(self, name) not in known:
                 raise PlanError(f"{name} '{getattr(self, name)}' is not known; known: {', '.join(known)}")
+        if self.weights_pool:
+            self._check_weights_pool()
+        elif self.weights_ahead:
+            raise PlanError("weights_ahead is about copies of weights: name a pool for them with weights_pool")
         if self.together not in ("", *TOGETHER):
             raise PlanError(f"together '{self.together}' is not known; known: {', '.join(TOGETHER)}")
-        if self.together and (self.pools or self.external_io):
-            raise PlanError("models that share an arena have one pool, and their inputs in it: leave out the others")
+        if self.together and self.external_io:
+            raise PlanError(
+                "models that share an arena have their inputs in it: leave out external_io, or name --external"
+            )
         if self.schedule != ROWS and (self.input_rows or self.recompute != 1):
             raise PlanError("an input that comes row by row, and rows that are made again, need the schedule 'rows'")
         if not 1 <= self.cores <= MOST_CORES:
             raise PlanError(f"{self.cores} cores: a plan is for 1 to {MOST_CORES}")
         if not 0 <= self.cores_cost <= MOST_COST:
             raise PlanError(f"a cost of {self.cores_cost} percent for cores: it must be from 0 to {MOST_COST}")
-        if self.cores > 1 and (self.pools or self.schedule == ROWS):
-            raise PlanError("several cores share ops that run whole in one arena: leave out cores, or pools and rows")
-        if self.cores > 1 and (self.external or self.together or self.pins):
-            raise PlanError("several cores share one arena, all of it theirs: leave out cores, or what lies elsewhere")
+        if self.cores > 1 and self.together:
+            raise PlanError("several cores share the arena of one model: leave out cores, or plan each model alone")
         if self.time_limit is not None and not self.time_limit > 0:
             raise PlanError(f"a time limit of {self.time_limit} s leaves no time; give a number above 0")
-        if not self.recompute >= 1:
-            raise PlanError(f"recompute is {self.recompute}: it must be 1 or more times the multiply-accumulates")
+        if not 1 <= self.recompute <= MOST_WORK:
+            raise PlanError(f"recompute is {self.recompute}: it must be 1 to {MOST_WORK:.0f} times the work of one run")
+
+    def _check_double_buffer(self) -> None:
+        """The next frame lies in the arena, whole."""
+        if not self.double_buffer:
+            return
+        if self.external_io or {*self.external} & {*self.double_buffer}:
+            raise PlanError("the caller holds that input: have two buffers there, and leave out the double buffer")
+        if self.input_rows:
+            raise PlanError("an input that comes row by row has no next frame: leave out the double buffer")
+        if not self.library.is_own:
+            raise PlanError(f"kernels '{self.kernels}' run without our C code: leave out the double buffer")
+
+    def _check_weights_pool(self) -> None:
+        names = [pool.name for pool in self.pools]
+        asked = parsed_weights_pool(self.weights_pool).name
+        if not names:
+            raise PlanError(f"weights are copied to a pool: give its size, such as --pool {asked}:64K")
+        if asked not in names:
+            raise PlanError(f"weights_pool '{asked}' is none of the pools: {', '.join(names)}")
+        if self.cores > 1:
+            raise PlanError("several cores read weights where they are: leave out cores, or weights_pool")
+
+    @property
+    def staging(self) -> WeightsPool | None:
+        """Where weights may be copied to, and what it costs to read them from flash."""
+        if not self.weights_pool:
+            return None
+        found = parsed_weights_pool(self.weights_pool)
+        return found if found.flash_cost else WeightsPool(found.name, self.pools[-1].cost + 1)
 
     @property
     def pinned_at(self) -> Mapping[str, int]:
@@ -187,3 +248,8 @@ class Options:
     def align_bytes(self) -> int:
         """The alignment that was asked for, else the library's."""
         return self.library.align_bytes if self.align is None else self.align
+
+    @property
+    def pool_align_bytes(self) -> int:
+        """Where pools may begin in their line."""
+        return max(LEAST_ALIGN_BYTES, self.align_bytes, self.input_align or 1)

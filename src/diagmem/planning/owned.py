@@ -1,5 +1,8 @@
 """What the firmware owns: tensors that it holds itself, and values that it wants to find after a run.
 
+The next frame of an input, which is written while the model runs, is an input that the run leaves alone: it is there
+before and after it, so it is an output as well.
+
 A tensor that the firmware holds is an address space of its own: it becomes a pool whose memory the caller gives, and
 everything that knows pools knows it. A value that is to be found after the run is an output of the model.
 """
@@ -13,10 +16,11 @@ from dataclasses import replace
 
 from diagmem.model.errors import PlanError, one_line
 from diagmem.model.graph import Graph, Tensor
-from diagmem.planning.footprint import lines_of_reshapes
-from diagmem.planning.options import KEEP_OUTPUTS
+from diagmem.planning.footprint import footprint, lines_of_reshapes
+from diagmem.planning.options import KEEP_OUTPUTS, Options, next_frame_name
 from diagmem.planning.plan import Plan
-from diagmem.planning.pools import WIDEST, Pool, PoolUse
+from diagmem.planning.pooling.traffic import traffic_of_tensors
+from diagmem.planning.pools import Pool, PoolUse
 from diagmem.planning.problem import BEFORE_RUN, Buffer
 from diagmem.planning.storage import Storage
 
@@ -27,14 +31,37 @@ KEPT = "kept"
 """The pool of what lives from run to run, while other models use the arena."""
 
 KEPT_ALIGN = 16
-"""Of each tensor there."""
+"""Of each tensor there, at the least."""
 
 
-def with_kept(model: Graph, names: Sequence[str]) -> Graph:
-    """The model with more outputs: the values of these tensors survive the run, and have an accessor in C."""
+def as_asked(model: Graph, options: Options) -> Graph:
+    """The model with more outputs, whose values survive the run, and with places for next frames."""
+    return _with_next_frames(_with_kept(model, options.keep), options.double_buffer)
+
+
+def _with_kept(model: Graph, names: Sequence[str]) -> Graph:
+    """The values of these tensors survive the run, and have an accessor in C."""
     kept = (tensor_named(model, name).index for name in names)
     outputs = tuple(dict.fromkeys((*model.outputs, *kept)))
     return model if outputs == model.outputs else replace(model, outputs=outputs)
+
+
+def _with_next_frames(model: Graph, names: Sequence[str]) -> Graph:
+    """With a tensor more for each of these inputs, which no op touches; those that are there already stay."""
+    tensors, there = list(model.tensors), {tensor.name for tensor in model.tensors}
+    for name in (name for name in dict.fromkeys(names) if next_frame_name(name) not in there):
+        tensor = tensor_named(model, name)
+        if tensor.index not in model.inputs:
+            raise PlanError(f"'{one_line(name, 60)}' is no input of the model: it has no next frame")
+        tensors.append(replace(tensor, index=len(tensors), name=next_frame_name(name)))
+    added = range(len(model.tensors), len(tensors))
+    inputs, outputs = (*model.inputs, *added), (*model.outputs, *added)
+    return replace(model, tensors=tuple(tensors), inputs=inputs, outputs=outputs) if added else model
+
+
+def next_frames(graph: Graph, names: Sequence[str]) -> dict[int, int]:
+    """For each of these inputs, the tensor that holds its next frame."""
+    return {tensor_named(graph, n).index: tensor_named(graph, next_frame_name(n)).index for n in dict.fromkeys(names)}
 
 
 def tensor_named(graph: Graph, name: str) -> Tensor:
@@ -58,6 +85,11 @@ def check_external(graph: Graph, names: Sequence[str]) -> None:
             raise PlanError(f"'{one_line(name, 60)}' is no input or output of the model: it cannot lie with the caller")
 
 
+def is_owned(plan: Plan) -> bool:
+    """Whether anything lies elsewhere than in the arena."""
+    return bool(plan.options.external or plan.options.together)
+
+
 def with_owned(plan: Plan) -> Plan:
     """The plan with a pool for each tensor that the caller holds, and one for all that must outlive the runs of other
     models in the same arena."""
@@ -68,23 +100,52 @@ def with_owned(plan: Plan) -> Plan:
     kept = [line for line in lines if line not in given]
     uses = list(plan.pools.uses) or [PoolUse(Pool(ARENA, max(1, plan.arena_bytes), 1.0), 0, plan.arena_bytes)]
     placed: dict[tuple[int, ...], int] = {}
+    traffic = _traffic(plan, kept)
     if kept:
-        start, end = _after(uses), _after(uses)
+        start, end = _after(plan, uses), _after(plan, uses)
         for line in kept:
-            placed[line] = end
-            end = -(-(end + tensors[line[0]].size_bytes) // KEPT_ALIGN) * KEPT_ALIGN
-        uses.append(PoolUse(Pool(KEPT, end - start, uses[-1].pool.cost), start, end - start))
+            placed[line] = -(-end // _kept_align(plan, line)) * _kept_align(plan, line)
+            end = -(-(placed[line] + tensors[line[0]].size_bytes) // KEPT_ALIGN) * KEPT_ALIGN
+        uses.append(PoolUse(Pool(KEPT, end - start, uses[-1].pool.cost), start, end - start, traffic))
     taken = {use.pool.name.lower() for use in uses}
     for line in given:
-        size, placed[line] = tensors[line[0]].size_bytes, _after(uses)
+        size, placed[line] = tensors[line[0]].size_bytes, _after(plan, uses)
         pool = Pool(_pool_name(tensors[line[0]], taken), size, uses[-1].pool.cost, is_external=True)
         uses.append(PoolUse(pool, placed[line], size))
-    layout = replace(plan.pools, uses=tuple(uses), single_bytes=plan.pools.single_bytes or plan.arena_bytes)
+    # What is kept might lie in faster memory: only that it is read and written there is sure.
+    bound = plan.pools.lower_bound + traffic * uses[0].pool.cost
+    single_bytes = plan.pools.single_bytes or plan.arena_bytes
+    layout = replace(plan.pools, uses=tuple(uses), lower_bound=bound, single_bytes=single_bytes)
     return _with_places(replace(plan, pools=layout, arena_bytes=layout.arena_bytes), placed)
 
 
-def _after(uses: Sequence[PoolUse]) -> int:
-    return -(-uses[-1].end // WIDEST) * WIDEST
+def _kept_align(plan: Plan, line: tuple[int, ...]) -> int:
+    given = plan.options.input_align if line[0] in plan.graph.inputs else None
+    return max(KEPT_ALIGN, plan.options.align_bytes, given or 1)
+
+
+def kept_bytes(plan: Plan) -> int:
+    """What must outlive the runs of other models."""
+    return sum(use.used_bytes for use in plan.pools.uses if use.pool.name == KEPT)
+
+
+def less_kept(pools: Sequence[Pool], size_bytes: int) -> tuple[Pool, ...]:
+    """The pools without what is kept, which lies in the last of them."""
+    *others, last = pools
+    return (*others, replace(last, capacity_bytes=max(1, last.capacity_bytes - size_bytes)))
+
+
+def _traffic(plan: Plan, lines: Sequence[tuple[int, ...]]) -> int:
+    """What a run reads and writes of these; nobody asks where there are no pools."""
+    if not lines or not plan.options.pools:
+        return 0
+    by_tensor = traffic_of_tensors(footprint(plan.graph, plan.options), plan.schedule)
+    return sum(by_tensor.get(t, 0) for line in lines for t in line)
+
+
+def _after(plan: Plan, uses: Sequence[PoolUse]) -> int:
+    align = plan.options.pool_align_bytes
+    return -(-uses[-1].end // align) * align
 
 
 def _with_places(plan: Plan, placed: Mapping[tuple[int, ...], int]) -> Plan:

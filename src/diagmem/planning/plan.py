@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from diagmem.model.graph import Graph, Tensor
 from diagmem.model.schedule import Schedule
 from diagmem.model.teamwork import Teamwork
 from diagmem.planning.lifetimes import lifetimes
-from diagmem.planning.options import BEST, Options
+from diagmem.planning.options import BEST, Options, next_frame_name
 from diagmem.planning.pools import NO_POOLS, PoolLayout
 from diagmem.planning.problem import Buffer
+from diagmem.planning.staging import WeightsTraffic
 from diagmem.planning.storage import Storage
 
 
@@ -61,7 +62,8 @@ class Plan:
     at each step. Both are for people who look at a plan, and empty where nobody knows them.
 
     `pools`: which addresses lie in which memory, where there are several; the arena is then all of them together.
-    `teamwork`: how several cores share the run, where that was asked for.
+    `teamwork`: how several cores share the run, where that was asked for. `staged`: op -> where its weights are copied
+    to before it first runs, a step earlier if `copies_ahead`; `weights`: what that is worth, where somebody knows.
     """
 
     graph: Graph
@@ -78,6 +80,9 @@ class Plan:
     pressure: tuple[int, ...] = ()
     pools: PoolLayout = NO_POOLS
     teamwork: Teamwork | None = None
+    staged: Mapping[int, int] = field(default_factory=dict)
+    weights: WeightsTraffic | None = None
+    copies_ahead: bool = False
 
     def __repr__(self) -> str:
         proof = "proven" if self.optimal else f"lower bound {self.lower_bound_bytes}"
@@ -90,9 +95,20 @@ class Plan:
         return (self.pools.single_bytes or self.arena_bytes) <= self.lower_bound_bytes
 
     @property
+    def end_bytes(self) -> int:
+        """All addresses are below: the arena's, and those of tensors that the caller holds, which lie behind it."""
+        return self.pools.end or self.arena_bytes
+
+    @property
     def state_bytes(self) -> int:
         """Of the arena: what lives from run to run."""
         return sum(tensor.size_bytes for tensor in self.graph.variables if tensor.base in self.storage)
+
+    @property
+    def next_frames_bytes(self) -> int:
+        """Of the arena: what holds the next frames of inputs, beside which nothing else may lie there."""
+        names = {next_frame_name(name) for name in self.options.double_buffer}
+        return sum(tensor.size_bytes for tensor in self.graph.tensors if tensor.name in names)
 
     @property
     def is_bounded(self) -> bool:
@@ -212,3 +228,9 @@ def scratch_of(buffers: Sequence[Buffer], offsets: Sequence[int]) -> dict[int, i
     """Op -> where what it needs beside its tensors lies."""
     placed = zip(buffers, offsets, strict=True)
     return {buffer.scratch_of: offset for buffer, offset in placed if buffer.scratch_of is not None}
+
+
+def staged_of(buffers: Sequence[Buffer], offsets: Sequence[int]) -> dict[int, int]:
+    """Op -> where its weights are copied to."""
+    placed = zip(buffers, offsets, strict=True)
+    return {buffer.weights_of: offset for buffer, offset in placed if buffer.weights_of is not None}

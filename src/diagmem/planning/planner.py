@@ -18,12 +18,11 @@ from diagmem.planning.allocators.effort import Effort
 from diagmem.planning.allocators.many_orders import many_orders
 from diagmem.planning.allocators.pinned import pinned
 from diagmem.planning.allocators.rings import with_rings
-from diagmem.planning.checked import checked
 from diagmem.planning.footprint import Footprint, footprint
+from diagmem.planning.memories import in_memories
 from diagmem.planning.options import BEST, ROWS, SPEED, Options
-from diagmem.planning.owned import check_external, with_kept, with_owned
+from diagmem.planning.owned import as_asked, check_external, is_owned, with_owned
 from diagmem.planning.plan import Plan, scratch_of, stored
-from diagmem.planning.pooling import in_pools
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
 from diagmem.planning.removal import leaner_graphs, wide_orders
@@ -57,28 +56,23 @@ def silently(stage: str, done: int, total: int) -> None:
 def planned(model: Graph, options: Options, tell: Tell = silently) -> Planned:
     """The plan of a model. It has passed the validator; one that does not is a bug, and raises UnsafePlanError."""
     effort = Effort.named(options.effort, options.time_limit)
-    model = with_kept(model, options.keep)
-    check_external(model, options.external)
+    model = _as_asked(model, options)
     found = _of_given_kernels(model, options, effort, tell)[-1]
     found = found if options.prefer == SPEED else _leaner(model, options, effort, found)
-    return _in_pools(found, effort) if options.pools else found
+    return in_memories(found, effort) if options.pools else found
 
 
-def _owned(plan: Plan) -> Plan:
-    return with_owned(plan) if plan.options.external or plan.options.together else plan
-
-
-def _in_pools(found: Planned, effort: Effort) -> Planned:
-    plan = _owned(in_pools(found.plan, effort))
-    # That pools are too small is an answer, not a fault.
-    checked(replace(plan, pools=plan.pools.enlarged), "; this is a bug, please report it")
-    return replace(found, plan=plan, ladder=(*found.ladder, Rung("pools", plan.arena_bytes)))
+def _as_asked(model: Graph, options: Options) -> Graph:
+    model = as_asked(model, options)
+    check_external(model, options.external)
+    return model
 
 
 def planned_front(model: Graph, options: Options, tell: Tell = silently) -> list[Planned]:
     """Plans of which each takes less RAM than the one before: a single one, unless rows may be made again, or kernels
     may be slower."""
     effort = Effort.named(options.effort, options.time_limit)
+    model = _as_asked(model, options)
     found = _of_given_kernels(model, options, effort, tell)
     leaner = [_leaner(model, options, effort, found[-1])]
     if options.schedule == ROWS and not found[0].plan.runs_by_rows:
@@ -260,7 +254,7 @@ class _Planner:
         return found
 
     def _told(self, plan: Plan, ladder: tuple[Rung, ...], removals: tuple[Removal, ...] = ()) -> Planned:
-        plan = checked_team(_owned(plan), "; this is a bug, please report it")
+        plan = checked_team(with_owned(plan) if is_owned(plan) else plan, "; this is a bug, please report it")
         return Planned(plan, self.baseline.plan(self.apart), ladder, removals)
 
     def _check_rows(self) -> None:
@@ -295,7 +289,9 @@ class _Planner:
 
 def _placed(needs: Footprint, posed: Problem, place: Allocator) -> Placement:
     pins = needs.options.pinned_at
-    return pinned(posed, pins) if pins else place(posed)
+    if not pins:
+        return place(posed)
+    return pinned(posed, pins, place.keywords.get("effort") if isinstance(place, partial) else None)
 
 
 def _allocator(name: str, effort: Effort) -> Allocator:

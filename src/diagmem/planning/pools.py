@@ -19,8 +19,8 @@ MOST_POOLS = 8
 
 MOST_COST = 1_000_000
 
-WIDEST = 64
-"""Bytes: no alignment that anybody asks for is wider than a cache line or two."""
+LEAST_ALIGN_BYTES = 64
+"""Pools begin on multiples of it in their line: no element, and no kernel's scratch, asks for more."""
 
 NOWHERE = -1
 """The address of an offset that its pool does not have."""
@@ -44,6 +44,22 @@ class Pool:
 
     def __str__(self) -> str:
         return f"{self.name}:{self.capacity_bytes}:{self.cost:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsPool:
+    """The pool that weights may be copied to. `flash_cost`: of a byte that is read where they lie else; 0: none was
+    given."""
+
+    name: str
+    flash_cost: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.flash_cost == 0 or 1 <= self.flash_cost <= MOST_COST):
+            raise PlanError(f"weights_pool '{one_line(self.name, 40)}': a byte of flash costs from 1 to {MOST_COST}")
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.flash_cost:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +90,27 @@ class PoolUse:
 @dataclass(frozen=True, slots=True)
 class PoolLayout:
     """The pools of a plan, in their order. `lower_bound`: no plan for this order has less traffic, each byte times the
-    cost of its pool. `single_bytes`: what the model would take in one pool."""
+    cost of its pool. `single_bytes`: what the model would take in one pool. `flash_bytes`: what a run reads of weights
+    where they lie, at `flash_cost` each; counted only where weights may be copied to a pool."""
 
     uses: tuple[PoolUse, ...] = ()
     lower_bound: float = 0.0
     single_bytes: int = 0
+    flash_bytes: int = 0
+    flash_cost: float = 0.0
 
     @classmethod
-    def of(cls, pools: Sequence[Pool], used_bytes: Sequence[int], traffic_bytes: Sequence[int] = ()) -> PoolLayout:
-        """What the caller holds begins on a multiple of any alignment; the others follow each other without a gap."""
+    def of(
+        cls,
+        pools: Sequence[Pool],
+        used_bytes: Sequence[int],
+        traffic_bytes: Sequence[int] = (),
+        align_bytes: int = LEAST_ALIGN_BYTES,
+    ) -> PoolLayout:
+        """Each begins on a multiple of `align_bytes`, so that what is aligned in its pool is so in the line of them."""
         starts: list[int] = []
-        for pool, before in zip(pools, (0, *used_bytes), strict=False):
-            end = starts[-1] + before if starts else 0
-            starts.append(-(-end // WIDEST) * WIDEST if pool.is_external else end)
+        for before in (0, *used_bytes)[: len(pools)]:
+            starts.append(-(-(starts[-1] + before) // align_bytes) * align_bytes if starts else 0)
         traffic = traffic_bytes or [0] * len(pools)
         return cls(tuple(PoolUse(*use) for use in zip(pools, starts, used_bytes, traffic, strict=True)))
 
@@ -106,7 +130,7 @@ class PoolLayout:
     @property
     def cost(self) -> float:
         """Of the traffic of a run: bytes times the cost of their pool."""
-        return sum(use.traffic_bytes * use.pool.cost for use in self.uses)
+        return sum(use.traffic_bytes * use.pool.cost for use in self.uses) + self.flash_bytes * self.flash_cost
 
     @property
     def is_optimal(self) -> bool:
@@ -129,6 +153,11 @@ class PoolLayout:
         """Of an offset in a pool; NOWHERE if the pool does not reach so far."""
         use = self.uses[number]
         return use.start + offset if 0 <= offset < use.used_bytes else NOWHERE
+
+    @property
+    def own_enlarged(self) -> tuple[Pool, ...]:
+        """All pools but the caller's, as large as what is used of them."""
+        return tuple(use.enlarged for use in self.uses if not use.pool.is_external)
 
     @property
     def in_use(self) -> PoolLayout:
@@ -162,6 +191,17 @@ def parsed_pool(text: str) -> Pool:
     if cost and not re.fullmatch(r"\d{1,6}(\.\d{1,3})?", cost):
         raise PlanError(f"pool '{one_line(text, 60)}': the cost of a byte is a number such as 3 or 1.5")
     return Pool(name, size_bytes, float(cost) if cost else 0.0)
+
+
+def parsed_weights_pool(text: str) -> WeightsPool:
+    """NAME[:COST]."""
+    name, colon, cost = text.partition(":")
+    if not name or (colon and not re.fullmatch(r"\d{1,6}(\.\d{1,3})?", cost)):
+        raise PlanError(f"weights_pool '{one_line(text, 60)}' is not NAME[:COST], such as dtcm or dtcm:8")
+    found = float(cost) if cost else 0.0
+    if cost and found < 1:
+        raise PlanError(f"weights_pool '{one_line(text, 60)}': a byte of flash costs from 1 to {MOST_COST}")
+    return WeightsPool(name, found)
 
 
 def pools_of(given: Iterable[Pool | str]) -> tuple[Pool, ...]:

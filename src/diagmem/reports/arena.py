@@ -57,7 +57,7 @@ def arena_drawing(plan: Plan, width: float = WIDTH, last_step: int | None = None
     """The map of one plan; up to `last_step`, if not to the end."""
     picture = Picture(plan)
     rows = picture.rows if last_step is None else min(picture.rows, last_step + 1)
-    sheet = Sheet(ROW_LABELS, 64, width, row_height(rows), plan.arena_bytes, rows)
+    sheet = Sheet(ROW_LABELS, 64, width, row_height(rows), plan.end_bytes, rows)
     body = [
         text(ROW_LABELS, 22, plan.graph.name, "title"),
         *_axis(sheet),
@@ -77,7 +77,7 @@ def before_after_drawing(before: Plan, after: Plan, width: float = 400, last_ste
     rows = [p.rows if last_step is None else min(p.rows, last_step + 1) for p in pictures]
     height = max(row_height(count) * (count + 2 * MARGIN_ROWS) for count in rows)
     row_px = [height / (count + 2 * MARGIN_ROWS) for count in rows]
-    largest = max(before.arena_bytes, after.arena_bytes)
+    largest = max(before.end_bytes, after.end_bytes)
     same_order = before.schedule.steps == after.schedule.steps
     left = Sheet(ROW_LABELS, 108, width, row_px[0], largest, rows[0])
     gap = 40 if same_order else ROW_LABELS + 16
@@ -89,7 +89,7 @@ def before_after_drawing(before: Plan, after: Plan, width: float = 400, last_ste
         body += [
             text(sheet.x, 54, f"{word}  {kb(arena)}", "big"),
             *_axis(sheet),
-            *(_saving(picture, sheet) if word == "after" and arena < largest else ()),
+            *(_saving(picture, sheet) if word == "after" and picture.plan.end_bytes < largest else ()),
             *map_elements(picture, sheet),
             *_limit(sheet, arena, ""),
             *_pools(picture.plan, sheet),
@@ -110,7 +110,7 @@ def page_map(picture: Picture, bytes_shown: int, width: float = 460) -> Drawing:
     sheet = Sheet(ROW_LABELS, 24, width, row_height(picture.rows, least=14), bytes_shown, picture.rows)
     body = [
         *_axis(sheet),
-        *(_saving(picture, sheet) if picture.plan.arena_bytes < bytes_shown else ()),
+        *(_saving(picture, sheet) if picture.plan.end_bytes < bytes_shown else ()),
         rect(0, sheet.down(0), ROW_LABELS + width, sheet.row_px, "cursor", data_labels=ROW_LABELS),
         *_row_labels(picture, sheet, ROW_LABELS - 8),
         *map_elements(picture, sheet),
@@ -165,6 +165,8 @@ def _steps(block: Block, sheet: Sheet) -> str:
 def _tone(block: Block) -> str:
     if block.buffer.scratch_of is not None:
         return "scratch"
+    if block.buffer.weights_of is not None:
+        return "weights"
     if block.is_state:
         return "state"
     # Rows of one tensor look alike.
@@ -182,7 +184,7 @@ def _label(block: Block, sheet: Sheet) -> Iterator[str]:
     words = clipped(f"{block.buffer.name}  {size}", right - left - 8, 11) if right - left > 60 else ""
     words = words if size in words else size if text_width(size, 11) < right - left - 6 else ""
     if words:
-        class_ = "on-made" if block.role == "made" and not block.is_state else "on-block"
+        class_ = "on-made" if block.role == "made" and _tone(block) == "made" else "on-block"
         # In the middle of a row, where no edge of a hatched piece runs: those lie between rows.
         row = math.floor((block.first + min(block.end, sheet.rows)) / 2)
         yield text((left + right) / 2, sheet.down(max(0, row) + 0.5) + 4, words, f"{class_} mid")
@@ -246,7 +248,7 @@ def _pools(plan: Plan, sheet: Sheet) -> Iterator[str]:
 
 def _saving(picture: Picture, sheet: Sheet) -> Iterator[str]:
     """What is no longer needed, and what made it so."""
-    arena = picture.plan.arena_bytes
+    arena = picture.plan.end_bytes
     x, end = sheet.across(arena), sheet.across(sheet.bytes_shown)
     yield rect(x, sheet.y, end - x, sheet.height, "gap")
     yield line(end, sheet.y - 4, end, sheet.bottom + 4, "ghost")
@@ -268,6 +270,7 @@ LEGEND = (
     ("t0", "other tensors"),
     ("state", "state, kept from run to run"),
     ("scratch", "kernel scratch"),
+    ("weights", "weights, copied for an op"),
     ("t0 alloc", "place taken, bytes not needed"),
     ("shared", "addresses shared in a step"),
 )
@@ -278,11 +281,12 @@ def legend_entries(pictures: Iterable[Picture], rows: float = math.inf) -> Itera
     seen: set[str] = set()
     for picture in pictures:
         blocks = [block for block in picture.blocks if block.first < rows]
-        plain_blocks = [block for block in blocks if block.buffer.scratch_of is None and not block.is_state]
+        plain_blocks = [block for block in blocks if block.buffer.tensors and not block.is_state]
         seen |= {block.role or "t0" for block in plain_blocks}
         seen |= {"state"} if any(block.is_state for block in blocks) else set()
         seen |= {"t0 alloc"} if any(not block.is_full for block in blocks) else set()
         seen |= {"scratch"} if any(block.buffer.scratch_of is not None for block in blocks) else set()
+        seen |= {"weights"} if any(block.buffer.weights_of is not None for block in blocks) else set()
         seen |= {"shared"} if any(shared.step < rows for shared in picture.shared) else set()
     return ((class_, words) for class_, words in LEGEND if class_ in seen)
 

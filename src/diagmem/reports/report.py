@@ -12,7 +12,7 @@ from diagmem.planning.inspection import inspect
 from diagmem.planning.plan import Plan
 from diagmem.planning.plan_json import to_json
 from diagmem.planning.planner import Planned
-from diagmem.planning.teamwork import running_ops
+from diagmem.planning.teamwork import running_steps
 from diagmem.reports.arena import legend_entries, page_map
 from diagmem.reports.blocks import Picture
 from diagmem.reports.cores import cores_drawing
@@ -56,7 +56,7 @@ def report_page(made: Planned, targets: Sequence[Target], instructions: Mapping[
     by its index in the file, where they were counted."""
     before, after = made.baseline, made.plan
     found, pictures = inspect(after.graph), (Picture(before), Picture(after))
-    largest = max(1, before.arena_bytes, after.arena_bytes)
+    largest = max(1, before.end_bytes, after.end_bytes)
     return render(
         "report",
         ("plan", "theme", "report"),
@@ -69,7 +69,7 @@ def report_page(made: Planned, targets: Sequence[Target], instructions: Mapping[
         found=found,
         largest=largest,
         # Row by row so little is left that it would hardly be seen beside the whole: each map has a scale of its own.
-        maps=[page_map(p, p.plan.arena_bytes if after.runs_by_rows else largest).inline() for p in pictures],
+        maps=[page_map(p, p.plan.end_bytes if after.runs_by_rows else largest).inline() for p in pictures],
         legend=list(legend_entries(pictures)),
         live=live_drawing(before, after).inline(),
         **_of_cores(after),
@@ -77,6 +77,7 @@ def report_page(made: Planned, targets: Sequence[Target], instructions: Mapping[
         ops=list(_op_rows(pictures[1], instructions or {})),
         has_instructions=instructions is not None,
         parts=list(_parts(after)),
+        weights=list(_weights(after)),
         data=steps_data(pictures),
         plan=to_json(made),
         reserve=RESERVE_BYTES,
@@ -88,7 +89,7 @@ def _of_cores(plan: Plan) -> dict[str, Any]:
     if plan.teamwork is None:
         return {"cores": "", "barriers": 0}
     drawn = cores_drawing(plan, plan.teamwork.cores)
-    return {"cores": drawn.inline(), "barriers": plan.teamwork.barriers(running_ops(plan))}
+    return {"cores": drawn.inline(), "barriers": plan.teamwork.barriers(running_steps(plan))}
 
 
 def _op_rows(picture: Picture, instructions: Mapping[int, int]) -> Iterator[dict[str, Any]]:
@@ -115,6 +116,14 @@ def _op_rows(picture: Picture, instructions: Mapping[int, int]) -> Iterator[dict
             "shared": max(shared[step] for step in taken),
             "instructions": instructions.get(node.op.number, 0) if node else 0,
         }
+
+
+def _weights(plan: Plan) -> Iterator[dict[str, Any]]:
+    """A row of the page's table for each op whose weights are copied before it runs."""
+    for found in plan.weights.ops if plan.weights is not None else ():
+        if found.op in plan.staged:
+            label = plan.graph.nodes[found.op].label
+            yield {"label": label, "size_bytes": found.size_bytes, "times": round(found.times)}
 
 
 def _parts(plan: Plan) -> Iterator[tuple[str, int]]:

@@ -23,7 +23,9 @@ RESERVE_BYTES = 1 * KB
 class Target:
     """`regions`: name and bytes of each contiguous piece of SRAM for data. `flash_bytes`: 0 where flash is external.
     `memories`: name, bytes and cost of each memory, fastest first. What the core reaches at its own speed costs 1, what
-    lies a bus further one more: that is an order, taken from the block diagram, not a measurement."""
+    lies a bus further one more: that is an order, taken from where `order_source` says, not a measurement.
+    `flash_cost`: the core's cycles for a load from flash that no cache or buffer serves, at its highest clock, one and
+    the wait states of `flash_source`; 0 where these are not known."""
 
     name: str
     core: str
@@ -31,6 +33,9 @@ class Target:
     flash_bytes: int
     source: str
     memories: tuple[tuple[str, int, int], ...]
+    order_source: str = ""
+    flash_cost: int = 0
+    flash_source: str = ""
 
     @property
     def pools(self) -> tuple[Pool, ...]:
@@ -87,7 +92,44 @@ def _target(
     """`memories`: KB and cost of each, where they are not the regions, all alike."""
     found = memories or {region: (kb, 1) for region, kb in regions.items()}
     by_speed = tuple((memory, kb * KB, cost) for memory, (kb, cost) in found.items())
-    return Target(name, core, tuple((r, kb * KB) for r, kb in regions.items()), flash_kb * KB, source, by_speed)
+    sizes = tuple((region, kb * KB) for region, kb in regions.items())
+    cost, read_in = _FLASH.get(name, (0, ""))
+    return Target(name, core, sizes, flash_kb * KB, source, by_speed, _ORDERS.get(name, ""), cost, read_in)
+
+
+_F7 = "DTCM at the core's clock without wait states, SRAM1 and 2 behind the bus matrix: ST AN4667"
+
+_ORDERS = {
+    "STM32F746ZG": _F7,
+    "STM32F767ZI": _F7,
+    "STM32H743ZI": "DTCM at the core's clock; AXI SRAM at half of it; SRAM1 to 3 in domain D2, SRAM4 in D3, each a "
+    "bridge further: ST RM0433, memory and bus architecture",
+    "STM32U575ZI": "SRAM4 is in the SmartRun domain, a bridge further: ST RM0456, memory and bus architecture",
+    "Apollo3 Blue": "TCM is coupled to the core, SRAM lies on its bus: Ambiq Apollo3 Blue datasheet, memory subsystem",
+    "Apollo4": "TCM is coupled to the core, SSRAM is shared with others: Ambiq Apollo4 datasheet, memory subsystem",
+    "MIMXRT1062": "FlexRAM, as TCM, at the core's clock; OCRAM on the system's AXI bus: NXP AN12077",
+}
+"""Chip -> where it is told which of its memories is how far from the core, where they differ."""
+
+_FLASH = {
+    "STM32F030R8": (2, "1 at 48 MHz: ST RM0360, FLASH_ACR"),
+    "STM32F103xF": (3, "2 at 72 MHz: ST RM0008, FLASH_ACR"),
+    "STM32F103xG": (3, "2 at 72 MHz: ST RM0008, FLASH_ACR"),
+    "STM32F401RE": (3, "2 at 84 MHz: ST RM0368, flash wait states"),
+    "STM32F407VG": (6, "5 at 168 MHz: ST RM0090, flash wait states"),
+    "STM32F411RE": (4, "3 at 100 MHz: ST RM0383, flash wait states"),
+    "STM32F429ZI": (6, "5 at 180 MHz: ST RM0090, flash wait states"),
+    "STM32F446RE": (6, "5 at 180 MHz: ST RM0390, flash wait states"),
+    "STM32F746ZG": (8, "7 at 216 MHz: ST RM0385, flash wait states"),
+    "STM32F767ZI": (8, "7 at 216 MHz: ST RM0410, flash wait states"),
+    "STM32G071RB": (3, "2 at 64 MHz: ST RM0444, flash wait states"),
+    "STM32H743ZI": (10, "4 at 240 MHz, half of the core's clock: ST RM0433, flash wait states"),
+    "STM32L476RG": (5, "4 at 80 MHz: ST RM0351, flash wait states"),
+    "STM32L4R5ZI": (6, "5 at 120 MHz: ST RM0432, flash wait states"),
+    "STM32U575ZI": (5, "4 at 160 MHz: ST RM0456, flash wait states"),
+    "STM32WB55RG": (4, "3 at 64 MHz: ST RM0434, flash wait states"),
+}
+"""Chip -> the core's cycles for a load from flash that no cache or buffer serves, and its wait states."""
 
 
 TARGETS = (

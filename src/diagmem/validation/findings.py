@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from diagmem.model.schedule import PUSH
 from diagmem.model.teamwork import Teamwork
@@ -35,7 +36,7 @@ class Fault(enum.Enum):
     POOL_OVERRUN = "a pool is used beyond its capacity"
     MISALIGNED = "a tensor's offset is not a multiple of its alignment"
     OVERWRITTEN = "an op reads a byte that something else has overwritten"
-    SHARED_UNKNOWN = "cores share what the plan does not run whole, or in a way that the kernel does not know"
+    SHARED_UNKNOWN = "cores share what the plan does not run, or in a way that the kernel does not know"
     PHASES_AMISS = "the phases of an op that cores share do not have each of its units once, in order"
     HELD_AMISS = "cores hold back what the kernel can only make where it belongs"
     ALONE_AMID = "one core does a part of an op alone whose kernel cannot begin or end there"
@@ -61,7 +62,8 @@ class Rules:
     inputs and outputs may lie with the caller. `recompute`: the most multiply-accumulates, as a multiple of those of a
     run that computes everything once. `pools`: the memories, where there are several; what lies in one of them is
     reached by the address of its start, so nothing may lie in two. `input_align_bytes`: where graph inputs may start.
-    `teamwork`: how several cores share it, if they do.
+    `teamwork`: how several cores share it, if they do. `staged`: op -> the address to which its weights are copied
+    before its first step, or if they are `copied_ahead` during the step before that; its kernel then reads them there.
     """
 
     align_bytes: int = 1
@@ -71,6 +73,8 @@ class Rules:
     pools: tuple[Pool, ...] = ()
     input_align_bytes: int = 1
     teamwork: Teamwork | None = None
+    staged: Mapping[int, int] = field(default_factory=dict)
+    copied_ahead: bool = False
 
     @property
     def cores(self) -> int:

@@ -27,21 +27,24 @@ Places = Mapping[int, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Bytes that belong to no tensor: scratch and sums of an op, or (op PUSH) the state of a run that waits."""
+    """Bytes that belong to no tensor: scratch and sums of an op, or (op PUSH) the state of a run that waits; or a copy
+    of an op's weights, made at a `step`."""
 
     op: int
     name: str
     size_bytes: int
     align_bytes: int
+    step: int = 0
 
 
 @dataclass
 class Placed:
     """What lies where, as far as that makes sense. `rows`: tensor that is no view -> the address of each row. `held`:
-    op -> address of what it holds. `findings`: all that is wrong with it."""
+    op -> address of what it holds; `staged`: op -> that of the copy of its weights. `findings`: all that is wrong."""
 
     rows: dict[int, IntArray] = field(default_factory=dict)
     held: dict[int, int] = field(default_factory=dict)
+    staged: dict[int, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -57,6 +60,23 @@ def held_bytes(kernels: Sequence[Kernel], graph: Graph, schedule: Schedule) -> l
     if PUSH in by_turns:
         state = PushState.of(graph, schedule.ops)
         found.append(Held(PUSH, "state", state.size_bytes, state.at_bytes))
+    return found
+
+
+def staged_bytes(kernels: Sequence[Kernel], schedule: Schedule, rules: Rules) -> list[Held]:
+    """The copies of weights that a plan has; it need not have any. One that is made ahead is so during the last step of
+    an op before its own first one."""
+    ops = [step.op for step in schedule.steps]
+    by_turns = {step.op for step in schedule.steps if step.turn is not None}
+    found = []
+    for op in (op for op in rules.staged if isinstance(op, int) and 0 <= op < len(kernels)):
+        weights = kernels[op].weights(op in by_turns)
+        if weights is not None and op in ops:
+            at = ops.index(op)
+            if rules.copied_ahead:
+                at = next((before for before in range(at - 1, -1, -1) if ops[before] != PUSH), at)
+            name = f"weights of {kernels[op].node.label}"
+            found.append(Held(op, name, weights.size_bytes, weights.align_bytes, at))
     return found
 
 
@@ -118,8 +138,15 @@ class Checker:
             if not isinstance(op, int) or not PUSH <= op < len(self.graph.ops):
                 self._found(Fault.PLACE_UNKNOWN, f"op {op}")
         for item in held:
-            self._held(item, scratch.get(item.op))
+            self._held(item, scratch.get(item.op), self.placed.held)
         return self.placed
+
+    def check_staged(self, staged: Sequence[Held]) -> None:
+        """The copies of weights. One of what has no weights is one of nothing."""
+        for op in self.rules.staged.keys() - {item.op for item in staged}:
+            self._found(Fault.PLACE_UNKNOWN, f"weights of op {op}")
+        for item in staged:
+            self._held(item, self.rules.staged[item.op], self.placed.staged)
 
     def _found(self, fault: Fault, label: str, byte: int | None = None, row: int | None = None) -> None:
         self.placed.findings.append(Finding(fault, tensor=label, byte=byte, row=row))
@@ -172,7 +199,7 @@ class Checker:
             if at % math.lcm(self.rules.align_bytes, view.dtype.size_bytes):
                 self._found(Fault.MISALIGNED, view.label, at)
 
-    def _held(self, item: Held, given: int | None) -> None:
+    def _held(self, item: Held, given: int | None, placed: dict[int, int]) -> None:
         at = None if given is None else _whole_numbers([given])
         if given is None:
             self._found(Fault.NO_PLACE, item.name)
@@ -183,7 +210,7 @@ class Checker:
         elif not self._is_in_one_pool(at[0], at[0] + item.size_bytes):
             self._found(Fault.ACROSS_POOLS, item.name, at[0])
         else:
-            self.placed.held[item.op] = at[0]
+            placed[item.op] = at[0]
             if at[0] % math.lcm(item.align_bytes, self.rules.align_bytes):
                 self._found(Fault.MISALIGNED, item.name, at[0])
 

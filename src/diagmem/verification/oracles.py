@@ -31,11 +31,12 @@ Outputs = Sequence[Sequence[Array]]
 @dataclass(frozen=True, slots=True)
 class Opinion:
     """What another runtime makes of a model. `disagreement`: how it differs from numpy, where nothing explains that.
-    `deviations`: the documented ones that show, one line each."""
+    `deviations`: the documented ones that show, one line each. `is_exact`: real numbers are the same bit for bit."""
 
     oracle: str
     disagreement: str | None = None
     deviations: tuple[str, ...] = ()
+    is_exact: bool = False
 
 
 def second_opinion(source: Source, graph: Graph, inputs: Inputs) -> Opinion | None:

@@ -11,6 +11,7 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.tflm import metadata, planned_file
 from diagmem.backends.tflm.planned_file import PlannedFile
 from diagmem.frontends.source import Source
+from diagmem.frontends.wired import Wired
 from diagmem.model.errors import PlanError, UnsafePlanError, one_line, shell_word
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan import Plan
@@ -20,6 +21,7 @@ from diagmem.verification.channels import range_faults
 from diagmem.verification.cortex_m import CORES, run_on_core, run_on_team
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.one_by_one import opinion_of_parts
 from diagmem.verification.oracles import RELATIVE_TOLERANCE, Opinion, second_opinion
 from diagmem.verification.runs import Run
 from diagmem.verification.stream import Inputs
@@ -148,6 +150,9 @@ class Verification:
         """Another runtime's view of what the model computes, where there is one."""
         if self.opinion is not None:
             return self.opinion
+        if isinstance(self.source, Wired):
+            model = self.source.runnable
+            return opinion_of_parts(self.source, model, sample_inputs(model, self.inputs, self.seed))
         if not self.source.has_file:
             return None
         # As its file has it: values that are kept are no outputs there.
@@ -163,9 +168,15 @@ class Verification:
         return next(range_faults(model, ranges_of(model), self.seed), None)
 
     def _as_c(self, place: str) -> CVerdict:
-        samples = sample_inputs(self.program.graph, self.inputs, self.seed)
+        return self.judged(self._run(place, self.samples))
+
+    @property
+    def samples(self) -> Inputs:
+        return sample_inputs(self.program.graph, self.inputs, self.seed)
+
+    def judged(self, run: Run) -> CVerdict:
+        """What a run of the C code has shown, with what others make of the model."""
         opinion = self.second_opinion
-        run = self._run(place, samples)
         if self.range_fault is not None:
             run = run.failed(f"a channel was taken for what it is not: {self.range_fault}")
         if opinion is None:
@@ -173,7 +184,9 @@ class Verification:
         if opinion.disagreement is not None:
             run = run.failed(f"{opinion.oracle} disagrees: {opinion.disagreement}")
         notes = tuple(f"{opinion.oracle} differs as documented: {found}" for found in opinion.deviations)
-        is_real = any(self.program.model.tensors[t].dtype is DType.FLOAT32 for t in self.program.model.outputs)
+        is_real = not opinion.is_exact and any(
+            self.program.model.tensors[t].dtype is DType.FLOAT32 for t in self.program.model.outputs
+        )
         return CVerdict(
             run, ("numpy",) if notes else ("numpy", opinion.oracle), notes, RELATIVE_TOLERANCE if is_real else 0.0
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +20,10 @@ from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan_json import from_json, to_json
 from diagmem.verification import reference
 from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.threads import run_on_threads
 from diagmem.verification.tools import STANDARD, WARNINGS
 from tests.backends.c.models import COMPILERS, compiler, with_weights, write
+from tests.row_networks import Images, with_values
 
 SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
@@ -170,5 +173,43 @@ def test_steps_that_repeat_themselves_take_little_flash(input_rows: bool) -> Non
     found = step_repeats(program)
     assert found is not None
     assert repeats_bytes(found, 1) < 200 < 1000 < len(program.steps)
+    assert sequence_bytes(program) < 800 < 2 * 2 * 400
     (verdict,) = pipeline.verify(long_line(400), inputs=3, schedule="rows", input_rows=input_rows)
     assert verdict.ok
+
+
+def test_tables_in_pieces_are_those_of_the_plan() -> None:
+    """Written out, the pieces of each tensor are where its rows lie; where tables are short there are none."""
+    program = by_rows(long_line(300), input_rows=True)
+    assert len(program.in_pieces) >= 3
+    for tensor, found in program.in_pieces.items():
+        written = [piece.offset(row) for piece in found for row in range(piece.rows)]
+        assert tuple(written) == program.storage[tensor].offsets
+    assert not by_rows(tall(), input_rows=True).in_pieces
+
+
+def deconvolved_line() -> Graph:
+    """Rows that are found by those that reach them, and a residual, over a long line."""
+    b = Images("wide", DType.INT8)
+    x = b.conv(b.input(1, 150, 1, 3), 4, (3, 1))
+    y = b.transposed(b.max_pool(x, (2, 1), (2, 1)), (1, 150, 1, 4), 3, 2)
+    return with_values(b.graph(b.fully_connected(b.mean(b.add(x, y), True), 2)), 0)
+
+
+@pytest.mark.parametrize("options", [{}, {"pools": ("a:200", "b:4K")}], ids=["arena", "pools"])
+def test_pieces_are_read_by_every_kind_of_window(options: dict[str, Any]) -> None:
+    """Bit for bit, in one arena and in several, whoever looks for a row."""
+    graph = deconvolved_line()
+    planned = pipeline.plan(graph, schedule="rows", input_rows=True, **options)
+    assert len(Program.of(planned).in_pieces) >= 3
+    (verdict,) = pipeline.verify(graph, inputs=3, schedule="rows", input_rows=True, **options)
+    assert verdict.ok
+
+
+def test_pieces_are_read_by_several_cores() -> None:
+    """Also where they share rows, and hold some of them back."""
+    program = Program.of(pipeline.plan(deconvolved_line(), schedule="rows", input_rows=True, cores=2))
+    assert len(program.in_pieces) >= 3
+    assert program.teamwork is not None
+    assert any(sharing.turns for sharing in program.teamwork.sharings)
+    assert run_on_threads(program, sample_inputs(program.graph, 2), 2).failure is None

@@ -47,11 +47,14 @@ _INDEX = ("int", "index")
 OUTPUT = Function("const void *", "output", _INDEX, ARENA_TO_READ)
 INPUT = Function("void *", "input", _INDEX)
 RESET = Function("void", "reset")
+NEXT = Function("void *", "next_input", _INDEX)
+TAKE = Function("void", "take_next")
 _WHOLE = (INPUT, OUTPUT, Function("void", "invoke"))
 _BY_ROWS = (Function("void", "start"), Function("int", "push_row", ("const void *", "row")), OUTPUT)
 
 
 def functions(program: Program) -> tuple[Function, ...]:
     found: tuple[Function, ...] = _BY_ROWS if program.input_rows else _WHOLE
+    found = (NEXT, TAKE, *found) if program.next_frames else found
     found = (RESET, *found) if program.states else found
     return tuple(replace(function, arena=ARENAS) for function in found) if program.pools else found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from diagmem.backends.c.addresses import address, arena_of
 from diagmem.backends.c.literals import initialiser, numbers
 from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
+from diagmem.backends.c.staging import parameters_name, staged_address
 from diagmem.backends.c.tables import Tables
 from diagmem.model.graph import Node, Tensor
 from diagmem.ops import CArgument, CCall, CPointers, CRow, CRows, CScratch, CTurn
@@ -45,10 +46,11 @@ def small_numbers(name: str, values: Sequence[int]) -> str:
     return f"static const uint{width}_t {name}[{len(values)}] = {{\n{lines}\n}};\n"
 
 
-def call_text(node: Node, call: CCall, program: Program, tables: Tables) -> str:
-    """The call as a statement. Where it is for a single turn, `turn` says which."""
-    arguments = (_argument(a, n, node, program, tables) for n, a in enumerate(call.arguments))
-    return f"{call.function}({', '.join([f'&op{node.op.number}', *arguments])});"
+def call_text(node: Node, call: CCall, program: Program, tables: Tables, given: Mapping[int, str] | None = None) -> str:
+    """The call as a statement. Where it is for a single turn, `turn` says which. `given`: some arguments."""
+    known = given or {}
+    arguments = (known.get(n) or _argument(a, n, node, program, tables) for n, a in enumerate(call.arguments))
+    return f"{call.function}({', '.join([f'&{parameters_name(node, program)}', *arguments])});"
 
 
 def argument_text(tensor: Tensor, node: Node, program: Program, tables: Tables, further: str = "") -> str:
@@ -57,7 +59,7 @@ def argument_text(tensor: Tensor, node: Node, program: Program, tables: Tables, 
         return _argument(tensor, 0, node, program, tables)
     if tensor.is_constant:
         return f"(const void *)((const unsigned char *){tables.constants[tensor.index]} + {further})"
-    return f"AT({program.offsets[tensor.index]} + {further})"
+    return address(program, program.offsets[tensor.index], further)
 
 
 def _argument(argument: CArgument, position: int, node: Node, program: Program, tables: Tables) -> str:
@@ -68,17 +70,34 @@ def _argument(argument: CArgument, position: int, node: Node, program: Program, 
     if isinstance(argument, CScratch):
         return address(program, program.scratch[index])
     if isinstance(argument, CRows):
-        found = "diagmem_rows_reaching" if argument.is_transposed else "diagmem_rows_under"
-        arena = arena_of(program, argument.tensor.index)
-        return f"{found}(&op{node.op.number}.window, &rows{argument.tensor.index}, {arena}, turn, rows)"
+        return rows_text(argument, node, program)
     if isinstance(argument, CRow):
-        number = _row_number(argument, f"op{node.op.number}_rows{position}")
-        return f"diagmem_row(&rows{argument.tensor.index}, {arena_of(program, argument.tensor.index)}, {number})"
+        return row_text(argument, position, node, program)
     if isinstance(argument, CPointers):
-        return _pointers(argument, (_argument(t, position, node, program, tables) for t in argument.tensors))
+        return pointers_text(argument, (_argument(t, position, node, program, tables) for t in argument.tensors))
     if argument.is_constant:
-        return tables.constants[argument.index]
+        return staged_address(node, argument, program) or tables.constants[argument.index]
     return address(program, program.offsets[argument.index])
+
+
+def row_text(row: CRow, position: int, node: Node, program: Program) -> str:
+    """The address of the row of a turn. `position`: of the argument."""
+    number = _row_number(row, f"op{node.op.number}_rows{position}")
+    found, arena = row_function(program, row.tensor), arena_of(program, row.tensor.index)
+    return f"{found}(&rows{row.tensor.index}, {arena}, {number})"
+
+
+def rows_text(rows: CRows, node: Node, program: Program) -> str:
+    """The array of those under the window of a turn."""
+    kind = "diagmem_pieces" if rows.tensor.index in program.in_pieces else "diagmem_rows"
+    found = f"{kind}_reaching" if rows.is_transposed else f"{kind}_under"
+    arena = arena_of(program, rows.tensor.index)
+    return f"{found}(&op{node.op.number}.window, &rows{rows.tensor.index}, {arena}, turn, rows)"
+
+
+def row_function(program: Program, tensor: Tensor) -> str:
+    """What finds a row of a tensor."""
+    return "diagmem_row_in_pieces" if tensor.index in program.in_pieces else "diagmem_row"
 
 
 def _row_number(row: CRow, listed: str) -> str:
@@ -91,6 +110,7 @@ def _row_number(row: CRow, listed: str) -> str:
     return turn if row.first == 0 else f"{turn} {'+' if row.first > 0 else '-'} {abs(row.first)}"
 
 
-def _pointers(argument: CPointers, addresses: Iterable[str]) -> str:
+def pointers_text(argument: CPointers, addresses: Iterable[str]) -> str:
+    """An array of addresses."""
     element = "void *const" if argument.is_written else "const void *const"
     return f"({element}[]){{{', '.join(addresses)}}}"

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from diagmem.backends.c.kernel_sources import joined, with_attribute
 from diagmem.backends.c.program import Program
-from diagmem.backends.c.sequence import offset_type
 from diagmem.backends.c.team import SPAN, needs_span
 from diagmem.ops.numerics.quantised import TO_EVEN, rounds_to_even
 
@@ -21,11 +20,10 @@ def kernels_of(programs: Sequence[Program], attribute: str) -> str:
             limits[macro] = max(value, limits.get(macro, 0))
     defines = "".join(f"#define {macro} {limits[macro]}\n" for macro in sorted(limits))
     sources = ["_compiler.h", *sorted({call.source for call in calls})]
-    by_rows = [program for program in programs if program.visits]
+    by_rows = [program for program in programs if program.by_rows]
     if by_rows:
-        # The widest that any needs: uint16_t sorts before uint32_t.
-        defines += f"#define DIAGMEM_OFFSET {max(offset_type(program) for program in by_rows)}\n"
-        sources.insert(1, "_rows.h")
+        defines += f"#define DIAGMEM_OFFSET uint{8 * max(program.offset_bytes for program in by_rows)}_t\n"
+        sources.insert(1, "_row_pieces.h" if any(program.in_pieces for program in by_rows) else "_rows.h")
     if any(needs_span(program) for program in programs):
         sources.append(SPAN)
     return with_attribute("\n".join(part for part in (defines, *joined(sources, limits.keys())) if part), attribute)

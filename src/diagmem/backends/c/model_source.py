@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from diagmem.backends.c.addresses import address, address_to_read, arena_type, in_its_arena
+from diagmem.backends.c.addresses import address, address_to_read, arena_type
 from diagmem.backends.c.api import INPUT, OUTPUT, Function, functions
 from diagmem.backends.c.calls import call_text, describe, listed_rows, parameters
+from diagmem.backends.c.frames import next_frame_functions
 from diagmem.backends.c.memory import static_memory, wide_alignment
 from diagmem.backends.c.pools import pool_addresses, pool_arenas
 from diagmem.backends.c.program import Program
-from diagmem.backends.c.sequence import repeated_turns, row_storage, run_in_sequence
+from diagmem.backends.c.sequence import repeated_turns, rows_of_tensors, run_in_sequence
+from diagmem.backends.c.staging import copy_macro, with_copies
 from diagmem.backends.c.state import reset_function
 from diagmem.backends.c.tables import Tables
 from diagmem.backends.c.team import run_as_team
+from diagmem.backends.c.team_rows import run_rows_as_team
 from diagmem.model.graph import Node
 
 
@@ -23,12 +26,13 @@ def model_source(program: Program, tables: Tables, name: str, is_shared: bool = 
     inputs = () if program.input_rows else (_accessor(program, INPUT, name, program.graph.inputs),)
     parts = (
         _opening(program, name),
-        *(row_storage(program.graph.tensors[t], in_its_arena(program, s)) for t, s in program.by_rows.items()),
+        *rows_of_tensors(program),
         *(parameters(node, program.calls[node.op.index], tables) for node in program.nodes),
         *(listed_rows(node, program.calls[node.op.index]) for node in program.nodes),
         *(repeated_turns(program, node) for node in program.nodes),
         *_run(program, tables, name),
         reset_function(program, tables, name),
+        next_frame_functions(program, name),
         *inputs,
         _accessor(program, OUTPUT, name, program.graph.outputs),
         *(pool_arenas(program, name, is_shared) if program.pools else (_arena(name), _static_arena(program, name))),
@@ -38,7 +42,7 @@ def model_source(program: Program, tables: Tables, name: str, is_shared: bool = 
 
 def _opening(program: Program, name: str) -> str:
     macro = name.upper()
-    needs_string = program.input_rows or program.states or program.teamwork is not None
+    needs_string = program.input_rows or program.states or program.next_frames or program.staged or program.teamwork
     headers = ("stddef.h", "string.h") if needs_string else ("stddef.h",)
     included = "\n".join(f"#include <{header}>" for header in headers)
     return f"""\
@@ -53,7 +57,7 @@ def _opening(program: Program, name: str) -> str:
 #ifndef {macro}_AFTER_OP
 #define {macro}_AFTER_OP(op) ((void)0)
 #endif
-
+{copy_macro(program, name)}
 /* In debug builds, those with {macro}_DEBUG, what the caller has to see to is checked. */
 #ifndef {macro}_DEBUG
 #define CHECK(condition) ((void)0)
@@ -76,7 +80,7 @@ _ADDRESSES = """\
 def _run(program: Program, tables: Tables, name: str) -> Iterator[str]:
     """The functions that run the model."""
     if program.teamwork is not None:
-        yield from run_as_team(program, tables, name)
+        yield from (run_rows_as_team if program.visits else run_as_team)(program, tables, name)
     elif program.visits:
         yield from run_in_sequence(program, tables, name)
     else:
@@ -92,10 +96,8 @@ def _run_straight(program: Program, tables: Tables, name: str) -> str:
 
 def _step(node: Node, program: Program, tables: Tables, name: str) -> Iterator[str]:
     number, call = node.op.number, program.calls[node.op.index]
-    if call is None:
-        yield f"    /* {describe(node)}: stays where it is */\n"
-    else:
-        yield f"    {call_text(node, call, program, tables)}\n"
+    text = f"/* {describe(node)}: stays where it is */" if call is None else call_text(node, call, program, tables)
+    yield from (f"    {line}\n" for line in with_copies(node, text, program, tables, name))
     yield f"    {name.upper()}_AFTER_OP({number});\n"
 
 

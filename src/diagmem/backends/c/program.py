@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from diagmem.backends.c.row_pieces import Piece, shorter_tables
 from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
-from diagmem.model.teamwork import Teamwork
-from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, kind_of, values_of
+from diagmem.model.teamwork import Along, Teamwork
+from diagmem.ops import CCall, CPointers, CRow, CRows, StagedWeights, Unsupported, kind_of, staged_weights, values_of
 from diagmem.ops.state import changed_variables
-from diagmem.planning.owned import with_kept
+from diagmem.planning.owned import as_asked, next_frames
 from diagmem.planning.plan import Plan, offsets_in_one_piece
 from diagmem.planning.planner import Planned
 from diagmem.planning.pools import NO_POOLS, PoolLayout
@@ -47,7 +48,9 @@ class Program:
     for the caller's next row. `lower_bound_bytes`: None where nobody has proven one. `source`: the model's own graph,
     where ops were removed from it. `kernels`: the name of the library that runs it. `offset_align_bytes`: every offset
     is a multiple of it, so the arena's start must be one too. `pools`: which addresses lie in which memory, where there
-    are several: there is then an arena in each. `teamwork`: how several cores share it."""
+    are several: there is then an arena in each. `teamwork`: how several cores share it. `next_frames`: for inputs that
+    are double-buffered, the tensor that holds the next frame. `staged`: op -> where its weights are copied to before it
+    first runs, a step earlier if `copies_ahead`."""
 
     graph: Graph
     schedule: Schedule
@@ -60,6 +63,9 @@ class Program:
     offset_align_bytes: int = 1
     pools: PoolLayout = NO_POOLS
     teamwork: Teamwork | None = None
+    next_frames: Mapping[int, int] = field(default_factory=dict)
+    staged: Mapping[int, int] = field(default_factory=dict)
+    copies_ahead: bool = False
 
     @classmethod
     def of(cls, made: Planned) -> Program:
@@ -77,15 +83,14 @@ class Program:
             raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without external_io")
         if plan.pools.missing_bytes:
             raise PlanError(f"the plan does not fit its pools: {plan.pools.missing_bytes} bytes are missing")
-        if plan.teamwork is not None and (plan.pools.in_use or plan.runs_by_rows):
-            raise PlanError("several cores share ops that run whole in one arena: plan again without pools and rows")
-        model = None if model is None else with_kept(model, plan.options.keep)
+        model = None if model is None else as_asked(model, plan.options)
         source = None if model is plan.graph else model
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
         options = plan.options
         align_bytes = max(options.align_bytes, options.input_align or 1)
         made_for = options.kernels, align_bytes, plan.pools.in_use, plan.teamwork
-        program = cls(plan.graph, plan.schedule, *places, source, *made_for)
+        frames = next_frames(plan.graph, options.double_buffer)
+        program = cls(plan.graph, plan.schedule, *places, source, *made_for, frames, plan.staged, plan.copies_ahead)
         program.check_places()
         return program
 
@@ -196,7 +201,29 @@ class Program:
     def align_bytes(self) -> int:
         """What the arena's start must be a multiple of."""
         held = [self.state.at_bytes if op == PUSH else self.library.scratch_align_bytes for op in self.scratch]
+        held += [weights.align_bytes for weights in self.staged_weights.values()]
         return max([self.offset_align_bytes, *(t.dtype.size_bytes for t in self.tensors), *held])
+
+    @cached_property
+    def staged_weights(self) -> Mapping[int, StagedWeights]:
+        """Op -> what is copied before it runs, and how the copy lies."""
+        if not self.staged:
+            return {}
+        calls = {op: self.calls.get(op) for op in self.staged}
+        found = {op: staged_weights(call) for op, call in calls.items() if call is not None}
+        return {op: weights for op, weights in found.items() if weights is not None}
+
+    @cached_property
+    def copies(self) -> Mapping[int, Mapping[int, tuple[Node, ...]]]:
+        """Op -> how often it has run before -> the ops whose weights are copied before it runs then."""
+        found: dict[int, dict[int, tuple[Node, ...]]] = {}
+        begins = self.schedule.begins(self.copies_ahead)
+        for op in sorted(self.staged_weights, key=lambda op: begins[op]):
+            at = begins[op]
+            runs, visit = self.steps[at].op, sum(step.op == self.steps[at].op for step in self.steps[:at])
+            due = found.setdefault(runs, {})
+            due[visit] = (*due.get(visit, ()), self.graph.nodes[op])
+        return found
 
     @cached_property
     def by_rows(self) -> Mapping[int, Storage]:
@@ -204,6 +231,18 @@ class Program:
         pushed = self.graph.inputs if self.input_rows else ()
         passed = {t for call in self.calls.values() if call is not None for t in _passed_by_rows(call)}
         return {t: self.storage[t] for t in sorted({*pushed, *passed})}
+
+    @property
+    def offset_bytes(self) -> int:
+        """Of a number in tables of rows."""
+        largest = max((use.used_bytes for use in self.pools.uses), default=self.arena_bytes)
+        return 2 if largest < 1 << 16 else 4
+
+    @cached_property
+    def in_pieces(self) -> Mapping[int, tuple[Piece, ...]]:
+        """Tensor -> the pieces of its table, for those that they make shorter; none where all is short already."""
+        tables = {t: storage.table for t, storage in self.by_rows.items() if self.visits and storage.table}
+        return shorter_tables(tables, self.offset_bytes)
 
     @cached_property
     def calls(self) -> Mapping[int, CCall | None]:
@@ -252,8 +291,15 @@ class Program:
             return False
         return self.offsets[node.input(0).index] == self.offsets[node.output.index]
 
+    @cached_property
+    def _shared_by_rows(self) -> frozenset[int]:
+        """Ops that run whole, but on several cores, which call the kernel for one row."""
+        sharings = () if self.teamwork is None else self.teamwork.sharings
+        return frozenset(sharing.op for sharing in sharings if sharing.cut.along is Along.ROWS)
+
     def _call(self, node: Node) -> CCall:
-        call = self.library.row_call(node) if node.op.index in self.visits else self.library.call(node)
+        by_rows = node.op.index in self.visits or node.op.index in self._shared_by_rows
+        call = self.library.row_call(node) if by_rows else self.library.call(node)
         for tensor in call.tensors:
             if tensor.is_constant:
                 values_of(tensor)

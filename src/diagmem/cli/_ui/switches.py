@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import click
 
-from diagmem.cli._shared import NEGATED, TRANSFORMS, ShapeParameter
+from diagmem.cli._models import ShapeParameter
+from diagmem.cli._shared import NEGATED, TRANSFORMS
 from diagmem.kernels import LIBRARIES
 from diagmem.kernels import library as library_named
 from diagmem.model.errors import PlanError, one_line, shell_word
@@ -25,9 +26,20 @@ MODEL = "The model"
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "What the plan may do": ("overlap", "schedule", "input_rows", "recompute", "remove"),
-    "What it is made for": ("kernels", "align", "prefer", "pools", "cores", "cores_cost"),
+    "What it is made for": (
+        "kernels",
+        "align",
+        "prefer",
+        "pools",
+        "weights_pool",
+        "weights_ahead",
+        "cores",
+        "cores_cost",
+    ),
     "How it is looked for": ("allocator", "effort"),
-    "What the caller has a say in": ("keep_inputs", "external_io", "keep", "external", "pins", "input_align"),
+    "What the caller has a say in": (
+        *("keep_inputs", "external_io", "keep", "external", "pins", "double_buffer", "input_align"),
+    ),
     MODEL: ("shapes",),
 }
 """In the order of the page. An option that is not named stands behind those that say how a plan is looked for."""
@@ -41,6 +53,9 @@ LABELS = {
     "keep": "tensors kept",
     "external": "tensors with the caller",
     "pins": "tensors pinned",
+    "weights_ahead": "weights copied ahead",
+    "double_buffer": "inputs with a double buffer",
+    "weights_pool": "pool for weights",
 }
 """Where words say more than the option's name."""
 
@@ -162,7 +177,7 @@ def _control(option: Field[Any]) -> tuple[str, tuple[tuple[Any, ...], ...]]:
     if choices:
         usual = () if default in choices else ((default, "none"),)
         return "choice", (*usual, *((choice, choice) for choice in choices))
-    return "range", ()
+    return ("text" if isinstance(default, str) else "range"), ()
 
 
 def settings_of(given: Any) -> Settings:
@@ -270,7 +285,7 @@ def _difference(switch: Switch, value: Any) -> str:
     if switch.kind in LISTS:
         return one_line(f"{'' if switch.kind == 'memories' else label + ' '}{' + '.join(value)}")
     if switch.kind == "text":
-        return one_line(value)
+        return one_line(value if switch is SHAPES else f"{label} {value}")
     if switch.name == "schedule":
         return f"{value}" if value == ROWS else f"{value} order"
     if switch.kind == "range" and isinstance(value, int) and not switch.unit:

@@ -58,7 +58,8 @@ class MveConv2D:
             "output": c_eights(channels),
         }
         arguments = self.node.input(0), self.node.output, CScratch()
-        return kernel_call("conv_2d_mve_s8", fields, arguments, {MAX_ROWS: loop.rows.kernel})
+        limits = {MAX_ROWS: loop.rows.kernel}
+        return kernel_call("conv_2d_mve_s8", fields, arguments, limits, loop.output_pairs)
 
     def _point(self, node: Node) -> CCall:
         channels = self._channels
@@ -67,7 +68,8 @@ class MveConv2D:
             "filter": vectors_of(channels.weights),
             "output": c_eights(channels),
         }
-        return kernel_call("conv_2d_point_mve_s8", fields, (node.input(0), node.output))
+        arguments = node.input(0), node.output
+        return kernel_call("conv_2d_point_mve_s8", fields, arguments, passes=self.loop.output_pixels)
 
     def _point_row(self, node: Node) -> CCall:
         return window_row_call(self._point(node), node, self.loop.rows)

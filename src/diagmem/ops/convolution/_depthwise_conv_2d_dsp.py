@@ -41,11 +41,11 @@ class DspDepthwiseConv2D:
     def _call(self, node: Node) -> CCall:
         channels = Channels.of(node, 3, by_channel(values_of(node.input(1))))
         fields = {"window": c_window(self.loop), "padding": c_padding(node, self.loop)}
-        arguments, limits = (node.input(0), node.output), window_limits(self.loop)
+        arguments, limits, passes = (node.input(0), node.output), window_limits(self.loop), self.loop.output_pixels
         packed = channels.packed()
         if packed is None:
             own = {"filter": CTable("filter", channels.weights.astype(np.int8)), "output": channels.c_output()}
-            wide = kernel_call("depthwise_conv_2d_wide_fours_s8", {**fields, **own}, arguments, limits)
+            wide = kernel_call("depthwise_conv_2d_wide_fours_s8", {**fields, **own}, arguments, limits, passes)
             return replace(wide, channels=OWN_CHANNELS)
         whole = len(channels.bias) // TOGETHER * TOGETHER
         short = fitted(channels)
@@ -60,7 +60,7 @@ class DspDepthwiseConv2D:
             "ones": CName("diagmem_fours_rest_s8") if whole < len(channels.bias) else None,
             "rest": _rest(channels.weights, packed, whole) if whole < len(channels.bias) else None,
         }
-        call = kernel_call("depthwise_conv_2d_fours_s8", {**fields, **own}, arguments, limits)
+        call = kernel_call("depthwise_conv_2d_fours_s8", {**fields, **own}, arguments, limits, passes)
         return replace(call, channels=OWN_CHANNELS)
 
 

@@ -37,4 +37,5 @@ class MveDepthwiseConv2D:
             "filter": CTable("filter", taps_of(channels.weights)),
             "output": c_eights(channels),
         }
-        return kernel_call("depthwise_conv_2d_mve_s8", fields, (node.input(0), node.output), window_limits(self.loop))
+        arguments, limits = (node.input(0), node.output), window_limits(self.loop)
+        return kernel_call("depthwise_conv_2d_mve_s8", fields, arguments, limits, self.loop.output_pixels)

@@ -25,6 +25,16 @@ class WindowedLoop(PixelLoop):
     rows: Window1D
     cols: Window1D
 
+    @property
+    def output_pixels(self) -> int:
+        """Of the output."""
+        return self.out.batch * self.out.height * self.out.width
+
+    @property
+    def output_pairs(self) -> int:
+        """Neighbours in a row of the output; the last one of an odd row is alone."""
+        return self.out.batch * self.out.height * -(-self.out.width // 2)
+
     def reads(self) -> Runs:
         """A run for each window row where that is enough, else one for each pixel of the window."""
         if self.groups > 1 or self.cols.dilation > 1:

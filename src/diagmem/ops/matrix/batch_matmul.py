@@ -210,7 +210,9 @@ def _call(node: Node) -> CCall:
     }
     function = f"diagmem_batch_matmul_{SUFFIXES[node.output.dtype]}"
     arguments = (node.input(0), node.input(1), node.output)
-    return CCall("batch_matmul.c", function, CStruct("diagmem_batch_matmul_params", fields), arguments)
+    constant = next((t for t in arguments[:2] if t.is_constant), node.output)
+    passes = node.output.elems * left.depth[0] // max(1, constant.elems)
+    return CCall("batch_matmul.c", function, CStruct("diagmem_batch_matmul_params", fields), arguments, passes=passes)
 
 
 KIND = BatchMatMulKind()

@@ -190,7 +190,8 @@ def window_call(
     """The call of a windowed kernel, by its name without the type. `own`: fields that it has beside the usual ones."""
     windowed = {"window": c_window(loop), "padding": c_padding(node, loop)}
     fields = {**own, **windowed, **filter_fields(node, axis, weights, stored)}
-    return kernel_call(f"{stem}_{kernel_suffix(node)}", fields, (node.input(0), node.output), window_limits(loop))
+    arguments, limits = (node.input(0), node.output), window_limits(loop)
+    return kernel_call(f"{stem}_{kernel_suffix(node)}", fields, arguments, limits, loop.output_pixels)
 
 
 def c_padding(node: Node, loop: WindowedLoop) -> CTable | None:

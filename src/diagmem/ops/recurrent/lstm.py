@@ -195,7 +195,8 @@ def _call(node: Node, suffix: str, fields: dict[str, Any]) -> CCall:
     sizes = _sizes(node.attributes, node.inputs)._asdict()
     parameters = CStruct(f"diagmem_lstm_{suffix}_params", {**sizes, **fields})
     arguments = node.input(0), node.input(HIDDEN), node.input(CELL), node.output
-    return CCall("lstm.c", f"diagmem_lstm_{suffix}", parameters, arguments)
+    passes = sizes["batches"] * sizes["times"]
+    return CCall("lstm.c", f"diagmem_lstm_{suffix}", parameters, arguments, passes=passes)
 
 
 def _scaled(tensor: Tensor, scale: float, zero_point: int) -> Tensor:

@@ -219,7 +219,8 @@ def _call(node: Node, suffix: str, fields: dict[str, Any]) -> CCall:
     }
     sizes = _sizes(node.attributes, node.inputs)._asdict()
     parameters = CStruct(f"diagmem_svdf_{suffix}_params", {**sizes, "bias": None, **tables, **fields})
-    return CCall("svdf.c", f"diagmem_svdf_{suffix}", parameters, (node.input(0), node.input(STATE), node.output))
+    arguments = node.input(0), node.input(STATE), node.output
+    return CCall("svdf.c", f"diagmem_svdf_{suffix}", parameters, arguments, passes=sizes["batches"])
 
 
 def _drawn(shape: Shape, dtype: DType, rng: np.random.Generator) -> Tensor:

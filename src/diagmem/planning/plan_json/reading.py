@@ -14,7 +14,7 @@ from diagmem.model.graph import Graph, Tensor
 from diagmem.model.schedule import PUSH, Schedule, Step
 from diagmem.model.teamwork import How, Phases, Sharing, Teamwork
 from diagmem.planning.options import Options
-from diagmem.planning.owned import with_kept
+from diagmem.planning.owned import as_asked
 from diagmem.planning.plan import Plan
 from diagmem.planning.plan_json.writing import SCHEMA_VERSION
 from diagmem.planning.pools import Pool, PoolLayout
@@ -43,11 +43,8 @@ def from_text(text: str | bytes, model: Graph) -> Plan:
 def from_json(value: Any, model: Graph) -> Plan:
     """The plan of `model` from plain values; PlanError says what is wrong with them, or that they are not its plan."""
     found = _Fields(value, "the plan")
-    several = found.get("plans")
-    if isinstance(several, list) and len(several) == 1:
-        found = _Fields(several[0], "the plan")
-    elif several is not None:
-        raise PlanError("the file holds plans of several models; give one: plan each model by itself")
+    if found.get("plans") is not None:
+        found = _one_of(found.rows("plans"), model)
     version = found.integer("schema_version", 0, default=SCHEMA_VERSION)
     if version > SCHEMA_VERSION:
         raise PlanError(f"the plan has version {version} of the format, and {SCHEMA_VERSION} is known: update diagmem")
@@ -61,25 +58,39 @@ def from_json(value: Any, model: Graph) -> Plan:
         raise
 
 
+def _one_of(plans: list[_Fields], model: Graph) -> _Fields:
+    """The plan of the model in a file that holds several, as `diagmem plan` writes it for several models."""
+    own = [plan for plan in plans if plan.get("model") == model.name] if len(plans) > 1 else plans
+    if len(own) == 1:
+        return _Fields(own[0].value, "the plan")
+    held = ", ".join(f"'{one_line(str(plan.get('model')), 40)}'" for plan in plans[:4])
+    raise PlanError(
+        f"the file holds {len(plans)} plans ({held}), and {len(own)} of them are of a model called "
+        f"'{one_line(model.name, 40)}': plan it by itself"
+    )
+
+
 def _plan(found: _Fields, model: Graph) -> Plan:
     options = _options(found)
-    model = with_kept(model, options.keep)
+    model = as_asked(model, options)
     removed = [_removal(row) for row in found.rows("removed", default=[])]
     graph = transformed_again(model, removed, options.library.channel_block)
     schedule = _schedule(found, graph)
-    pools = _pools(found)
+    pools = _pools(found, options)
     return Plan(
         graph,
         replace(options, pools=tuple(use.pool for use in pools.uses)),
         schedule,
         _storage(found, graph, pools),
-        _scratch(found, graph, pools),
+        _by_op(found, "scratch", graph, pools),
         found.integer("arena_bytes", 0),
         found.integer("lower_bound_bytes", 0, default=0),
         found.get("lower_bound_over") == "all orders",
         found.number("recompute", 1.0),
         pools=pools,
         teamwork=_teamwork(found, graph, options),
+        staged=_by_op(found, "weights", graph, pools),
+        copies_ahead=_Fields(found.value.get("weights_traffic", {}), "'weights_traffic'").boolean("ahead"),
     )
 
 
@@ -94,14 +105,28 @@ def _sharing(row: _Fields, graph: Graph, options: Options) -> Sharing:
     number, along, index_of = row.integer("op", 0), row.text("along"), _index_of(graph)
     if number not in index_of:
         raise PlanError(f"the plan has cores share op {number}, which the model does not have; {OTHER_MODEL}")
-    node = graph.nodes[index_of[number]]
-    cut = next((cut for cut in options.library.cuts(node) if cut.along.value == along), None)
+    node, turns = graph.nodes[index_of[number]], _turns(row)
+    cuts = options.library.cuts(node) if turns is None else options.library.row_cuts(node)
+    cut = next((cut for cut in cuts if cut.along.value == along), None)
     if cut is None or cut.units != row.integer("units", 1):
         raise PlanError(f"the plan has cores share op {number} by {one_line(along)}, which its kernel cannot")
     phases = tuple(
         Phases(phase.integer("end", 1), phase.integer("step", 1), _how(phase)) for phase in row.rows("phases")
     )
-    return Sharing(node.op.index, cut, phases)
+    return Sharing(node.op.index, cut, phases, turns)
+
+
+def _turns(row: _Fields) -> tuple[int, ...] | None:
+    """The turns of an op that are shared; None where it runs whole."""
+    if row.get("turns") is None:
+        return None
+    found: list[int] = []
+    for stretch in row.values("turns"):
+        is_pair = isinstance(stretch, list) and len(stretch) == 2 and all(type(at) is int for at in stretch)
+        if not is_pair or not 0 <= stretch[0] < stretch[1] <= MOST_STEPS:
+            raise PlanError(f"{row.what} has other 'turns' than pairs of a first one and an end")
+        found += range(*stretch)
+    return tuple(found)
 
 
 def _how(phase: _Fields) -> How:
@@ -111,7 +136,7 @@ def _how(phase: _Fields) -> How:
     return found
 
 
-def _pools(found: _Fields) -> PoolLayout:
+def _pools(found: _Fields, options: Options) -> PoolLayout:
     """The memories of a plan for several. What is said of traffic is for people: nothing here relies on it."""
     rows = found.rows("pools", default=[])
     pools = [
@@ -123,7 +148,7 @@ def _pools(found: _Fields) -> PoolLayout:
     if rows and own != found.integer("arena_bytes", 0):
         raise PlanError(f"the plan's pools take {own} bytes, and its arena {found.integer('arena_bytes', 0)}")
     single_bytes = found.integer("single_pool_bytes", 0, default=0) if rows else 0
-    return replace(PoolLayout.of(pools, used, traffic), single_bytes=single_bytes)
+    return replace(PoolLayout.of(pools, used, traffic, options.pool_align_bytes), single_bytes=single_bytes)
 
 
 def _address(row: _Fields, pools: PoolLayout) -> int:
@@ -200,11 +225,9 @@ def _removal(row: _Fields) -> tuple[str, list[int]]:
 
 
 def _options(found: _Fields) -> Options:
-    kept = found.values("keep", default=[])
-    if not all(isinstance(name, str) for name in kept):
-        raise PlanError("the plan has other than names in 'keep'")
     options = Options(
-        keep=tuple(kept),
+        keep=_names(found, "keep"),
+        double_buffer=_names(found, "double_buffer"),
         input_align=found.integer("input_align_bytes", 1, default=1) if found.get("input_align_bytes") else None,
         kernels=found.text("kernels"),
         align=found.integer("align_bytes", 1, default=1),
@@ -214,6 +237,13 @@ def _options(found: _Fields) -> Options:
     )
     library(options.kernels)
     return options
+
+
+def _names(found: _Fields, key: str) -> tuple[str, ...]:
+    names = found.values(key, default=[])
+    if not all(isinstance(name, str) for name in names):
+        raise PlanError(f"the plan has other than names in '{key}'")
+    return tuple(names)
 
 
 def _schedule(found: _Fields, graph: Graph) -> Schedule:
@@ -238,16 +268,17 @@ def _index_of(graph: Graph) -> dict[int, int]:
     return {PUSH: PUSH, **{op.number: op.index for op in graph.ops}}
 
 
-def _scratch(found: _Fields, graph: Graph, pools: PoolLayout) -> dict[int, int]:
-    index_of, scratch = _index_of(graph), {}
-    for row in found.rows("scratch", default=[]):
+def _by_op(found: _Fields, key: str, graph: Graph, pools: PoolLayout) -> dict[int, int]:
+    """Op -> where something of its own lies: scratch, or a copy of its weights."""
+    index_of, places = _index_of(graph), {}
+    for row in found.rows(key, default=[]):
         number = row.integer("op")
         if number not in index_of:
-            raise PlanError(f"the plan has scratch for op {number}, which the model does not have; {OTHER_MODEL}")
-        if index_of[number] in scratch:
-            raise PlanError(f"the plan has scratch for op {number} twice")
-        scratch[index_of[number]] = _address(row, pools)
-    return scratch
+            raise PlanError(f"the plan has {key} for op {number}, which the model does not have; {OTHER_MODEL}")
+        if index_of[number] in places:
+            raise PlanError(f"the plan has {key} for op {number} twice")
+        places[index_of[number]] = _address(row, pools)
+    return places
 
 
 def _storage(found: _Fields, graph: Graph, pools: PoolLayout) -> dict[int, Storage]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from diagmem.model.graph import View
 from diagmem.model.schedule import PUSH
 from diagmem.planning.plan import Place, Plan
 from diagmem.planning.planner import Planned
-from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_ops
+from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_steps
 from diagmem.transforms import Removal
 
 SCHEMA_VERSION = 1
@@ -30,6 +31,7 @@ def to_json(made: Planned) -> dict[str, Any]:
         "external_io": options.external_io,
         "overlap": options.overlap,
         **({"keep": list(options.keep)} if options.keep else {}),
+        **_double_buffer_json(plan),
         **({"input_align_bytes": options.input_align} if options.input_align else {}),
         "arena_bytes": plan.arena_bytes,
         **({"state_bytes": plan.state_bytes} if plan.graph.variables else {}),
@@ -65,7 +67,15 @@ def to_json(made: Planned) -> dict[str, Any]:
         ],
         "ladder": list(_ladder_json(made)),
         **_pools_json(plan),
+        **_weights_json(plan),
     }
+
+
+def _double_buffer_json(plan: Plan) -> dict[str, Any]:
+    """Inputs with a place for their next frame, and what that costs."""
+    if not plan.options.double_buffer:
+        return {}
+    return {"double_buffer": list(plan.options.double_buffer), "double_buffer_bytes": plan.next_frames_bytes}
 
 
 def _pools_json(plan: Plan) -> dict[str, Any]:
@@ -92,6 +102,36 @@ def _pools_json(plan: Plan) -> dict[str, Any]:
         },
         "single_pool_bytes": pools.single_bytes,
         "missing_bytes": pools.missing_bytes,
+    }
+
+
+def _weights_json(plan: Plan) -> dict[str, Any]:
+    """The copies of weights, and what they are worth, where that was asked for."""
+    found, buffers = plan.weights, {buffer.weights_of: buffer for buffer in plan.buffers}
+    if found is None:
+        return {}
+    ops = {weights.op: weights for weights in found.ops}
+    return {
+        "weights": [
+            {
+                "op": _number(plan, op),
+                **_place_in_pool(plan, address),
+                "bytes": ops[op].size_bytes,
+                "read_bytes": ops[op].read_bytes,
+                "first_step": buffers[op].first_step,
+                "last_step": buffers[op].end_step - 1,
+            }
+            for op, address in plan.staged.items()
+        ],
+        "weights_traffic": {
+            "pool": found.pool,
+            "flash_cost": found.flash_cost,
+            **({"ahead": True} if plan.copies_ahead else {}),
+            "copied_bytes": sum(ops[op].size_bytes for op in plan.staged),
+            "flash_bytes": plan.pools.flash_bytes,
+            "read_bytes": found.read_bytes,
+            "cost_without": round(found.plain_cost, 3),
+        },
     }
 
 
@@ -151,6 +191,7 @@ def _cores_json(plan: Plan) -> dict[str, Any]:
     phases = [
         {
             "op": _number(plan, sharing.op),
+            **({} if sharing.turns is None else {"turns": _stretches(sharing.turns)}),
             "along": sharing.cut.along.value,
             "units": sharing.cut.units,
             "phases": [{"end": p.end, "step": p.step, "how": p.how.value} for p in sharing.phases],
@@ -159,12 +200,23 @@ def _cores_json(plan: Plan) -> dict[str, Any]:
     ]
     found = {
         "most": shared.cores,
-        "barriers": shared.barriers(running_ops(plan)),
+        "barriers": shared.barriers(running_steps(plan)),
         "held_bytes": most_held_bytes(plan.graph, shared) // 2,
         "speedup": round(estimated_speedup(plan, shared, shared.cores), 3),
         "phases": phases,
     }
     return {"cores": found}
+
+
+def _stretches(turns: Sequence[int]) -> list[list[int]]:
+    """Ascending numbers as stretches [first, end)."""
+    found: list[list[int]] = []
+    for turn in turns:
+        if found and found[-1][1] == turn:
+            found[-1][1] += 1
+        else:
+            found.append([turn, turn + 1])
+    return found
 
 
 def _number(plan: Plan, op: int) -> int:

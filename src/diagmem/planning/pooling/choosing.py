@@ -7,7 +7,7 @@ there is nothing better.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -19,11 +19,13 @@ from diagmem.planning.allocators.fit import Offsets, Partial, lowest_fit
 from diagmem.planning.allocators.lowering import Lowering
 from diagmem.planning.allocators.rings import with_rings
 from diagmem.planning.footprint import Footprint
-from diagmem.planning.pooling.relaxation import Choice, Relaxation
-from diagmem.planning.pooling.traffic import groups_of
-from diagmem.planning.pools import Pool, PoolLayout
+from diagmem.planning.pooling.relaxation import STAYS, Choice, Relaxation
+from diagmem.planning.pooling.traffic import Group, groups_of
+from diagmem.planning.pooling.weights import copies, with_copies
+from diagmem.planning.pools import LEAST_ALIGN_BYTES, Pool, PoolLayout
 from diagmem.planning.posing import moments, problem
 from diagmem.planning.problem import Problem
+from diagmem.planning.staging import OpWeights
 
 MOST_ROUNDS = 25
 """Of asking for something better that can then not be placed."""
@@ -49,26 +51,41 @@ class Pooled:
         return self.layout.missing_bytes, self.layout.cost, sum(use.used_bytes for use in self.layout.uses)
 
 
-def pooled(needs: Footprint, schedule: Schedule, pools: Sequence[Pool], effort: Effort) -> Pooled:
+def pooled(needs: Footprint, schedule: Schedule, effort: Effort, weights: Sequence[OpWeights] = ()) -> Pooled:
     """The best choice found for an order, with what no choice costs less than. Where the pools are too small, the last
-    one is as large as it would have to be."""
-    posed = problem(needs, schedule)
-    groups = groups_of(needs, schedule, posed.buffers)
-    chooser = _Chooser(posed, Relaxation(groups, tuple(pools), moments(needs, schedule)), effort, schedule.has_turns)
+    one is as large as it would have to be. `weights`: those that may be copied."""
+    posed, pools, staging = problem(needs, schedule), needs.options.pools, needs.options.staging
+    groups, live = groups_of(needs, schedule, posed.buffers), moments(needs, schedule)
+    if weights:
+        copied, number = copies(needs, schedule, weights), len(posed.buffers)
+        live = with_copies(live, copied, number, needs.unit_bytes)
+        posed = replace(posed, buffers=(*posed.buffers, *copied))
+        groups = (*groups, *(Group.of_copy(number + n, found) for n, found in enumerate(weights)))
+    relaxation = Relaxation(groups, tuple(pools), live, staging=staging)
+    chooser = _Chooser(posed, relaxation, effort, schedule.has_turns)
     choice, bound = chooser.best()
-    placements = chooser.final(choice if choice is not None else chooser.grown())
-    return _laid(schedule, posed, chooser, placements, bound)
+    chosen = choice if choice is not None else chooser.grown()
+    found = _laid(schedule, chooser, chooser.final(chosen), bound)
+    if staging is None:
+        return found
+    flash_bytes = relaxation.flash_bytes(chosen)
+    return replace(found, layout=replace(found.layout, flash_bytes=flash_bytes, flash_cost=staging.flash_cost))
 
 
-def _laid(schedule: Schedule, posed: Problem, chooser: _Chooser, placements: Sequence[_Placed], bound: float) -> Pooled:
+def _laid(schedule: Schedule, chooser: _Chooser, placements: Sequence[_Placed], bound: float) -> Pooled:
     groups, used = chooser.relaxation.groups, [placed.used_bytes for placed in placements]
     traffic = [sum(groups[g].traffic_bytes for g in placed.groups) for placed in placements]
-    layout = replace(PoolLayout.of(chooser.relaxation.pools, used, traffic), lower_bound=bound)
-    offsets = [0] * len(posed.buffers)
-    for placed, use in zip(placements, layout.uses, strict=True):
-        for buffer, offset in zip(placed.members, placed.offsets, strict=True):
-            offsets[buffer] = use.start + offset
-    return Pooled(schedule, posed, tuple(offsets), layout)
+    align = max(LEAST_ALIGN_BYTES, chooser.line_bytes)
+    layout = replace(PoolLayout.of(chooser.relaxation.pools, used, traffic, align), lower_bound=bound)
+    addresses = {
+        buffer: use.start + offset
+        for placed, use in zip(placements, layout.uses, strict=True)
+        for buffer, offset in zip(placed.members, placed.offsets, strict=True)
+    }
+    posed, kept = chooser.problem, sorted(addresses)
+    # Weights that stay where they are need no buffer.
+    posed = posed if len(kept) == len(posed.buffers) else posed.part(kept)
+    return Pooled(schedule, posed, tuple(addresses[buffer] for buffer in kept), layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +125,7 @@ class _Chooser:
         """The choice that costs least, None if none was found; and what none costs less than."""
         relaxation, found = self.relaxation, self._densest_first()
         best = None if found is None else relaxation.cost(found)
-        least = sum(group.traffic_bytes for group in relaxation.groups) * self.pools[0].cost
-        bound, is_exact = least, True
+        bound, is_exact = relaxation.least_cost, True
         for _ in range(MOST_ROUNDS if self.is_small else FEW_ROUNDS):
             if (best is not None and best <= bound) or self.effort.is_late:
                 break
@@ -128,13 +144,14 @@ class _Chooser:
 
     def _densest_first(self) -> Choice | None:
         """By bytes read and written for each byte that is taken: each group at the first free place of the fastest pool
-        that has one or, where there are few groups, that the allocator finds room in."""
+        that has one or, where there are few groups, that the allocator finds room in. Copies of weights come last."""
         groups, posed, sizes = self.relaxation.groups, self.problem, self.relaxation.largest
-        order = sorted(range(len(groups)), key=lambda g: (-groups[g].traffic_bytes / max(1, sizes[g]), g))
+        dense = sorted(range(len(groups)), key=lambda g: (-groups[g].traffic_bytes / max(1, sizes[g]), g))
+        order = sorted(dense, key=lambda g: groups[g].weights is not None)
         inside: list[list[int]] = [[] for _ in self.pools]
         placed: list[Partial] = [[None] * len(posed.buffers) for _ in self.pools]
         for group in order:
-            for number in range(len(self.pools)):
+            for number in self._allowed(group):
                 found = self._fitted(placed[number], group, number)
                 if found is None and self.is_small and self._placed([*inside[number], group], number, False):
                     found = self._refitted([*inside[number], group], number)
@@ -143,11 +160,20 @@ class _Chooser:
                     placed[number] = found
                     break
             else:
-                return None
+                if groups[group].weights is None:
+                    return None
         for number, members in enumerate(inside):
             self.known[number, frozenset(members)] = tuple(at for at in placed[number] if at is not None)
         number_of = {group: number for number, members in enumerate(inside) for group in members}
-        return tuple(number_of[group] for group in range(len(groups)))
+        return tuple(number_of.get(group, STAYS) for group in range(len(groups)))
+
+    def _allowed(self, group: int) -> Iterator[int]:
+        """The pools that a group may be in; of weights, if a copy pays."""
+        costs = self.relaxation.costs[group]
+        is_copy = self.relaxation.groups[group].weights is not None
+        for number, cost in enumerate(costs[: len(self.pools)]):
+            if cost is not None and not (is_copy and cost >= (costs[STAYS] or 0.0)):
+                yield number
 
     def _fitted(self, placed: Partial, group: int, number: int) -> Partial | None:
         """What lies in a pool, with one group more, each buffer at the lowest place that is free; None if that is too
@@ -217,7 +243,7 @@ class _Chooser:
                 return answer.choice
             for number in failed:
                 self._cut(answer.choice, number)
-        return tuple(last for _ in self.relaxation.groups)
+        return tuple(last if group.weights is None else STAYS for group in self.relaxation.groups)
 
     def final(self, choice: Choice) -> list[_Placed]:
         """Each pool as small as it can be, rows by a rule where that takes no more."""

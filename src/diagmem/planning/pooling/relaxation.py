@@ -16,11 +16,13 @@ from typing import Any
 from diagmem.planning.allocators.cp_sat import solved
 from diagmem.planning.allocators.effort import Effort
 from diagmem.planning.pooling.traffic import Group
-from diagmem.planning.pools import Pool
+from diagmem.planning.pools import Pool, WeightsPool
 from diagmem.planning.posing import Moment
 
 Choice = tuple[int, ...]
-"""For each group, the number of its pool."""
+"""For each group, the number of its pool; STAYS for weights that are read from flash."""
+
+STAYS = -1
 
 PRECISION = 1000
 """Costs are counted in so many parts of one."""
@@ -40,16 +42,40 @@ class Answer:
 
 @dataclass(frozen=True)
 class Relaxation:
-    """`cuts`: groups that cannot all be in one pool, by the pool's number."""
+    """`cuts`: groups that cannot all be in one pool, by the pool's number. `staging`: where weights may be copied to,
+    if some of the groups are such copies."""
 
     groups: tuple[Group, ...]
     pools: tuple[Pool, ...]
     moments: Sequence[Moment]
     cuts: list[tuple[int, frozenset[int]]] = field(default_factory=list)
+    staging: WeightsPool | None = None
 
     def cost(self, choice: Choice) -> float:
         """Bytes read and written, times the cost of their pools."""
-        return sum(g.traffic_bytes * self.pools[p].cost for g, p in zip(self.groups, choice, strict=True))
+        return sum(costs[pool] or 0.0 for costs, pool in zip(self.costs, choice, strict=True))
+
+    @cached_property
+    def costs(self) -> tuple[tuple[float | None, ...], ...]:
+        """For each group what it costs in each pool and, of weights, at last in flash; None where it cannot be."""
+        return tuple(self._costs(group) for group in self.groups)
+
+    def _costs(self, group: Group) -> tuple[float | None, ...]:
+        if group.weights is None or self.staging is None:
+            return tuple(group.traffic_bytes * pool.cost for pool in self.pools)
+        name, flash = self.staging.name, self.staging.flash_cost
+        copied = (group.weights.copied_cost(pool.cost, flash) if pool.name == name else None for pool in self.pools)
+        return (*copied, group.weights.flash_cost(flash))
+
+    @property
+    def least_cost(self) -> float:
+        """If there were room for everything where it is cheapest."""
+        return sum(min(cost for cost in costs if cost is not None) for costs in self.costs)
+
+    def flash_bytes(self, choice: Choice) -> int:
+        """What a run reads of weights where they lie: to copy them, or as often as it needs them."""
+        chosen = [(g.weights, p) for g, p in zip(self.groups, choice, strict=True) if g.weights is not None]
+        return sum(weights.read_bytes if pool == STAYS else weights.size_bytes for weights, pool in chosen)
 
     @cached_property
     def _group_of(self) -> Mapping[int, int]:
@@ -94,24 +120,27 @@ class Relaxation:
         from ortools.sat.python import cp_model
 
         model = cp_model.CpModel()
-        chosen = [[model.new_bool_var("") for _ in self.pools] for _ in self.groups]
-        for row in chosen:
+        chosen = [[model.new_bool_var("") for _ in costs] for costs in self.costs]
+        for row, costs in zip(chosen, self.costs, strict=True):
             model.add_exactly_one(row)
+            for x in (x for x, cost in zip(row, costs, strict=True) if cost is None):
+                model.add(x == 0)
         most = sum(size for live, _ in self._demands for _, size in live)
         grown = model.new_int_var(0, most if is_grown else 0, "")
         self._keep_capacities(model, chosen, grown)
         for number, members in self.cuts:
             if not is_grown or number < len(self.pools) - 1:
                 model.add_bool_or([~chosen[group][number] for group in sorted(members)])
-        costs = [round(pool.cost * PRECISION) for pool in self.pools]
-        terms = [
-            g.traffic_bytes * c * x
-            for g, row in zip(self.groups, chosen, strict=True)
-            for c, x in zip(costs, row, strict=True)
-        ]
-        total = sum(terms)
+        total = sum(
+            round(cost * PRECISION) * x
+            for costs, row in zip(self.costs, chosen, strict=True)
+            for cost, x in zip(costs, row, strict=True)
+            if cost is not None
+        )
         if below is not None:
             model.add(total <= round(below * PRECISION) - 1)
+        for row in (row for row, group in zip(chosen, self.groups, strict=True) if is_grown and group.weights):
+            model.add(row[STAYS] == 1)
         model.minimize(grown if is_grown else total)
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
@@ -123,7 +152,8 @@ class Relaxation:
         bound = solver.best_objective_bound / PRECISION
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return Answer(None, max(0.0, bound), False)
-        choice = tuple(next(p for p, x in enumerate(row) if solver.value(x)) for row in chosen)
+        numbers = (*range(len(self.pools)), STAYS)
+        choice = tuple(next(p for p, x in zip(numbers, row, strict=False) if solver.value(x)) for row in chosen)
         return Answer(choice, bound, status == cp_model.OPTIMAL)
 
     def _keep_capacities(self, model: Any, chosen: list[list[Any]], grown: Any) -> None:

@@ -13,15 +13,22 @@ from diagmem.model.schedule import PUSH, Schedule
 from diagmem.ops.accesses import Runs
 from diagmem.planning.footprint import Footprint, is_alias
 from diagmem.planning.problem import Buffer
+from diagmem.planning.staging import OpWeights
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """Buffers that must lie in one pool: the rows of a tensor, or a single one. `traffic_bytes`: what a run reads and
-    writes there."""
+    writes there. `weights`: those that are copied there, or else read from flash."""
 
     members: tuple[int, ...]
     traffic_bytes: int
+    weights: OpWeights | None = None
+
+    @classmethod
+    def of_copy(cls, buffer: int, weights: OpWeights) -> Group:
+        """Written once, and read as often as the kernel does."""
+        return cls((buffer,), weights.size_bytes + weights.read_bytes, weights)
 
 
 def groups_of(needs: Footprint, schedule: Schedule, buffers: Sequence[Buffer]) -> tuple[Group, ...]:
@@ -31,7 +38,7 @@ def groups_of(needs: Footprint, schedule: Schedule, buffers: Sequence[Buffer]) -
     once at each of its steps, for nothing is known of how often.
     """
     steps = Counter(schedule.ops)
-    by_tensor = _by_tensor(needs, schedule, steps)
+    by_tensor = traffic_of_tensors(needs, schedule)
     members: dict[tuple[int, ...], list[int]] = {}
     for number, buffer in enumerate(buffers):
         members.setdefault(buffer.tensors or (PUSH, number), []).append(number)
@@ -46,8 +53,9 @@ def groups_of(needs: Footprint, schedule: Schedule, buffers: Sequence[Buffer]) -
     return tuple(found)
 
 
-def _by_tensor(needs: Footprint, schedule: Schedule, steps: Mapping[int, int]) -> Mapping[int, int]:
-    graph, found = needs.graph, Counter[int]()
+def traffic_of_tensors(needs: Footprint, schedule: Schedule) -> Mapping[int, int]:
+    """For each tensor the bytes that a run reads and writes of it, wherever it lies."""
+    graph, found, steps = needs.graph, Counter[int](), Counter(schedule.ops)
     for index in (*graph.inputs, *graph.outputs):
         found[index] += graph.tensors[index].size_bytes
     by_turns = {step.op for step in schedule.steps if step.turn is not None}

@@ -1,0 +1,325 @@
+"""Models of which one's output is another's input, as one graph.
+
+What is wired is a tensor like any other between two ops: it lies in the arena, overlaps what it may, and nothing copies
+it. Each model keeps its own state. `joined` is from graphs to a graph; `Wired` is the source of such a graph.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from diagmem.frontends.source import Source
+from diagmem.model.errors import ModelError, one_line
+from diagmem.model.graph import ABSENT, DType, Graph, Op, Shape, Tensor
+from diagmem.ops.moving.reshape import Reshape
+
+_ENDS = re.compile(r"(.+):(\d{1,4})=(.+):(\d{1,4})", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Output number `output` of the model `maker` is input number `input` of the model `reader`."""
+
+    maker: str
+    output: int
+    reader: str
+    input: int
+
+    @classmethod
+    def parsed(cls, text: str) -> Wire:
+        """From `a:0=b:0`."""
+        found = _ENDS.fullmatch(text)
+        if found is None:
+            raise ModelError(f"'{one_line(text, 60)}' is no wire; such as a:0=b:0, output 0 of a is input 0 of b")
+        return cls(found[1], int(found[2]), found[3], int(found[4]))
+
+    def __str__(self) -> str:
+        return f"{self.maker}:{self.output}={self.reader}:{self.input}"
+
+
+@dataclass(frozen=True)
+class Wired(Source):
+    """Models, by the name that wires know them by, that are planned as one. They have no file together. `model`: what
+    they are called, each as it was named."""
+
+    parts: Mapping[str, Source] = field(default_factory=dict, hash=False)
+    wires: tuple[Wire, ...] = ()
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Source], wires: Sequence[Wire]) -> Wired:
+        return cls(" ".join(source.label for source in parts.values()), parts=parts, wires=tuple(wires))
+
+    @property
+    def name(self) -> str:
+        return _joined_name(self.parts)
+
+    @property
+    def is_from_zoo(self) -> bool:
+        return all(source.is_from_zoo for source in self.parts.values())
+
+    @cached_property
+    def is_onnx(self) -> bool:
+        return False
+
+    @property
+    def has_file(self) -> bool:
+        return False
+
+    @cached_property
+    def content(self) -> bytes:
+        raise ModelError(
+            "models that are wired have no file together, and no other runtime runs them as one: emit C, or do this "
+            "with each model by itself"
+        )
+
+    @cached_property
+    def graph(self) -> Graph:
+        return joined({name: source.graph for name, source in self.parts.items()}, self.wires)
+
+    @cached_property
+    def runnable(self) -> Graph:
+        return joined({name: source.runnable for name, source in self.parts.items()}, self.wires)
+
+
+def named(sources: Sequence[Source]) -> dict[str, Source]:
+    """Models by the names that wires know them by: that of the file without its ending, or, where another model has the
+    same, how many stand before it."""
+    names = [source.name for source in sources]
+    taken = Counter(names)
+    found = {
+        name if taken[name] == 1 else str(n): source
+        for n, (name, source) in enumerate(zip(names, sources, strict=True))
+    }
+    if len(found) < len(sources):
+        raise ModelError("a model is called like another one's number: rename its file, for wires name models")
+    return found
+
+
+def with_own_shapes(parts: Mapping[str, Source]) -> dict[str, Source]:
+    """Each model with the shapes that are meant for it: `a/input` is the input of the model `a`, a name without a
+    model's before it one that all have."""
+
+    def own(name: str, source: Source) -> dict[str, Shape]:
+        owners = {given: next((n for n in parts if given.startswith(f"{n}/")), None) for given in source.shapes}
+        return {
+            given if owners[given] is None else given[len(name) + 1 :]: shape
+            for given, shape in source.shapes.items()
+            if owners[given] in (None, name)
+        }
+
+    made: dict[tuple[int, tuple[tuple[str, Shape], ...]], Source] = {}
+    found = {}
+    for name, source in parts.items():
+        shapes = own(name, source)
+        # A model that is there twice, with the same shapes, stays one source: its constants are there once.
+        found[name] = made.setdefault((id(source), tuple(shapes.items())), replace(source, shapes=shapes))
+    return found
+
+
+def groups(parts: Mapping[str, Source], given: Sequence[Wire]) -> list[Source]:
+    """The models, in their order; those that are wired to one another are one. A wire may name a model by how many
+    stand before it."""
+    wires = [_known(wire, list(parts)) for wire in given]
+    group = {name: name for name in parts}
+    for wire in wires:
+        old, new = group[wire.reader], group[wire.maker]
+        group = {name: new if first == old else first for name, first in group.items()}
+    members: dict[str, list[str]] = {}
+    for name, first in group.items():
+        members.setdefault(first, []).append(name)
+    return [
+        parts[names[0]]
+        if len(names) == 1 and not any(names[0] in (wire.maker, wire.reader) for wire in wires)
+        else Wired.of({name: parts[name] for name in names}, [wire for wire in wires if wire.maker in names])
+        for names in members.values()
+    ]
+
+
+def _known(wire: Wire, names: Sequence[str]) -> Wire:
+    """The wire with the models' names."""
+
+    def known(name: str) -> str:
+        if name in names:
+            return name
+        if name.isdecimal() and name.isascii() and int(name) < len(names):
+            return names[int(name)]
+        listed = ", ".join(one_line(known, 40) for known in names)
+        where = f"wire '{one_line(str(wire), 60)}'"
+        raise ModelError(f"{where}: no model is called '{one_line(name, 40)}'; the models: {listed}")
+
+    return replace(wire, maker=known(wire.maker), reader=known(wire.reader))
+
+
+def joined(parts: Mapping[str, Graph], wires: Sequence[Wire]) -> Graph:
+    """One graph of several, in which an output of one is an input of another. It has the inputs and outputs that are
+    not wired, in the order of the models. A tensor whose name several models have is called by its model's, too."""
+    _check_ends(parts, wires)
+    ends = {(wire.reader, wire.input): wire for wire in wires}
+    names = Counter(name for graph in parts.values() for name in {tensor.name for tensor in graph.tensors})
+    joint = _Joint(dict(parts), ends, {name for name, count in names.items() if count > 1})
+    for name in order_of(list(parts), wires):
+        joint.add(name)
+    wired = {(wire.maker, wire.output) for wire in wires}
+    inputs = [
+        joint.place[name][t]
+        for name, graph in parts.items()
+        for n, t in enumerate(graph.inputs)
+        if (name, n) not in ends
+    ]
+    outputs = [
+        joint.place[name][t]
+        for name, graph in parts.items()
+        for n, t in enumerate(graph.outputs)
+        if (name, n) not in wired
+    ]
+    return Graph(_joined_name(parts), tuple(joint.tensors), tuple(joint.ops), tuple(inputs), tuple(outputs))
+
+
+def order_of(names: Sequence[str], wires: Sequence[Wire]) -> list[str]:
+    """The models such that each comes behind those that it reads from."""
+    found: list[str] = []
+    while len(found) < len(names):
+        ready = (
+            name
+            for name in names
+            if name not in found and all(w.maker in found for w in wires if w.reader == name and w.maker != name)
+        )
+        following = next(ready, None)
+        if following is None or any(w.maker == w.reader for w in wires):
+            raise ModelError("the wires go in a circle: a model cannot wait for what is made of its own output")
+        found.append(following)
+    return found
+
+
+class _Joint:
+    """The graph as far as models have been added. `place`: for each model, its tensors' indices there."""
+
+    def __init__(self, parts: Mapping[str, Graph], ends: Mapping[tuple[str, int], Wire], ambiguous: set[str]) -> None:
+        self.parts, self.ends, self.ambiguous = parts, ends, ambiguous
+        self.tensors: list[Tensor] = []
+        self.ops: list[Op] = []
+        self.place: dict[str, dict[int, int]] = {}
+
+    def add(self, name: str) -> None:
+        graph = self.parts[name]
+        place = self.place[name] = dict(self._given(name))
+        place.update(self._shared_constants(name))
+        own = [tensor for tensor in graph.tensors if tensor.index not in place]
+        place.update({tensor.index: len(self.tensors) + n for n, tensor in enumerate(own)})
+        for tensor in own:
+            view = tensor.view and replace(tensor.view, base=place[tensor.view.base])
+            self.tensors.append(replace(tensor, index=place[tensor.index], name=self._name(name, tensor), view=view))
+        for number, wire in self._reshaped(name):
+            source, target = self._end(wire), place[graph.inputs[number]]
+            shape = Reshape(new_shape=self.tensors[target].shape)
+            self.ops.append(Op(len(self.ops), "RESHAPE", (source,), (target,), shape))
+        for op in graph.ops:
+            inputs = tuple(t if t == ABSENT else place[t] for t in op.inputs)
+            outputs = tuple(place[t] for t in op.outputs)
+            self.ops.append(replace(op, index=len(self.ops), inputs=inputs, outputs=outputs, origin=None))
+
+    def _end(self, wire: Wire) -> int:
+        return self.place[wire.maker][self.parts[wire.maker].outputs[wire.output]]
+
+    def _wires_to(self, name: str) -> Iterator[tuple[int, Wire]]:
+        for number in range(len(self.parts[name].inputs)):
+            if (name, number) in self.ends:
+                yield number, self.ends[name, number]
+
+    def _given(self, name: str) -> Iterator[tuple[int, int]]:
+        """Inputs that are another model's outputs as they are."""
+        graph = self.parts[name]
+        for number, wire in self._wires_to(name):
+            tensor, made = graph.tensors[graph.inputs[number]], self.tensors[self._end(wire)]
+            if made.shape == tensor.shape and made.quantisation == tensor.quantisation:
+                yield tensor.index, made.index
+
+    def _reshaped(self, name: str) -> Iterator[tuple[int, Wire]]:
+        """Inputs that are the same bytes under another shape."""
+        given = dict(self._given(name))
+        for number, wire in self._wires_to(name):
+            if self.parts[name].inputs[number] not in given:
+                yield number, wire
+
+    def _shared_constants(self, name: str) -> Iterator[tuple[int, int]]:
+        """A model that is there twice has its constants once."""
+        graph = self.parts[name]
+        twin = next((other for other in self.place if other != name and self.parts[other] is graph), None)
+        if twin is not None:
+            yield from ((t.index, self.place[twin][t.index]) for t in graph.tensors if t.is_constant)
+
+    def _name(self, name: str, tensor: Tensor) -> str:
+        return f"{name}/{tensor.name}" if tensor.name in self.ambiguous else tensor.name
+
+
+def _check_ends(parts: Mapping[str, Graph], wires: Sequence[Wire]) -> None:
+    """What is wired must be there, once, and mean the same on both sides."""
+    read = Counter((wire.reader, wire.input) for wire in wires)
+    for wire in wires:
+        where = f"wire '{one_line(str(wire), 60)}'"
+        maker, reader = parts[wire.maker], parts[wire.reader]
+        for name, number, ends, what in (
+            (wire.maker, wire.output, maker.outputs, "output"),
+            (wire.reader, wire.input, reader.inputs, "input"),
+        ):
+            if number >= len(ends):
+                raise ModelError(
+                    f"{where}: '{one_line(name, 40)}' has no {what} {number}; it has {len(ends)}, from 0 on"
+                )
+        if read[wire.reader, wire.input] > 1:
+            raise ModelError(f"{where}: input {wire.input} of '{one_line(wire.reader, 40)}' is wired twice; leave one")
+        made, wanted = maker.tensors[maker.outputs[wire.output]], reader.tensors[reader.inputs[wire.input]]
+        if made.is_constant or made.is_variable:
+            raise ModelError(
+                f"{where}: the output is {'a constant' if made.is_constant else 'state'}; it cannot be wired"
+            )
+        difference = _difference(made, wanted, wire.reader)
+        if difference is not None:
+            raise ModelError(f"{where}: {difference}")
+
+
+def _difference(made: Tensor, wanted: Tensor, reader: str) -> str | None:
+    """Why the bytes of one tensor do not mean the same as those of an input of `reader`, and what to do."""
+    if made.dtype is not wanted.dtype:
+        return (
+            f"the output is {made.dtype.value} and the input {wanted.dtype.value}: convert both models with the same "
+            "type there"
+        )
+    if _without_ones(made.shape) != _without_ones(wanted.shape):
+        given = f"--shape {one_line(reader, 40)}/{wanted.label}={_shape(made.shape)}"
+        do = f"give it with {given}" if len(made.shape) == len(wanted.shape) else "convert it so"
+        return (
+            f"the output is {_shape(made.shape)} and the input {_shape(wanted.shape)}: they may differ in sizes of 1 "
+            f"only; if the second model can have that shape, {do}"
+        )
+    if made.dtype is not DType.FLOAT32 and _scale(made) != _scale(wanted):
+        return (
+            f"the output has {_scale(made)} and the input {_scale(wanted)}: quantise the second model with the first "
+            "one's outputs as its samples, or give it those numbers"
+        )
+    return None
+
+
+def _without_ones(shape: Shape) -> Shape:
+    return tuple(size for size in shape if size != 1)
+
+
+def _shape(shape: Shape) -> str:
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def _scale(tensor: Tensor) -> str:
+    found = tensor.quantisation
+    if found is None:
+        return "no scale"
+    if found.per_channel:
+        return f"{len(found.scales)} scales, from {found.scales[0]!r} and zero point {found.zero_points[0]}"
+    return f"scale {found.scales[0]!r} and zero point {found.zero_points[0]}"
+
+
+def _joined_name(parts: Mapping[str, object]) -> str:
+    return "+".join(parts)
