@@ -122,12 +122,12 @@ NORMAL = Effort(fits=1_000, most_fits=2_000_000, nodes=0, nodes_apart=200_000, p
 THOROUGH = Effort(
     fits=25_000,
     most_fits=8_000_000,
-    nodes=600_000,
+    nodes=300_000,
     nodes_apart=1_500_000,
     proof=20.0,
     states=200_000,
     moves=5_000,
-    most_moves=1_200_000,
+    most_moves=2_000_000,
 )
 
 EFFORTS: Mapping[str, Effort] = {"quick": QUICK, "normal": NORMAL, "thorough": THOROUGH}

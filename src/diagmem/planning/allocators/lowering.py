@@ -124,12 +124,12 @@ class Lowering:
         return found
 
     def _settle(self, repair: Repair, settle: Settle, moves: int) -> None:
-        """Asks for what lies between the goal and the arena, by halves, each time with half of the moves."""
+        """Asks for what lies between the goal and the arena, by halves, each time with a third of the moves."""
         end, low = settle.moves + moves, self.goal
         while settle.moves < end and not self.is_done:
             target = self._middle(low)
             hard, removed = repair.core(target)
-            placed = settle.within(target, hard, self.offsets, min(moves // 2 + 1, end - settle.moves))
+            placed = settle.within(target, hard, self.offsets, min(moves // 3 + 1, end - settle.moves))
             if placed is not None:
                 self.offsets = repair.with_others(placed, reversed(removed))
             low = low if placed is not None else target + self.problem.unit_bytes
