@@ -26,7 +26,7 @@ from diagmem.planning.compiled import COMPILED, PLAIN, WORTH_WHILE, Machine, mac
 from diagmem.planning.problem import Buffer, Problem
 from tests.planning.problems import cut_rectangle, problems, sliding_rows, smallest_arena
 
-LITTLE = Effort(fits=100, most_fits=3_000, nodes=300, nodes_apart=2_000, proof=0.5)
+LITTLE = Effort(fits=100, most_fits=3_000, nodes=300, nodes_apart=2_000, proof=0.5, moves=20, most_moves=1_000)
 
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="needs the extra 'fast'")
 

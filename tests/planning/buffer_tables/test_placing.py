@@ -14,7 +14,7 @@ from diagmem.planning.buffer_tables.placing import table_placement
 from diagmem.planning.buffer_tables.posing import table_problem
 from diagmem.planning.buffer_tables.table import Table, TableError, parse_table
 
-LITTLE = Effort(fits=100, most_fits=2_000, nodes=200, nodes_apart=2_000, proof=0.2)
+LITTLE = Effort(fits=100, most_fits=2_000, nodes=200, nodes_apart=2_000, proof=0.2, moves=20, most_moves=1_000)
 
 
 @st.composite

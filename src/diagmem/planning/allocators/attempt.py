@@ -19,6 +19,9 @@ APART = (("TWA", 8), ("TWA", 8), ("TSZ", 16), ("TWA", 8))
 """For buffers that may not overlap: orders, with their pulls in 32nds, each shaken a little. How long a search takes is
 a matter of luck, and what differs a little soon differs wholly: of several the luckiest counts."""
 
+APART_ON_THE_WAY = (("TWA", 2), ("TSZ", 4), ("TWA", 8), ("TSZ", 16))
+"""The same for an arena on the way to the goal, where failures of larger arenas are known already: weaker pulls too."""
+
 
 @dataclass
 class Attempt:
@@ -35,13 +38,22 @@ class Attempt:
     runs: int = field(default=0, init=False)
 
     @classmethod
-    def of(cls, problem: Problem, members: Sequence[int], capacity: int, offsets: Offsets, machine: Machine) -> Attempt:
-        """`offsets`: of a larger arena, whose order is one to begin with."""
+    def of(
+        cls,
+        problem: Problem,
+        members: Sequence[int],
+        capacity: int,
+        offsets: Offsets,
+        machine: Machine,
+        is_goal: bool = True,
+    ) -> Attempt:
+        """`offsets`: of a larger arena, whose order is one to begin with. `is_goal`: nothing less is wanted."""
         tree = TreeSearch.of(problem, members, machine)
         links = tree.links
         is_exact = all(below > 0 and above > 0 for below, above in zip(links.below, links.above, strict=True))
         if not problem.overlaps:
-            starts = [tree.start(shaken(tree.sorted_by(k), seed), pull) for seed, (k, pull) in enumerate(APART)]
+            keys = APART if is_goal else APART_ON_THE_WAY
+            starts = [tree.start(shaken(tree.sorted_by(k), seed), pull) for seed, (k, pull) in enumerate(keys)]
         else:
             own = sorted(range(len(members)), key=lambda place: (offsets[members[place]], place))
             starts = [

@@ -50,8 +50,9 @@ class Effort:
     `fits`: how many times first fit may place a buffer, for each buffer that there is, up to `most_fits` for all of
     them. `nodes`: of the search tree; `nodes_apart`: where no two buffers may overlap, so that the tree does all the
     work. `proof`: CP-SAT's deterministic time for one component, about seconds, but the same work on any machine.
-    `states`: sets of ops that the search for an order looks at. `purse`: what is shared with other problems, if there
-    are any.
+    `states`: sets of ops that the search for an order looks at. `moves`: how many times a buffer may move to where it
+    is least in the way, for each buffer that there is, up to `most_moves`. `purse`: what is shared with other problems,
+    if there are any.
     """
 
     fits: int
@@ -60,21 +61,35 @@ class Effort:
     nodes_apart: int
     proof: float
     states: int = 20_000
+    moves: int = 0
+    most_moves: int = 0
     purse: Purse | None = None
 
     def times(self, share: float) -> Effort:
         """A share of the work on a placement; the purse is the same."""
-        fits, most, nodes, apart = (int(n * share) for n in (self.fits, self.most_fits, self.nodes, self.nodes_apart))
-        return replace(self, fits=fits, most_fits=most, nodes=nodes, nodes_apart=apart, proof=self.proof * share)
+        return replace(
+            self,
+            fits=int(self.fits * share),
+            most_fits=int(self.most_fits * share),
+            nodes=int(self.nodes * share),
+            nodes_apart=int(self.nodes_apart * share),
+            proof=self.proof * share,
+            moves=int(self.moves * share),
+            most_moves=int(self.most_moves * share),
+        )
 
     @property
     def for_whole_tensors(self) -> Effort:
         """Of these there are few, nearly all are proven at once, and several orders are tried: less for each."""
-        return replace(self, fits=self.fits // 10, nodes_apart=self.nodes_apart // 50)
+        return replace(self, fits=self.fits // 10, moves=self.moves // 10, nodes_apart=self.nodes_apart // 50)
 
     def fits_for(self, buffers: int) -> int:
         """How many times first fit may place a buffer of so many."""
         return min(self.fits * buffers, self.most_fits if buffers <= MANY else self.most_fits * MANY // buffers)
+
+    def moves_for(self, buffers: int) -> int:
+        """How many times one of so many buffers may be moved."""
+        return min(self.moves * buffers, self.most_moves if buffers <= LARGE else self.most_moves * LARGE // buffers)
 
     def nodes_for(self, buffers: int, may_overlap: bool) -> int:
         """Nodes of the search tree for so many buffers."""
@@ -104,7 +119,16 @@ def _fewer(count: int, size: int) -> int:
 
 QUICK = Effort(fits=50, most_fits=50_000, nodes=0, nodes_apart=10_000, proof=0.5, states=2_000)
 NORMAL = Effort(fits=1_000, most_fits=2_000_000, nodes=0, nodes_apart=200_000, proof=3.0, states=30_000)
-THOROUGH = Effort(fits=50_000, most_fits=16_000_000, nodes=600_000, nodes_apart=1_500_000, proof=20.0, states=200_000)
+THOROUGH = Effort(
+    fits=25_000,
+    most_fits=8_000_000,
+    nodes=300_000,
+    nodes_apart=1_500_000,
+    proof=20.0,
+    states=200_000,
+    moves=5_000,
+    most_moves=2_000_000,
+)
 
 EFFORTS: Mapping[str, Effort] = {"quick": QUICK, "normal": NORMAL, "thorough": THOROUGH}
 

@@ -1,7 +1,7 @@
-"""A placement lowered step by step: by first fit, repaired, and by the tree search, in turns.
+"""A placement lowered step by step: by first fit, repaired, by buffers that settle, and by the tree search, in turns.
 
-First fit takes small steps down, and many of them; the tree is asked for an arena halfway to the bound, then for less
-or for more. Each turn is twice as long as the one before.
+First fit takes small steps down, and many of them; the others are asked for an arena halfway to the bound, then for
+less or for more. Each turn is twice as long as the one before.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from diagmem.planning.allocators.fit import Offsets
 from diagmem.planning.allocators.greedy import orders
 from diagmem.planning.allocators.placement import Placement
 from diagmem.planning.allocators.repair import Repair
+from diagmem.planning.allocators.settle import Settle
 from diagmem.planning.allocators.tree import MOST_MEMBERS
 from diagmem.planning.compiled import PLAIN, Machine, machine
 from diagmem.planning.problem import Problem
@@ -41,6 +42,7 @@ class Lowering:
     bound: int
     goal: int
     fits: int
+    moves: int
     meter: Meter
     machine: Machine
     is_goal_given: bool = False
@@ -53,11 +55,12 @@ class Lowering:
         """`goal`: the bound, if there is none."""
         count = len(problem.buffers)
         fits, nodes = effort.fits_for(count) if problem.overlaps else 0, effort.nodes_for(count, bool(problem.overlaps))
+        moves = effort.moves_for(count) if problem.overlaps else 0
         goal_bytes, meter = max(bound, goal or 0), Meter(nodes, effort.purse)
         is_small = problem.arena_bytes(offsets) <= goal_bytes
         near = 10 + len(problem.near.near) // max(1, count)
-        loops = PLAIN if is_small else machine((fits * near // 6 + nodes * count) // 10)
-        return cls(problem, offsets, bound, goal_bytes, fits, meter, loops, goal is not None)
+        loops = PLAIN if is_small else machine((fits * near // 6 + moves * near + nodes * count) // 10)
+        return cls(problem, offsets, bound, goal_bytes, fits, moves, meter, loops, goal is not None)
 
     @property
     def arena_bytes(self) -> int:
@@ -75,11 +78,13 @@ class Lowering:
 
     def _spend(self) -> None:
         repair = Repair.of(self.problem, self.machine)
-        fits, nodes = int(self.fits * FIRST_SHARE), int(self.meter.nodes * FIRST_SHARE)
+        settle = Settle(self.problem, self.machine, self.meter)
+        fits, moves, nodes = (int(most * FIRST_SHARE) for most in (self.fits, self.moves, self.meter.nodes))
         for _ in range(TURNS):
             self._repair(repair, fits)
+            self._settle(repair, settle, moves)
             self._climb(repair, nodes)
-            fits, nodes = 2 * fits, 2 * nodes
+            fits, moves, nodes = 2 * fits, 2 * moves, 2 * nodes
 
     def _repair(self, repair: Repair, fits: int) -> None:
         """Many small steps down."""
@@ -118,6 +123,19 @@ class Lowering:
         found.insert(-1, lambda: sorted(indices, key=lambda b: (self.offsets[b] + buffers[b].size_bytes, b)))
         return found
 
+    def _settle(self, repair: Repair, settle: Settle, moves: int) -> None:
+        """Asks for what lies between the goal and the arena, by halves, each time with a third of the moves."""
+        end, low = settle.moves + moves, self.goal
+        while settle.moves < end and not self.is_done:
+            target = self._middle(low)
+            hard, removed = repair.core(target)
+            placed = settle.within(target, hard, self.offsets, min(moves // 3 + 1, end - settle.moves))
+            if placed is not None:
+                self.offsets = repair.with_others(placed, reversed(removed))
+            low = low if placed is not None else target + self.problem.unit_bytes
+            if low >= self.arena_bytes:
+                low = self.goal
+
     def _climb(self, repair: Repair, nodes: int) -> None:
         """Asks the tree for the goal, then for what lies between that and the arena, by halves."""
         if not (self.is_goal_given or self.problem.overlaps):
@@ -133,13 +151,13 @@ class Lowering:
             target, share = self._middle(low), nodes // 6
 
     def _descend(self, repair: Repair, nodes: int) -> None:
-        """Asks the tree for the goal, and with as many nodes for a third less of what lies above it, again and again:
+        """Asks the tree for the goal, and with as many nodes for an eighth less of what lies above it, again and again:
         which buffers are hard is much the same from one arena to the next smaller one."""
         end, unit = self.meter.nodes - nodes, self.problem.unit_bytes
         if self._reach(repair, self.goal, nodes // 2):
             return
         while self.meter.nodes > end and not self.is_done:
-            lower = self.arena_bytes - (self.arena_bytes - self.goal) // 3
+            lower = self.arena_bytes - (self.arena_bytes - self.goal) // 8
             self._reach(repair, min(lower // unit * unit, self.arena_bytes - unit), self.meter.nodes - end)
 
     def _middle(self, low: int) -> int:
@@ -169,7 +187,7 @@ class Lowering:
         begins with the failures of the last."""
         found = self.attempts.get(target)
         if found is None:
-            found = Attempt.of(self.problem, hard, target, self.offsets, self.machine)
+            found = Attempt.of(self.problem, hard, target, self.offsets, self.machine, target == self.goal)
             for last in [] if self.problem.overlaps else list(self.attempts.values())[-1:]:
                 found.learn(last)
         if target == self.goal or not self.problem.overlaps:
