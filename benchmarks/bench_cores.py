@@ -1,45 +1,56 @@
-"""Several cores in one arena: what they cost and gain, as the table of docs/multicore.md.
+"""Several cores in one arena: what they cost and gain, as the tables of docs/multicore.md.
 
 Two cores are measured on two emulated Cortex-M33, phase by phase. For more, the critical path is computed from the same
 phases and the measured instructions of each op on one core.
 
-    python benchmarks/bench_cores.py
+    python benchmarks/bench_cores.py [rows | streamed] [MODEL ...]
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
+from diagmem.model.schedule import PUSH, Step
 from diagmem.planning.plan import Plan
-from diagmem.planning.teamwork import BARRIER_INSTRUCTIONS, critical_path, most_held_bytes, running_ops
+from diagmem.planning.teamwork import most_held_bytes, running_steps, speedup, step_work
 from diagmem.verification.cortex_m import CORES, run_on_team
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.profile import profiled
 
 MODELS = ("vww_96_int8", "kws_dscnn_int8", "resnet8_int8", "mobilenet_v1_0.25_128_int8", "autoencoder_int8")
+WAYS: Mapping[str, Mapping[str, Any]] = {
+    "rows": {"schedule": "rows"},
+    "streamed": {"schedule": "rows", "input_rows": True},
+}
 ON = "cortex-m33x2"
 
 
-def main(models: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
+    way = WAYS.get(arguments[0], {}) if arguments else {}
+    models = arguments[1:] if way else arguments
     print("| model | arena | above one core's | barriers | held on each stack | 2 cores | 3 cores | 4 cores |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
-    for model in models:
-        print(f"| {' | '.join(_row(model))} |")
+    for model in models or (MODELS[:-1] if way else MODELS):
+        print(f"| {' | '.join(_row(model, way))} |", flush=True)
 
 
-def _row(model: str) -> Iterator[str]:
+def _row(model: str, way: Mapping[str, Any]) -> Iterator[str]:
     source = Source(f"zoo:{model}").runnable
-    alone = pipeline.plan(source)
-    made = pipeline.plan(source, cores=2)
+    alone = pipeline.plan(source, **way)
+    made = pipeline.plan(source, cores=2, **way)
     program = Program.of(made)
     run = run_on_team(program, sample_inputs(program.graph, 1), CORES[ON])
     if run.failure is not None:
         raise SystemExit(f"{model}: {run.failure}")
-    work = {op.node.op.index: op.instructions for op in profiled(Program.of(alone), alone.plan, ON).ops}
+    # A row takes as long whoever hands over the input.
+    whole = pipeline.plan(source, **{**way, "input_rows": False})
+    work = {op.node.op.index: op.instructions for op in profiled(Program.of(whole), whole.plan, ON).ops}
     yield model
     yield str(made.arena_bytes)
     yield f"{made.arena_bytes - alone.arena_bytes:+}"
@@ -47,18 +58,19 @@ def _row(model: str) -> Iterator[str]:
     yield str(most_held_bytes(made.plan.graph, made.plan.teamwork) // 2)
     yield f"{run.speedup:.3f}"
     for cores in (3, 4):
-        yield f"{_computed(pipeline.plan(source, cores=cores).plan, work, cores):.2f}"
+        yield f"{_computed(pipeline.plan(source, cores=cores, **way).plan, work, cores):.2f}"
 
 
-def _computed(plan: Plan, work: dict[int, int], cores: int) -> float:
-    shared, ops = plan.teamwork, running_ops(plan)
-    assert shared is not None
-    path = float(BARRIER_INSTRUCTIONS)
-    for op, waits in zip(ops, shared.barriers_after(ops), strict=True):
-        sharing = shared.by_op.get(op)
-        path += critical_path(sharing, work[op], cores) if sharing else work[op] + waits * BARRIER_INSTRUCTIONS
-    return sum(work[op] for op in ops) / path
+def _computed(plan: Plan, work: Mapping[int, int], cores: int) -> float:
+    """Turns of an op take about the same."""
+    steps = running_steps(plan)
+    times = Counter(step.op for step in steps)
+    each: dict[Step, float] = {
+        step: step_work(plan.graph, step) if step.op == PUSH else work[step.op] / times[step.op] for step in {*steps}
+    }
+    assert plan.teamwork is not None
+    return speedup(plan.teamwork, steps, each, cores)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or MODELS)
+    main(sys.argv[1:])

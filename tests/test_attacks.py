@@ -325,6 +325,62 @@ def test_every_field_of_a_file_of_calls(text: str, tmp_path: Path) -> None:
         check(attempted(programs))
 
 
+NUMBERS = ("nan", "inf", "1e999", "-1", "0", "9" * 30, "", "4.5", str(2**63), str(2**62))
+"""That are none, or that no computer counts to."""
+
+
+@pytest.mark.parametrize("text", [*TEXTS[::4], *NUMBERS])
+def test_numbers_and_names_that_the_command_line_is_given(text: str, tmp_path: Path) -> None:
+    """Alignments, budgets, times, costs, cores, sizes, shapes, pools, names of tensors: taken for what they are, or
+    refused in one line, soon."""
+    path = tmp_path / "model.tflite"
+    path.write_bytes(tflite_content())
+    names = ["--align", "--input-align", "--budget", "--time-limit", "--cores", "--cores-cost", "--recompute"]
+    names += ["--keep", "--external", "--shape", "--pin", "--pool", "--together"]
+    asked: list[tuple[str, ...]] = [(name, text) for name in names]
+    asked += [("--schedule", "rows", "--recompute", text), ("--pin", f"input@{text}"), ("--pin", f"{text}@0")]
+    asked += [("--pool", f"{text}:64K"), ("--pool", f"a:{text}"), ("--pool", f"a:64K:{text}")]
+    asked += [("--shape", f"input={text}"), ("--shape", f"input=1x{text}x3x3"), ("--shape", f"{text}=1x2")]
+    for options in asked:
+        done = call("plan", str(path), "--allocator", "greedy", *options)
+        assert done.returncode in (0, 1, 2), (options, done)
+        assert done.stderr.rstrip("\n").isprintable() or not done.stderr, done.stderr
+        assert "bug" not in done.stderr
+        assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize("text", [*TEXTS[::4], *NUMBERS, "-3", str(-(2**70))])
+def test_every_field_of_a_table_of_separations(text: str, tmp_path: Path) -> None:
+    """Names must be those of buffers, and bytes a number."""
+    buffers, separations = tmp_path / "buffers.csv", tmp_path / "separations.csv"
+    buffers.write_text("id,lower,upper,size\na,0,2,4\nb,1,3,4\n")
+    row = {"below": "a", "above": "b", "bytes": "2"}
+    for field in row:
+        quoted = {**row, field: '"' + text.replace('"', '""') + '"'}
+        separations.write_text(f"{','.join(row)}\n{','.join(quoted.values())}\n", newline="")
+        done = call("place", str(buffers), "--separations", str(separations), "--effort", "quick")
+        assert done.returncode in ((0, 2) if field == "bytes" else (2,)), done
+        assert done.stderr.rstrip("\n").isprintable() or not done.stderr, done.stderr
+    separations.write_text(f"{text}\n1,2,3\n", newline="")
+    assert call("place", str(buffers), "--separations", str(separations)).returncode == 2
+
+
+def test_every_field_of_a_sweep_that_goes_on(tmp_path: Path) -> None:
+    """What the file of results holds already is looked at, and kept; nothing in it can stop the rest."""
+    model, results = tmp_path / "model.tflite", tmp_path / "results.jsonl"
+    model.write_bytes(tflite_content())
+    command = ("sweep", str(model), "--out", str(results), "--schedule", "file", "--allocator", "greedy", "--jobs", "1")
+    assert call(*command).returncode == 0
+    line = json.loads(results.read_text())
+    texts: tuple[Any, ...] = (ATTACKS[1], ATTACKS[13], -(2**70), float("nan"), None, [[]], {}, True)
+    strange = [{**line, name: text} for name in ("model", "sha256", "options", "plan", "error") for text in texts]
+    results.write_text("".join(f"{json.dumps(changed)}\n" for changed in (*strange, *texts)))
+    done = call(*command)
+    assert done.returncode in (0, 2), done
+    assert "Traceback" not in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_field_of_a_table_of_buffers(text: str, tmp_path: Path) -> None:
     """The names of buffers may be anything; numbers must be some."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         profile,
         report,
         verify,
+        verify_together,
         wired,
         zoo_models,
     )
@@ -82,6 +83,7 @@ __all__ = [
     "profile",
     "report",
     "verify",
+    "verify_together",
     "wired",
     "zoo_models",
 ]

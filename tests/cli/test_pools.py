@@ -55,7 +55,7 @@ def test_copies_of_weights(tmp_path: Path) -> None:
     copied, told = found["weights"], found["weights_traffic"]
     assert f"weights      {len(copied)} of 10 ops copy theirs to fast" in done.stdout
     assert f"flash is read {told['flash_bytes']} B x 8, not {told['read_bytes']} B" in done.stdout
-    assert "1 op reads theirs too seldom to gain by a copy" in done.stdout
+    assert "1 op reads weights too seldom to gain by a copy" in done.stdout
     assert found["traffic"]["cost"] < told["cost_without"]
     assert call("check", MODEL, "--plan", str(path)).returncode == 0
 
@@ -150,9 +150,87 @@ def test_several_models_in_one_arena(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [((), "--together"), (("--together", "keep-outputs", "--layout", "zephyr"), "has no --layout")],
+    [((), "--together"), (("--together", "keep-outputs", "--cores", "2"), "leave out cores")],
 )
 def test_several_models_that_are_no_library(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     done = call("emit", "c", MODEL, "zoo:autoencoder_int8", "-o", str(tmp_path), *words)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_verify_together() -> None:
+    """Each model by its name, in text and JSON; what several models cannot have is refused in a line."""
+    models = ("zoo:kws_dscnn_int8", "zoo:autoencoder_int8")
+    done = call("verify", *models, "--together", "keep-outputs", "--inputs", "2", "--json", "-")
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
+    assert found["ok"]
+    assert [run["model"] for run in found["runs"]] == ["kws_dscnn_int8", "autoencoder_int8"]
+    for words in ((), ("--together", "keep-outputs", "--on", "cortex-m4")):
+        done = call("verify", *models, *words)
+        assert done.returncode == 2
+        assert "run by turns on the host" in done.stderr
+
+
+def test_together_in_pools() -> None:
+    """All models in all memories; what they keep is in the last one, and counted."""
+    models = ("zoo:kws_dscnn_int8", "zoo:autoencoder_int8")
+    pools = ("--pool", "fast:4K", "--pool", "slow:16K:3")
+    done = call("plan", *models, "--together", "keep-outputs", *pools, "--json", "-")
+    assert done.returncode == 0
+    together = json.loads(done.stdout)["together"]
+    assert set(together["pools_bytes"]) == {"fast", "slow"}
+    assert together["pools_bytes"]["slow"] + together["kept_bytes"] <= 16384
+    assert call("plan", *models, "--together", "keep-outputs", "--pool", "a:4K", "--pool", "b:6K").returncode == 1
+
+
+def test_one_plan_of_several_is_read(tmp_path: Path) -> None:
+    """The plan of a model is found in a file of several; where there is none of that name, a line says so."""
+    path = tmp_path / "plans.json"
+    models = ("zoo:kws_dscnn_int8", "zoo:autoencoder_int8")
+    assert call("plan", *models, "--together", "keep-outputs", "--json", str(path)).returncode == 0
+    assert [call("check", model, "--plan", str(path)).returncode for model in models] == [0, 0]
+    done = call("check", "zoo:resnet8_int8", "--plan", str(path))
+    assert done.returncode == 2
+    assert "0 of them are of a model called 'resnet8_int8'" in done.stderr
+
+
+def test_limits_of_what_is_beside_the_arena() -> None:
+    """What all models take together counts, and what one takes beside what the caller holds."""
+    models = ("zoo:kws_dscnn_int8", "zoo:autoencoder_int8")
+    done = call("plan", *models, "--together", "keep-outputs", "--budget", "10K", "--json", "-")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["together"]["missing_bytes"] > 0
+    assert call("plan", *models, "--together", "keep-outputs", "--budget", "12K").returncode == 0
+    assert "--fit is for one model" in call("plan", *models, "--budget", "12K", "--fit").stderr
+    done = call("plan", "zoo:vww_96_int8", "--external", "input", "--target", "STM32F030R8")
+    assert done.returncode == 1
+    assert "short by" in done.stdout
+
+
+def test_a_larger_pool_is_none_of_the_callers() -> None:
+    """What --fit shows in the end names the pools that were given, and not what the caller holds; and it fits."""
+    words = ("--pool", "fast:1K", "--pool", "slow:1K:3", "--external", "input", "--effort", "quick")
+    done = call("plan", MODEL, *words, "--fit")
+    assert done.returncode == 0
+    command = command_of(done.stdout)
+    assert "--pool input" not in " ".join(command)
+    assert call(*command).returncode == 0
+
+
+def test_a_front_has_one_memory() -> None:
+    done = call("plan", MODEL, "--pareto", "--pool", "fast:1K")
+    assert done.returncode == 2
+    assert "leave out --pool" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("--pool", "a:1K"), ("--weights-pool", "a"), ("--external", "input"), ("--cores", "2")]
+)
+def test_what_a_file_for_tflm_cannot_say(words: tuple[str, ...], tmp_path: Path) -> None:
+    """One line that names the option, and what to do."""
+    done = call("emit", "tflm", MODEL, "-o", str(tmp_path / "planned.tflite"), *words)
+    assert done.returncode == 2
+    assert words[0] in done.stderr
+    assert "`diagmem emit c` can" in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -20,16 +20,20 @@ from diagmem.ops import OpKind
 from diagmem.ops.fitting import input_values
 from diagmem.planning.checked import findings_of
 from diagmem.planning.plan import Plan
-from diagmem.planning.teamwork import SharedOp
+from diagmem.planning.sharing import SharedOp
 from diagmem.verification.threads import run_on_threads
 from tests.ops.deep_nodes import KINDS, deep_nodes
 from tests.ops.drawing import CASES, runnable
-from tests.ops.test_row_kernels import alone
+from tests.ops.test_row_kernels import alone, has_row_kernels
 from tests.row_networks import side_by_side
 
 CORES = 3
 
-CUT = [case for case, kind in CASES.items() if type(kind).cuts is not OpKind.cuts]
+OWN = [case for case, kind in CASES.items() if case != "variable" and type(kind).cuts is not OpKind.cuts]
+"""Kinds that say themselves how they are cut."""
+
+CUT = [*OWN, *(case for case, kind in CASES.items() if case not in OWN and has_row_kernels(kind) and case != "reduce")]
+"""Those, and the ones whose rows can be shared, as there is a kernel for one."""
 
 
 def shared(node: Node, kernels: str) -> Iterator[tuple[Plan, Sharing]]:
@@ -84,6 +88,21 @@ def hows(sharings: Sequence[Sharing]) -> set[How]:
 def test_kinds_that_can_be_cut_are_found() -> None:
     """Those that take most of the time of a network are among them."""
     assert {"conv_2d", "depthwise_conv_2d", "pool_2d", "binary", "unary", "fully_connected"} <= {*CUT}
+    assert {"softmax", "concatenation", "resize", "pad", "transpose_conv", "transpose", "prelu"} <= {*CUT}
+
+
+@pytest.mark.parametrize("case", CUT)
+def test_what_can_be_cut_is_made_element_by_element(case: str) -> None:
+    """Phases take the step of an access for the element that is made there."""
+    for node in itertools.islice(runnable(case), 30):
+        kind = CASES[case]
+        if kind.cuts(node, None):
+            accesses = kind.cut_accesses(node)
+            element, first, last = accesses.writes[0].touches()
+            assert accesses.steps == node.output.elems
+            assert (np.sort(element) == element).all()
+            assert (element == first).all()
+            assert (element == last).all()
 
 
 @pytest.mark.parametrize("case", CUT)
@@ -95,13 +114,13 @@ def test_parts_are_right(case: str) -> None:
     assert check_parts(list(itertools.islice(drawn, 30)))
 
 
-@pytest.mark.parametrize("kernels", ["diagmem", "diagmem-dsp"])
+@pytest.mark.parametrize("kernels", ["diagmem", "diagmem-dsp", "diagmem-dsp/all"])
 def test_parts_of_many_channels_are_right(kernels: str) -> None:
     """In every way that there is: pixels and channels, in one phase and in several, shared, held back and alone."""
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
     found = check_parts([node for kind in KINDS for node in deep_nodes(kind, 6)], kernels)
-    assert {sharing.cut.along for sharing in found} == {*Along}
+    assert {sharing.cut.along for sharing in found} == {Along.PIXELS, Along.CHANNELS}
     assert {How.SHARED, How.HELD} <= hows(found)
 
 

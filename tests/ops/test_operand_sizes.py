@@ -12,7 +12,10 @@ import pytest
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Tensor
+from diagmem.model.sliding_window import Padding
 from diagmem.ops import CStruct, CTable, InstructionSet, Unsupported, kinds
+from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.fitting import fitted, input_values
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.sampling import SeededDraw, activation, node_of
@@ -50,6 +53,25 @@ def test_windows_that_no_stack_holds_are_refused() -> None:
     kinds()["MAX_POOL_2D"].c_call(made("MAX_POOL_2D", (1, 1, 1, 4), image, attributes=Pool2D(kernel_h=4096)))
     with pytest.raises(Unsupported, match="a window of 2147483647x1 pixels"):
         kinds()["MAX_POOL_2D"].c_call(made("MAX_POOL_2D", (1, 1, 1, 4), image, attributes=Pool2D(kernel_h=2**31 - 1)))
+
+
+@pytest.mark.parametrize("field", ["stride_h", "stride_w", "dilation_h", "dilation_w"])
+@pytest.mark.parametrize(("kind", "attributes"), [("CONV_2D", Conv2D), ("DEPTHWISE_CONV_2D", DepthwiseConv2D)])
+def test_windows_that_reach_beyond_32_bits_are_refused(kind: str, attributes: Any, field: str) -> None:
+    """Kernels work out in 32 bits where a tap lies, also one that is far outside the image."""
+    image, weights, bias = ((1, 1, 1, 4), DType.FLOAT32), ((4, 3, 3, 4), DType.FLOAT32), ((4,), DType.FLOAT32)
+    weights = weights if kind == "CONV_2D" else ((1, 3, 3, 4), DType.FLOAT32)
+
+    def call(size: int) -> object:
+        wide = attributes(padding=Padding.SAME, **{field: size})
+        node = made(kind, (1, 1, 1, 4), image, weights, bias, attributes=wide)
+        constants = [replace(t, data=np.zeros(t.shape, np.float32), is_constant=True) for t in node.inputs[1:] if t]
+        return kinds()[kind].c_call(replace(node, inputs=(node.inputs[0], *constants)))
+
+    call(2**26)
+    for size in (2**30, 2**31 - 1):
+        with pytest.raises(Unsupported, match="a window that reaches over"):
+            call(size)
 
 
 @pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"])

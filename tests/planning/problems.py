@@ -27,7 +27,7 @@ def problems(draw: st.DrawFn, most: int = 6) -> Problem:
 
 
 def smallest_arena(problem: Problem) -> int:
-    """The least arena, by trying all offsets of all buffers."""
+    """The least arena, by trying all offsets of all buffers that are not pinned."""
     unit = problem.unit_bytes
     arena = max(-(-b.size_bytes // unit) * unit for b in problem.buffers)
     while not _fits(problem, [], arena):
@@ -40,7 +40,8 @@ def _fits(problem: Problem, offsets: list[int], arena: int) -> bool:
     if buffer == len(problem.buffers):
         return True
     own = problem.buffers[buffer]
-    for at in range(0, arena - own.size_bytes + 1, own.align_bytes):
+    places = range(0, arena - own.size_bytes + 1, own.align_bytes)
+    for at in places if buffer not in problem.pins else [p for p in (problem.pins[buffer],) if p in places]:
         clear = all(
             not own.lives_with(other)
             or at - offsets[b] >= problem.overlaps.get((b, buffer), other.size_bytes)

@@ -374,8 +374,8 @@ DAMAGES: dict[str, tuple[str, Callable[[Json], Any], str]] = {
     "a part without its whole": ("without ops", part_without_its_whole, "is part of another one, but does not lie in"),
     "a newer version": ("whole", changed("schema_version", 2), "has version 2 of the format, and 1 is known: update"),
     "a version in words": ("whole", changed("schema_version", "1"), "for 'schema_version'"),
-    "several plans": ("whole", changed("plans", [{}, {}]), "plans of several models"),
-    "no plans": ("whole", changed("plans", []), "plans of several models"),
+    "several plans": ("whole", changed("plans", [{}, {}]), "holds 2 plans"),
+    "no plans": ("whole", changed("plans", []), "holds 0 plans"),
 }
 
 

@@ -44,9 +44,10 @@ def test_no_size() -> None:
 
 
 def test_addresses_follow_each_other() -> None:
-    """Each address in use is one pool's; an offset that a pool does not reach has none."""
+    """Each address in use is one pool's, which begins on a multiple of any alignment; an offset that a pool does not
+    reach has none."""
     layout = PoolLayout.of(pools_of(["a:100", "b:100", "c:100"]), [10, 0, 20])
-    assert [layout.number_at(at) for at in (0, 9, 10, 29, 30, -1)] == [0, 0, 2, 2, None, None]
-    assert (layout.address(0, 9), layout.address(2, 3)) == (9, 13)
+    assert [layout.number_at(at) for at in (0, 9, 10, 64, 83, 84, -1)] == [0, 0, None, 2, 2, None, None]
+    assert (layout.address(0, 9), layout.address(2, 3)) == (9, 67)
     assert [layout.address(*place) for place in ((0, 10), (1, 0), (2, -1), (2, 20))] == [NOWHERE] * 4
     assert [use.pool.name for use in layout.in_use.uses] == ["a", "c"]

@@ -148,6 +148,14 @@ def test_lives_are_half_open(first: int, end: int, meets: bool) -> None:
     assert one.lives_with(other) == other.lives_with(one) == meets
 
 
+@pytest.mark.parametrize("at", [0, 1, 2, 4])
+def test_what_never_lives_meets_nobody(at: int) -> None:
+    """A buffer that is there at no step may lie anywhere, also while others live."""
+    found = Problem((Buffer("one", 3, 0, 4), Buffer("other", 3, 1, 3), Buffer("none", 3, at, at)), {})
+    assert [[other for other, *_ in found.neighbours(n)] for n in range(3)] == [[1], [0], []]
+    assert found.is_met_by((0, 3, 1))
+
+
 def test_unless_more_is_said_any_place_will_do() -> None:
     """A buffer is aligned to a byte, an arena is so many bytes, and nothing is known of what it takes."""
     found = Problem((Buffer("one", 3, 0, 1),), {})

@@ -8,12 +8,12 @@ from diagmem import pipeline
 from diagmem.model.errors import PlanError
 from diagmem.planning.checked import findings_of
 from diagmem.planning.plan import Plan
-from diagmem.planning.teamwork import running_ops, teamwork
+from diagmem.planning.teamwork import running_steps, teamwork
 
 
 def barriers(plan: Plan) -> int:
     assert plan.teamwork is not None
-    return plan.teamwork.barriers(running_ops(plan))
+    return plan.teamwork.barriers(running_steps(plan))
 
 
 @pytest.mark.parametrize(("model", "most"), [("vww_96_int8", 45), ("kws_dscnn_int8", 80), ("resnet8_int8", 50)])
@@ -22,7 +22,7 @@ def test_fewer_barriers_take_no_byte(model: str, most: int) -> None:
     alone = pipeline.plan(f"zoo:{model}").plan
     plan = pipeline.plan(f"zoo:{model}", cores=2).plan
     assert plan.arena_bytes == alone.arena_bytes
-    assert barriers(plan) <= min(most, teamwork(alone, 2).barriers(running_ops(alone)))
+    assert barriers(plan) <= min(most, teamwork(alone, 2).barriers(running_steps(alone)))
     assert findings_of(plan) == []
     assert plan.offsets.keys() == alone.offsets.keys()
 

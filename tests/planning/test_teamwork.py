@@ -9,10 +9,12 @@ import pytest
 
 from diagmem import pipeline
 from diagmem.model.errors import PlanError
+from diagmem.model.schedule import Step
 from diagmem.model.teamwork import Along, Cut, How, Phases, Sharing, Teamwork
 from diagmem.planning.plan_json import from_json, to_json
+from diagmem.planning.sharing import SharedOp, critical_path
 from diagmem.planning.storage import Storage
-from diagmem.planning.teamwork import SharedOp, critical_path, estimated_speedup, running_ops
+from diagmem.planning.teamwork import estimated_speedup, running_steps
 from tests.networks import Net
 
 MODELS = ("vww_96_int8", "kws_dscnn_int8", "resnet8_int8", "mobilenet_v1_0.25_128_int8", "autoencoder_int8")
@@ -91,8 +93,9 @@ def test_barriers_are_counted() -> None:
     held, shared = (Sharing(op, PIXELS, (Phases(64, 16, how),)) for op, how in enumerate((How.HELD, How.SHARED)))
     assert (held.barriers, shared.barriers) == (5, 4)
     team = Teamwork(2, (held, shared))
-    assert team.barriers_after([0, 1, 2, 3]) == [True, True, False, True]
-    assert team.barriers([0, 1, 2, 3]) == 1 + 5 + 4 + 1
+    steps = [Step(op) for op in range(4)]
+    assert team.barriers_after(steps) == [True, True, False, True]
+    assert team.barriers(steps) == 1 + 5 + 4 + 1
     assert critical_path(shared, 6400.0, 2) == 3200 + 4 * 100
 
 
@@ -100,7 +103,7 @@ def test_ops_that_move_nothing_need_no_barrier() -> None:
     """A reshape in place."""
     net = Net()
     graph = net.graph(net.reshape(net.conv(net.input(1, 8, 8, 4), 4), 1, 256))
-    assert running_ops(pipeline.plan(graph, cores=2, remove=()).plan) == [0]
+    assert running_steps(pipeline.plan(graph, cores=2, remove=()).plan) == [Step(0)]
 
 
 def test_what_cores_cannot_do_is_refused() -> None:

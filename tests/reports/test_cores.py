@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from diagmem import pipeline
-from diagmem.planning.teamwork import running_ops
+from diagmem.planning.teamwork import running_steps
 from diagmem.reports.cores import LABELS, WIDTH, cores_drawing
 
 
@@ -25,7 +25,19 @@ def test_every_core_is_seen(cores: int) -> None:
         assert x >= LABELS - 0.01
         assert x + width <= LABELS + WIDTH + 0.01
     labels = re.findall(r"small end\">(\d+) ", drawn.body)
-    assert [int(label) for label in labels] == [plan.graph.ops[op].number for op in running_ops(plan)]
+    assert [int(label) for label in labels] == [plan.graph.ops[step.op].number for step in running_steps(plan)]
+
+
+def test_rows_are_seen_too() -> None:
+    """The first steps of a run row by row, with those of the caller, by both cores."""
+    plan = pipeline.plan("zoo:vww_96_int8", cores=2, schedule="rows", input_rows=True).plan
+    drawn = cores_drawing(plan)
+    assert "the first" in drawn.body
+    assert "the caller" in drawn.body
+    root = ElementTree.fromstring(drawn.svg())
+    blocks = [e for e in root.iter() if e.tag.endswith("rect") and float(e.get("y") or 0) >= 80]
+    assert {"made", "t0", "t3", "shared"} <= {e.get("class") for e in blocks}
+    assert all(float(e.get("x") or 0) + float(e.get("width") or 0) <= LABELS + WIDTH + 0.01 for e in blocks)
 
 
 def test_the_report_has_it_where_cores_are_asked_for() -> None:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
+import pytest
+
 import diagmem
 from diagmem.reports import arena_svg
+from diagmem.reports.arena import arena_drawing
+from diagmem.reports.text import arena_lines
 from tests.backends.c.models import tiny
 
 POOLS = ("quick:140", "large:1K:5")
@@ -36,3 +43,26 @@ def test_copies_of_weights_are_shown() -> None:
     page = diagmem.report(tiny(), **options)["report.html"].decode()
     assert "weights copied to quick" in page
     assert "without copies it would cost" in page
+
+
+@pytest.mark.parametrize(
+    "options", [{"external": ("input",)}, {"pools": POOLS}, {"pools": POOLS, "external": ("input",)}]
+)
+def test_the_map_in_a_terminal_has_all_memories(options: dict[str, Any]) -> None:
+    """Also what the caller holds, behind the arena; each memory is named where it begins."""
+    plan = diagmem.plan(tiny(), **options).plan
+    lines = arena_lines(plan, 100)
+    assert max(map(len, lines)) <= 100
+    for use in plan.pools.in_use.uses:
+        assert f"|{use.pool.name}" in lines[1]
+
+
+def test_what_the_caller_holds_is_on_the_sheet() -> None:
+    """No block of a picture ends right of the map."""
+    plan = diagmem.plan(tiny(), external=("input",)).plan
+    assert plan.end_bytes > plan.arena_bytes
+    drawn = arena_drawing(plan)
+    ends = [
+        float(x) for path in re.findall(r'<path d="([^"]+)"', drawn.body) for x in re.findall(r"([\d.]+)[ ,]", path)
+    ]
+    assert max(ends) <= drawn.width

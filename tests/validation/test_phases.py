@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diagmem import pipeline
+from diagmem.model.schedule import Schedule, Step
 from diagmem.model.teamwork import Along, Cut, How, Phase, Phases, Sharing, Teamwork
 from diagmem.ops import Order, kind_of
 from diagmem.planning.checked import findings_of
@@ -27,11 +28,16 @@ def planned(model: str) -> Plan:
     return pipeline.plan(f"zoo:{model}", cores=2).plan
 
 
-def with_phases(plan: Plan, op: int, phases: Sequence[Phase]) -> Plan:
-    """The plan with other phases of one op."""
+@cache
+def planned_by_rows(model: str) -> Plan:
+    return pipeline.plan(f"zoo:{model}", cores=2, schedule="rows", input_rows=True).plan
+
+
+def with_phases(plan: Plan, sharing: Sharing, phases: Sequence[Phase]) -> Plan:
+    """The plan with other phases of one op, or of some turns of it."""
     assert plan.teamwork is not None
     rows = tuple(Phases(phase.end, phase.units, phase.how) for phase in phases)
-    others = (replace(s, phases=rows) if s.op == op else s for s in plan.teamwork.sharings)
+    others = (replace(s, phases=rows) if s == sharing else s for s in plan.teamwork.sharings)
     return replace(plan, teamwork=Teamwork(plan.teamwork.cores, tuple(others)))
 
 
@@ -74,18 +80,93 @@ def test_plans_for_cores_are_safe(model: str) -> None:
 @pytest.mark.parametrize("fault", [longer, without_barrier, not_held])
 def test_faults_in_phases_are_found(fault: Callable[[list[Phase], int], list[Phase] | None]) -> None:
     """Wherever one is planted in a model."""
-    planted = 0
-    for plan in map(planned, MODELS):
-        assert plan.teamwork is not None
-        for sharing in plan.teamwork.sharings:
-            phases = list(sharing.each_phase())
-            for at in range(len(phases) - 1):
-                changed = fault(phases, at)
-                if changed is not None:
-                    assert faults(with_phases(plan, sharing.op, changed)) == {Fault.RACE}, (sharing.op, at)
-                    planted += 1
-                    break
-    assert planted >= 2
+    assert sum(planted(planned(model), fault) for model in MODELS) >= 2
+
+
+def test_rows_that_are_not_held_back_are_found() -> None:
+    """Where one lies on those that it is made of."""
+    assert planted(planned_by_rows("vww_96_int8"), not_held) >= 4
+
+
+def planted(plan: Plan, fault: Callable[[list[Phase], int], list[Phase] | None]) -> int:
+    """Plants a fault wherever one can be, and expects that it is found. Returns how many there were."""
+    assert plan.teamwork is not None
+    found = 0
+    for sharing in plan.teamwork.sharings:
+        phases = list(sharing.each_phase())
+        for at in range(len(phases) - (fault is not not_held)):
+            changed = fault(phases, at)
+            if changed is not None:
+                assert faults(with_phases(plan, sharing, changed)) == {Fault.RACE}, (sharing.op, at)
+                found += 1
+                break
+    return found
+
+
+def test_turns_that_are_not_run_cannot_be_shared() -> None:
+    """One that does not exist, one that is shared twice, one of an op that runs whole, and all of one by turns."""
+    plan = planned_by_rows("kws_dscnn_int8")
+    assert plan.teamwork is not None
+    first = plan.teamwork.sharings[0]
+    whole = next(sharing for sharing in plan.teamwork.sharings if sharing.turns is None)
+    assert first.turns is not None
+    for wrong in (
+        (replace(first, turns=(99,)),),
+        (replace(first, turns=(1, 1)),),
+        (first, replace(first, turns=first.turns[:1])),
+        (replace(whole, turns=(0,)),),
+        (replace(first, turns=None),),
+        (replace(first, op=-1),),
+    ):
+        assert faults(replace(plan, teamwork=Teamwork(2, wrong))) == {Fault.SHARED_UNKNOWN}
+
+
+def test_what_sums_up_rows_is_not_shared() -> None:
+    plan = planned_by_rows("kws_dscnn_int8")
+    assert plan.teamwork is not None
+    pool = next(node for node in plan.graph.nodes if node.op.kind == "AVERAGE_POOL_2D")
+    shared = Sharing(pool.op.index, Cut(Along.CHANNELS, 64), (Phases(64, 64, How.SHARED),), (0,))
+    assert faults(replace(plan, teamwork=Teamwork(2, (shared,)))) == {Fault.SHARED_UNKNOWN}
+
+
+def a_row(apart: int, phases: tuple[Phases, ...]) -> Plan:
+    """A pointwise convolution that runs row by row; its second row, and no other, lies so near its input row."""
+    net = Net()
+    graph = net.graph(net.conv(net.input(1, 3, 8, 2), 2, kernel=1))
+    options = pipeline.plan(graph, cores=2, remove=()).plan.options
+    source, target = graph.nodes[0].input(0), graph.nodes[0].output
+    storage = {
+        source.index: Storage.linear(100, source.rows, source.row_bytes),
+        target.index: Storage(3, 0, 1, 0, (200, 100 + 16 - apart, 300)),
+    }
+    cut = Cut(Along.PIXELS, 8, can_hold=True)
+    steps = Schedule(tuple(Step(0, turn) for turn in range(3)))
+    plan = Plan(graph, options, steps, storage, {}, 1000, 0)
+    return replace(plan, teamwork=Teamwork(2, (Sharing(0, cut, phases, (0, 1, 2)),)))
+
+
+def test_a_phase_of_a_row_that_is_a_pixel_longer_is_found() -> None:
+    """Two pixels of two bytes at a time, four bytes apart: three are too many, and so are all without a barrier."""
+    assert faults(a_row(4, (Phases(8, 2, How.SHARED),))) == {Fault.NOT_IN_ONE_PIECE}
+    for step in (3, 8):
+        assert faults(a_row(4, (Phases(8, step, How.SHARED),))) == {Fault.NOT_IN_ONE_PIECE, Fault.RACE}
+
+
+@given(st.integers(-20, 20), st.integers(1, 8), st.sampled_from((How.SHARED, How.HELD)))
+@settings(max_examples=60, deadline=None)
+def test_a_race_within_a_row_is_found_and_nothing_else(apart: int, step: int, how: How) -> None:
+    """At any distance, above and below, for phases of any length."""
+    plan = a_row(apart, (Phases(8, step, how),))
+    found = [finding.step for finding in findings_of(plan) if finding.fault is Fault.RACE]
+    phase = [unit // step for unit in range(8)]
+    is_racy = False
+    for reader in range(8):
+        for byte in (2 * reader + apart, 2 * reader + 1 + apart):
+            if 0 <= byte < 16:
+                writer = byte // 2
+                written = phase[writer] + (how is How.HELD)
+                is_racy |= phase[reader] > written or (phase[reader] == written and reader != writer)
+    assert found == ([1] if is_racy else [])
 
 
 def small() -> Plan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 import diagmem
 from diagmem import pipeline
 from diagmem.model.graph import DType, Graph
-from diagmem.model.schedule import PUSH
+from diagmem.model.schedule import PUSH, Schedule, Step
 from diagmem.ops.elementwise.unary import Unary
 from diagmem.planning.plan import Plan
 from diagmem.transforms import TRANSFORMS, transformed
@@ -59,6 +60,38 @@ def test_it_agrees_with_shadow_memory_on_reshaped_images(seed: int) -> None:
     for _ in range(6):
         moved = laid.onto(chance)
         assert moved.loses_bytes() == bool(moved.faults())
+
+
+@pytest.mark.parametrize("part", [(0, 5, 0, 1), (1, 3, 0, 2), (3, 2, 1, 1)])
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_part_of_an_image_is_there_from_the_turns_that_make_it(part: tuple[int, ...], is_whole: bool) -> None:
+    """An image that is made row by row, and of which a part is read where it lies: whatever row of the input is put
+    where one of its rows lies, before that row is made or after, is judged as shadow memory has it."""
+    first, count, channel, channels = part
+    net = Net()
+    x = net.input(1, 5, 2, 2)
+    y = net.conv(x, 2)
+    begin, size = net.constant(4, values=[0, first, 0, channel]), net.constant(4, values=[1, count, 2, channels])
+    seen = net.op("SLICE", None, y, begin, size)
+    graph, _ = transformed(net.graph(net.relu(seen)), ["remove-slices"])
+    turns = [Step(PUSH, row) for row in range(5)], [Step(0, row) for row in range(5)]
+    after = [Step(1, None)] if is_whole else [Step(1, row) for row in range(count)]
+    steps = (*turns[0][:2], *(step for pair in zip(turns[1], turns[0][2:], strict=False) for step in pair))
+    schedule = Schedule((*steps, *turns[1][3:], *after))
+    held = [graph.tensors[t] for t in (x, y, graph.outputs[0])]
+    rows = {t.index: tuple(64 + 64 * t.index + t.row_bytes * row for row in range(t.rows)) for t in held}
+    laid = Laid(graph, schedule, rows, {PUSH: 4096})
+    assert laid.faults() == set()
+    verdicts = set()
+    for mine, row, theirs in product((x, y), range(5), range(5)):
+        places = list(rows[mine])
+        places[row] = rows[x + y - mine][theirs] + (row + theirs) % 3 - 1
+        moved = replace(laid, rows={**rows, mine: tuple(places)})
+        found = moved.faults()
+        if Fault.NOT_IN_ONE_PIECE not in found:
+            assert moved.loses_bytes() == bool(found), (mine, row, theirs)
+            verdicts.add(bool(found))
+    assert verdicts == {True, False}
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
 from diagmem.model.errors import PlanError
 from diagmem.model.teamwork import How, Phases, Teamwork
+from diagmem.planning.teamwork import running_steps
 from diagmem.verification.cortex_m import CORES, run_on_team
 from diagmem.verification.inputs import sample_inputs
 
@@ -38,7 +40,21 @@ def test_two_cores_are_twice_as_fast() -> None:
     assert (run.failure, run.cores) == (None, 2)
     assert run.arena_bytes == pipeline.plan("zoo:kws_dscnn_int8").arena_bytes
     assert made.teamwork is not None
-    assert run.barriers == made.teamwork.barriers(made.order)
+    assert run.barriers == made.teamwork.barriers([step for step in made.steps if made.calls[step.op] is not None])
+    assert run.speedup is not None
+    assert 1.95 < run.speedup < 2.05
+
+
+def test_rows_are_shared_by_two_cores() -> None:
+    """The caller's rows too, in the arena of one core that takes them; every barrier of the plan is one in C."""
+    options: dict[str, Any] = {"schedule": "rows", "input_rows": True}
+    planned = pipeline.plan(Source("zoo:resnet8_int8").runnable, cores=2, **options)
+    made = Program.of(planned)
+    run = run_on_team(made, sample_inputs(made.graph, 1), TWO)
+    assert run.failure is None
+    assert run.arena_bytes == pipeline.plan("zoo:resnet8_int8", **options).arena_bytes
+    assert made.teamwork is not None
+    assert run.barriers == made.teamwork.barriers(running_steps(planned.plan))
     assert run.speedup is not None
     assert 1.95 < run.speedup < 2.05
 

@@ -24,6 +24,7 @@ from diagmem.cli._shared import (
     write_files,
     write_json,
 )
+from diagmem.cli._together import by_name
 from diagmem.model.errors import PlanError
 
 if TYPE_CHECKING:
@@ -113,10 +114,7 @@ def _several(given: list[Source], name: str | None, others: dict[str, Any], opti
 
     if not options.get("together"):
         raise PlanError("several models become one library with --together run-one-at-a-time or keep-outputs")
-    if others["plan"] or others["cpu"] or others["layout"] != "plain":
-        raise PlanError("a library of several models has no --layout, --cpu or --plan")
+    if others.pop("plan"):
+        raise PlanError("--plan is the plan of one model: leave it out, and give options of plans")
     with working("planning"):
-        sources = {source.name.replace(".", "_").replace("+", "_"): source for source in given}
-        if len(sources) < len(given):
-            raise PlanError("two models have the same name: rename a file, for it names their functions")
-        return pipeline.emit_c_together(sources, name=name or "models", **options)
+        return pipeline.emit_c_together(by_name(given), name=name or "models", **others, **options)

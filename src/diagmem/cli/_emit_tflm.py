@@ -10,6 +10,7 @@ import click
 
 from diagmem.cli._files import check_is_no_input
 from diagmem.cli._shared import (
+    Command,
     console,
     json_option,
     model_argument,
@@ -37,8 +38,43 @@ REFERENCE_WARNING = (
 )
 
 
+ONLY_IN_C = {
+    "--pool": True,
+    "--weights-pool": True,
+    "--external": True,
+    "--external-io": False,
+    "--keep": True,
+    "--pin": True,
+    "--double-buffer": True,
+    "--input-align": True,
+    "--schedule": True,
+    "--input-rows": False,
+    "--recompute": True,
+    "--cores": True,
+    "--together": True,
+}
+"""Options of a plan that a file for TFLM has no words for, and whether a value follows."""
+
+
+def _refused(function: Command) -> Command:
+    """Says why, in place of that there is no such option."""
+
+    def refuse(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        if value:
+            raise click.UsageError(
+                f"{param.opts[0]}: a file for TensorFlow Lite Micro holds offsets in one arena, and no more can be "
+                "said in it; `diagmem emit c` can."
+            )
+
+    for flag, has_value in ONLY_IN_C.items():
+        given: dict[str, Any] = {"multiple": True} if has_value else {"is_flag": True}
+        function = click.option(flag, hidden=True, expose_value=False, callback=refuse, **given)(function)
+    return function
+
+
 @click.command()
 @model_argument
+@_refused
 @click.option(
     "-o",
     "--output",

@@ -50,12 +50,13 @@ class Limits:
         from diagmem import pipeline
         from diagmem.reports.memory import Fit
 
-        need, pools = pipeline.needs_of(source, made, self.chip.core), made.plan.pools
-        return Verdict(self, made.arena_bytes, Fit(self.chip, need, pools.missing_bytes if pools else None))
+        need = pipeline.needs_of(source, made, self.chip.core)
+        missing = made.plan.pools.missing_bytes if made.plan.options.pools else None
+        return Verdict(self, made.arena_bytes, Fit(self.chip, need, missing))
 
     def missing_bytes(self, made: Planned) -> int:
         """Of RAM: by how much the plan is too large."""
-        if made.plan.pools:
+        if made.plan.options.pools:
             over = 0 if self.budget is None else made.arena_bytes - self.budget
             return max(0, over, made.plan.pools.missing_bytes)
         limit = self.ram_bytes

@@ -25,6 +25,14 @@ def fitting_options(function: Command) -> Command:
     )
 
 
+def is_to_fit(options: dict[str, Any], sources: Sequence[Source]) -> bool:
+    """Whether --fit was given, which is taken from the options."""
+    asked: bool = options.pop("fit")
+    if asked and len(sources) > 1:
+        raise PlanError("--fit is for one model: leave it out, or give models one by one")
+    return asked
+
+
 def made_to_fit(source: Source, options: Mapping[str, Any], limits: Limits, given: Sequence[str]) -> Fitting:
     """Tries until something fits. `given`: the words of the command line, of which --fit is one."""
     from diagmem.pipeline.fitting import attempts

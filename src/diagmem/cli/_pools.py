@@ -54,6 +54,7 @@ def pool_lines(plan: Plan) -> Iterator[str]:
         if use.missing_bytes:
             yield f"too large    for the pools: {use.pool.name} is short by {size_text(use.missing_bytes)}"
             yield f"             it fits with --pool {use.enlarged}"
+            yield "             --fit tries first what needs no more memory"
 
 
 def _weights_lines(plan: Plan) -> Iterator[str]:
@@ -79,9 +80,9 @@ def _weights_lines(plan: Plan) -> Iterator[str]:
     stay = [w for w in found.ops if w.op not in plan.staged]
     seldom = sum(not w.pays(cost, found.flash_cost) for w in stay)
     if seldom:
-        yield f"             {_ops(seldom)} theirs too seldom to gain by a copy"
+        yield f"             {_ops(seldom)} weights too seldom to gain by a copy"
     if len(stay) > seldom:
-        yield f"             {_ops(len(stay) - seldom)} theirs from flash: other things are worth more in {found.pool}"
+        yield f"             {_ops(len(stay) - seldom)} weights from flash: other things are worth more in {found.pool}"
 
 
 def _ops(count: int) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from diagmem.cli._embedded import embedded_in, embedded_json, embedded_lines
 from diagmem.cli._fit import Limits, Verdict, c_lines
-from diagmem.cli._make_fit import Fitting, fitting_options, made_to_fit
+from diagmem.cli._make_fit import Fitting, fitting_options, is_to_fit, made_to_fit
 from diagmem.cli._pools import next_frame_lines, pool_lines
 from diagmem.cli._rows import row_lines, show_curve
 from diagmem.cli._shared import (
@@ -33,7 +33,7 @@ from diagmem.cli._shared import (
     write_file,
     write_json,
 )
-from diagmem.cli._together import together_json, together_lines
+from diagmem.cli._together import missing_together, together_json, together_lines
 from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.model.schedule import PUSH
 
@@ -104,11 +104,11 @@ def command(
     from diagmem.reports.targets import target
 
     limits = Limits(budget, target(target_name) if target_name else None)
-    is_fitted = options.pop("fit")
-    options |= limits.memories(options["pools"], options.pop("all_memories"), options["weights_pool"])
     sources = sources_of(models)
+    is_fitted = is_to_fit(options, sources)
+    options |= limits.memories(options["pools"], options.pop("all_memories"), options["weights_pool"])
     if pareto:
-        _check_curve(sources, svg_path)
+        _check_curve(sources, svg_path, options["pools"])
         ctx.exit(show_curve(sources[0], options, limits, json_path))
     given = ctx.get_parameter_source("kernels") is not ParameterSource.DEFAULT
     kernels = options["kernels"] if given else None
@@ -119,14 +119,14 @@ def command(
     results = [one for one in found if isinstance(one, _Result)]
     if json_path:
         rows = [one.to_json() for one in found]
-        write_json(json_path, rows[0] if len(rows) == 1 else {"plans": rows, **together_json(results)})
+        write_json(json_path, rows[0] if len(rows) == 1 else {"plans": rows, **together_json(results, limits)})
     if svg_path:
         _draw(results, svg_path)
     if json_path != "-":
-        _summarise(console(), found) if len(found) > 1 else _show(results[0])
+        _summarise(console(), found, limits) if len(found) > 1 else _show(results[0])
     if len(results) < len(found):
         ctx.exit(BAD_INPUT)
-    if not all(one.is_good for one in results):
+    if not all(one.is_good for one in results) or missing_together(results, limits):
         ctx.exit(ANSWER_IS_NO)
 
 
@@ -164,11 +164,13 @@ class _Bad:
         return {"model": self.name, "error": str(self.error)}
 
 
-def _check_curve(sources: list[Source], svg_path: str | None) -> None:
+def _check_curve(sources: list[Source], svg_path: str | None, pools: Sequence[Any]) -> None:
     if len(sources) != 1:
         raise PlanError("--pareto lists plans of one MODEL: give a single one")
     if svg_path:
         raise PlanError("--pareto lists several plans, and --svg draws one: leave out either")
+    if pools:
+        raise PlanError("--pareto lists arenas in one memory: leave out --pool and --all-memories, or --pareto")
 
 
 def _one(source: Source, options: dict[str, Any], kernels: str | None, limits: Limits) -> _Result:
@@ -209,7 +211,21 @@ def _many(
             else:
                 found.append(_judged(source, made, kernels, limits))
             bar.tell("planning", len(found), len(sources))
+        if options["together"] and options["pools"]:
+            return _beside_each_other(found, limits)
     return found
+
+
+def _beside_each_other(found: list[_Result | _Bad], limits: Limits) -> list[_Result | _Bad]:
+    """With room in the pools for what all models keep."""
+    from diagmem.planning.together import beside_each_other
+
+    plans = iter(beside_each_other([one.made for one in found if isinstance(one, _Result)]))
+    return [_again(one, next(plans), limits) if isinstance(one, _Result) else one for one in found]
+
+
+def _again(one: _Result, made: Planned, limits: Limits) -> _Result:
+    return replace(one, made=made, verdict=limits.verdict(one.source, made))
 
 
 def _mapped(
@@ -303,15 +319,16 @@ def _core_lines(plan: Plan) -> list[str]:
     """How several cores share the run, where that was asked for."""
     if plan.teamwork is None:
         return []
-    from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_ops
+    from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_steps
 
-    shared, ops = plan.teamwork, running_ops(plan)
-    alone = len(ops) - len(shared.sharings)
+    shared, steps = plan.teamwork, running_steps(plan)
+    together = sum(step in shared.by_step for step in steps)
+    what = "steps" if plan.runs_by_rows else "ops"
     faster = f"about {estimated_speedup(plan, shared, shared.cores):.2f} times as fast"
     held = most_held_bytes(plan.graph, shared) // 2
     return [
-        f"cores        up to {shared.cores}: {shared.barriers(ops)} barriers, {faster}; they share "
-        f"{len(shared.sharings)} ops, and one does {alone} alone",
+        f"cores        up to {shared.cores}: {shared.barriers(steps)} barriers, {faster}; they share "
+        f"{together} {what}, and one does {len(steps) - together} alone",
         *([f"             each of two holds back up to {held} B on its stack"] if held else []),
     ]
 
@@ -352,7 +369,7 @@ def _headline(made: Planned) -> list[str]:
     return lines
 
 
-def _summarise(out: Console, found: list[_Result | _Bad]) -> None:
+def _summarise(out: Console, found: list[_Result | _Bad], limits: Limits) -> None:
     from rich.markup import escape
     from rich.table import Table
 
@@ -379,5 +396,5 @@ def _summarise(out: Console, found: list[_Result | _Bad]) -> None:
         figures = (str(made.baseline_bytes), str(made.arena_bytes), saved, str(made.lower_bound_bytes))
         table.add_row(escape(one_line(made.model.name)), *figures, ", ".join(note for note in notes if note))
     out.print(table)
-    for line in together_lines([one for one in found if isinstance(one, _Result)]):
+    for line in together_lines([one for one in found if isinstance(one, _Result)], limits):
         out.print(line, markup=False, soft_wrap=True)

@@ -10,20 +10,25 @@ import click
 
 from diagmem.cli._cores import CPUS, PLACES
 from diagmem.cli._shared import (
+    ModelParameter,
+    channels_last_option,
     check_no_options,
     console,
     json_option,
-    model_argument,
     naming_model,
     planning_option,
-    source_of,
+    shape_option,
+    sources_of,
+    wire_option,
     working,
     write_json,
 )
-from diagmem.model.errors import one_line
+from diagmem.cli._together import run_by_turns
+from diagmem.model.errors import PlanError, one_line
 from diagmem.planning.options import MOST_CORES
 
 if TYPE_CHECKING:
+    from diagmem.frontends.source import Source
     from diagmem.verification.places import CVerdict, Verdict
     from diagmem.verification.tflm.compare import Comparison
 
@@ -56,7 +61,10 @@ class _CoresParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
 
 @click.command(short_help="Build, run, and compare bit for bit.")
-@model_argument
+@click.argument("models", type=ModelParameter(), nargs=-1, required=True, metavar="MODEL...")
+@wire_option
+@shape_option
+@channels_last_option
 @click.option(
     "--on", "places", type=_PlacesParameter(), default="host", show_default=True, help="Where to run it, with commas."
 )
@@ -81,12 +89,14 @@ class _CoresParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 @planning_option("schedule")
 @planning_option("input_rows")
 @planning_option("recompute")
+@planning_option("pools")
+@planning_option("together", "Run several models by turns on the host, in one arena, as they are emitted with this.")
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context,
     /,
-    model: str,
+    models: tuple[str, ...],
     places: list[str],
     inputs: int,
     seed: int,
@@ -121,28 +131,46 @@ def command(
       diagmem verify model.tflite --plan plan.json
       diagmem verify model.tflite --schedule rows --input-rows --on cortex-m4
       diagmem verify planned.tflite --on tflm --inputs 200
+      diagmem verify ears.tflite eyes.tflite --together keep-outputs
     """
     from diagmem import pipeline
 
     if plan_path is not None:
         check_no_options(ctx)
-    asked = options if plan_path is None and options != _DEFAULTS else {}
-    on = _on_threads(places, threads)
-    with naming_model(model):
-        source = source_of(model)
-        plan: Any = None if plan_path is None else Path(plan_path)
-        if plan is not None and no_check:
-            plan = pipeline.read_plan(source.runnable, plan)
-        found = _shown(pipeline.verdicts(source, on, inputs, seed, plan, asked, cpu), on)
-    ok = all(verdict.ok for verdict in found)
+    asked = {name: value for name, value in options.items() if value != _DEFAULTS[name]}
+    on, sources = _on_threads(places, threads), sources_of(models)
+    if len(sources) > 1 or options["together"]:
+        if on != ["host"] or plan_path is not None or not options["together"]:
+            raise PlanError("several models run by turns on the host: give --together, and neither --on nor --plan")
+        found = run_by_turns(sources, inputs, seed, cpu, asked)
+    else:
+        with naming_model(sources[0].label if len(models) > 1 else models[0]):
+            plan = _plan(sources[0], plan_path, no_check)
+            found = _shown(pipeline.verdicts(sources[0], on, inputs, seed, plan, asked, cpu), on)
+    if not _told(found, json_path):
+        ctx.exit(ANSWER_IS_NO)
+
+
+def _plan(source: Source, path: str | None, no_check: bool) -> Any:
+    """The plan that was given, read already where it need not be safe."""
+    from diagmem import pipeline
+
+    given = None if path is None else Path(path)
+    return pipeline.read_plan(source.runnable, given) if given is not None and no_check else given
+
+
+def _told(found: list[tuple[str, Verdict]], json_path: str | None) -> bool:
+    """Says what was found, of each model by its name where there are several, and whether all is well."""
+    ok = all(verdict.ok for _, verdict in found)
     if json_path:
-        write_json(json_path, {"ok": ok, "runs": [verdict.to_json() for verdict in found]})
+        runs = [{**({"model": name} if name else {}), **verdict.to_json()} for name, verdict in found]
+        write_json(json_path, {"ok": ok, "runs": runs})
     if json_path != "-":
         out = console()
-        for line in (line for verdict in found for line in _lines(verdict)):
-            out.print(line, markup=False, soft_wrap=True)
-    if not ok:
-        ctx.exit(ANSWER_IS_NO)
+        for name, verdict in found:
+            for line in (*([name] if name else []), *_lines(verdict, bool(name))):
+                out.print(line, markup=False, soft_wrap=True)
+    return ok
 
 
 def _on_threads(places: list[str], threads: list[int]) -> list[str]:
@@ -151,33 +179,40 @@ def _on_threads(places: list[str], threads: list[int]) -> list[str]:
     return [one for place in places for one in (hosts if place == "host" else [place])]
 
 
-_DEFAULTS = {"prefer": "speed", "schedule": "best", "input_rows": False, "recompute": 1.0}
+_DEFAULTS = {
+    "prefer": "speed",
+    "schedule": "best",
+    "input_rows": False,
+    "recompute": 1.0,
+    "pools": (),
+    "together": "",
+}
 
 
-def _shown(verdicts: Iterator[Verdict], places: list[str]) -> list[Verdict]:
-    """All verdicts, with a word about what is going on."""
+def _shown(verdicts: Iterator[Verdict], places: list[str]) -> list[tuple[str, Verdict]]:
+    """All verdicts on a model, with a word about what is going on."""
     found = []
     for place in places:
         with working(f"{place}: planning, building and running"):
-            found.append(next(verdicts))
+            found.append(("", next(verdicts)))
     return found
 
 
-def _lines(verdict: Verdict) -> list[str]:
+def _lines(verdict: Verdict, by_turns: bool) -> list[str]:
     from diagmem.verification.places import TflmVerdict
 
     if isinstance(verdict, TflmVerdict):
         return _tflm_lines(verdict.found)
-    return _c_lines(verdict)
+    return _c_lines(verdict, by_turns)
 
 
-def _c_lines(found: CVerdict) -> list[str]:
+def _c_lines(found: CVerdict, by_turns: bool) -> list[str]:
     run, deviations = found.run, found.deviations
-    what = "every operation" if run.on == "host" and run.cores is None else "every output"
+    what = "every operation" if run.on == "host" and run.cores is None and not by_turns else "every output"
     count = f"{run.inputs} input{'s' if run.inputs > 1 else ''}"
     ours, *others = found.compared_with
     exact = found.compared_with if not found.within else (ours,)
-    shared = f"{run.cores} cores, " if run.cores else ""
+    shared = f"{run.cores} cores, " if run.cores else "by turns with the others, " if by_turns else ""
     verdict = (
         f"OK: {shared}{count}, {what} bit for bit as {' and '.join(exact)} {'have' if len(exact) > 1 else 'has'} it"
     )

@@ -138,15 +138,27 @@ class Library:
         kind = kind_of(node.op.kind)
         return kind.cuts(node, self.variant(node)) if kind is not None and self.is_own else ()
 
+    def row_cuts(self, node: Node) -> tuple[Cut, ...]:
+        """The same of its kernel that makes one row. What sums up rows is not shared."""
+        kind, variant = kind_of(node.op.kind), self.variant(node)
+        if kind is None or not self.is_own or kind.accumulator_bytes(node) is not None or not kind.has_row_kernel(node):
+            return ()
+        return kind.row_cuts(node, None if variant is None else replace(variant, order=variant.row_order))
+
     def accesses(self, node: Node) -> Accesses | None:
         """What its kernel for the node touches; None: not known, may not overlap."""
         kind, order = kind_of(node.op.kind), self.order(node)
         return None if kind is None or order is None else kind.accesses(node, order)
 
+    def row_order(self, node: Node) -> Order | None:
+        """The loop order of a run row by row."""
+        variant = self.variant(node)
+        return self.order(node) if variant is None else variant.row_order
+
     def row_accesses(self, node: Node) -> Accesses | None:
-        """The same of a run row by row."""
-        kind, variant = kind_of(node.op.kind), self.variant(node)
-        return self.accesses(node) if kind is None or variant is None else kind.accesses(node, variant.row_order)
+        """What is touched in a run row by row."""
+        kind, order = kind_of(node.op.kind), self.row_order(node)
+        return None if kind is None or order is None else kind.accesses(node, order)
 
     def separation(self, node: Node, position: int, output: int) -> int | None:
         """separation(output below, input above) in bytes for its kernel; None: not known, may not overlap."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from diagmem.model.schedule import PUSH, Step
+
 
 class Along(enum.Enum):
     """What a unit of an output is."""
@@ -19,6 +21,9 @@ class Along(enum.Enum):
     PIXELS = "pixels"
     """So many neighbouring elements: a pixel with all its channels or, of an operation that knows no pixels, what one
     index of its outermost axis holds. Units follow each other as the elements do."""
+
+    ROWS = "rows"
+    """A row of an image, made by the kernel for one row. They too follow each other as the elements do."""
 
     CHANNELS = "channels"
     """One index of the last axis, all over the output."""
@@ -71,11 +76,13 @@ class Phase(NamedTuple):
 
 @dataclass(frozen=True)
 class Sharing:
-    """How cores share an op: its units, all of them, in phases."""
+    """How cores share an op: its units, all of them, in phases. `turns`: those of an op that runs by turns which they
+    share so; the units are then those of one row."""
 
     op: int
     cut: Cut
     phases: tuple[Phases, ...]
+    turns: tuple[int, ...] | None = None
 
     def each_phase(self) -> Iterator[Phase]:
         first = 0
@@ -99,22 +106,31 @@ class Sharing:
 
 @dataclass(frozen=True)
 class Teamwork:
-    """How up to `cores` cores run a model: what they share of it, by op; any other op the first core does alone."""
+    """How up to `cores` cores run a model: the steps that they share; any other the first core does alone."""
 
     cores: int
     sharings: tuple[Sharing, ...]
 
     @cached_property
-    def by_op(self) -> dict[int, Sharing]:
-        return {sharing.op: sharing for sharing in self.sharings}
+    def by_step(self) -> dict[Step, Sharing]:
+        return {Step(s.op, turn): s for s in self.sharings for turn in ((None,) if s.turns is None else s.turns)}
 
-    def barriers_after(self, ops: Sequence[int]) -> list[bool]:
-        """For ops in the order in which they run whether all cores wait for each other behind each: not between two
-        that the first core does alone."""
-        following = [op in self.by_op for op in ops[1:]] + [True]
-        return [op in self.by_op or is_shared for op, is_shared in zip(ops, following, strict=True)]
+    def of_op(self, op: int) -> Sharing | None:
+        """How they share an op that runs whole."""
+        return self.by_step.get(Step(op))
 
-    def barriers(self, ops: Sequence[int]) -> int:
-        """Of a run of these ops, with the one before the first of them."""
-        alone = sum(waits and op not in self.by_op for op, waits in zip(ops, self.barriers_after(ops), strict=True))
-        return 1 + alone + sum(self.by_op[op].barriers for op in ops if op in self.by_op)
+    def barriers_after(self, steps: Sequence[Step]) -> list[bool]:
+        """For steps in the order in which they run whether all cores wait for each other behind each: not between two
+        that the first core does alone. A row that the caller hands over all wait for."""
+        following = [*(step in self.by_step for step in steps[1:]), True]
+        return [
+            step in self.by_step or step.op == PUSH or is_shared
+            for step, is_shared in zip(steps, following, strict=False)
+        ]
+
+    def barriers(self, steps: Sequence[Step]) -> int:
+        """Of a run of these steps, with those before the first: one, or one for each row that the caller hands over."""
+        waits = zip(steps, self.barriers_after(steps), strict=True)
+        alone = sum(is_after and step not in self.by_step for step, is_after in waits)
+        calls = max(1, sum(step.op == PUSH for step in steps))
+        return calls + alone + sum(self.by_step[step].barriers for step in steps if step in self.by_step)

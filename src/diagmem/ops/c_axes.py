@@ -24,3 +24,8 @@ def joined_axes(limit: int, sizes: Sequence[int], *strides: Sequence[int]) -> tu
         raise Unsupported(f"{len(axes)} axes that cannot be joined; at most {limit} are supported")
     blank = (1, *(0 for _ in strides))
     return tuple(zip(*([blank] * (limit - len(axes)) + axes), strict=True))
+
+
+def outermost(sizes: Sequence[int]) -> int:
+    """The first axis of more than one index; the last, if there is none."""
+    return next((axis for axis, size in enumerate(sizes) if size > 1), len(sizes) - 1)

@@ -114,11 +114,25 @@ class CPointers:
 @dataclass(frozen=True, slots=True)
 class CChannels:
     """How a call is narrowed to some of its output channels: which fields then say how many there are, in which tables
-    all channels have parts of one size, and whether the input has the same channels."""
+    all channels have parts of one size, and whether the input has the same channels. `blocks`: tables in which each
+    whole block of channels has so many numbers, though those behind the last one have others."""
 
     sizes: tuple[str, ...]
     tables: frozenset[str]
     are_of_input: bool = False
+    blocks: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CStretch:
+    """How a call is narrowed to some of the `units` that lie one behind the other along the outermost axis of what it
+    makes: which field says how many there are, how many elements each of its tensors moves on for one of them, and by
+    how much other fields grow."""
+
+    units: int
+    size: str
+    steps: tuple[int, ...]
+    moves: Mapping[str, int] = field(default_factory=dict)
 
 
 CArgument = Tensor | CPointers | CRow | CRows | CTurn | CScratch
@@ -130,8 +144,8 @@ class CCall:
 
     `arguments`: the tensors whose addresses are passed, in the arena or, if constant, in flash. `limits`: C macros that
     bound what the kernel keeps on the stack; a program defines each as the largest that any of its calls asks for.
-    `channels`: how it is narrowed to some of its channels, where that is possible. `passes`: how often a run of the
-    whole operation goes over the constant data, also where it goes row by row.
+    `channels`, `stretch`: how it is narrowed to some of its channels, or to a stretch, where that is possible.
+    `passes`: how often a run of the whole operation goes over the constant data, also where it goes row by row.
     """
 
     source: str
@@ -140,6 +154,7 @@ class CCall:
     arguments: tuple[CArgument, ...]
     limits: Mapping[str, int] = field(default_factory=dict)
     channels: CChannels | None = None
+    stretch: CStretch | None = None
     passes: int = 1
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Shape, Tensor
-from diagmem.model.teamwork import Cut
+from diagmem.model.teamwork import Along, Cut
 from diagmem.model.views import pieces, places
 from diagmem.ops.accesses import Accesses, Runs, replayed_separation
-from diagmem.ops.c_call import CCall, Unsupported
+from diagmem.ops.c_call import CCall, CPointers, CRow, CRows, Unsupported
 from diagmem.ops.c_rows import cut_to_row, row_call
 from diagmem.ops.options import Options
 from diagmem.ops.orders import Order
@@ -164,9 +164,31 @@ class OpKind(ABC):
 
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         """How the work of a kernel of ours can be cut for several cores: that of a variant, or that in plain C. Asked
-        when planning, where weights need not be known. The units of a cut must be made of what `accesses` says in
-        the order REFERENCE, and the kernel must go through each as it does without the others."""
-        return ()
+        when planning, where weights need not be known. The units of a cut must be made of what `cut_accesses`
+        says, and the kernel must go through each as it does without the others. Here, rows, where the kernel for one
+        takes no part of a constant."""
+        try:
+            arguments = self.c_row_call(node).arguments if self.has_row_kernel(node) else ()
+        except Unsupported:
+            return ()
+        parts = [part for a in arguments for part in (a.tensors if isinstance(a, CPointers) else (a,))]
+        takes_constants = any(isinstance(part, CRow | CRows) and part.tensor.is_constant for part in parts)
+        return () if takes_constants or not parts else self.cut_to_rows(node, variant)
+
+    def cut_to_rows(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        """Several cores share rows of whole tensors, if there is a kernel that makes one."""
+        rows = node.output.rows
+        is_plain = all(t.view is None for t in (*(t for _, t in node.activations()), *node.outputs))
+        is_cut = rows > 1 and is_plain and variant is None and self.accumulator_bytes(node) is None
+        return (Cut(Along.ROWS, rows, can_hold=True),) if is_cut else ()
+
+    def cut_accesses(self, node: Node) -> Accesses:
+        """What each element of the output is made of, at the step of its number: what parts are made of."""
+        return self.accesses(node, Order.REFERENCE)
+
+    def row_cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        """The same of the kernel that makes one row, where there is one. `variant`: its `order` is that of a row."""
+        return self.cuts(cut_to_row(node), variant)
 
     def c_call(self, node: Node) -> CCall:
         """How the operation is called in C; raises Unsupported."""
@@ -200,6 +222,15 @@ def input_at(inputs: Sequence[Tensor | None], position: int) -> Tensor:
     if tensor is None:
         raise ModelError(f"input {position} is missing; the file is damaged")
     return tensor
+
+
+def stretch_cuts(call: Callable[[Node], CCall], node: Node) -> tuple[Cut, ...]:
+    """Several cores share what a call makes, as it says itself: of calls that need no weights."""
+    try:
+        found = call(node).stretch
+    except Unsupported:
+        return ()
+    return () if found is None else (Cut(Along.PIXELS, found.units, can_hold=True),)
 
 
 def constant_ints(inputs: Sequence[Tensor | None], position: int) -> tuple[int, ...] | None:

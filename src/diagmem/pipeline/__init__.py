@@ -16,7 +16,7 @@ from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, PlanError
 from diagmem.pipeline.costs import diff, needs_of, profile
 from diagmem.pipeline.given import GivenPlan, Model, check_no_options, for_cpu, read_plan, safe_plan, source_of
-from diagmem.pipeline.together import emit_c_together, wired
+from diagmem.pipeline.together import emit_c_together, verify_together, wired
 from diagmem.planning import plan_json, planner
 from diagmem.planning.bounds import Bounds, bounds
 from diagmem.planning.checked import findings_of
@@ -65,6 +65,7 @@ __all__ = [
     "safe_plan",
     "verdicts",
     "verify",
+    "verify_together",
     "wired",
     "zoo_models",
 ]

@@ -49,7 +49,7 @@ def attempts(
         if found.made is not None and (smallest is None or found.missing_bytes < smallest.missing_bytes):
             smallest = found
     if smallest is not None and smallest.made is not None and smallest.made.plan.pools:
-        larger = {**smallest.changes, "pools": tuple(use.enlarged for use in smallest.made.plan.pools.uses)}
+        larger = {**smallest.changes, "pools": smallest.made.plan.pools.own_enlarged}
         yield _tried(graph, {**options, **larger}, larger, missing)
 
 

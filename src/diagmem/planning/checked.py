@@ -21,7 +21,7 @@ def findings_of(plan: Plan) -> list[Finding]:
         plan.teamwork,
         plan.staged,
     )
-    places = plan.schedule, plan.row_offsets, plan.scratch, plan.pools.end or plan.arena_bytes
+    places = plan.schedule, plan.row_offsets, plan.scratch, plan.end_bytes
     return replay(plan.graph, options.library, *places, rules)
 
 

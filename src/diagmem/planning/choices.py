@@ -72,7 +72,9 @@ class Choice:
 
 def _placed(needs: Footprint, posed: Problem, place: Allocator) -> Placement:
     pins = needs.options.pinned_at
-    return pinned(posed, pins) if pins else place(posed)
+    if not pins:
+        return place(posed)
+    return pinned(posed, pins, place.keywords.get("effort") if isinstance(place, partial) else None)
 
 
 def allocator_named(name: str, effort: Effort) -> Allocator:

@@ -31,6 +31,12 @@ MOST_CORES = 16
 MOST_COST = 1000
 """Percent of an arena."""
 
+MOST_ALIGN_BYTES = 1 << 24
+"""More than any memory of a chip asks for."""
+
+MOST_WORK = 1000.0
+"""Times the multiply-accumulates of a run that computes everything once."""
+
 
 def next_frame_name(name: str) -> str:
     """What the tensor is called that holds the next frame of an input."""
@@ -143,11 +149,12 @@ class Options:
         self._check_double_buffer()
         if self.pinned_at and self.pools:
             raise PlanError("a tensor is pinned in one arena, and pools are several: leave out either")
-        if self.cores > 1 and (self.pins or self.external):
-            raise PlanError("cores make room for each other in the arena: leave out cores, or --pin and --external")
         for align in (self.align, self.input_align):
-            if align is not None and (align < 1 or align & (align - 1)):
-                raise PlanError(f"alignment of {align} bytes: it must be a power of two, such as 1, 4 or 16")
+            if align is not None and (not 1 <= align <= MOST_ALIGN_BYTES or align & (align - 1)):
+                raise PlanError(
+                    f"alignment of {align} bytes: it must be a power of two, such as 1, 4 or 16, and at most "
+                    f"{MOST_ALIGN_BYTES}"
+                )
         for name, known in (
             ("schedule", SCHEDULES),
             ("allocator", ALLOCATORS),
@@ -160,22 +167,22 @@ class Options:
             self._check_weights_pool()
         if self.together not in ("", *TOGETHER):
             raise PlanError(f"together '{self.together}' is not known; known: {', '.join(TOGETHER)}")
-        if self.together and (self.pools or self.external_io):
-            raise PlanError("models that share an arena have one pool, and their inputs in it: leave out the others")
+        if self.together and self.external_io:
+            raise PlanError(
+                "models that share an arena have their inputs in it: leave out external_io, or name --external"
+            )
         if self.schedule != ROWS and (self.input_rows or self.recompute != 1):
             raise PlanError("an input that comes row by row, and rows that are made again, need the schedule 'rows'")
         if not 1 <= self.cores <= MOST_CORES:
             raise PlanError(f"{self.cores} cores: a plan is for 1 to {MOST_CORES}")
         if not 0 <= self.cores_cost <= MOST_COST:
             raise PlanError(f"a cost of {self.cores_cost} percent for cores: it must be from 0 to {MOST_COST}")
-        if self.cores > 1 and (self.pools or self.schedule == ROWS):
-            raise PlanError("several cores share ops that run whole in one arena: leave out cores, or pools and rows")
-        if self.cores > 1 and (self.external or self.together or self.pins):
-            raise PlanError("several cores share one arena, all of it theirs: leave out cores, or what lies elsewhere")
+        if self.cores > 1 and self.together:
+            raise PlanError("several cores share the arena of one model: leave out cores, or plan each model alone")
         if self.time_limit is not None and not self.time_limit > 0:
             raise PlanError(f"a time limit of {self.time_limit} s leaves no time; give a number above 0")
-        if not self.recompute >= 1:
-            raise PlanError(f"recompute is {self.recompute}: it must be 1 or more times the multiply-accumulates")
+        if not 1 <= self.recompute <= MOST_WORK:
+            raise PlanError(f"recompute is {self.recompute}: it must be 1 to {MOST_WORK:.0f} times the work of one run")
 
     def _check_double_buffer(self) -> None:
         """The next frame lies in the arena, whole."""

@@ -16,9 +16,10 @@ from dataclasses import replace
 
 from diagmem.model.errors import PlanError, one_line
 from diagmem.model.graph import Graph, Tensor
-from diagmem.planning.footprint import lines_of_reshapes
+from diagmem.planning.footprint import footprint, lines_of_reshapes
 from diagmem.planning.options import KEEP_OUTPUTS, Options, next_frame_name
 from diagmem.planning.plan import Plan
+from diagmem.planning.pooling.traffic import traffic_of_tensors
 from diagmem.planning.pools import WIDEST, Pool, PoolUse
 from diagmem.planning.problem import BEFORE_RUN, Buffer
 from diagmem.planning.storage import Storage
@@ -46,9 +47,9 @@ def _with_kept(model: Graph, names: Sequence[str]) -> Graph:
 
 
 def _with_next_frames(model: Graph, names: Sequence[str]) -> Graph:
-    """With a tensor more for each of these inputs, which no op touches."""
-    tensors = list(model.tensors)
-    for name in dict.fromkeys(names):
+    """With a tensor more for each of these inputs, which no op touches; those that are there already stay."""
+    tensors, there = list(model.tensors), {tensor.name for tensor in model.tensors}
+    for name in (name for name in dict.fromkeys(names) if next_frame_name(name) not in there):
         tensor = tensor_named(model, name)
         if tensor.index not in model.inputs:
             raise PlanError(f"'{one_line(name, 60)}' is no input of the model: it has no next frame")
@@ -84,6 +85,11 @@ def check_external(graph: Graph, names: Sequence[str]) -> None:
             raise PlanError(f"'{one_line(name, 60)}' is no input or output of the model: it cannot lie with the caller")
 
 
+def is_owned(plan: Plan) -> bool:
+    """Whether anything lies elsewhere than in the arena."""
+    return bool(plan.options.external or plan.options.together)
+
+
 def with_owned(plan: Plan) -> Plan:
     """The plan with a pool for each tensor that the caller holds, and one for all that must outlive the runs of other
     models in the same arena."""
@@ -94,19 +100,42 @@ def with_owned(plan: Plan) -> Plan:
     kept = [line for line in lines if line not in given]
     uses = list(plan.pools.uses) or [PoolUse(Pool(ARENA, max(1, plan.arena_bytes), 1.0), 0, plan.arena_bytes)]
     placed: dict[tuple[int, ...], int] = {}
+    traffic = _traffic(plan, kept)
     if kept:
         start, end = _after(uses), _after(uses)
         for line in kept:
             placed[line] = end
             end = -(-(end + tensors[line[0]].size_bytes) // KEPT_ALIGN) * KEPT_ALIGN
-        uses.append(PoolUse(Pool(KEPT, end - start, uses[-1].pool.cost), start, end - start))
+        uses.append(PoolUse(Pool(KEPT, end - start, uses[-1].pool.cost), start, end - start, traffic))
     taken = {use.pool.name.lower() for use in uses}
     for line in given:
         size, placed[line] = tensors[line[0]].size_bytes, _after(uses)
         pool = Pool(_pool_name(tensors[line[0]], taken), size, uses[-1].pool.cost, is_external=True)
         uses.append(PoolUse(pool, placed[line], size))
-    layout = replace(plan.pools, uses=tuple(uses), single_bytes=plan.pools.single_bytes or plan.arena_bytes)
+    # What is kept might lie in faster memory: only that it is read and written there is sure.
+    bound = plan.pools.lower_bound + traffic * uses[0].pool.cost
+    single_bytes = plan.pools.single_bytes or plan.arena_bytes
+    layout = replace(plan.pools, uses=tuple(uses), lower_bound=bound, single_bytes=single_bytes)
     return _with_places(replace(plan, pools=layout, arena_bytes=layout.arena_bytes), placed)
+
+
+def kept_bytes(plan: Plan) -> int:
+    """What must outlive the runs of other models."""
+    return sum(use.used_bytes for use in plan.pools.uses if use.pool.name == KEPT)
+
+
+def less_kept(pools: Sequence[Pool], size_bytes: int) -> tuple[Pool, ...]:
+    """The pools without what is kept, which lies in the last of them."""
+    *others, last = pools
+    return (*others, replace(last, capacity_bytes=max(1, last.capacity_bytes - size_bytes)))
+
+
+def _traffic(plan: Plan, lines: Sequence[tuple[int, ...]]) -> int:
+    """What a run reads and writes of these; nobody asks where there are no pools."""
+    if not lines or not plan.options.pools:
+        return 0
+    by_tensor = traffic_of_tensors(footprint(plan.graph, plan.options), plan.schedule)
+    return sum(by_tensor.get(t, 0) for line in lines for t in line)
 
 
 def _after(uses: Sequence[PoolUse]) -> int:

@@ -94,6 +94,11 @@ class Plan:
         return (self.pools.single_bytes or self.arena_bytes) <= self.lower_bound_bytes
 
     @property
+    def end_bytes(self) -> int:
+        """All addresses are below: the arena's, and those of tensors that the caller holds, which lie behind it."""
+        return self.pools.end or self.arena_bytes
+
+    @property
     def state_bytes(self) -> int:
         """Of the arena: what lives from run to run."""
         return sum(tensor.size_bytes for tensor in self.graph.variables if tensor.base in self.storage)

@@ -14,13 +14,12 @@ from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
 from diagmem.planning.allocators.effort import Effort
 from diagmem.planning.allocators.many_orders import many_orders
-from diagmem.planning.checked import checked
 from diagmem.planning.choices import Allocator, Choice, allocator_named, in_file_order, layer_by_layer, row_by_row
 from diagmem.planning.footprint import Footprint, footprint
+from diagmem.planning.memories import in_memories
 from diagmem.planning.options import BEST, ROWS, SPEED, Options
-from diagmem.planning.owned import as_asked, check_external, with_owned
+from diagmem.planning.owned import as_asked, check_external, is_owned, with_owned
 from diagmem.planning.plan import Plan
-from diagmem.planning.pooling import in_pools
 from diagmem.planning.removal import leaner_graphs, wide_orders, without_ops_by_rows
 from diagmem.planning.roomier import checked_team
 from diagmem.planning.schedulers.recompute import recomputing_orders
@@ -50,24 +49,13 @@ def planned(model: Graph, options: Options, tell: Tell = silently) -> Planned:
     model = _as_asked(model, options)
     found = _of_given_kernels(model, options, effort, tell)[-1]
     found = found if options.prefer == SPEED else _leaner(model, options, effort, found)
-    return _in_pools(found, effort) if options.pools else found
+    return in_memories(found, effort) if options.pools else found
 
 
 def _as_asked(model: Graph, options: Options) -> Graph:
     model = as_asked(model, options)
     check_external(model, options.external)
     return model
-
-
-def _owned(plan: Plan) -> Plan:
-    return with_owned(plan) if plan.options.external or plan.options.together else plan
-
-
-def _in_pools(found: Planned, effort: Effort) -> Planned:
-    plan = _owned(in_pools(found.plan, effort))
-    # That pools are too small is an answer, not a fault.
-    checked(replace(plan, pools=plan.pools.enlarged), "; this is a bug, please report it")
-    return replace(found, plan=plan, ladder=(*found.ladder, Rung("pools", plan.arena_bytes)))
 
 
 def planned_front(model: Graph, options: Options, tell: Tell = silently) -> list[Planned]:
@@ -231,7 +219,7 @@ class _Planner:
         return needs, best, ()
 
     def _told(self, plan: Plan, ladder: tuple[Rung, ...], removals: tuple[Removal, ...] = ()) -> Planned:
-        plan = checked_team(_owned(plan), "; this is a bug, please report it")
+        plan = checked_team(with_owned(plan) if is_owned(plan) else plan, "; this is a bug, please report it")
         return Planned(plan, self.baseline.plan(self.apart), ladder, removals)
 
     def _check_rows(self) -> None:

@@ -101,11 +101,10 @@ class PoolLayout:
 
     @classmethod
     def of(cls, pools: Sequence[Pool], used_bytes: Sequence[int], traffic_bytes: Sequence[int] = ()) -> PoolLayout:
-        """What the caller holds begins on a multiple of any alignment; the others follow each other without a gap."""
+        """Each begins on a multiple of any alignment, so that what is aligned in its pool is so in the line of them."""
         starts: list[int] = []
-        for pool, before in zip(pools, (0, *used_bytes), strict=False):
-            end = starts[-1] + before if starts else 0
-            starts.append(-(-end // WIDEST) * WIDEST if pool.is_external else end)
+        for before in (0, *used_bytes)[: len(pools)]:
+            starts.append(-(-(starts[-1] + before) // WIDEST) * WIDEST if starts else 0)
         traffic = traffic_bytes or [0] * len(pools)
         return cls(tuple(PoolUse(*use) for use in zip(pools, starts, used_bytes, traffic, strict=True)))
 
@@ -148,6 +147,11 @@ class PoolLayout:
         """Of an offset in a pool; NOWHERE if the pool does not reach so far."""
         use = self.uses[number]
         return use.start + offset if 0 <= offset < use.used_bytes else NOWHERE
+
+    @property
+    def own_enlarged(self) -> tuple[Pool, ...]:
+        """All pools but the caller's, as large as what is used of them."""
+        return tuple(use.enlarged for use in self.uses if not use.pool.is_external)
 
     @property
     def in_use(self) -> PoolLayout:

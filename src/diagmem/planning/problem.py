@@ -8,7 +8,7 @@ all that one number.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -60,7 +60,8 @@ class Problem:
     """`overlaps[a, b]`: separation(a below, b above) in bytes where it is less than the size of a.
 
     `unit_bytes`: all alignments, and so all offsets and the arena's size, are multiples of it. `pressure`: for each
-    step the bytes that no placement can do without; `lower_bound_bytes` is their maximum.
+    step the bytes that no placement can do without; `lower_bound_bytes` is their maximum. `pins`: buffers that must
+    start at an offset.
     """
 
     buffers: tuple[Buffer, ...]
@@ -68,6 +69,7 @@ class Problem:
     unit_bytes: int = 1
     pressure: tuple[int, ...] = ()
     lower_bound_bytes: int = 0
+    pins: Mapping[int, int] = field(default_factory=dict)
 
     def separation(self, below: int, above: int) -> int:
         """Bytes from the start of `below` to that of `above`, at the least, in whole units."""
@@ -132,7 +134,8 @@ class Problem:
         kept = sorted(members)
         number = {buffer: n for n, buffer in enumerate(kept)}
         overlaps = {(number[a], number[b]): v for (a, b), v in self.overlaps.items() if a in number and b in number}
-        return replace(self, buffers=tuple(self.buffers[b] for b in kept), overlaps=overlaps)
+        pins = {number[b]: at for b, at in self.pins.items() if b in number}
+        return replace(self, buffers=tuple(self.buffers[b] for b in kept), overlaps=overlaps, pins=pins)
 
     def arena_bytes(self, offsets: Sequence[int]) -> int:
         """The highest end of all buffers, in whole units."""

@@ -20,7 +20,8 @@ from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.plan import Plan, scratch_of, stored
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
-from diagmem.planning.teamwork import BARRIER_INSTRUCTIONS, SharedOp, op_path, running_ops
+from diagmem.planning.sharing import BARRIER_INSTRUCTIONS, SharedOp, op_path
+from diagmem.planning.teamwork import running_steps, teamwork
 
 SHARES = (1.0, 0.5, 0.25, 0.125, 0.0625)
 """How far apart to try: of the way from the least distance to none that is shared."""
@@ -46,8 +47,16 @@ def checked_team(plan: Plan, advice: str) -> Plan:
 
 def roomier(plan: Plan) -> Plan:
     """The plan, or one of its order whose arena is no larger than is allowed, with the phases in which cores share
-    it."""
-    return _Search(plan).best()
+    it. Rows seldom lie on those that they are made of, so they stay where they are; so does what was pinned, or lies
+    with the caller."""
+    is_given = plan.options.pins or plan.options.external or plan.options.pools
+    return shared_as_placed(plan) if plan.runs_by_rows or is_given else _Search(plan).best()
+
+
+def shared_as_placed(plan: Plan) -> Plan:
+    """The plan with the phases in which cores share it, where several are asked for."""
+    cores = plan.options.cores
+    return plan if cores == 1 else replace(plan, teamwork=teamwork(plan, cores))
 
 
 @dataclass
@@ -79,7 +88,7 @@ class _Search:
         effort = Effort.named(self.plan.options.effort, self.plan.options.time_limit).for_whole_tensors.times(_EFFORT)
         overlaps, tries = dict(self.posed.overlaps), 0
         least = max(BARRIER_INSTRUCTIONS, LEAST_GAIN * self._path(best))
-        for op in sorted(running_ops(self.plan), key=lambda op: -self._lost(best, op)):
+        for op in sorted(_ops(self.plan), key=lambda op: -self._lost(best, op)):
             if self._lost(best, op) <= least:
                 continue
             for further in self._further(op, overlaps):
@@ -129,7 +138,7 @@ class _Search:
 
     def shared(self, plan: Plan) -> Plan:
         """The plan with its phases. Those of an op depend only on how its tensors lie to each other."""
-        found = (self._sharing(plan, op) for op in dict.fromkeys(running_ops(plan)))
+        found = (self._sharing(plan, op) for op in dict.fromkeys(_ops(plan)))
         sharings = tuple(sharing for sharing in found if sharing is not None)
         return replace(plan, teamwork=Teamwork(plan.options.cores, sharings))
 
@@ -149,7 +158,12 @@ class _Search:
 
     def _op_path(self, plan: Plan, op: int) -> float:
         assert plan.teamwork is not None
-        return op_path(plan.graph.nodes[op], plan.teamwork.by_op.get(op), plan.options.cores)
+        return op_path(plan.graph.nodes[op], plan.teamwork.of_op(op), plan.options.cores)
 
     def _path(self, plan: Plan) -> float:
-        return sum(self._op_path(plan, op) for op in running_ops(plan))
+        return sum(self._op_path(plan, op) for op in _ops(plan))
+
+
+def _ops(plan: Plan) -> list[int]:
+    """Those that move something, in the order in which they run."""
+    return [step.op for step in running_steps(plan)]

@@ -1,17 +1,18 @@
 """Several models in one arena, of which one runs at a time.
 
-Each is planned by itself. The arena is as large as the largest needs; what must outlive the runs of the others, state
-and, if asked for, outputs, lies beside it, one model's behind the other's.
+Each is planned by itself. The arena is as large as the largest needs, in each memory if there are several; what must
+outlive the runs of the others, state and, if asked for, outputs, lies beside it, one model's behind the other's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from diagmem.model.errors import PlanError
-from diagmem.planning.owned import KEPT
-from diagmem.planning.planner import Planned
+from diagmem.planning.memories import in_shared_memories
+from diagmem.planning.owned import KEPT, kept_bytes
+from diagmem.planning.worth import Planned
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,23 @@ class Together:
         return cls(tuple(plans))
 
     @property
+    def pools_bytes(self) -> Mapping[str, int]:
+        """What all models share in each memory: as much as any of them needs."""
+        found: dict[str, int] = {}
+        for use in (use for made in self.plans for use in made.plan.pools.uses):
+            if use.pool.name != KEPT and not use.pool.is_external:
+                found[use.pool.name] = max(use.used_bytes, found.get(use.pool.name, 0))
+        return found
+
+    @property
     def shared_bytes(self) -> int:
         """The arena: what the largest needs."""
-        return max((made.arena_bytes - kept_bytes(made) for made in self.plans), default=0)
+        return sum(self.pools_bytes.values())
 
     @property
     def kept_bytes(self) -> int:
         """What lies beside it, of all models."""
-        return sum(kept_bytes(made) for made in self.plans)
+        return sum(kept_bytes(made.plan) for made in self.plans)
 
     @property
     def total_bytes(self) -> int:
@@ -47,6 +57,11 @@ class Together:
         return sum(made.arena_bytes for made in self.plans)
 
 
-def kept_bytes(made: Planned) -> int:
-    """What must outlive the runs of other models."""
-    return sum(use.used_bytes for use in made.plan.pools.uses if use.pool.name == KEPT)
+def beside_each_other(plans: Sequence[Planned]) -> list[Planned]:
+    """The plans of models that share memories, with room in the last of these for what all of them keep. Where there is
+    one arena, that lies outside it."""
+    kept = sum(kept_bytes(made.plan) for made in plans)
+    return [
+        in_shared_memories(made, kept) if made.plan.options.pools and kept > kept_bytes(made.plan) else made
+        for made in plans
+    ]

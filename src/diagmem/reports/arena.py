@@ -57,7 +57,7 @@ def arena_drawing(plan: Plan, width: float = WIDTH, last_step: int | None = None
     """The map of one plan; up to `last_step`, if not to the end."""
     picture = Picture(plan)
     rows = picture.rows if last_step is None else min(picture.rows, last_step + 1)
-    sheet = Sheet(ROW_LABELS, 64, width, row_height(rows), plan.arena_bytes, rows)
+    sheet = Sheet(ROW_LABELS, 64, width, row_height(rows), plan.end_bytes, rows)
     body = [
         text(ROW_LABELS, 22, plan.graph.name, "title"),
         *_axis(sheet),
@@ -77,7 +77,7 @@ def before_after_drawing(before: Plan, after: Plan, width: float = 400, last_ste
     rows = [p.rows if last_step is None else min(p.rows, last_step + 1) for p in pictures]
     height = max(row_height(count) * (count + 2 * MARGIN_ROWS) for count in rows)
     row_px = [height / (count + 2 * MARGIN_ROWS) for count in rows]
-    largest = max(before.arena_bytes, after.arena_bytes)
+    largest = max(before.end_bytes, after.end_bytes)
     same_order = before.schedule.steps == after.schedule.steps
     left = Sheet(ROW_LABELS, 108, width, row_px[0], largest, rows[0])
     gap = 40 if same_order else ROW_LABELS + 16
@@ -89,7 +89,7 @@ def before_after_drawing(before: Plan, after: Plan, width: float = 400, last_ste
         body += [
             text(sheet.x, 54, f"{word}  {kb(arena)}", "big"),
             *_axis(sheet),
-            *(_saving(picture, sheet) if word == "after" and arena < largest else ()),
+            *(_saving(picture, sheet) if word == "after" and picture.plan.end_bytes < largest else ()),
             *map_elements(picture, sheet),
             *_limit(sheet, arena, ""),
             *_pools(picture.plan, sheet),
@@ -110,7 +110,7 @@ def page_map(picture: Picture, bytes_shown: int, width: float = 460) -> Drawing:
     sheet = Sheet(ROW_LABELS, 24, width, row_height(picture.rows, least=14), bytes_shown, picture.rows)
     body = [
         *_axis(sheet),
-        *(_saving(picture, sheet) if picture.plan.arena_bytes < bytes_shown else ()),
+        *(_saving(picture, sheet) if picture.plan.end_bytes < bytes_shown else ()),
         rect(0, sheet.down(0), ROW_LABELS + width, sheet.row_px, "cursor", data_labels=ROW_LABELS),
         *_row_labels(picture, sheet, ROW_LABELS - 8),
         *map_elements(picture, sheet),
@@ -248,7 +248,7 @@ def _pools(plan: Plan, sheet: Sheet) -> Iterator[str]:
 
 def _saving(picture: Picture, sheet: Sheet) -> Iterator[str]:
     """What is no longer needed, and what made it so."""
-    arena = picture.plan.arena_bytes
+    arena = picture.plan.end_bytes
     x, end = sheet.across(arena), sheet.across(sheet.bytes_shown)
     yield rect(x, sheet.y, end - x, sheet.height, "gap")
     yield line(end, sheet.y - 4, end, sheet.bottom + 4, "ghost")

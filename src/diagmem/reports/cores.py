@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
-from diagmem.model.graph import Node
-from diagmem.model.teamwork import Along, How, Phase, Sharing
+from diagmem.model.schedule import PUSH, Step
+from diagmem.model.teamwork import Along, How, Phase, Sharing, Teamwork
 from diagmem.planning.plan import Plan
-from diagmem.planning.teamwork import SharedOp, op_path, running_ops
+from diagmem.planning.rows import RowGraph, row_graph
+from diagmem.planning.sharing import BARRIER_INSTRUCTIONS, SharedOp, critical_path
+from diagmem.planning.teamwork import running_steps, step_work
 from diagmem.reports.axes import byte_ticks, kb, short_kb
 from diagmem.reports.drawing import Drawing
 from diagmem.reports.svg import clipped, line, rect, text, text_width
@@ -17,60 +21,84 @@ LABELS = 164
 WIDTH = 640
 HEIGHT = 620
 LEAST_OP_PX = 16
+LEAST_STEP_PX = 3
+LABEL_PX = 13
+MOST_STEPS = 130
+"""Of a run row by row that are shown."""
+
 CORES = ("made", "t0", "used", "t2")
 """What the parts of the cores look like."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Sheet:
     plan: Plan
     cores: int
 
     def across(self, address: float) -> float:
-        return LABELS + WIDTH * address / max(1, self.plan.arena_bytes)
+        return LABELS + WIDTH * address / max(1, self.plan.pools.end or self.plan.arena_bytes)
 
     def block(self, low: float, high: float, top: float, height: float, class_: str) -> str:
         return rect(self.across(low), top, self.across(high) - self.across(low), height, class_)
 
+    @cached_property
+    def rows(self) -> RowGraph:
+        return row_graph(self.plan.graph, self.plan.options.library)
+
 
 def cores_drawing(plan: Plan, cores: int = 2, last_op: int | None = None) -> Drawing:
-    """The run of a plan on so many cores, up to the op `last_op` of those that run, if not to the end."""
+    """The run of a plan on so many cores, up to the op `last_op` of those that run, if not to the end. Of a run row by
+    row the first steps, as many as can be seen."""
     shared, sheet = plan.teamwork, _Sheet(plan, cores)
     assert shared is not None
-    ops = running_ops(plan)[: None if last_op is None else last_op + 1]
-    paths = [op_path(plan.graph.nodes[op], shared.by_op.get(op), cores) for op in ops]
-    heights = _heights(paths)
-    body = [text(LABELS, 22, f"{plan.graph.name} on {cores} cores", "title"), *_legend(cores)]
+    steps = running_steps(plan)
+    shown = steps[:MOST_STEPS] if plan.runs_by_rows else steps[: None if last_op is None else last_op + 1]
+    heights = _heights([_path(plan, shared, step, cores) for step in shown], plan.runs_by_rows)
+    of_all = f", the first {len(shown)} of {len(steps)} steps" if plan.runs_by_rows and len(shown) < len(steps) else ""
+    body = [text(LABELS, 22, f"{plan.graph.name} on {cores} cores{of_all}", "title"), *_legend(cores)]
     top = first = 84.0
-    for op, height in zip(ops, heights, strict=True):
-        node = plan.graph.nodes[op]
-        body += [
-            line(LABELS - 8, top, LABELS + WIDTH, top, "grid"),
-            text(LABELS - 8, top + 12, clipped(_label(node), LABELS - 12, 11), "small end"),
-            *_op(sheet, node, shared.by_op.get(op), top, height),
-        ]
+    labelled = top - LABEL_PX
+    for number, (step, height) in enumerate(zip(shown, heights, strict=True)):
+        is_next = number == 0 or step.op != shown[number - 1].op
+        if is_next and top - labelled >= (LABEL_PX if plan.runs_by_rows else 0):
+            body += [
+                line(LABELS - 8, top, LABELS + WIDTH, top, "grid"),
+                text(LABELS - 8, top + 12, clipped(_label(plan, step), LABELS - 12, 11), "small end"),
+            ]
+            labelled = top
+        body += _op(sheet, step, shared.by_step.get(step), top, height)
         top += height
     body += _axis(sheet, first, top)
     title = f"{plan.graph.name} on {cores} cores in {kb(plan.arena_bytes)}: which core writes which bytes when"
     return Drawing(LABELS + WIDTH + 24, top + 28, "".join(body), title)
 
 
-def _label(node: Node) -> str:
-    return f"{node.op.number} {node.op.kind.lower().replace('_', ' ')}"
+def _path(plan: Plan, shared: Teamwork, step: Step, cores: int) -> float:
+    work, sharing = step_work(plan.graph, step), shared.by_step.get(step)
+    return work + BARRIER_INSTRUCTIONS if sharing is None else critical_path(sharing, work, cores)
 
 
-def _heights(paths: Sequence[float]) -> list[float]:
-    """As the time that ops take, but none too thin to be seen."""
-    total = sum(paths)
-    return [max(LEAST_OP_PX, HEIGHT * path / max(1.0, total)) for path in paths]
+def _label(plan: Plan, step: Step) -> str:
+    if step.op == PUSH:
+        return "the caller's row"
+    node = plan.graph.nodes[step.op]
+    row = "" if step.turn is None else f"[{step.turn}]"
+    return f"{node.op.number} {node.op.kind.lower().replace('_', ' ')}{row}"
+
+
+def _heights(paths: Sequence[float], by_rows: bool) -> list[float]:
+    """As the time that steps take, but none too thin to be seen."""
+    total, least = sum(paths), LEAST_STEP_PX if by_rows else LEAST_OP_PX
+    return [max(least, HEIGHT * path / max(1.0, total)) for path in paths]
 
 
 def _axis(sheet: _Sheet, top: float, bottom: float) -> Iterator[str]:
-    for tick in byte_ticks(sheet.plan.arena_bytes, 8):
+    for tick in byte_ticks(sheet.plan.pools.end or sheet.plan.arena_bytes, 8):
         x = sheet.across(tick)
         yield line(x, top - 4, x, top, "axis")
         yield text(x, top - 8, short_kb(tick), "small soft mid")
-    yield line(sheet.across(sheet.plan.arena_bytes), top - 6, sheet.across(sheet.plan.arena_bytes), bottom, "limit")
+    end = sheet.across(sheet.plan.pools.end or sheet.plan.arena_bytes)
+    yield line(end, top - 6, end, bottom, "limit")
 
 
 def _legend(cores: int) -> Iterator[str]:
@@ -82,55 +110,92 @@ def _legend(cores: int) -> Iterator[str]:
         x += 24 + text_width(words, 11) + 16
 
 
-def _op(sheet: _Sheet, node: Node, sharing: Sharing | None, top: float, height: float) -> Iterator[str]:
-    offsets = sheet.plan.offsets
-    placed = [t for t in dict.fromkeys(t.index for _, t in node.activations()) if t in offsets]
-    if sharing is None or node.output.index not in offsets:
-        for index in placed:
-            tensor = sheet.plan.graph.tensors[index]
-            yield sheet.block(offsets[index], offsets[index] + tensor.span_bytes, top, height, "t3")
-        for out in node.outputs:
-            start = offsets.get(out.index, 0)
-            yield sheet.block(start, start + out.span_bytes, top, height, CORES[0])
+def _op(sheet: _Sheet, step: Step, sharing: Sharing | None, top: float, height: float) -> Iterator[str]:
+    read, written = list(_read(sheet, step)), list(_written(sheet, step))
+    if sharing is None or not written:
+        yield from (sheet.block(low, high, top, height, "t3") for low, high in read)
+        yield from (sheet.block(low, high, top, height, CORES[0]) for low, high in written)
         return
     phases = list(sharing.each_phase())
     lengths = [phase.units if phase.how is How.ALONE else phase.units / sheet.cores for phase in phases]
     for phase, length in zip(phases, lengths, strict=True):
-        row = height * length / sum(lengths)
-        for low, high in _still_read(sheet, node, sharing, phase):
-            yield sheet.block(low, high, top, row, "t3")
-        yield from _parts(sheet, node, sharing, phase, top, row)
+        part = height * length / sum(lengths)
+        still = read if step.turn is not None else _still_read(sheet, sharing, phase)
+        for low, high in still:
+            yield sheet.block(low, high, top, part, "t3")
+        yield from _parts(sheet, sharing, phase, _Band(*written[0], top, part))
         if phase is not phases[-1]:
-            yield line(LABELS, top + row, LABELS + WIDTH, top + row, "grid")
-        top += row
+            yield line(LABELS, top + part, LABELS + WIDTH, top + part, "grid")
+        top += part
 
 
-def _still_read(sheet: _Sheet, node: Node, sharing: Sharing, phase: Phase) -> Iterator[tuple[int, int]]:
+def _read(sheet: _Sheet, step: Step) -> Iterator[tuple[int, int]]:
+    """The bytes of each input, or of each row that a turn reads."""
+    plan = sheet.plan
+    if step.op == PUSH:
+        return
+    if step.turn is not None:
+        for need in sheet.rows.ops[step.op].needs:
+            rows = plan.row_offsets[need.tensor]
+            for row in range(need.first[step.turn], need.end[step.turn]):
+                yield rows[row], rows[row] + plan.graph.tensors[need.tensor].row_bytes
+        return
+    for tensor in {t.index: t for _, t in plan.graph.nodes[step.op].activations()}.values():
+        if tensor.index in plan.offsets:
+            yield plan.offsets[tensor.index], plan.offsets[tensor.index] + tensor.span_bytes
+
+
+def _written(sheet: _Sheet, step: Step) -> Iterator[tuple[int, int]]:
+    """The bytes of each output, or of the row that a turn makes."""
+    plan = sheet.plan
+    if step.turn is None:
+        for tensor in plan.graph.nodes[step.op].outputs:
+            if tensor.index in plan.offsets:
+                yield plan.offsets[tensor.index], plan.offsets[tensor.index] + tensor.span_bytes
+        return
+    pushed = [(plan.graph.inputs[0], step.turn)] if step.op == PUSH else []
+    made = () if step.op == PUSH else sheet.rows.ops[step.op].makes_at(step.turn) or ()
+    for index, row in pushed or ((t.index, row) for t in plan.graph.nodes[step.op].outputs for row in made):
+        start = plan.row_offsets[index][row]
+        yield start, start + plan.graph.tensors[index].row_bytes
+
+
+def _still_read(sheet: _Sheet, sharing: Sharing, phase: Phase) -> Iterator[tuple[int, int]]:
     """Of each input the bytes that are read in the phase, or later."""
+    node = sheet.plan.graph.nodes[sharing.op]
     op = SharedOp(sheet.plan, node, sheet.cores)
-    near = {tensor.index: runs for tensor, runs in op.overlapping}
+    near = {near.tensor.index: near for near in op.near}
     for _, tensor in node.activations():
         if tensor.index in sheet.plan.offsets:
             start = sheet.plan.offsets[tensor.index]
             low = start
-            if tensor.index in near and sharing.cut.along is Along.PIXELS:
-                low = int(op.pair(sharing.cut, tensor, near[tensor.index]).in_first[phase.first])
+            if tensor.index in near and sharing.cut.along is not Along.CHANNELS:
+                low = int(op.pair(sharing.cut, near[tensor.index]).in_first[phase.first])
             if low < start + tensor.span_bytes:
                 yield low, start + tensor.span_bytes
 
 
-def _parts(sheet: _Sheet, node: Node, sharing: Sharing, phase: Phase, top: float, height: float) -> Iterator[str]:
+class _Band(NamedTuple):
+    """Bytes [low, high) that are made, and where on the sheet."""
+
+    low: int
+    high: int
+    top: float
+    height: float
+
+
+def _parts(sheet: _Sheet, sharing: Sharing, phase: Phase, made: _Band) -> Iterator[str]:
     """What each core writes: its stretch; of channels, which lie all over, a stripe."""
-    start, size, units = sheet.plan.offsets[node.output.index], node.output.span_bytes, sharing.cut.units
+    start, size, units = made.low, made.high - made.low, sharing.cut.units
     if sharing.cut.along is Along.CHANNELS:
         for core in range(sheet.cores):
-            stripe = height / sheet.cores
-            yield sheet.block(start, start + size, top + core * stripe, stripe, CORES[core % len(CORES)])
+            stripe = made.height / sheet.cores
+            yield sheet.block(start, start + size, made.top + core * stripe, stripe, CORES[core % len(CORES)])
         return
     cores = 1 if phase.how is How.ALONE else sheet.cores
     for core in range(cores):
         low, high = (phase.first + phase.units * part // cores for part in (core, core + 1))
         left, right = start + size * low // units, start + size * high // units
-        yield sheet.block(left, right, top, height, CORES[core % len(CORES)])
+        yield sheet.block(left, right, made.top, made.height, CORES[core % len(CORES)])
         if phase.how is How.HELD:
-            yield sheet.block(left, right, top, height, "shared")
+            yield sheet.block(left, right, made.top, made.height, "shared")

@@ -12,7 +12,7 @@ from diagmem.planning.inspection import inspect
 from diagmem.planning.plan import Plan
 from diagmem.planning.plan_json import to_json
 from diagmem.planning.planner import Planned
-from diagmem.planning.teamwork import running_ops
+from diagmem.planning.teamwork import running_steps
 from diagmem.reports.arena import legend_entries, page_map
 from diagmem.reports.blocks import Picture
 from diagmem.reports.cores import cores_drawing
@@ -56,7 +56,7 @@ def report_page(made: Planned, targets: Sequence[Target], instructions: Mapping[
     by its index in the file, where they were counted."""
     before, after = made.baseline, made.plan
     found, pictures = inspect(after.graph), (Picture(before), Picture(after))
-    largest = max(1, before.arena_bytes, after.arena_bytes)
+    largest = max(1, before.end_bytes, after.end_bytes)
     return render(
         "report",
         ("plan", "theme", "report"),
@@ -69,7 +69,7 @@ def report_page(made: Planned, targets: Sequence[Target], instructions: Mapping[
         found=found,
         largest=largest,
         # Row by row so little is left that it would hardly be seen beside the whole: each map has a scale of its own.
-        maps=[page_map(p, p.plan.arena_bytes if after.runs_by_rows else largest).inline() for p in pictures],
+        maps=[page_map(p, p.plan.end_bytes if after.runs_by_rows else largest).inline() for p in pictures],
         legend=list(legend_entries(pictures)),
         live=live_drawing(before, after).inline(),
         **_of_cores(after),
@@ -89,7 +89,7 @@ def _of_cores(plan: Plan) -> dict[str, Any]:
     if plan.teamwork is None:
         return {"cores": "", "barriers": 0}
     drawn = cores_drawing(plan, plan.teamwork.cores)
-    return {"cores": drawn.inline(), "barriers": plan.teamwork.barriers(running_ops(plan))}
+    return {"cores": drawn.inline(), "barriers": plan.teamwork.barriers(running_steps(plan))}
 
 
 def _op_rows(picture: Picture, instructions: Mapping[int, int]) -> Iterator[dict[str, Any]]:

@@ -36,7 +36,7 @@ class Fault(enum.Enum):
     POOL_OVERRUN = "a pool is used beyond its capacity"
     MISALIGNED = "a tensor's offset is not a multiple of its alignment"
     OVERWRITTEN = "an op reads a byte that something else has overwritten"
-    SHARED_UNKNOWN = "cores share what the plan does not run whole, or in a way that the kernel does not know"
+    SHARED_UNKNOWN = "cores share what the plan does not run, or in a way that the kernel does not know"
     PHASES_AMISS = "the phases of an op that cores share do not have each of its units once, in order"
     HELD_AMISS = "cores hold back what the kernel can only make where it belongs"
     ALONE_AMID = "one core does a part of an op alone whose kernel cannot begin or end there"

@@ -25,7 +25,7 @@ _END = 1 << 60
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Cut:
+class TurnedRuns:
     """Runs by turn: turn y touches runs [bounds[y], bounds[y + 1])."""
 
     runs: Runs
@@ -47,7 +47,7 @@ class Kernel:
         kind = kind_of(node.op.kind)
         self.node, self.kind = node, kind
         self._library, self._cores = library, cores
-        self._cuts: dict[tuple[bool, int], _Cut] = {}
+        self._cuts: dict[tuple[bool, int], TurnedRuns] = {}
 
     @cached_property
     def accesses(self) -> Accesses | None:
@@ -144,7 +144,7 @@ class Kernel:
         pairs = distinct(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
         return pairs // rows, pairs % rows
 
-    def _cut(self, is_write: bool, number: int, runs: Runs) -> _Cut:
+    def _cut(self, is_write: bool, number: int, runs: Runs) -> TurnedRuns:
         if (is_write, number) not in self._cuts:
             assert self._ends is not None
             self._cuts[is_write, number] = cut_to_turns(runs, self._ends)
@@ -168,7 +168,7 @@ def _within_rows(runs: Runs, row_elems: int) -> list[Runs]:
     return [_picked(runs, stays), Runs.of(element, 1, first, hold=last - first + 1)]
 
 
-def _touched_rows(cut: _Cut, row_elems: int, rows: int) -> IntArray:
+def _touched_rows(cut: TurnedRuns, row_elems: int, rows: int) -> IntArray:
     """turn * rows + row for each row that a turn touches, some of them several times."""
     runs = cut.runs
     far = runs.start + (runs.length - 1) * runs.pitch
@@ -183,7 +183,7 @@ def _touched_rows(cut: _Cut, row_elems: int, rows: int) -> IntArray:
     return np.concatenate([swept, np.repeat(cut.turns[leaps] * rows, leaping.length) + element // row_elems])
 
 
-def cut_to_turns(runs: Runs, ends: IntArray) -> _Cut:
+def cut_to_turns(runs: Runs, ends: IntArray) -> TurnedRuns:
     """Runs cut where turns end. What comes after the last write belongs to the last turn."""
     turns = len(ends)
     first_turn = np.minimum(np.searchsorted(ends, runs.step, side="right"), turns - 1)
@@ -205,7 +205,7 @@ def cut_to_turns(runs: Runs, ends: IntArray) -> _Cut:
     crosses = ~is_at_once & (many.hold > 1) & ((cut.step < begin) | (_last_steps(cut) >= end))
     cut, turn = _without_crossings(cut, turn, begin, end, crosses)
     order = np.argsort(turn, kind="stable")
-    return _Cut(_picked(cut, order), turn[order], np.searchsorted(turn[order], np.arange(turns + 1)))
+    return TurnedRuns(_picked(cut, order), turn[order], np.searchsorted(turn[order], np.arange(turns + 1)))
 
 
 def _without_crossings(

@@ -7,21 +7,23 @@ overwrites itself, and for units that one core does alone, which are in the kern
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from diagmem.kernels import Library
 from diagmem.model.graph import Graph, IntArray, Node, Tensor
-from diagmem.model.schedule import Schedule
+from diagmem.model.schedule import Schedule, Step
 from diagmem.model.teamwork import Along, How, Sharing, Teamwork
 from diagmem.model.views import places
 from diagmem.ops import Order, kind_of
 from diagmem.ops.accesses import Runs
 from diagmem.ops.orders import PIXEL_BY_PIXEL
 from diagmem.validation.findings import Fault, Finding
+from diagmem.validation.kernel import TurnedRuns, cut_to_turns
 from diagmem.validation.places import Placed
 
 MOST_TOUCHES = 1 << 21
@@ -31,28 +33,33 @@ MOST_TOUCHES = 1 << 21
 def faults_of_teamwork(
     graph: Graph, library: Library, schedule: Schedule, placed: Placed, teamwork: Teamwork
 ) -> Iterator[Finding]:
-    """What is wrong with how cores share ops, one finding for each op."""
-    step_of = {step.op: number for number, step in enumerate(schedule.steps) if step.turn is None}
-    seen: set[int] = set()
+    """What is wrong with how cores share steps, one finding for each op or turn of it."""
+    step_of = {step: number for number, step in enumerate(schedule.steps)}
+    seen: set[Step] = set()
     for sharing in teamwork.sharings:
-        if sharing.op not in step_of or sharing.op in seen:
+        steps = [Step(sharing.op, turn) for turn in ((None,) if sharing.turns is None else sharing.turns)]
+        if not step_of.keys() >= {*steps} or seen & {*steps} or len({*steps}) < len(steps) or sharing.op < 0:
             yield Finding(Fault.SHARED_UNKNOWN, tensor=f"op {sharing.op}")
             continue
-        seen.add(sharing.op)
-        node, step = graph.nodes[sharing.op], step_of[sharing.op]
+        seen.update(steps)
+        node = graph.nodes[sharing.op]
         fault = _fault_of_cut(node, library, sharing)
         if fault is not None:
-            yield Finding(fault, step, sharing.op, number=node.op.number)
-        else:
-            yield from _races(node, placed, sharing, step)
+            yield Finding(fault, step_of[steps[0]] if steps else None, sharing.op, number=node.op.number)
+            continue
+        work = _Work.of(node, placed, sharing)
+        for step in steps if work is not None else ():
+            assert work is not None
+            yield from work.races(step.turn, step_of[step])
 
 
 def _fault_of_cut(node: Node, library: Library, sharing: Sharing) -> Fault | None:
     """What is wrong with the units and phases, whatever lies where."""
-    cut = sharing.cut
+    cut, is_row = sharing.cut, sharing.turns is not None
     kind = kind_of(node.op.kind)
     is_known = kind is not None and Order.REFERENCE in kind.orders and len(node.outputs) == 1
-    if not is_known or cut not in library.cuts(node) or node.output.elems % max(1, cut.units):
+    known = library.row_cuts(node) if is_row else library.cuts(node)
+    if not is_known or cut not in known or _made_elems(node, sharing) % max(1, cut.units):
         return Fault.SHARED_UNKNOWN
     ends = [0, *(phases.end for phases in sharing.phases)]
     is_ascending = all(end > begin for begin, end in pairwise(ends))
@@ -63,9 +70,15 @@ def _fault_of_cut(node: Node, library: Library, sharing: Sharing) -> Fault | Non
     hows = {phases.how for phases in sharing.phases}
     if How.HELD in hows and not (cut.can_hold and node.output.is_in_one_piece):
         return Fault.HELD_AMISS
-    if How.ALONE in hows and (len(list(sharing.each_phase())) > 1 and library.order(node) not in PIXEL_BY_PIXEL):
+    order = library.row_order(node) if is_row else library.order(node)
+    if How.ALONE in hows and (len(list(sharing.each_phase())) > 1 and order not in PIXEL_BY_PIXEL):
         return Fault.ALONE_AMID
     return None
+
+
+def _made_elems(node: Node, sharing: Sharing) -> int:
+    """Elements that are made at once: all of the output, or a row of it."""
+    return node.output.elems // (1 if sharing.turns is None else node.output.rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,41 +102,69 @@ class _Times:
         return cls(read, written, by)
 
 
-def _races(node: Node, placed: Placed, sharing: Sharing, step: int) -> Iterator[Finding]:
-    """The first byte of an input that may be overwritten too early, for each input."""
-    kind, out = kind_of(node.op.kind), node.output
-    assert kind is not None
-    accesses, times = kind.accesses(node, Order.REFERENCE), _Times.of(sharing)
-    written = _addresses(out, placed)
-    if written is None:
-        return
-    low, high = int(written.min(initial=0)), int(written.max(initial=0)) + out.dtype.size_bytes
-    # The unit that writes each byte; below 0: none does.
-    writer = np.full(high - low, -1, dtype=np.int64)
-    made = _units(sharing, out, np.arange(out.elems, dtype=np.int64))
-    for byte in range(out.dtype.size_bytes):
-        writer[written - low + byte] = made
-    for position, tensor in node.activations():
-        runs, read = accesses.reads[position], _addresses(tensor, placed)
-        if runs is None or read is None:
-            continue
-        byte_at = _first_race(tensor, runs, read - low, writer, _Readers(sharing, out, times))
-        if byte_at is not None:
-            lost = low + byte_at
-            yield Finding(Fault.RACE, step, sharing.op, tensor.label, lost, number=node.op.number)
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What cores share of an op: `made` elements at once, each of them at the kernel step of its number. `reads`: for
+    each input its touches, by turn where there are turns; `places`: tensor -> where each element lies."""
+
+    node: Node
+    sharing: Sharing
+    times: _Times
+    made: int
+    reads: Sequence[tuple[Tensor, Runs | TurnedRuns]]
+    places: Mapping[int, IntArray]
+
+    @classmethod
+    def of(cls, node: Node, placed: Placed, sharing: Sharing) -> _Work | None:
+        """None where the output's place is not known."""
+        kind, made = kind_of(node.op.kind), _made_elems(node, sharing)
+        assert kind is not None
+        tensors = {t.index: t for t in (node.output, *(t for _, t in node.activations()))}
+        places = {index: at for index, t in tensors.items() if (at := _addresses(t, placed)) is not None}
+        if node.output.index not in places:
+            return None
+        ends = None if sharing.turns is None else np.arange(1, node.output.rows + 1, dtype=np.int64) * made
+        accesses = kind.cut_accesses(node)
+        given = ((t, accesses.reads[position]) for position, t in node.activations() if t.index in places)
+        reads = [(t, runs if ends is None else cut_to_turns(runs, ends)) for t, runs in given if runs is not None]
+        return cls(node, sharing, _Times.of(sharing), made, reads, places)
+
+    def races(self, turn: int | None, step: int) -> Iterator[Finding]:
+        """The first byte of an input that may be overwritten too early, for each input."""
+        out, first = self.node.output, (turn or 0) * self.made
+        written = self.places[out.index][first : first + self.made]
+        low, high = int(written.min(initial=0)), int(written.max(initial=0)) + out.dtype.size_bytes
+        # The unit that writes each byte; below 0: none does.
+        writer = np.full(high - low, -1, dtype=np.int64)
+        made = _units(self.sharing, self.made, np.arange(self.made, dtype=np.int64))
+        for byte in range(out.dtype.size_bytes):
+            writer[written - low + byte] = made
+        readers = _Readers(self.sharing, self.made, first, self.times)
+        for tensor, reads in self.reads:
+            runs = reads if isinstance(reads, Runs) else reads.of_turn(turn or 0)
+            byte_at = _first_race(
+                runs, _Source(self.places[tensor.index], tensor.dtype.size_bytes, low), writer, readers
+            )
+            if byte_at is not None:
+                lost = tensor.label, low + byte_at
+                yield Finding(Fault.RACE, step, self.sharing.op, *lost, number=self.node.op.number)
 
 
 @dataclass(frozen=True, eq=False)
 class _Readers:
-    """Which units read at a kernel step: those that make the elements of the output from `first` to `last`."""
+    """Which units read at a kernel step: those that make the elements of the output of that number. `made` of them are
+    made at once, from `first` on."""
 
     sharing: Sharing
-    out: Tensor
+    made: int
+    first: int
     times: _Times
 
     def clash(self, first: IntArray, last: IntArray, writer: IntArray) -> IntArray:
         """Which of some touches find a byte that its writer may have written by then."""
-        begin, end = (_units(self.sharing, self.out, np.minimum(at, self.out.elems - 1)) for at in (first, last))
+        begin, end = (
+            _units(self.sharing, self.made, np.minimum(at - self.first, self.made - 1)) for at in (first, last)
+        )
         times = self.times
         is_channel = self.sharing.cut.along is Along.CHANNELS
         late = np.maximum(times.read[begin], times.read[end])
@@ -134,12 +175,20 @@ class _Readers:
         return found
 
 
-def _first_race(tensor: Tensor, runs: Runs, read: IntArray, writer: IntArray, readers: _Readers) -> int | None:
+class _Source(NamedTuple):
+    """Where each element of an input lies, of `size_bytes` bytes, and from where addresses are counted."""
+
+    places: IntArray
+    size_bytes: int
+    low: int
+
+
+def _first_race(runs: Runs, source: _Source, writer: IntArray, readers: _Readers) -> int | None:
     """The first byte, counted from the output's lowest, that may be gone when it is read."""
     for some in _in_parts(runs):
         element, first, last = some.touches()
-        for byte in range(tensor.dtype.size_bytes):
-            at = read[element] + byte
+        for byte in range(source.size_bytes):
+            at = source.places[element] + (byte - source.low)
             inside = np.flatnonzero((at >= 0) & (at < len(writer)))
             inside = inside[writer[at[inside]] >= 0]
             lost = readers.clash(first[inside], last[inside], writer[at[inside]])
@@ -159,16 +208,19 @@ def _in_parts(runs: Runs) -> Iterator[Runs]:
         begin = end
 
 
-def _units(sharing: Sharing, out: Tensor, elements: IntArray) -> IntArray:
-    """The units that elements of the output belong to."""
+def _units(sharing: Sharing, made: int, elements: IntArray) -> IntArray:
+    """The units that elements of the output belong to, of so many that are made at once."""
     units = sharing.cut.units
-    return elements % units if sharing.cut.along is Along.CHANNELS else elements // (out.elems // units)
+    return elements % units if sharing.cut.along is Along.CHANNELS else elements // (made // units)
 
 
 def _addresses(tensor: Tensor, placed: Placed) -> IntArray | None:
     """Where each element lies; None where that is not known, or not in this arena."""
-    rows: Sequence[int] | IntArray | None = placed.rows.get(tensor.base)
+    rows: IntArray | None = placed.rows.get(tensor.base)
     if rows is None:
         return None
-    start = int(rows[0]) + tensor.offset_bytes
-    return start + places(tensor.shape, tensor.strides) * tensor.dtype.size_bytes
+    size = tensor.dtype.size_bytes
+    if tensor.view is None:
+        row_elems = tensor.elems // len(rows)
+        return np.repeat(rows, row_elems) + np.tile(np.arange(row_elems, dtype=np.int64) * size, len(rows))
+    return int(rows[0]) + tensor.offset_bytes + places(tensor.shape, tensor.strides) * size

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from diagmem.backends.c.program import Program
 from diagmem.model.errors import PlanError
-from diagmem.planning.teamwork import BARRIER_INSTRUCTIONS
+from diagmem.planning.sharing import BARRIER_INSTRUCTIONS
 from diagmem.verification import tools
 from diagmem.verification.runs import Run
 from diagmem.verification.stream import Inputs, encoded, first_difference, write_model
 
 TRACE = "trace.h"
-TEAM = ("two_cores.c", "two_cores.h", "together.h")
+TEAM = ("two_cores.c", "two_cores.h", "together.h", "harness_team.h")
 BOARD_BYTES = 4 * 2**20
 """Flash, and RAM, of the emulated boards."""
 VECTORS_BYTES = 64
@@ -101,6 +101,7 @@ CORES = {
             ("-mcpu=cortex-m33+nodsp", "-mfloat-abi=soft"),
             flash_at=0x1000_0000,
             ram_at=0x3800_0000,
+            slow_at=0x8000_0000,
             cores=2,
         ),
         Core(
@@ -150,17 +151,19 @@ def run_on_core(
     counts = [int(count) for count in re.findall(r"^instructions (\d+)$", said, re.MULTILINE)]
     waited = [(int(work), int(count)) for work, count in re.findall(r"^critical (\d+) (\d+)$", said, re.MULTILINE)]
     is_team = _is_team(program, core)
+    stacks = struct.unpack(f"<{len(stack) // 4}I", stack)
     return Run(
         core.name,
         len(inputs),
         failure,
         program.arena_bytes,
-        stack_bytes=struct.unpack("<I", stack)[0] if stack else None,
+        stack_bytes=max(stacks, default=None),
         static_bytes=sections.get(".data", 0) + sections.get(".bss", 0),
         code_bytes=sections.get(".text", 0),
         weights_bytes=sections.get(".weights", 0),
         instructions=max(counts, default=None),
         cores=core.cores if is_team else None,
+        core_stacks_bytes=stacks if is_team else (),
         barriers=max((count for _, count in waited), default=None),
         critical_instructions=max((work + BARRIER_INSTRUCTIONS * count for work, count in waited), default=None),
     )

@@ -168,9 +168,15 @@ class Verification:
         return next(range_faults(model, ranges_of(model), self.seed), None)
 
     def _as_c(self, place: str) -> CVerdict:
-        samples = sample_inputs(self.program.graph, self.inputs, self.seed)
+        return self.judged(self._run(place, self.samples))
+
+    @property
+    def samples(self) -> Inputs:
+        return sample_inputs(self.program.graph, self.inputs, self.seed)
+
+    def judged(self, run: Run) -> CVerdict:
+        """What a run of the C code has shown, with what others make of the model."""
         opinion = self.second_opinion
-        run = self._run(place, samples)
         if self.range_fault is not None:
             run = run.failed(f"a channel was taken for what it is not: {self.range_fault}")
         if opinion is None:

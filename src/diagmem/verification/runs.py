@@ -9,8 +9,9 @@ from typing import Any
 @dataclass(frozen=True, slots=True)
 class Run:
     """`failure`: why the answer is no; None if it is yes. `instructions`: the most that any input took, on one core.
-    `critical_instructions`: of the core that had most to do between each two barriers, and for these. What the place
-    does not tell is None."""
+    `critical_instructions`: of the core that had most to do between each two barriers, and for these.
+    `stack_bytes`: the most that any core takes; `core_stacks_bytes`: what each of several does. What the place does not
+    tell is None."""
 
     on: str
     inputs: int
@@ -24,6 +25,7 @@ class Run:
     cores: int | None = None
     barriers: int | None = None
     critical_instructions: int | None = None
+    core_stacks_bytes: tuple[int, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -61,6 +63,7 @@ class Run:
         speedup = None if self.speedup is None else round(self.speedup, 4)
         return {
             "cores": self.cores,
+            "stack_bytes_by_core": list(self.core_stacks_bytes) or None,
             "barriers": self.barriers,
             "critical_instructions": self.critical_instructions,
             "speedup": speedup,

@@ -22,22 +22,24 @@ def run_on_threads(program: Program, inputs: Inputs, cores: int, hooks: tuple[st
     most = 1 if program.teamwork is None else program.teamwork.cores
     if not 1 < cores <= most:
         raise PlanError(f"the plan is for up to {most} cores, not {cores}: plan again with cores {cores}")
-    sent, complaint = _run(program, inputs, cores, (*SANITIZED, *hooks), is_traced=False)
+    sent, complaint = sent_by_threads(program, inputs, cores, (*SANITIZED, *hooks), is_traced=False)
     difference = first_difference(program, inputs, sent, is_traced=False)
     if difference is not None:
-        traced, _ = _run(program, inputs, cores, (*PLAIN, *hooks), is_traced=True)
+        traced, _ = sent_by_threads(program, inputs, cores, (*PLAIN, *hooks), is_traced=True)
         difference = first_difference(program, inputs, traced, is_traced=True) or difference
     failure = "; ".join(reason for reason in (complaint, difference) if reason) or None
     return Run("host", len(inputs), failure, program.arena_bytes, weights_bytes=weights_bytes(program), cores=cores)
 
 
-def _run(program: Program, inputs: Inputs, cores: int, flags: tuple[str, ...], is_traced: bool) -> tuple[bytes, str]:
-    """What the program sends, and what the sanitizer has to say, in one line."""
+def sent_by_threads(
+    program: Program, inputs: Inputs, cores: int, flags: tuple[str, ...] = SANITIZED, is_traced: bool = True
+) -> tuple[bytes, str]:
+    """What the program sends, with `is_traced` all that steps have made, and what the sanitizer says, in one line."""
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         directory = Path(place)
         compiler = tools.find("gcc", "gcc")
         weights = write_model(program, len(inputs), directory)
-        tools.write_firmware(directory, "host.c", "threads.c", "threads.h", "together.h")
+        tools.write_firmware(directory, "host.c", "threads.c", "threads.h", "together.h", "harness_team.h")
         traced = ["-DHARNESS_TRACE"] if is_traced else []
         common = [compiler, "-I.", "-pthread", f"-DHARNESS_CORES={cores}", *traced, *flags]
         strict = [*tools.STANDARD, *tools.WARNINGS, "-DMODEL_NO_STATIC_ARENA", "-DMODEL_DEBUG", "-include", "threads.h"]

@@ -67,6 +67,7 @@ def test_the_next_frame_comes_during_the_run(options: dict[str, Any], tmp_path: 
     net = Net(graph, tmp_path, **options)
     frames = [sample[0].tobytes() for sample in sample_inputs(graph, 6)]
     size, place = len(frames[0]), net.library.net_next_input(0)
+    assert b"#define NET_INPUTS 2\n" in net.files["net.h"]
     assert net.library.net_next_input(1) is None
     ctypes.memmove(place, frames[0], size)
     for number, values in enumerate(reference.runs(graph, sample_inputs(graph, 6))):
@@ -115,11 +116,15 @@ def test_a_plan_that_uses_the_place_is_not_safe() -> None:
     assert diagmem.check(graph, found) != []
 
 
-def test_it_is_verified(tmp_path: Path) -> None:
-    """As any other plan is, by its JSON."""
+def test_it_is_verified() -> None:
+    """As any other plan is: by its JSON, and beside another model."""
+    compiler("gcc")
     graph = model()
-    made = diagmem.plan(graph, double_buffer=(name_of(graph),), schedule="rows")
-    assert all(verdict.ok for verdict in diagmem.verify(graph, inputs=3, plan=made.to_json()))
+    options: dict[str, Any] = {"double_buffer": (name_of(graph),), "schedule": "rows"}
+    found = diagmem.plan(graph, **options).to_json()
+    assert all(verdict.ok for verdict in diagmem.verify(graph, inputs=2, plan=found))
+    both = {"ears": graph, "nose": tiny(name="nose")}
+    assert all(verdict.ok for verdict in diagmem.verify_together(both, inputs=2, **options).values())
 
 
 @pytest.mark.parametrize(

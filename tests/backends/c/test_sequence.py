@@ -20,6 +20,7 @@ from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan_json import from_json, to_json
 from diagmem.verification import reference
 from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.threads import run_on_threads
 from diagmem.verification.tools import STANDARD, WARNINGS
 from tests.backends.c.models import COMPILERS, compiler, with_weights, write
 from tests.row_networks import Images, with_values
@@ -203,3 +204,12 @@ def test_pieces_are_read_by_every_kind_of_window(options: dict[str, Any]) -> Non
     assert len(Program.of(planned).in_pieces) >= 3
     (verdict,) = pipeline.verify(graph, inputs=3, schedule="rows", input_rows=True, **options)
     assert verdict.ok
+
+
+def test_pieces_are_read_by_several_cores() -> None:
+    """Also where they share rows, and hold some of them back."""
+    program = Program.of(pipeline.plan(deconvolved_line(), schedule="rows", input_rows=True, cores=2))
+    assert len(program.in_pieces) >= 3
+    assert program.teamwork is not None
+    assert any(sharing.turns for sharing in program.teamwork.sharings)
+    assert run_on_threads(program, sample_inputs(program.graph, 2), 2).failure is None

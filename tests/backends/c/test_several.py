@@ -12,10 +12,11 @@ import numpy.typing as npt
 import pytest
 
 import diagmem
+from diagmem.backends.c import LAYOUTS, FileLayout
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.checked import findings_of
-from diagmem.planning.together import Together
+from diagmem.planning.together import Together, beside_each_other
 from diagmem.verification import reference
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.tools import STANDARD, WARNINGS
@@ -117,7 +118,55 @@ def test_the_arena_is_that_of_the_largest() -> None:
 def test_what_is_not_made_for_it_is_refused() -> None:
     with pytest.raises(PlanError, match="with one `together`"):
         Together.of([diagmem.plan(tiny())])
-    with pytest.raises(PlanError, match="leave out the others"):
-        diagmem.plan(tiny(), together="keep-outputs", pools=("a:1K",))
+    with pytest.raises(PlanError, match="leave out external_io"):
+        diagmem.plan(tiny(), together="keep-outputs", external_io=True)
     with pytest.raises(PlanError, match="names of their own"):
         diagmem.emit_c_together({"a b": tiny(), "a_b": tiny()})
+
+
+def test_memories_are_shared_too() -> None:
+    """In each pool as much as any model needs; the last one has room for what all of them keep."""
+    graphs, pools = models(), ("fast:300", "slow:1200:3")
+    plans = beside_each_other([diagmem.plan(g, together="keep-outputs", pools=pools) for g in graphs.values()])
+    found = Together.of(plans)
+    assert all(findings_of(made.plan) == [] for made in plans)
+    assert found.pools_bytes["fast"] <= 300
+    assert found.pools_bytes["slow"] + found.kept_bytes <= 1200
+    assert found.total_bytes == sum(found.pools_bytes.values()) + found.kept_bytes
+    text = (
+        diagmem.emit_c_together(graphs, name="all", together="keep-outputs", pools=pools).files["model_all.h"].decode()
+    )
+    for name, size in found.pools_bytes.items():
+        assert f"#define MODEL_ALL_POOL_{name.upper()}_BYTES {size}\n" in text
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_source_compiles_where_it_lies(layout: FileLayout, tmp_path: Path) -> None:
+    """In each layout, with the headers of all models where programs look for them."""
+    files = diagmem.emit_c_together(models(), name="senses", layout=layout, cpu="cortex-m4").files
+    write(files, tmp_path)
+    sources = [path for path in files if path.endswith(".c")]
+    command = [compiler("gcc"), *STANDARD, *WARNINGS, "-Iinclude", "-fsyntax-only", *sources]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    assert b"one C99 library" in files["README.md"]
+    for name in ("senses", *models()):
+        assert sum(path.rpartition("/")[2] == f"{name}.h" for path in files) == 1
+    if layout == "arduino":
+        assert all(f"{name}_invoke();" in files["examples/senses_run/senses_run.ino"].decode() for name in models())
+
+
+def test_cmake_builds_it(tmp_path: Path) -> None:
+    """A program links the library, and runs two of its models."""
+    cmake = compiler("cmake")
+    write(diagmem.emit_c_together(models(), name="senses", layout="cmake").files, tmp_path / "senses")
+    lists = "project(app C)\nadd_subdirectory(../senses senses)\nadd_executable(app_run main.c)\n"
+    linked = "target_link_libraries(app_run senses::senses)\n"
+    main = '#include "senses.h"\nint main(void) { ears_invoke(); eyes_invoke(); return ears_output_0() == 0; }\n'
+    texts = {
+        "CMakeLists.txt": f"cmake_minimum_required(VERSION 3.13)\n{lists}{linked}",
+        "main.c": main,
+    }
+    write({path: text.encode() for path, text in texts.items()}, tmp_path / "app")
+    for command in (["-S", "app", "-B", "build", "-DCMAKE_BUILD_TYPE=Debug"], ["--build", "build"]):
+        subprocess.run([cmake, *command], cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run([str(tmp_path / "build" / "app_run")], check=True)

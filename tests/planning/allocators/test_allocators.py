@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from diagmem.planning.allocators.fit import first_fit
 from diagmem.planning.allocators.forest import forest_bound, place_forest, spanning_forest
 from diagmem.planning.allocators.heap import modified_heap, reordered_heap
 from diagmem.planning.allocators.local import improve
+from diagmem.planning.allocators.pinned import pinned
 from diagmem.planning.footprint import footprint
 from diagmem.planning.options import Options
 from diagmem.planning.posing import problem
@@ -88,6 +90,18 @@ def test_forests_are_solved_exactly(posed: Problem) -> None:
     assert offsets is not None
     assert posed.part(members).is_met_by([offsets[b] for b in members])
     assert arena <= smallest_arena(posed)
+
+
+@given(problems(most=5))
+@settings(max_examples=40, deadline=None)
+def test_pinned_equals_exhaustive_search(posed: Problem) -> None:
+    """Wherever a buffer is pinned, the placement has it there, and is proven to be the smallest."""
+    own = posed.buffers[0]
+    for at in (0, 4, 8):
+        found = pinned(posed, {own.name: at}, NORMAL)
+        assert found.offsets[0] == at
+        assert posed.is_met_by(found.offsets)
+        assert found.arena_bytes == found.lower_bound_bytes == smallest_arena(replace(posed, pins={0: at}))
 
 
 @given(problems(most=9))

@@ -64,15 +64,16 @@ class IdleNet(Net):
         return self.tensor(shape, DType.INT8, is_constant=True, data=drawn.astype(np.int8), quantisation=found)
 
     def biases(self, count: int) -> int:
-        """Some saturate whatever comes in."""
+        """Some saturate whatever comes in; some are written as a column."""
+        shape = (count, 1) if len(self.tensors) % 13 == 6 else (count,)
         if self.dtype is DType.FLOAT32:
             values: Any = self.rng.normal(0, 1, count).astype(np.float32)
-            return self.tensor((count,), DType.FLOAT32, is_constant=True, data=values)
+            return self.tensor(shape, DType.FLOAT32, is_constant=True, data=values.reshape(shape))
         values = self.rng.integers(-20_000, 20_000, count)
         values = np.where(self.rng.random(count) < 0.1, 10**8 * self.rng.choice([-1, 1], count), values)
         wide = self.dtype is DType.INT16
-        made = values.astype(np.int64 if wide else np.int32)
-        return self.tensor((count,), DType.INT64 if wide else DType.INT32, is_constant=True, data=made)
+        made = values.astype(np.int64 if wide else np.int32).reshape(shape)
+        return self.tensor(shape, DType.INT64 if wide else DType.INT32, is_constant=True, data=made)
 
     def layer(self, kind: str, attributes: Any, x: int, weights: int, channels: int) -> int:
         inputs = [x, weights, *([self.biases(channels)] if self.rng.random() < 0.8 else [])]

@@ -45,7 +45,7 @@ def emit(
     if is_binary:
         files[f"{name}_weights.bin"] = tables.binary()
     readme = project.readme(program, name, tables.size_bytes).encode()
-    return {**laid_out(Library(program, name, files), layout), "README.md": readme}
+    return {**laid_out(Library({name: program}, name, files), layout), "README.md": readme}
 
 
 def weights_bytes(program: Program) -> int:

@@ -18,10 +18,10 @@ def arena_type(program: Program, is_read: bool = False) -> str:
     return ARENA_TO_READ if is_read else ARENA
 
 
-def address(program: Program, at: int) -> str:
-    """An expression of type void *."""
-    use = program.pools.at(at)
-    return f"AT({at})" if use is None else f"AT({enumerator(use)}, {at - use.start})"
+def address(program: Program, at: int, further: str = "") -> str:
+    """An expression of type void *. `further`: so many bytes behind it."""
+    use, behind = program.pools.at(at), f" + {further}" if further else ""
+    return f"AT({at}{behind})" if use is None else f"AT({enumerator(use)}, {at - use.start}{behind})"
 
 
 def address_to_read(program: Program, at: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -46,9 +46,10 @@ def small_numbers(name: str, values: Sequence[int]) -> str:
     return f"static const uint{width}_t {name}[{len(values)}] = {{\n{lines}\n}};\n"
 
 
-def call_text(node: Node, call: CCall, program: Program, tables: Tables) -> str:
-    """The call as a statement. Where it is for a single turn, `turn` says which."""
-    arguments = (_argument(a, n, node, program, tables) for n, a in enumerate(call.arguments))
+def call_text(node: Node, call: CCall, program: Program, tables: Tables, given: Mapping[int, str] | None = None) -> str:
+    """The call as a statement. Where it is for a single turn, `turn` says which. `given`: some arguments."""
+    known = given or {}
+    arguments = (known.get(n) or _argument(a, n, node, program, tables) for n, a in enumerate(call.arguments))
     return f"{call.function}({', '.join([f'&{parameters_name(node, program)}', *arguments])});"
 
 
@@ -58,7 +59,7 @@ def argument_text(tensor: Tensor, node: Node, program: Program, tables: Tables, 
         return _argument(tensor, 0, node, program, tables)
     if tensor.is_constant:
         return f"(const void *)((const unsigned char *){tables.constants[tensor.index]} + {further})"
-    return f"AT({program.offsets[tensor.index]} + {further})"
+    return address(program, program.offsets[tensor.index], further)
 
 
 def _argument(argument: CArgument, position: int, node: Node, program: Program, tables: Tables) -> str:
@@ -69,19 +70,29 @@ def _argument(argument: CArgument, position: int, node: Node, program: Program, 
     if isinstance(argument, CScratch):
         return address(program, program.scratch[index])
     if isinstance(argument, CRows):
-        rows = "diagmem_pieces" if argument.tensor.index in program.in_pieces else "diagmem_rows"
-        found = f"{rows}_reaching" if argument.is_transposed else f"{rows}_under"
-        arena = arena_of(program, argument.tensor.index)
-        return f"{found}(&op{node.op.number}.window, &rows{argument.tensor.index}, {arena}, turn, rows)"
+        return rows_text(argument, node, program)
     if isinstance(argument, CRow):
-        number = _row_number(argument, f"op{node.op.number}_rows{position}")
-        found, arena = row_function(program, argument.tensor), arena_of(program, argument.tensor.index)
-        return f"{found}(&rows{argument.tensor.index}, {arena}, {number})"
+        return row_text(argument, position, node, program)
     if isinstance(argument, CPointers):
-        return _pointers(argument, (_argument(t, position, node, program, tables) for t in argument.tensors))
+        return pointers_text(argument, (_argument(t, position, node, program, tables) for t in argument.tensors))
     if argument.is_constant:
         return staged_address(node, argument, program) or tables.constants[argument.index]
     return address(program, program.offsets[argument.index])
+
+
+def row_text(row: CRow, position: int, node: Node, program: Program) -> str:
+    """The address of the row of a turn. `position`: of the argument."""
+    number = _row_number(row, f"op{node.op.number}_rows{position}")
+    found, arena = row_function(program, row.tensor), arena_of(program, row.tensor.index)
+    return f"{found}(&rows{row.tensor.index}, {arena}, {number})"
+
+
+def rows_text(rows: CRows, node: Node, program: Program) -> str:
+    """The array of those under the window of a turn."""
+    kind = "diagmem_pieces" if rows.tensor.index in program.in_pieces else "diagmem_rows"
+    found = f"{kind}_reaching" if rows.is_transposed else f"{kind}_under"
+    arena = arena_of(program, rows.tensor.index)
+    return f"{found}(&op{node.op.number}.window, &rows{rows.tensor.index}, {arena}, turn, rows)"
 
 
 def row_function(program: Program, tensor: Tensor) -> str:
@@ -99,6 +110,7 @@ def _row_number(row: CRow, listed: str) -> str:
     return turn if row.first == 0 else f"{turn} {'+' if row.first > 0 else '-'} {abs(row.first)}"
 
 
-def _pointers(argument: CPointers, addresses: Iterable[str]) -> str:
+def pointers_text(argument: CPointers, addresses: Iterable[str]) -> str:
+    """An array of addresses."""
     element = "void *const" if argument.is_written else "const void *const"
     return f"({element}[]){{{', '.join(addresses)}}}"

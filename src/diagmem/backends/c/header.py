@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from diagmem.backends.c.addresses import arena_type
 from diagmem.backends.c.api import functions
 from diagmem.backends.c.calls import shape_of
 from diagmem.backends.c.literals import number
@@ -41,8 +42,8 @@ _PLACES = (
 )
 
 
-def header(program: Program, name: str) -> str:
-    """NAME.h after its first comment."""
+def header(program: Program, name: str, is_shared: bool = False) -> str:
+    """NAME.h after its first comment. `is_shared`: arenas are those of a library of several models."""
     macro, model = name.upper(), program.model
     api = functions(program)
     about = _BY_ROWS if program.input_rows else _WHOLE
@@ -59,7 +60,7 @@ def header(program: Program, name: str) -> str:
 {_places(macro)}
 #define {macro}_ARENA_BYTES {max(1, program.arena_bytes)}
 #define {macro}_ARENA_ALIGN {program.align_bytes} /* an arena starts on a multiple of so many bytes */
-{pool_constants(program, name) if program.pools else ""}\
+{pool_constants(program, name, is_shared) if program.pools else ""}\
 {_state(macro, program)}
 {_tensors(f"{macro}_INPUT", model, model.inputs)}{_rows(macro, program)}
 {_tensors(f"{macro}_OUTPUT", model, model.outputs)}
@@ -127,12 +128,20 @@ typedef struct {{
 def _on_cores(program: Program, name: str) -> str:
     if program.teamwork is None:
         return ""
-    macro = name.upper()
+    macro, arena = name.upper(), arena_type(program)
+    if program.input_rows:
+        return f"""\
+/* The next row on `cores` cores at once, 1 to {macro}_MOST_CORES: each calls it with one arena and team, and with its
+ * own number, from 0 on. The first one takes the row, others may be given NULL. It returns on all of them what
+ * {name}_push_row_in returns. {macro}_AFTER_OP is called on each core. */
+int {name}_push_row_on({arena}arena, {name}_team *team, int core, int cores, const void *row);
+
+"""
     return f"""\
 /* One run on `cores` cores at once, 1 to {macro}_MOST_CORES: each calls it with one arena and team, and with its own
  * number, from 0 on. It returns on all of them when the outputs are there; the inputs must be when the last one calls
  * it. {macro}_AFTER_OP is called on each core. */
-void {name}_invoke_on(void *arena, {name}_team *team, int core, int cores);
+void {name}_invoke_on({arena}arena, {name}_team *team, int core, int cores);
 
 """
 

@@ -20,7 +20,7 @@ def kernels_of(programs: Sequence[Program], attribute: str) -> str:
             limits[macro] = max(value, limits.get(macro, 0))
     defines = "".join(f"#define {macro} {limits[macro]}\n" for macro in sorted(limits))
     sources = ["_compiler.h", *sorted({call.source for call in calls})]
-    by_rows = [program for program in programs if program.visits]
+    by_rows = [program for program in programs if program.by_rows]
     if by_rows:
         defines += f"#define DIAGMEM_OFFSET uint{8 * max(program.offset_bytes for program in by_rows)}_t\n"
         sources.insert(1, "_row_pieces.h" if any(program.in_pieces for program in by_rows) else "_rows.h")

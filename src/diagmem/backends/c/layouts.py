@@ -22,9 +22,9 @@ Files = dict[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What is laid out. `code`: the files of the model by their names."""
+    """What is laid out: a model, or several. `code`: the files by their names."""
 
-    program: Program
+    programs: Mapping[str, Program]
     name: str
     code: Mapping[str, bytes]
 
@@ -37,6 +37,17 @@ class Library:
         return f"{self.name}.h"
 
     @property
+    def headers(self) -> list[str]:
+        """What programs may include."""
+        return [self.header, *(f"{own}.h" for own in self.programs if own != self.name)]
+
+    @property
+    def what(self) -> str:
+        """`The neural network NAME`, for people."""
+        one = len(self.programs) == 1
+        return f"The neural network {self.name}" if one else f"The neural networks {', '.join(self.programs)}"
+
+    @property
     def needs_libm(self) -> bool:
         return b"<math.h>" in self.code[f"{self.name}_kernels.h"]
 
@@ -44,8 +55,8 @@ class Library:
         return [f"{folder}{path}" for path in self.code if path.endswith((".c", ".S"))]
 
     def in_folders(self) -> Files:
-        """The header in include/, all else in src/."""
-        return {f"{'include' if path == self.header else 'src'}/{path}": data for path, data in self.code.items()}
+        """Headers in include/, all else in src/."""
+        return {f"{'include' if path in self.headers else 'src'}/{path}": data for path, data in self.code.items()}
 
     def in_src(self) -> Files:
         return {f"src/{path}": data for path, data in self.code.items()}
@@ -83,7 +94,7 @@ target_compile_definitions({name} PRIVATE $<$<CONFIG:Debug>:{library.macro}_DEBU
 set_target_properties({name} PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
 {libm}
 install(TARGETS {name} EXPORT {name}Config ARCHIVE DESTINATION lib)
-install(FILES {headers}{library.header} DESTINATION include)
+install(FILES {" ".join(f"{headers}{header}" for header in library.headers)} DESTINATION include)
 install(EXPORT {name}Config NAMESPACE {name}:: DESTINATION lib/cmake/{name})
 """
 
@@ -92,16 +103,32 @@ def _arduino(library: Library) -> Files:
     example = f"examples/{library.name}_run/{library.name}_run.ino"
     return {
         **library.in_src(),
-        "library.properties": project.arduino(library.name).encode(),
+        "library.properties": project.arduino(library.name, library.what).encode(),
         example: _sketch(library).encode(),
     }
 
 
-_NEWLINE = "\n"
-
-
 def _sketch(library: Library) -> str:
-    name, macro, program = library.name, library.macro, library.program
+    states = "".join(f"    {name}_reset();\n" for name, program in library.programs.items() if program.states)
+    runs = "".join(_run(program, name) for name, program in library.programs.items())
+    outputs = "its first output" if len(library.programs) == 1 else "their first outputs"
+    return f"""\
+// Runs {library.what.replace("The", "the", 1)} again and again, and prints {outputs}.
+#include <{library.header}>
+
+void setup() {{
+    Serial.begin(115200);
+{states}}}
+
+void loop() {{
+{runs}    delay(1000);
+}}
+"""
+
+
+def _run(program: Program, name: str) -> str:
+    """A run with zeros, and its output."""
+    macro = name.upper()
     run = f"""\
     for (long i = 0; i < {macro}_INPUT_0_ELEMS; ++i) {{
         {name}_input_0()[i] = 0; /* what your sensor says */
@@ -109,32 +136,22 @@ def _sketch(library: Library) -> str:
     {name}_invoke();"""
     if program.input_rows:
         run = f"""\
-    static {macro}_INPUT_0_TYPE row[{macro}_INPUT_0_ROW_ELEMS]; /* what your sensor says */
     for (int y = 0; y < {macro}_INPUT_0_ROWS; ++y) {{
+        static {macro}_INPUT_0_TYPE row[{macro}_INPUT_0_ROW_ELEMS]; /* what your sensor says */
         {name}_push_row(row);
     }}"""
     if not program.model.inputs:
         run = f"    {name}_invoke();"
     return f"""\
-// Runs the neural network {name} again and again, and prints its first output.
-#include <{library.header}>
-
-void setup() {{
-    Serial.begin(115200);
-{f"    {name}_reset();{_NEWLINE}" if program.states else ""}}}
-
-void loop() {{
 {run}
     for (long i = 0; i < {macro}_OUTPUT_0_ELEMS; ++i) {{
         Serial.println((float){name}_output_0()[i]);
     }}
-    delay(1000);
-}}
 """
 
 
 def _platformio(library: Library) -> Files:
-    return {**library.in_src(), "library.json": project.platformio(library.name).encode()}
+    return {**library.in_src(), "library.json": project.platformio(library.name, library.what).encode()}
 
 
 def _zephyr(library: Library) -> Files:
@@ -146,7 +163,7 @@ def _zephyr(library: Library) -> Files:
         "zephyr/module.yml": f"name: {json.dumps(name)}\nbuild:\n  cmake: zephyr\n  kconfig: zephyr/Kconfig\n",
         "zephyr/Kconfig": f"""\
 config {option}
-\tbool "The neural network {name}"
+\tbool "{library.what}"
 {libc}\thelp
 \t  A neural network as C, made by diagmem: static memory, no dependencies.
 
@@ -180,7 +197,7 @@ endif()
 """,
         "idf_component.yml": f"""\
 version: "{__version__}"
-description: {json.dumps(f"The neural network {library.name} as C, made by diagmem")}
+description: {json.dumps(f"{library.what} as C, made by diagmem")}
 """,
     }
     return {**library.in_folders(), **{path: text.encode() for path, text in texts.items()}}

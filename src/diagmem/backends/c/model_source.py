@@ -17,6 +17,7 @@ from diagmem.backends.c.staging import copy_macro, staged_call
 from diagmem.backends.c.state import reset_function
 from diagmem.backends.c.tables import Tables
 from diagmem.backends.c.team import run_as_team
+from diagmem.backends.c.team_rows import run_rows_as_team
 from diagmem.model.graph import Node
 
 
@@ -79,7 +80,7 @@ _ADDRESSES = """\
 def _run(program: Program, tables: Tables, name: str) -> Iterator[str]:
     """The functions that run the model."""
     if program.teamwork is not None:
-        yield from run_as_team(program, tables, name)
+        yield from (run_rows_as_team if program.visits else run_as_team)(program, tables, name)
     elif program.visits:
         yield from run_in_sequence(program, tables, name)
     else:

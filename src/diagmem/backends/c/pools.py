@@ -8,18 +8,20 @@ from diagmem.backends.c.addresses import enumerator, pool_macro
 from diagmem.backends.c.api import functions
 from diagmem.backends.c.memory import static_memory, wide_alignment
 from diagmem.backends.c.program import Program
-from diagmem.planning.owned import ARENA
+from diagmem.planning.owned import KEPT
+from diagmem.planning.pools import PoolUse
 
 
-def pool_constants(program: Program, name: str) -> str:
-    """In NAME.h: how much of each memory is used, its place in the list of arenas, and where its static arena goes."""
+def pool_constants(program: Program, name: str, is_shared: bool = False) -> str:
+    """In NAME.h: how much of each memory is used, its place in the list of arenas, and where its static arena goes.
+    `is_shared`: that is for a library of several models to say, but for what lives from run to run."""
     macro, uses = name.upper(), program.pools.uses
     sizes = "".join(f"#define {pool_macro(name, use)}_BYTES {use.used_bytes}\n" for use in uses)
     hooks = "".join(
         f"#ifndef {pool_macro(name, use)}_ATTR\n#define {pool_macro(name, use)}_ATTR /* the model's own arena in "
         f"{use.pool.name} */\n#endif\n"
         for use in uses
-        if not use.pool.is_external
+        if _is_own(use, is_shared)
     )
     numbers = ", ".join(pool_macro(name, use) for use in uses)
     return f"""\
@@ -27,6 +29,11 @@ def pool_constants(program: Program, name: str) -> str:
 enum {{ {numbers} }};
 #define {macro}_POOLS {len(uses)}
 {sizes}{hooks}"""
+
+
+def _is_own(use: PoolUse, is_shared: bool) -> bool:
+    """Whether the model brings along an array for it."""
+    return not use.pool.is_external and (not is_shared or use.pool.name == KEPT)
 
 
 def _external(program: Program) -> str:
@@ -78,8 +85,8 @@ static int are_arenas(void *const *arena) {{
 
 
 def pool_arenas(program: Program, name: str, is_shared: bool = False) -> Iterator[str]:
-    """The functions that find an arena in memory of the caller's, and the model's own arenas. `is_shared`: the first is
-    that of a library of several models, which has one for all."""
+    """The functions that find an arena in memory of the caller's, and the model's own arenas. `is_shared`: those
+    are of a library of several models, but for what lives from run to run."""
     macro, uses = name.upper(), program.pools.uses
     for use in uses:
         yield f"""\
@@ -95,7 +102,7 @@ def pool_arenas(program: Program, name: str, is_shared: bool = False) -> Iterato
     own = "\n".join(
         static_memory(program, pool_macro(name, use), f"static_{use.pool.name.lower()}")
         for use in held
-        if not (is_shared and use.pool.name == ARENA)
+        if _is_own(use, is_shared)
     )
     listed = ", ".join(f"&static_{use.pool.name.lower()}" if use in held else "NULL" for use in uses)
     const = "const " if len(held) == len(uses) else ""

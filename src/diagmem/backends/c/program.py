@@ -11,7 +11,7 @@ from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
-from diagmem.model.teamwork import Teamwork
+from diagmem.model.teamwork import Along, Teamwork
 from diagmem.ops import CCall, CPointers, CRow, CRows, StagedWeights, Unsupported, kind_of, staged_weights, values_of
 from diagmem.ops.state import changed_variables
 from diagmem.planning.owned import as_asked, next_frames
@@ -82,8 +82,6 @@ class Program:
             raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without external_io")
         if plan.pools.missing_bytes:
             raise PlanError(f"the plan does not fit its pools: {plan.pools.missing_bytes} bytes are missing")
-        if plan.teamwork is not None and (plan.pools.in_use or plan.runs_by_rows):
-            raise PlanError("several cores share ops that run whole in one arena: plan again without pools and rows")
         model = None if model is None else as_asked(model, plan.options)
         source = None if model is plan.graph else model
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
@@ -285,8 +283,15 @@ class Program:
             return False
         return self.offsets[node.input(0).index] == self.offsets[node.output.index]
 
+    @cached_property
+    def _shared_by_rows(self) -> frozenset[int]:
+        """Ops that run whole, but on several cores, which call the kernel for one row."""
+        sharings = () if self.teamwork is None else self.teamwork.sharings
+        return frozenset(sharing.op for sharing in sharings if sharing.cut.along is Along.ROWS)
+
     def _call(self, node: Node) -> CCall:
-        call = self.library.row_call(node) if node.op.index in self.visits else self.library.call(node)
+        by_rows = node.op.index in self.visits or node.op.index in self._shared_by_rows
+        call = self.library.row_call(node) if by_rows else self.library.call(node)
         for tensor in call.tensors:
             if tensor.is_constant:
                 values_of(tensor)

@@ -38,13 +38,13 @@ PLATFORMIO = (
 """PlatformIO's names of the same."""
 
 
-def arduino(name: str) -> str:
+def arduino(name: str, what: str) -> str:
     return f"""\
 name={name}
 version={__version__}
 author=diagmem
 maintainer=diagmem
-sentence=The neural network {name} as C.
+sentence={what} as C.
 paragraph=Made by diagmem: static memory, no dependencies.
 category=Data Processing
 url=https://pypi.org/project/diagmem
@@ -53,16 +53,23 @@ includes={name}.h
 """
 
 
-def platformio(name: str) -> str:
+def platformio(name: str, what: str) -> str:
     about = {
         "name": name,
         "version": __version__,
-        "description": f"The neural network {name} as C, made by diagmem",
+        "description": f"{what} as C, made by diagmem",
         "frameworks": "*",
         "platforms": list(PLATFORMIO),
         "headers": f"{name}.h",
     }
     return json.dumps(about, indent=2) + "\n"
+
+
+def usage(program: Program, name: str, result: str = "output") -> str:
+    """How the model is run, as C."""
+    macro = name.upper()
+    reset = f"{name}_reset(); /* once, before the first run */\n" if program.states else ""
+    return f"{reset}{_use(program, name, macro)}\nconst {macro}_OUTPUT_0_TYPE *{result} = {name}_output_0();"
 
 
 def readme(program: Program, name: str, weights_bytes: int) -> str:
@@ -80,8 +87,7 @@ only what the compiler itself calls, such as `memcpy`.
 ```c
 #include "{name}.h"
 
-{f"{name}_reset(); /* once, before the first run */{_NEWLINE}" if program.states else ""}{_use(program, name, macro)}
-const {macro}_OUTPUT_0_TYPE *output = {name}_output_0();
+{usage(program, name)}
 ```
 {_by_rows(program)}{_real_numbers(program, name)}
 | tensor | shape | type | scale | zero point |
@@ -92,13 +98,14 @@ A stored value q means the number scale * (q - zero point).
 {_KEPT_ROWS if program.input_rows else _KEPT}
 {_STATE.format(name=name, size=sum(t.size_bytes for t in program.states)) if program.states else ""}\
 {_own_memory(program).format(name=name, macro=macro)}
-{_TEAM.format(name=name, macro=macro, most=program.teamwork.cores) if program.teamwork else ""}\
+{_team(program, name)}\
 - Where things lie is yours to say: {macro}_WEIGHTS_ATTR, {macro}_ARENA_ATTR and {macro}_CODE_ATTR are put before each
   table of weights, the arena, and each function that computes: `__attribute__((section(".ccm")))`, say, in a header of
   yours whose name is given as {macro}_CONFIG.
 - Define {macro}_DEBUG while you develop: `assert` then checks that arenas {_CHECKED[program.input_rows]}. Define
   {macro}_ASSERT(condition) to have it done in your way.
 - Define {macro}_AFTER_OP(op) to have something done after each operation.
+{_COPIES.format(macro=macro) if program.staged else ""}\
 - Several models may be part of one program: every global name starts with the model's own.
 - `{name}_kernels.h` and `{name}_weights.h` are for `{name}.c` alone.
 - Compile with optimisation (`-O2`). Tensors overlap in memory on purpose; the kernels are written for it.
@@ -143,9 +150,24 @@ _KEPT_ROWS = """\
 _NEWLINE = "\n"
 
 _TEAM = """\
-- Up to {most} cores share a run: each calls `{name}_invoke_on(arena, &team, core, cores)` with the same arena and
+- Up to {most} cores share a run: each calls `{name}_{call}` with the same arena and
   `{name}_team`, which is 0 at first, and with its own number. {macro}_RELAX() is done while one waits for the others.
 """
+
+_COPIES = """\
+- Weights that an operation reads over and over are copied to RAM before it. Define {macro}_COPY(to, from, bytes) to
+  have it done in your way, by DMA, say; the bytes must be there when it is done.
+"""
+
+
+def _team(program: Program, name: str) -> str:
+    if program.teamwork is None:
+        return ""
+    call = _TEAM_CALL[program.input_rows]
+    return _TEAM.format(name=name, macro=name.upper(), most=program.teamwork.cores, call=call)
+
+
+_TEAM_CALL = ("invoke_on(arena, &team, core, cores)", "push_row_on(arena, &team, core, cores, row)")
 
 _STATE = """\
 - {size} bytes of the arena are state: what the model remembers from run to run. Leave the arena alone between runs, but

@@ -29,8 +29,8 @@ _FORMS = {"linear": "one behind the other", "ring": "in a ring", "table": "anywh
 
 def run_in_sequence(program: Program, tables: Tables, name: str) -> Iterator[str]:
     """The function that runs one step, the list of steps, and what the caller calls."""
-    yield _step_function(program, tables, name)
-    yield _sequence(program)
+    yield step_function(program, tables, name, program.nodes)
+    yield sequence(program)
     yield _push(program, name) if program.input_rows else _invoke(program, name)
 
 
@@ -39,7 +39,7 @@ def sequence_bytes(program: Program) -> int:
     width, in_pieces = program.offset_bytes, program.in_pieces
     plain = (len(storage.table or ()) for tensor, storage in program.by_rows.items() if tensor not in in_pieces)
     tables = width * sum(plain) + sum(pieces_bytes(found, width) for found in in_pieces.values())
-    again = sum(len(program.visits[node.op.index]) for node in program.nodes if _is_repeated(program, node))
+    again = sum(len(program.visits[node.op.index]) for node in program.nodes if is_repeated(program, node))
     found = step_repeats(program)
     steps = len(program.steps) * step_bytes(program) if found is None else repeats_bytes(found, step_bytes(program))
     return tables + again + steps
@@ -108,11 +108,11 @@ def _in_pieces(name: str, height: int, pieces: Sequence[Piece]) -> str:
     return f"{_table(name, places)}{listed}{_constant('diagmem_row_pieces', name, fields)}"
 
 
-def _step_function(program: Program, tables: Tables, name: str) -> str:
-    cases = "".join(_case(node, program, tables, name) for node in program.nodes)
-    has_windows = any(
-        isinstance(a, CRows) for call in program.calls.values() if call is not None for a in call.arguments
-    )
+def step_function(program: Program, tables: Tables, name: str, nodes: Sequence[Node]) -> str:
+    """The function that runs one step of these ops."""
+    cases = "".join(_case(node, program, tables, name) for node in nodes)
+    calls = (program.calls[node.op.index] for node in nodes)
+    has_windows = any(isinstance(a, CRows) for call in calls if call is not None for a in call.arguments)
     rows = "    const void *rows[DIAGMEM_MAX_ROWS];\n" if has_windows else ""
     return f"""\
 /* One row of an operation, the next one in its turn; or all of it. */
@@ -129,7 +129,7 @@ static {name.upper()}_CODE_ATTR void run_step({arena_type(program)}arena, int32_
 def _case(node: Node, program: Program, tables: Tables, name: str) -> str:
     number, call = node.op.number, program.calls[node.op.index]
     body = "/* stays where it is */" if call is None else call_text(node, call, program, tables)
-    again = [f"turn = op{number}_turns[turn];"] if _is_repeated(program, node) else []
+    again = [f"turn = op{number}_turns[turn];"] if is_repeated(program, node) else []
     if call is not None and node.op.index in program.staged:
         # `turn` counts until it is said which one it is.
         *before, body = staged_call(node, call, body, program, tables, name)
@@ -140,7 +140,7 @@ def _case(node: Node, program: Program, tables: Tables, name: str) -> str:
     return f"    case {number}: /* {describe(node)} */\n{body}"
 
 
-def _is_repeated(program: Program, node: Node) -> bool:
+def is_repeated(program: Program, node: Node) -> bool:
     """Whether some rows are made again."""
     visits = program.visits.get(node.op.index, ())
     return len(visits) > len(set(visits))
@@ -148,12 +148,12 @@ def _is_repeated(program: Program, node: Node) -> bool:
 
 def repeated_turns(program: Program, node: Node) -> str:
     """The rows in the order in which they are made, where some are made again."""
-    if not _is_repeated(program, node):
+    if not is_repeated(program, node):
         return ""
     return small_numbers(f"op{node.op.number}_turns", program.visits[node.op.index])
 
 
-def _sequence(program: Program) -> str:
+def sequence(program: Program) -> str:
     """The steps, as a list or as repeats, and the function that says which operation a step runs."""
     width, found = f"uint{8 * step_bytes(program)}_t", step_repeats(program)
     about = "; OPS: the caller's next row" if program.input_rows else ""
@@ -203,19 +203,29 @@ _REPEATED = """\
 
 
 def _invoke(program: Program, name: str) -> str:
-    steps = _EACH if step_repeats(program) is None else _EACH_REPEAT.format(width=f"uint{8 * step_bytes(program)}_t")
+    run = f"run_step(arena, @, turns[@]++);\n{name.upper()}_AFTER_OP(@);"
     return f"""\
 {name.upper()}_CODE_ATTR void {name}_invoke_in({arena_type(program)}arena) {{
     CHECK_ARENA();
     uint{8 * program.state.turn_bytes}_t turns[OPS] = {{0}};
-{steps.replace("NAME", name.upper())}}}
+{each_step(program, run)}}}
 """
 
 
+def each_step(program: Program, run: str) -> str:
+    """A loop over all steps. `run`: what is done at each, lines in which @ stands for its operation."""
+    loop = _EACH if step_repeats(program) is None else _EACH_REPEAT.format(width=f"uint{8 * step_bytes(program)}_t")
+    before, _, behind = loop.partition("RUN\n")
+    indent, op = before.rpartition("\n")[2], "steps[i]" if loop == _EACH else "stretch[j]"
+    lines = run.replace("@", op).splitlines()
+    return f"{before}{indent.join(f'{line}{_NEWLINE}' for line in lines)}{behind}"
+
+
+_NEWLINE = "\n"
+
 _EACH = """\
     for (int32_t i = 0; i < STEPS; ++i) {
-        run_step(arena, steps[i], turns[steps[i]]++);
-        NAME_AFTER_OP(steps[i]);
+        RUN
     }
 """
 
@@ -224,8 +234,7 @@ _EACH_REPEAT = """\
     for (int32_t i = 0; i < REPEATS; stretch += repeats[i++].length) {{
         for (int32_t time = 0; time < repeats[i].times; ++time) {{
             for (int32_t j = 0; j < repeats[i].length; ++j) {{
-                run_step(arena, stretch[j], turns[stretch[j]]++);
-                NAME_AFTER_OP(stretch[j]);
+                RUN
             }}
         }}
     }}
@@ -233,35 +242,11 @@ _EACH_REPEAT = """\
 
 
 def _push(program: Program, name: str) -> str:
-    tensor = program.graph.tensors[program.graph.inputs[0]]
-    state, macro = program.state, name.upper()
+    tensor, macro = program.graph.tensors[program.graph.inputs[0]], name.upper()
     place, image = address(program, program.scratch[PUSH]), arena_of(program, tensor.index)
     row = f"{row_function(program, tensor)}(&rows{tensor.index}, {image}, state->turns[op])"
     return f"""\
-/* What a run remembers while it waits for the next row; it lies in the arena. */
-typedef struct {{
-    uint{8 * state.at_bytes}_t at;
-    uint{8 * state.turn_bytes}_t turns[OPS + 1];
-}} run_state;
-
-typedef char run_state_fits[sizeof(run_state) <= {state.size_bytes} ? 1 : -1];
-
-#ifdef {macro}_DEBUG
-/* Whether as many turns were had as the place in the sequence implies: not so in an arena that was never started. */
-static int is_started(const run_state *state) {{
-    uint{8 * state.turn_bytes}_t turns[OPS + 1] = {{0}};
-    for (int32_t i = 0; i < state->at && i < STEPS; ++i) {{
-        ++turns[operation(i)];
-    }}
-    return state->at < STEPS && memcmp(turns, state->turns, sizeof turns) == 0;
-}}
-#endif
-
-void {name}_start_in({arena_type(program)}arena) {{
-    CHECK_ARENA();
-    memset({place}, 0, sizeof(run_state));
-}}
-
+{push_state(program, name)}
 {macro}_CODE_ATTR int {name}_push_row_in({arena_type(program)}arena, const void *row) {{
     CHECK_ARENA();
     run_state *const state = {place};
@@ -283,5 +268,35 @@ void {name}_start_in({arena_type(program)}arena) {{
     }}
     {name}_start_in(arena);
     return 1;
+}}
+"""
+
+
+def push_state(program: Program, name: str) -> str:
+    """What lives between the rows that the caller hands over, and the function that begins anew."""
+    state, place = program.state, address(program, program.scratch[PUSH])
+    return f"""\
+/* What a run remembers while it waits for the next row; it lies in the arena. */
+typedef struct {{
+    uint{8 * state.at_bytes}_t at;
+    uint{8 * state.turn_bytes}_t turns[OPS + 1];
+}} run_state;
+
+typedef char run_state_fits[sizeof(run_state) <= {state.size_bytes} ? 1 : -1];
+
+#ifdef {name.upper()}_DEBUG
+/* Whether as many turns were had as the place in the sequence implies: not so in an arena that was never started. */
+static int is_started(const run_state *state) {{
+    uint{8 * state.turn_bytes}_t turns[OPS + 1] = {{0}};
+    for (int32_t i = 0; i < state->at && i < STEPS; ++i) {{
+        ++turns[operation(i)];
+    }}
+    return state->at < STEPS && memcmp(turns, state->turns, sizeof turns) == 0;
+}}
+#endif
+
+void {name}_start_in({arena_type(program)}arena) {{
+    CHECK_ARENA();
+    memset({place}, 0, sizeof(run_state));
 }}
 """

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from diagmem import __version__
 from diagmem.backends.c import project
+from diagmem.backends.c.addresses import pool_macro
 from diagmem.backends.c.header import header
 from diagmem.backends.c.kernels_used import kernels_of
+from diagmem.backends.c.layouts import FileLayout, Library, laid_out
 from diagmem.backends.c.memory import static_memory, wide_alignment
 from diagmem.backends.c.model_source import model_source
 from diagmem.backends.c.names import identifier
@@ -15,7 +18,7 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
 from diagmem.backends.c.values import values_source
 from diagmem.model.errors import PlanError
-from diagmem.planning.owned import ARENA
+from diagmem.planning.owned import ARENA, KEPT
 
 _FILE_SCOPE = re.compile(
     r"^static [^;({=\n]*?\b(\w+)(?= ?[\[(=;])|^\} (\w+);|^typedef char (\w+)\[|^enum \{ (\w+) = \d+, (\w+) = \d+ \};",
@@ -25,36 +28,76 @@ _FILE_SCOPE = re.compile(
 
 _MACRO = re.compile(r"^#define (\w+)", re.MULTILINE)
 
-SHARED = "static_arena"
 
-
-def emit_several(programs: Mapping[str, Program], name: str) -> dict[str, bytes]:
+def emit_several(programs: Mapping[str, Program], name: str, layout: FileLayout = "plain") -> dict[str, bytes]:
     """The files of a library of models, by path. Each program was planned together with the others."""
     library = identifier(name)
     named = {identifier(own): program for own, program in programs.items()}
     if len(named) < len(programs) or library in named:
         raise PlanError(f"the models and the library need names of their own: {', '.join((library, *programs))}")
-    if any(program.pools.uses[0].pool.name != ARENA for program in programs.values()):
+    if not all(program.pools for program in programs.values()):
         raise PlanError("the plans are not for one arena: plan the models with `together`")
     files = {f"{library}.h": _header(named, library), f"{library}.c": _source(named, library)}
     files[f"{library}_kernels.h"] = _guarded(library, kernels_of(list(named.values()), f"{library.upper()}_CODE_ATTR"))
     for own, program in named.items():
         tables, top = Tables(program, own), project.origin(program, own, None)
-        files[f"{own}.h"] = top + header(program, own)
+        files[f"{own}.h"] = top + header(program, own, is_shared=True)
         files[f"{own}_code.h"] = top + _code(program, tables, own, library)
         files[f"{own}_values.c"] = top + values_source(program, own)
         files[f"{own}_weights.h"] = top + tables.header()
         files[f"{own}_weights.c"] = top + tables.text()
-    return {path: text.encode() for path, text in files.items()}
+    code = {path: text.encode() for path, text in files.items()}
+    readme = _readme(named, library).encode()
+    return {**laid_out(Library(named, library, code), layout), "README.md": readme}
 
 
-def _arena_bytes(named: Mapping[str, Program]) -> int:
-    return max(program.pools.uses[0].used_bytes for program in named.values())
+def _shared(named: Mapping[str, Program], library: str) -> dict[str, tuple[str, int]]:
+    """The arenas that all models share, by the name of their memory: what their macros begin with, and their bytes."""
+    found: dict[str, tuple[str, int]] = {}
+    for use in (use for program in named.values() for use in program.pools.uses):
+        own = use.pool.name
+        if own != KEPT and not use.pool.is_external:
+            macro = f"{library.upper()}_ARENA" if own == ARENA else pool_macro(library, use)
+            found[own] = (macro, max(1, use.used_bytes, found.get(own, ("", 0))[1]))
+    return found
+
+
+def _readme(named: Mapping[str, Program], library: str) -> str:
+    """What a firmware engineer has to know."""
+    arenas = "".join(
+        f"- {size} bytes of {pool}, which all models share; {macro}_ATTR says where they go.\n"
+        for pool, (macro, size) in _shared(named, library).items()
+    )
+    kept = "".join(
+        f"- {use.used_bytes} bytes of {own} live from run to run; {pool_macro(own, use)}_ATTR says where they go.\n"
+        for own, program in named.items()
+        for use in program.pools.uses
+        if use.pool.name == KEPT
+    )
+    runs = "\n".join(f"```c\n{project.usage(program, own)}\n```\n" for own, program in named.items())
+    return f"""\
+# {library}
+
+The neural networks {", ".join(named)} as one C99 library, made by diagmem {__version__}. One runs at a time, in memory
+that all share: a run may overwrite what another one has left there, but for what lives from run to run.
+
+{arenas}{kept}
+Include `{library}.h`, and compile all files that end with `.c`.
+
+{runs}
+Each model's own header says what goes in and out. The kernels, which are there once, are in `{library}_kernels.h`;
+`{library}.c` includes them and the models' code.
+"""
 
 
 def _header(named: Mapping[str, Program], library: str) -> str:
     macro = library.upper()
     included = "".join(f'#include "{own}.h"\n' for own in named)
+    arenas = "".join(
+        f"#define {arena}_BYTES {size}\n#ifndef {arena}_ATTR\n#define {arena}_ATTR /* the arena of all in {pool} */\n"
+        "#endif\n"
+        for pool, (arena, size) in _shared(named, library).items()
+    )
     return f"""\
 /* Models that share one arena: of {", ".join(named)} one runs at a time. A run may overwrite what another one has left
  * there; what lives from run to run has memory of its own. */
@@ -62,11 +105,7 @@ def _header(named: Mapping[str, Program], library: str) -> str:
 #define {macro}_H
 
 {included}
-#define {macro}_ARENA_BYTES {max(1, _arena_bytes(named))}
-#ifndef {macro}_ARENA_ATTR
-#define {macro}_ARENA_ATTR /* the arena */
-#endif
-#ifndef {macro}_CODE_ATTR
+{arenas}#ifndef {macro}_CODE_ATTR
 #define {macro}_CODE_ATTR /* each function that computes */
 #endif
 
@@ -79,14 +118,26 @@ def _source(named: Mapping[str, Program], library: str) -> str:
     widest = max(named.values(), key=lambda program: program.align_bytes)
     macro = library.upper()
     included = "".join(f'#include "{own}_code.h"\n' for own in named)
+    arenas = "\n".join(
+        static_memory(widest, arena, _variable(pool)) for pool, (arena, _) in _shared(named, library).items()
+    )
+    checked = "".join(f"#define {own.upper()}_DEBUG\n" for own in named)
     return f"""\
+#ifdef {macro}_DEBUG
+{checked}#endif
+
 #include "{library}.h"
 
 #include "{library}_kernels.h"
 
 #define {macro}_ARENA_ALIGN {widest.align_bytes}
-{wide_alignment(widest, library)}{static_memory(widest, f"{macro}_ARENA", SHARED)}
+{wide_alignment(widest, library)}{arenas}
 {included}"""
+
+
+def _variable(pool: str) -> str:
+    """What a model's own arena there would be called."""
+    return f"static_{pool.lower()}"
 
 
 def _guarded(library: str, text: str) -> str:
@@ -97,7 +148,8 @@ def _guarded(library: str, text: str) -> str:
 def _code(program: Program, tables: Tables, own: str, library: str) -> str:
     """The model's file with names that no other model has, and without what it defines for itself."""
     text = model_source(program, tables, own, is_shared=True).replace(f"{own}_kernels.h", f"{library}_kernels.h")
-    names = {name for found in _FILE_SCOPE.findall(text) for name in found if name} - {SHARED}
+    shared = {_variable(pool) for pool in _shared({own: program}, library)}
+    names = {name for found in _FILE_SCOPE.findall(text) for name in found if name} - shared
     if names:
         text = re.sub(rf"\b({'|'.join(sorted(names, key=len, reverse=True))})\b", rf"{own}_own_\1", text)
     macros = [macro for macro in dict.fromkeys(_MACRO.findall(text)) if not macro.startswith(own.upper())]

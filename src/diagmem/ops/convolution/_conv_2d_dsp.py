@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from diagmem.ops.loops.c_window import c_window, window_limits
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.numerics.fitted import fitted, fitted_blocks
 from diagmem.ops.numerics.fixed_point import Ints
-from diagmem.ops.numerics.packed import Channels, blocks_of_four, bytes_of, c_packed
-from diagmem.ops.numerics.weighted_sums import c_padding
+from diagmem.ops.numerics.packed import Channels, blocks_of_four, bytes_of, c_packed, packed_channels
+from diagmem.ops.numerics.weighted_sums import CHANNELS_OF_A_BLOCK, c_padding
 from diagmem.ops.orders import Order
 from diagmem.ops.variants import Variant
 
@@ -46,7 +46,7 @@ class DspConv2D:
         """The fastest first."""
         out, is_even = self.loop.out, self.loop.image.depth % TOGETHER == 0
         pairs = Variant(Order.PAIRS, Order.ROW_PAIRS, self._pairs, self._pairs_row, self._buffer_bytes)
-        direct = Variant(Order.BLOCKS, Order.BLOCKS, self._direct, self._direct_row)
+        direct = Variant(Order.BLOCKS, Order.BLOCKS, self._direct, self._direct_row, block=CHANNELS_OF_A_BLOCK)
         has_pairs = out.height * out.width > 1 and out.depth >= LEAST_DEPTH
         return (*((pairs,) if has_pairs else ()), *((direct,) if is_even else ()))
 
@@ -108,7 +108,8 @@ class DspConv2D:
             return self.plain(node)
         fields = {"window": c_window(self.loop), "padding": c_padding(node, self.loop), "output": output}
         arguments, limits = (node.input(0), node.output), window_limits(self.loop)
-        return kernel_call("conv_2d_direct_s8", fields, arguments, limits, self.loop.output_pixels)
+        call = kernel_call("conv_2d_direct_s8", fields, arguments, limits, self.loop.output_pixels)
+        return replace(call, channels=packed_channels(self.loop.rows.kernel * self._in_row, "window.out_depth"))
 
     def _direct_row(self, node: Node) -> CCall:
         return window_row_call(self._direct(node), node, self.loop.rows)

@@ -145,7 +145,7 @@ class Conv2DKind(OpKind):
         if loop.groups > 1:
             return ()
         if {node.input(0).dtype, node.input(1).dtype} == {DType.FLOAT32}:
-            return (Variant(Order.BLOCKS, Order.BLOCKS, _vfp_call, _vfp_row_call),)
+            return (Variant(Order.BLOCKS, Order.BLOCKS, _vfp_call, _vfp_row_call, block=CHANNELS_OF_A_BLOCK),)
         if not is_8_bit(node):
             return ()
         if instructions is InstructionSet.MVE:
@@ -154,8 +154,10 @@ class Conv2DKind(OpKind):
 
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         """Blocks of channels where weights are stored so."""
-        pixels = pixel_cut(node, grain=2 if variant is not None and variant.order is Order.PAIRS else 1)
-        if variant is not None or _loop(node).groups > 1 or kernel_suffix(node) == "s4":
+        are_paired = variant is not None and variant.order in (Order.PAIRS, Order.ROW_PAIRS)
+        pixels = pixel_cut(node, grain=2 if are_paired else 1)
+        has_blocks = kernel_suffix(node) != "s4" if variant is None else variant.block > 0
+        if not has_blocks or _groups(node.inputs) > 1:
             return (pixels,)
         # The channels of a single pixel are neighbours.
         return pixels, Cut(Along.CHANNELS, node.output.shape[-1], CHANNELS_OF_A_BLOCK, can_hold=pixels.units == 1)
@@ -195,12 +197,17 @@ def _image_and_filter(inputs: Sequence[Tensor | None]) -> tuple[Nhwc, Nhwc]:
 
 
 def _loop(node: Node) -> WindowedLoop:
-    image, filters = _image_and_filter(node.inputs)
-    window = window_of(node)
+    image, window = Nhwc.of(node.input(0)), window_of(node)
     sizes = node.input(0).dtype.size_bytes, node.output.dtype.size_bytes
     pitches = pitches_of(node.input(0), node.output)
-    groups = image.depth // filters.depth
+    groups = _groups(node.inputs)
     return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, groups, *sizes, *pitches)
+
+
+def _groups(inputs: Sequence[Tensor | None]) -> int:
+    """Of input channels."""
+    image, filters = _image_and_filter(inputs)
+    return image.depth // filters.depth
 
 
 def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels:
@@ -281,7 +288,8 @@ def _vfp_call(node: Node) -> CCall:
     """The same weights for floating-point units that multiply and add in one instruction."""
     call = _call(node)
     fields = {name: value for name, value in call.parameters.fields.items() if name != "groups"}
-    return kernel_call("conv_2d_vfp_f32", fields, call.arguments, call.limits, call.passes)
+    fitted = kernel_call("conv_2d_vfp_f32", fields, call.arguments, call.limits, call.passes)
+    return replace(fitted, channels=call.channels)
 
 
 def _vfp_row_call(node: Node) -> CCall:

@@ -161,7 +161,7 @@ class DepthwiseConv2DKind(OpKind):
         """Channels by whole groups, where each is made of one of the input."""
         depth, order = node.output.shape[-1], Order.REFERENCE if variant is None else variant.order
         grain = {Order.REFERENCE: 1, Order.FOURS: TOGETHER}.get(order, 0)
-        if not grain or depth % grain or _loop(node).group_out > 1:
+        if not grain or depth % grain or depth > node.input(0).shape[-1]:
             return (pixel_cut(node),)
         return pixel_cut(node), Cut(Along.CHANNELS, depth, grain)
 

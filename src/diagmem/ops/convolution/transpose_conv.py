@@ -11,11 +11,13 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, IntArray, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
+from diagmem.model.teamwork import Along, Cut
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import (
     MAX_ROWS,
     SUFFIXES,
     CCall,
+    CChannels,
     CRow,
     CRows,
     CStruct,
@@ -40,11 +42,12 @@ from diagmem.ops.numerics.quantised import (
     scale_of,
     zero_point_of,
 )
-from diagmem.ops.numerics.weighted_sums import UNSIGNED_BIAS, finished_8_bit, finished_f32, weighted_fitting
+from diagmem.ops.numerics.weighted_sums import BY_CHANNEL, UNSIGNED_BIAS, finished_8_bit, finished_f32, weighted_fitting
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature, Weights
+from diagmem.ops.variants import Variant
 
 FILTER, IMAGE = 1, 2
 """Where these stand among the inputs."""
@@ -135,6 +138,9 @@ class TransposeConvKind(OpKind):
         if node.output.dtype is DType.INT16:
             return (_channels_s16(node).apply(sums, bias),)
         return (finished_8_bit(node, sums, bias, _requantisation(node)),)
+
+    def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        return (*self.cut_to_rows(node, variant), Cut(Along.CHANNELS, node.output.shape[-1]))
 
     def has_row_kernel(self, node: Node) -> bool:
         return True
@@ -243,7 +249,8 @@ def _call(node: Node, fields: Fields) -> CCall:
     parameters = CStruct(f"diagmem_{stem}_params", {"window": c_window(slid), "filter": filters, **fields})
     limits = {MAX_ROWS: -(-window.rows.kernel // window.rows.stride)}
     arguments, passes = (node.input(IMAGE), node.output), math.prod(node.input(IMAGE).shape[:3])
-    return CCall("transpose_conv.c", f"diagmem_{stem}", parameters, arguments, limits, passes=passes)
+    call = CCall("transpose_conv.c", f"diagmem_{stem}", parameters, arguments, limits, passes=passes)
+    return replace(call, channels=CChannels(("window.out_depth",), BY_CHANNEL))
 
 
 def _stored(filters: Array) -> Array:

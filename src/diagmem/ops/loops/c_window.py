@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from diagmem.model.sliding_window import Window1D
 from diagmem.ops.c_call import MAX_ROWS, MAX_TAPS, CStruct, Unsupported
 from diagmem.ops.loops.windowed import WindowedLoop
 
 MOST_TAPS = 4096
 """Along an axis. A kernel keeps a pointer for each row on the stack; a window of a pool may be any size."""
+
+MOST_REACH_ELEMS = (1 << 31) - 1
+"""That kernels count in 32 bits, from the start of an image to the last tap of a window, also where it is outside."""
 
 
 def c_window(loop: WindowedLoop) -> CStruct:
@@ -15,6 +19,12 @@ def c_window(loop: WindowedLoop) -> CStruct:
     pitches_in, pitches_out = loop.pitches_in, loop.pitches_out
     if max(rows.kernel, cols.kernel) > MOST_TAPS:
         raise Unsupported(f"a window of {rows.kernel}x{cols.kernel} pixels; at most {MOST_TAPS}x{MOST_TAPS}")
+    for axis, pitch in (rows, pitches_in.row), (cols, pitches_in.pixel):
+        if _reach(axis) * pitch > MOST_REACH_ELEMS:
+            raise Unsupported(
+                f"a window that reaches over {_reach(axis) * pitch} elements, with stride {axis.stride} and dilation "
+                f"{axis.dilation}; at most {MOST_REACH_ELEMS}"
+            )
     return CStruct(
         "diagmem_window",
         {
@@ -41,6 +51,11 @@ def c_window(loop: WindowedLoop) -> CStruct:
             "pad_left": cols.pad_before,
         },
     )
+
+
+def _reach(axis: Window1D) -> int:
+    """More than any tap, of any output or of the one behind the last, is away from the first element."""
+    return axis.size_out * axis.stride + axis.kernel * axis.dilation + axis.pad_before
 
 
 def window_limits(loop: WindowedLoop) -> dict[str, int]:

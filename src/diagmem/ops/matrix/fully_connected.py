@@ -16,7 +16,7 @@ from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, CChannels, by_type, kernel_call, values_of
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.separable import AxisTerm, separation_of
-from diagmem.ops.numerics.packed import Channels, c_packed, is_8_bit
+from diagmem.ops.numerics.packed import Channels, c_packed, is_8_bit, packed_channels
 from diagmem.ops.numerics.quantised import centred_weights, integer_range, real_weights, scale_of, zero_point_of
 from diagmem.ops.numerics.vectors import c_eights, vectors_of
 from diagmem.ops.numerics.weighted_sums import (
@@ -115,14 +115,15 @@ class FullyConnectedKind(OpKind):
         packed = {DType.INT8: _mve_call if is_mve else _packed_call} if is_packed else {}
         real = {DType.FLOAT32: _vfp_call} if node.input(1).dtype is DType.FLOAT32 else {}
         call = {**real, **packed}.get(node.input(0).dtype)
-        return () if call is None else (Variant(Order.BLOCKS, Order.BLOCKS, call, self.c_row_call),)
+        block = 0 if call is _mve_call else CHANNELS_OF_A_BLOCK
+        return () if call is None else (Variant(Order.BLOCKS, Order.BLOCKS, call, self.c_row_call, block=block),)
 
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         """Rows, or the blocks of outputs of an only one, where weights are stored so."""
         rows, outputs, _ = _sizes(node.inputs)
         if rows > 1:
             return (Cut(Along.PIXELS, rows, can_hold=True),)
-        has_blocks = variant is None and kernel_suffix(node) != "s4"
+        has_blocks = kernel_suffix(node) != "s4" if variant is None else variant.block > 0
         return (Cut(Along.CHANNELS, outputs, CHANNELS_OF_A_BLOCK, can_hold=True),) if has_blocks else ()
 
     def c_call(self, node: Node) -> CCall:
@@ -203,7 +204,9 @@ def _packed_call(node: Node) -> CCall:
         return _call(node)
     sizes = _c_sizes(node)
     fields = {"rows": sizes["rows"], "inputs": sizes["inputs"], "output": output}
-    return kernel_call("fully_connected_packed_s8", fields, (node.input(0), node.output), passes=sizes["rows"])
+    arguments = node.input(0), node.output
+    call = kernel_call("fully_connected_packed_s8", fields, arguments, passes=sizes["rows"])
+    return replace(call, channels=packed_channels(sizes["inputs"]))
 
 
 def _mve_call(node: Node) -> CCall:
@@ -216,7 +219,8 @@ def _mve_call(node: Node) -> CCall:
 def _vfp_call(node: Node) -> CCall:
     """The same weights for floating-point units that multiply and add in one instruction."""
     call = _call(node)
-    return kernel_call("fully_connected_vfp_f32", call.parameters.fields, call.arguments, passes=call.passes)
+    fitted = kernel_call("fully_connected_vfp_f32", call.parameters.fields, call.arguments, passes=call.passes)
+    return replace(fitted, channels=call.channels)
 
 
 KIND = FullyConnectedKind()

@@ -11,11 +11,21 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Rounding, Shape, Tensor
+from diagmem.model.teamwork import Cut
 from diagmem.model.views import in_one_piece
-from diagmem.ops.c_axes import joined_axes
-from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, CPointers, CTable, Unsupported, kernel_call, require_types
+from diagmem.ops.c_axes import joined_axes, outermost
+from diagmem.ops.c_call import (
+    QUANTISED_OR_REAL,
+    CCall,
+    CPointers,
+    CStretch,
+    CTable,
+    Unsupported,
+    kernel_call,
+    require_types,
+)
 from diagmem.ops.c_rows import is_row_local
-from diagmem.ops.kind import Array, Values, axis_of, input_at
+from diagmem.ops.kind import Array, Values, axis_of, input_at, stretch_cuts
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics.quantised import require_same_quantisation, scale_of, zero_point_of
@@ -24,6 +34,7 @@ from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, constant, node_of
 from diagmem.ops.signature import MANY, Signature
 from diagmem.ops.upright import Standing, Upright
+from diagmem.ops.variants import Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +90,12 @@ class ConcatenationKind(RearrangeKind):
     def has_row_kernel(self, node: Node) -> bool:
         return is_row_local(node) and axis_of(node.attributes.axis, 4) > 1
 
+    def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        return stretch_cuts(self.c_call, node)
+
+    def row_cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        return stretch_cuts(self.c_row_call, node)
+
     def c_call(self, node: Node) -> CCall:
         inputs = tuple(node.input(position) for position in range(len(node.inputs)))
         if node.attributes.activation is not Activation.NONE:
@@ -89,7 +106,8 @@ class ConcatenationKind(RearrangeKind):
             require_same_quantisation((node.output, *inputs))
             return call
         tables = CTable("tables", np.stack([_rescaled(t, node.output) for t in inputs]))
-        return kernel_call("concatenation_u8", {**call.parameters.fields, "tables": tables}, call.arguments)
+        rescaled = kernel_call("concatenation_u8", {**call.parameters.fields, "tables": tables}, call.arguments)
+        return replace(rescaled, stretch=call.stretch)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         if _is_rescaled(node):
@@ -147,7 +165,9 @@ def concatenation_call(node: Node, axis: int, rows: Sequence[Shape], strides: Se
         "width": CTable("width", np.array([math.prod(row) for row in rows], np.int32)),
         "pitches": CTable("pitches", np.array(ins, np.int32) * element),
     }
-    return kernel_call("concatenation", fields, (CPointers(inputs), node.output))
+    outer = outermost(sizes)
+    stretch = CStretch(sizes[outer], f"size[{outer}]", (*(pitches[outer] for pitches in ins), out[outer]))
+    return replace(kernel_call("concatenation", fields, (CPointers(inputs), node.output)), stretch=stretch)
 
 
 KIND = ConcatenationKind()

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diagmem.model.graph import Node, Shape, Tensor
+from diagmem.model.teamwork import Cut
 from diagmem.ops.kind import input_at
 from diagmem.ops.loops.strided import StridedKind, Walk
 from diagmem.ops.sampling import Draw, activation, node_of
 from diagmem.ops.signature import Signature
+from diagmem.ops.variants import Variant
 
 
 class VariableKind(StridedKind):
@@ -28,6 +30,10 @@ class VariableKind(StridedKind):
 
     def walk(self, node: Node) -> Walk:
         return Walk((node.output.elems,), (1,))
+
+    def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        """State is for one core."""
+        return ()
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Of any shape and type."""

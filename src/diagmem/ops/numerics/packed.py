@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.graph import DType, Node
-from diagmem.ops.c_call import CName, CStruct, CTable, require_types, values_of
+from diagmem.ops.c_call import CChannels, CName, CStruct, CTable, require_types, values_of
 from diagmem.ops.kind import Array
 from diagmem.ops.numerics.fixed_point import Ints
 from diagmem.ops.numerics.quantised import Requantisation, folded_bias, rounds_to_even, zero_point_of
@@ -220,6 +220,13 @@ def blocks_of_eight(channels: Channels) -> CTable | None:
     for two in range(whole // 2, len(shared)):
         parts += [sums[two], shared[two]]
     return stream([*parts, packed.constants[whole:]])
+
+
+def packed_channels(inputs: int, *sizes: str) -> CChannels:
+    """How a call with a `diagmem_packed_s8` is narrowed to blocks of eight channels, each made of so many inputs: sums,
+    weights and constants of a block. `sizes`: what else says how many channels there are."""
+    block = 8 + 2 * inputs + 24
+    return CChannels(("output.channels", *sizes), frozenset(), blocks={"blocks": block // 2})
 
 
 def c_packed(channels: Channels) -> CStruct | None:

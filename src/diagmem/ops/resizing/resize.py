@@ -11,10 +11,22 @@ import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, IntArray, Nhwc, Node, Shape, Tensor
+from diagmem.model.teamwork import Cut
 from diagmem.ops.accesses import Accesses
-from diagmem.ops.c_call import QUANTISED_OR_REAL, SUFFIXES, CCall, CRow, CStruct, CTable, CTurn, by_type, require_types
+from diagmem.ops.c_call import (
+    QUANTISED_OR_REAL,
+    SUFFIXES,
+    CCall,
+    CRow,
+    CStretch,
+    CStruct,
+    CTable,
+    CTurn,
+    by_type,
+    require_types,
+)
 from diagmem.ops.c_rows import cut_to_row
-from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, input_at, swept
+from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, input_at, stretch_cuts, swept
 from diagmem.ops.loops.gathered import gathered_call
 from diagmem.ops.loops.held_pixels import HeldPixels
 from diagmem.ops.loops.pixels import Pitches, PixelLoop, all_have_pitches, pitches_of
@@ -23,6 +35,7 @@ from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature
+from diagmem.ops.variants import Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +121,22 @@ class ResizeKind(OpKind):
         if node.op.kind == "RESIZE_BILINEAR":
             rows, call = _blend(node, 1), self.c_call(node)
             neighbours = (CRow(node.input(0), rows=tuple(side.tolist())) for side in (rows.low, rows.high))
+            out, moves = Nhwc.of(node.output), {"shape.cols": 2, "col_shares": 1}
             return replace(
-                call, function=f"{call.function}_row", arguments=(CTurn.NUMBER, *neighbours, CRow(node.output))
+                call,
+                function=f"{call.function}_row",
+                arguments=(CTurn.NUMBER, *neighbours, CRow(node.output)),
+                stretch=CStretch(out.width, "shape.out_width", (0, 0, out.depth), moves),
             )
         nearest = _nearest(node.attributes, node.input(0).shape[1], node.output.shape[1])
         sampled = CRow(node.input(0), rows=tuple(nearest.tolist()))
         return replace(self.c_call(cut_to_row(node)), arguments=(sampled, CRow(node.output)))
+
+    def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        return stretch_cuts(self.c_call, node) or super().cuts(node, variant)
+
+    def row_cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        return stretch_cuts(self.c_row_call, node)
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0),))
@@ -288,7 +311,10 @@ def _bilinear_call(node: Node) -> CCall:
         {"shape": shape, "row_shares": shares[0], "col_shares": shares[1]},
     )
     function = f"diagmem_resize_bilinear_{SUFFIXES[node.output.dtype]}"
-    return CCall("resize_bilinear.c", function, parameters, (node.input(0), node.output))
+    call = CCall("resize_bilinear.c", function, parameters, (node.input(0), node.output))
+    moves = {"shape.rows": 2, "row_shares": 1}
+    stretch = CStretch(out.height, "shape.out_height", (0, pitches_out.row), moves)
+    return replace(call, stretch=stretch if out.batch == 1 else None)
 
 
 def _stored_shares(axis: _Blend) -> Array:

@@ -63,7 +63,10 @@ def solve_by_cp_sat(
     starts, places = {}, {}
     for buffer in members:
         size, stride = -(-problem.buffers[buffer].size_bytes // unit), problem.buffers[buffer].align_bytes // unit
-        places[buffer] = model.new_int_var(0, (limit // unit - size) // stride, "")
+        low, high = 0, (limit // unit - size) // stride
+        if buffer in problem.pins:
+            low = high = problem.pins[buffer] // unit // stride
+        places[buffer] = model.new_int_var(low, high, "")
         starts[buffer] = places[buffer] * stride
         model.add(starts[buffer] + size <= height)
         model.add_hint(places[buffer], hint[buffer] // problem.buffers[buffer].align_bytes)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 
 from diagmem.model.errors import PlanError, one_line
+from diagmem.planning.allocators.cp_sat import solve_by_cp_sat
+from diagmem.planning.allocators.effort import Effort
 from diagmem.planning.allocators.fit import Offsets, Partial, first_fit
 from diagmem.planning.allocators.greedy import orders
 from diagmem.planning.allocators.placement import Placement
@@ -15,11 +18,14 @@ SWAPS = 2_000
 """Orders that are tried, each with two buffers of the best one swapped."""
 
 
-def pinned(problem: Problem, names: Mapping[str, int]) -> Placement:
-    """The best placement found with the buffers of these names at these offsets. The bound is that of all placements,
-    so nothing is proven of those that have the pins."""
+def pinned(problem: Problem, names: Mapping[str, int], effort: Effort | None = None) -> Placement:
+    """The best placement found with the buffers of these names at these offsets. Where it is larger than any bound that
+    holds without pins, and `effort` is given, CP-SAT is asked for a smaller one, or for a proof that there is none."""
     fixed = _fixed(problem, names)
     _check(problem, fixed)
+    problem = replace(
+        problem, pins=fixed, lower_bound_bytes=max(problem.lower_bound_bytes, end_of_pins(problem, fixed))
+    )
     best, order = _first(problem, fixed)
     chance = random.Random(0)
     for _ in range(SWAPS if len(order) > 1 else 0):
@@ -32,7 +38,25 @@ def pinned(problem: Problem, names: Mapping[str, int]) -> Placement:
             order[a], order[b] = order[b], order[a]
         else:
             best = found
-    return Placement.of(problem, best)
+    return Placement.of(problem, best) if effort is None else _proven(problem, best, effort)
+
+
+def end_of_pins(problem: Problem, fixed: Mapping[int, int]) -> int:
+    """What pinned buffers alone take, whatever the order."""
+    ends = (at + problem.buffers[buffer].size_bytes for buffer, at in fixed.items())
+    return -(-max(ends, default=0) // problem.unit_bytes) * problem.unit_bytes
+
+
+def _proven(problem: Problem, offsets: Offsets, effort: Effort) -> Placement:
+    """The placement or a smaller one, with a bound for all that have the pins."""
+    arena, bound = problem.arena_bytes(offsets), problem.lower_bound_bytes
+    if arena <= bound:
+        return Placement.of(problem, offsets)
+    members, limit = range(len(problem.buffers)), arena - problem.unit_bytes
+    solution = solve_by_cp_sat(problem, members, offsets, bound, limit, effort)
+    if solution.offsets is not None:
+        offsets = tuple(solution.offsets[buffer] for buffer in members)
+    return Placement.of(problem, offsets, min(solution.bound, problem.arena_bytes(offsets)))
 
 
 def _first(problem: Problem, fixed: Mapping[int, int]) -> tuple[Offsets, list[int]]:
@@ -72,4 +96,7 @@ def _check(problem: Problem, fixed: Mapping[int, int]) -> None:
             other = fixed.get(index)
             if other is not None and not (other - at >= below or at - other >= above):
                 name = problem.buffers[index].name
-                raise PlanError(f"'{held.name}' at {at} and '{name}' at {other} are pinned in each other's way")
+                raise PlanError(
+                    f"'{held.name}' at {at} and '{name}' at {other} are pinned in each other's way: '{name}' must lie "
+                    f"at {at + below} or above, or '{held.name}' at {other + above} or above"
+                )

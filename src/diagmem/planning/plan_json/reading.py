@@ -43,11 +43,8 @@ def from_text(text: str | bytes, model: Graph) -> Plan:
 def from_json(value: Any, model: Graph) -> Plan:
     """The plan of `model` from plain values; PlanError says what is wrong with them, or that they are not its plan."""
     found = _Fields(value, "the plan")
-    several = found.get("plans")
-    if isinstance(several, list) and len(several) == 1:
-        found = _Fields(several[0], "the plan")
-    elif several is not None:
-        raise PlanError("the file holds plans of several models; give one: plan each model by itself")
+    if found.get("plans") is not None:
+        found = _one_of(found.rows("plans"), model)
     version = found.integer("schema_version", 0, default=SCHEMA_VERSION)
     if version > SCHEMA_VERSION:
         raise PlanError(f"the plan has version {version} of the format, and {SCHEMA_VERSION} is known: update diagmem")
@@ -59,6 +56,18 @@ def from_json(value: Any, model: Graph) -> Plan:
             message = f"the plan is one of '{one_line(named)}', and the model is '{one_line(model.name)}': {error}"
             raise PlanError(message) from error
         raise
+
+
+def _one_of(plans: list[_Fields], model: Graph) -> _Fields:
+    """The plan of the model in a file that holds several, as `diagmem plan` writes it for several models."""
+    own = [plan for plan in plans if plan.get("model") == model.name] if len(plans) > 1 else plans
+    if len(own) == 1:
+        return _Fields(own[0].value, "the plan")
+    held = ", ".join(f"'{one_line(str(plan.get('model')), 40)}'" for plan in plans[:4])
+    raise PlanError(
+        f"the file holds {len(plans)} plans ({held}), and {len(own)} of them are of a model called "
+        f"'{one_line(model.name, 40)}': plan it by itself"
+    )
 
 
 def _plan(found: _Fields, model: Graph) -> Plan:
@@ -95,14 +104,28 @@ def _sharing(row: _Fields, graph: Graph, options: Options) -> Sharing:
     number, along, index_of = row.integer("op", 0), row.text("along"), _index_of(graph)
     if number not in index_of:
         raise PlanError(f"the plan has cores share op {number}, which the model does not have; {OTHER_MODEL}")
-    node = graph.nodes[index_of[number]]
-    cut = next((cut for cut in options.library.cuts(node) if cut.along.value == along), None)
+    node, turns = graph.nodes[index_of[number]], _turns(row)
+    cuts = options.library.cuts(node) if turns is None else options.library.row_cuts(node)
+    cut = next((cut for cut in cuts if cut.along.value == along), None)
     if cut is None or cut.units != row.integer("units", 1):
         raise PlanError(f"the plan has cores share op {number} by {one_line(along)}, which its kernel cannot")
     phases = tuple(
         Phases(phase.integer("end", 1), phase.integer("step", 1), _how(phase)) for phase in row.rows("phases")
     )
-    return Sharing(node.op.index, cut, phases)
+    return Sharing(node.op.index, cut, phases, turns)
+
+
+def _turns(row: _Fields) -> tuple[int, ...] | None:
+    """The turns of an op that are shared; None where it runs whole."""
+    if row.get("turns") is None:
+        return None
+    found: list[int] = []
+    for stretch in row.values("turns"):
+        is_pair = isinstance(stretch, list) and len(stretch) == 2 and all(type(at) is int for at in stretch)
+        if not is_pair or not 0 <= stretch[0] < stretch[1] <= MOST_STEPS:
+            raise PlanError(f"{row.what} has other 'turns' than pairs of a first one and an end")
+        found += range(*stretch)
+    return tuple(found)
 
 
 def _how(phase: _Fields) -> How:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from diagmem.model.graph import View
 from diagmem.model.schedule import PUSH
 from diagmem.planning.plan import Place, Plan
 from diagmem.planning.planner import Planned
-from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_ops
+from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_steps
 from diagmem.transforms import Removal
 
 SCHEMA_VERSION = 1
@@ -189,6 +190,7 @@ def _cores_json(plan: Plan) -> dict[str, Any]:
     phases = [
         {
             "op": _number(plan, sharing.op),
+            **({} if sharing.turns is None else {"turns": _stretches(sharing.turns)}),
             "along": sharing.cut.along.value,
             "units": sharing.cut.units,
             "phases": [{"end": p.end, "step": p.step, "how": p.how.value} for p in sharing.phases],
@@ -197,12 +199,23 @@ def _cores_json(plan: Plan) -> dict[str, Any]:
     ]
     found = {
         "most": shared.cores,
-        "barriers": shared.barriers(running_ops(plan)),
+        "barriers": shared.barriers(running_steps(plan)),
         "held_bytes": most_held_bytes(plan.graph, shared) // 2,
         "speedup": round(estimated_speedup(plan, shared, shared.cores), 3),
         "phases": phases,
     }
     return {"cores": found}
+
+
+def _stretches(turns: Sequence[int]) -> list[list[int]]:
+    """Ascending numbers as stretches [first, end)."""
+    found: list[list[int]] = []
+    for turn in turns:
+        if found and found[-1][1] == turn:
+            found[-1][1] += 1
+        else:
+            found.append([turn, turn + 1])
+    return found
 
 
 def _number(plan: Plan, op: int) -> int:

@@ -85,5 +85,5 @@ def _plan(single: Plan, found: Pooled) -> Plan:
         buffers=buffers,
         buffer_offsets=found.offsets,
         pressure=found.problem.pressure,
-        pools=replace(found.layout, single_bytes=single.arena_bytes),
+        pools=replace(found.layout, single_bytes=single.pools.single_bytes or single.arena_bytes),
     )

@@ -38,7 +38,7 @@ def groups_of(needs: Footprint, schedule: Schedule, buffers: Sequence[Buffer]) -
     once at each of its steps, for nothing is known of how often.
     """
     steps = Counter(schedule.ops)
-    by_tensor = _by_tensor(needs, schedule, steps)
+    by_tensor = traffic_of_tensors(needs, schedule)
     members: dict[tuple[int, ...], list[int]] = {}
     for number, buffer in enumerate(buffers):
         members.setdefault(buffer.tensors or (PUSH, number), []).append(number)
@@ -53,8 +53,9 @@ def groups_of(needs: Footprint, schedule: Schedule, buffers: Sequence[Buffer]) -
     return tuple(found)
 
 
-def _by_tensor(needs: Footprint, schedule: Schedule, steps: Mapping[int, int]) -> Mapping[int, int]:
-    graph, found = needs.graph, Counter[int]()
+def traffic_of_tensors(needs: Footprint, schedule: Schedule) -> Mapping[int, int]:
+    """For each tensor the bytes that a run reads and writes of it, wherever it lies."""
+    graph, found, steps = needs.graph, Counter[int](), Counter(schedule.ops)
     for index in (*graph.inputs, *graph.outputs):
         found[index] += graph.tensors[index].size_bytes
     by_turns = {step.op for step in schedule.steps if step.turn is not None}

@@ -95,12 +95,16 @@ def _spares_channels(node: Node) -> bool:
 
 
 def _depthwise(node: Node) -> tuple[Link, ...] | None:
-    """Weights must be known, for they are cut too."""
+    """Weights must be known, for they are cut too, along their last axis; so is the bias, but not one that is written
+    as a column."""
     filters, sums = node.input(1), Sums.of(node)
     if sums is None or sums.sources is None or filters.dtype not in (DType.INT8, DType.UINT8, DType.FLOAT32):
         return None
+    others = [tensor for tensor in node.inputs[1:] if tensor is not None]
+    if not all(_is_alike(tensor, node.output) for tensor in others):
+        return None
     of_data = Link(node.input(0), sums.sources, np.arange(len(sums.sources)), node.output)
-    return (of_data, *(_same(t, node.output) for t in node.inputs[1:] if t is not None))
+    return (of_data, *(_same(tensor, node.output) for tensor in others))
 
 
 def _joined(node: Node) -> Iterator[Link]:

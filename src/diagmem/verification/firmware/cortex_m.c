@@ -145,7 +145,14 @@ void reset(void) {
     inputs = open_file("inputs.bin", MODE_RB);
     outputs = open_file("outputs.bin", MODE_WB);
     stack = open_file("stack.bin", MODE_WB);
+#ifdef HARNESS_CORES
+    harness_paint_other_stack();
+#endif
     const int status = main();
     write_file(stack, &stack_bytes, sizeof stack_bytes);
+#ifdef HARNESS_CORES
+    const uint32_t other_bytes = harness_other_stack();
+    write_file(stack, &other_bytes, sizeof other_bytes);
+#endif
     stop(status == 0 ? STOPPED_BY_EXIT : STOPPED_BY_ERROR);
 }

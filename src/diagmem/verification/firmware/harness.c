@@ -47,10 +47,18 @@ static int read_inputs(void) {
     return harness_read(image, sizeof image);
 }
 
+static int push_row(const void *row) {
+#ifdef HARNESS_CORES
+    return harness_together(ARENA, row);
+#else
+    return model_push_row_in(ARENA, row);
+#endif
+}
+
 /* Returns 1 if the run is complete with the last row, and not before. */
 static int run_model(void) {
     for (int row = 0; row < MODEL_INPUT_0_ROWS; ++row) {
-        if (model_push_row_in(ARENA, image + row * MODEL_INPUT_0_ROW_BYTES) != (row == MODEL_INPUT_0_ROWS - 1)) {
+        if (push_row(image + row * MODEL_INPUT_0_ROW_BYTES) != (row == MODEL_INPUT_0_ROWS - 1)) {
             return 0;
         }
     }
@@ -68,11 +76,11 @@ static int read_inputs(void) {
 
 static int run_model(void) {
 #ifdef HARNESS_CORES
-    harness_together(arenas[0]);
+    return harness_together(ARENA, NULL);
 #else
     model_invoke_in(ARENA);
-#endif
     return 1;
+#endif
 }
 #endif
 

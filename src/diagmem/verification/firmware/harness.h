@@ -3,6 +3,7 @@
 #define HARNESS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define HARNESS_NOINLINE __attribute__((noinline))
 
@@ -17,8 +18,13 @@ int harness_read(void *to, size_t bytes);
 
 void harness_write(const void *from, size_t bytes);
 
-/* One run on all cores. */
-void harness_together(void *arena);
+/* One run on all cores or, where the input comes row by row, one row of it: whether that is complete. `arena`: or the list
+ * of them. */
+int harness_together(void *arena, const void *row);
+
+/* The stack of another core is painted before that starts; the bytes of it that were used in all runs. */
+void harness_paint_other_stack(void);
+uint32_t harness_other_stack(void);
 
 void harness_paint_stack(void);
 void harness_measure_stack(void);

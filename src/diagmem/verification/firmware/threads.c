@@ -11,12 +11,14 @@
 #include <time.h>
 
 #include "harness.h"
-#include "model.h"
+#include "harness_team.h"
 
 enum { LONGEST_NANOSECONDS = 200000 };
 
 static model_team team;
 static void *arena;
+static const void *row;
+static int is_complete[HARNESS_CORES];
 static uint32_t runs;
 static __thread uint32_t dice;
 static __thread int own_core;
@@ -35,13 +37,14 @@ void harness_delay(void) {
 static void *run(void *number) {
     own_core = (int)(intptr_t)number;
     dice = runs * 7919u + (uint32_t)own_core;
-    model_invoke_on(arena, &team, own_core, HARNESS_CORES);
+    is_complete[own_core] = harness_run_on(arena, &team, own_core, HARNESS_CORES, own_core == 0 ? row : NULL);
     return NULL;
 }
 
-void harness_together(void *given) {
+int harness_together(void *given, const void *given_row) {
     pthread_t threads[HARNESS_CORES];
     arena = given;
+    row = given_row;
     ++runs;
     for (int core = 1; core < HARNESS_CORES; ++core) {
         if (pthread_create(&threads[core], NULL, run, (void *)(intptr_t)core) != 0) {
@@ -51,5 +54,9 @@ void harness_together(void *given) {
     run((void *)0);
     for (int core = 1; core < HARNESS_CORES; ++core) {
         pthread_join(threads[core], NULL);
+        if (is_complete[core] != is_complete[0]) {
+            exit(1);
+        }
     }
+    return is_complete[0];
 }
