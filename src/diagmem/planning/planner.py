@@ -208,8 +208,9 @@ class _Planner:
     def _with_fewer_ops(
         self, needs: Footprint, order: RowSchedule, place: Allocator, best: Choice
     ) -> tuple[Footprint, Choice, tuple[Removal, ...]]:
-        """The best choice row by row, or a smaller one for fewer ops, with what it is for."""
-        names = [name for name in self.transforms if name not in FOR_ROWS]
+        """The best choice row by row, or a smaller one for fewer ops, with what it is for. Several cores share rows of
+        tensors, not of parts."""
+        names = [name for name in self.transforms if name not in FOR_ROWS and self.options.cores == 1]
         removed = without_ops_by_rows(needs, order, names, self.effort) if names else None
         if removed is not None and not self.effort.is_late:
             lean = footprint(removed.graph, self.options)
