@@ -25,7 +25,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"schedule": "rows", "input_rows": True, "effort": "quick"},
     {"schedule": "rows", "recompute": 1.05},
     {"pools": ["fast:4K", "slow:64K:3"]},
-    {"pools": ["fast:12K", "slow:64K:3"], "weights_pool": "fast:8"},
+    {"pools": ["fast:12K", "slow:64K:3"], "weights_pool": "fast:8", "weights_ahead": True},
     {"cores": 2},
     {"keep": ["conv_2d_2"], "pins": ["input@16"], "input_align": 16},
     {"remove": []},

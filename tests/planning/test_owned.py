@@ -80,10 +80,18 @@ def test_an_input_that_is_not_aligned_is_found() -> None:
 
 
 def test_pins_are_kept_to() -> None:
+    """And no plan with them is smaller."""
     graph = tiny()
     for at in (0, 64, 500):
         made = diagmem.plan(graph, pins=(f"{INPUT}@{at}",))
         assert made.plan.offsets[graph.inputs[0]] == at
+        assert made.optimal
+
+
+def test_a_front_has_what_is_kept() -> None:
+    """All plans of less memory for more work keep the value."""
+    for made in diagmem.pareto(tiny(), keep=(MIDDLE,), recompute=1.5):
+        assert MIDDLE in {made.plan.graph.tensors[t].name for t in made.plan.graph.outputs}
 
 
 @pytest.mark.parametrize(
@@ -103,3 +111,24 @@ def test_pins_are_kept_to() -> None:
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(PlanError, match=said):
         diagmem.plan(tiny(), **options)
+
+
+@pytest.mark.parametrize("align", ["align", "input_align"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pools": ("a:100", "b:4K")},
+        {"external": (INPUT,)},
+        {"together": "keep-outputs"},
+        {"double_buffer": (INPUT,), "together": "keep-outputs"},
+        {"double_buffer": (INPUT,), "pools": ("a:1K", "b:4K")},
+    ],
+)
+def test_wide_alignments_hold_in_all_memories(options: dict[str, Any], align: str) -> None:
+    """Also where they are wider than a cache line; a plan that is read again lies where it did."""
+    graph = tiny()
+    made = diagmem.plan(graph, **{align: 256}, **options)
+    assert findings_of(made.plan) == []
+    read = from_json(json.loads(json.dumps(to_json(made))), graph)
+    assert findings_of(read) == []
+    assert read.storage == made.plan.storage

@@ -82,7 +82,7 @@ def _weights_lines(plan: Plan) -> Iterator[str]:
     if seldom:
         yield f"             {_ops(seldom)} weights too seldom to gain by a copy"
     if len(stay) > seldom:
-        yield f"             {_ops(len(stay) - seldom)} weights from flash: other things are worth more in {found.pool}"
+        yield f"             {_ops(len(stay) - seldom)} weights from flash for want of room in {found.pool}"
 
 
 def _ops(count: int) -> str:

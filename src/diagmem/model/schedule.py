@@ -52,6 +52,16 @@ class Schedule:
         """Whether the caller hands the input over a row at a time."""
         return any(step.op == PUSH for step in self.steps)
 
+    def begins(self, ahead: bool = False) -> dict[int, int]:
+        """Op -> its first step; if `ahead`, the last step of another op before that, where there is one."""
+        found: dict[int, int] = {}
+        before: int | None = None
+        for at, step in enumerate(self.steps):
+            if step.op != PUSH:
+                found.setdefault(step.op, before if ahead and before is not None else at)
+                before = at
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class PushState:

@@ -20,6 +20,7 @@ def findings_of(plan: Plan) -> list[Finding]:
         options.input_align or 1,
         plan.teamwork,
         plan.staged,
+        plan.copies_ahead,
     )
     places = plan.schedule, plan.row_offsets, plan.scratch, plan.end_bytes
     return replay(plan.graph, options.library, *places, rules)

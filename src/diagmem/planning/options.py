@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from diagmem.model.errors import PlanError, one_line
-from diagmem.planning.pools import Pool, WeightsPool, parsed_weights_pool, pools_of
+from diagmem.planning.pools import LEAST_ALIGN_BYTES, Pool, WeightsPool, parsed_weights_pool, pools_of
 
 if TYPE_CHECKING:
     from diagmem.kernels import Library
@@ -115,6 +115,9 @@ class Options:
         "COST: of a byte read from flash.  [default: one more than that of the slowest pool]",
         unit="NAME[:COST]",
     )
+    weights_ahead: bool = _option(
+        False, "With weights_pool: copies begin a step earlier, so that DMA can work while the op before runs."
+    )
     keep: tuple[str, ...] = _option(
         (), "A tensor whose value survives the run, as one more output; may be repeated.", unit="NAME"
     )
@@ -165,6 +168,8 @@ class Options:
                 raise PlanError(f"{name} '{getattr(self, name)}' is not known; known: {', '.join(known)}")
         if self.weights_pool:
             self._check_weights_pool()
+        elif self.weights_ahead:
+            raise PlanError("weights_ahead is about copies of weights: name a pool for them with weights_pool")
         if self.together not in ("", *TOGETHER):
             raise PlanError(f"together '{self.together}' is not known; known: {', '.join(TOGETHER)}")
         if self.together and self.external_io:
@@ -243,3 +248,8 @@ class Options:
     def align_bytes(self) -> int:
         """The alignment that was asked for, else the library's."""
         return self.library.align_bytes if self.align is None else self.align
+
+    @property
+    def pool_align_bytes(self) -> int:
+        """Where pools may begin in their line."""
+        return max(LEAST_ALIGN_BYTES, self.align_bytes, self.input_align or 1)

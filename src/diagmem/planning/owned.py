@@ -20,7 +20,7 @@ from diagmem.planning.footprint import footprint, lines_of_reshapes
 from diagmem.planning.options import KEEP_OUTPUTS, Options, next_frame_name
 from diagmem.planning.plan import Plan
 from diagmem.planning.pooling.traffic import traffic_of_tensors
-from diagmem.planning.pools import WIDEST, Pool, PoolUse
+from diagmem.planning.pools import Pool, PoolUse
 from diagmem.planning.problem import BEFORE_RUN, Buffer
 from diagmem.planning.storage import Storage
 
@@ -31,7 +31,7 @@ KEPT = "kept"
 """The pool of what lives from run to run, while other models use the arena."""
 
 KEPT_ALIGN = 16
-"""Of each tensor there."""
+"""Of each tensor there, at the least."""
 
 
 def as_asked(model: Graph, options: Options) -> Graph:
@@ -102,14 +102,14 @@ def with_owned(plan: Plan) -> Plan:
     placed: dict[tuple[int, ...], int] = {}
     traffic = _traffic(plan, kept)
     if kept:
-        start, end = _after(uses), _after(uses)
+        start, end = _after(plan, uses), _after(plan, uses)
         for line in kept:
-            placed[line] = end
-            end = -(-(end + tensors[line[0]].size_bytes) // KEPT_ALIGN) * KEPT_ALIGN
+            placed[line] = -(-end // _kept_align(plan, line)) * _kept_align(plan, line)
+            end = -(-(placed[line] + tensors[line[0]].size_bytes) // KEPT_ALIGN) * KEPT_ALIGN
         uses.append(PoolUse(Pool(KEPT, end - start, uses[-1].pool.cost), start, end - start, traffic))
     taken = {use.pool.name.lower() for use in uses}
     for line in given:
-        size, placed[line] = tensors[line[0]].size_bytes, _after(uses)
+        size, placed[line] = tensors[line[0]].size_bytes, _after(plan, uses)
         pool = Pool(_pool_name(tensors[line[0]], taken), size, uses[-1].pool.cost, is_external=True)
         uses.append(PoolUse(pool, placed[line], size))
     # What is kept might lie in faster memory: only that it is read and written there is sure.
@@ -117,6 +117,11 @@ def with_owned(plan: Plan) -> Plan:
     single_bytes = plan.pools.single_bytes or plan.arena_bytes
     layout = replace(plan.pools, uses=tuple(uses), lower_bound=bound, single_bytes=single_bytes)
     return _with_places(replace(plan, pools=layout, arena_bytes=layout.arena_bytes), placed)
+
+
+def _kept_align(plan: Plan, line: tuple[int, ...]) -> int:
+    given = plan.options.input_align if line[0] in plan.graph.inputs else None
+    return max(KEPT_ALIGN, plan.options.align_bytes, given or 1)
 
 
 def kept_bytes(plan: Plan) -> int:
@@ -138,8 +143,9 @@ def _traffic(plan: Plan, lines: Sequence[tuple[int, ...]]) -> int:
     return sum(by_tensor.get(t, 0) for line in lines for t in line)
 
 
-def _after(uses: Sequence[PoolUse]) -> int:
-    return -(-uses[-1].end // WIDEST) * WIDEST
+def _after(plan: Plan, uses: Sequence[PoolUse]) -> int:
+    align = plan.options.pool_align_bytes
+    return -(-uses[-1].end // align) * align
 
 
 def _with_places(plan: Plan, placed: Mapping[tuple[int, ...], int]) -> Plan:

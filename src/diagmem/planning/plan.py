@@ -63,7 +63,7 @@ class Plan:
 
     `pools`: which addresses lie in which memory, where there are several; the arena is then all of them together.
     `teamwork`: how several cores share the run, where that was asked for. `staged`: op -> where its weights are copied
-    to before it first runs; `weights`: what that is worth, where somebody knows.
+    to before it first runs, a step earlier if `copies_ahead`; `weights`: what that is worth, where somebody knows.
     """
 
     graph: Graph
@@ -82,6 +82,7 @@ class Plan:
     teamwork: Teamwork | None = None
     staged: Mapping[int, int] = field(default_factory=dict)
     weights: WeightsTraffic | None = None
+    copies_ahead: bool = False
 
     def __repr__(self) -> str:
         proof = "proven" if self.optimal else f"lower bound {self.lower_bound_bytes}"

@@ -19,8 +19,8 @@ MOST_POOLS = 8
 
 MOST_COST = 1_000_000
 
-WIDEST = 64
-"""Bytes: no alignment that anybody asks for is wider than a cache line or two."""
+LEAST_ALIGN_BYTES = 64
+"""Pools begin on multiples of it in their line: no element, and no kernel's scratch, asks for more."""
 
 NOWHERE = -1
 """The address of an offset that its pool does not have."""
@@ -100,11 +100,17 @@ class PoolLayout:
     flash_cost: float = 0.0
 
     @classmethod
-    def of(cls, pools: Sequence[Pool], used_bytes: Sequence[int], traffic_bytes: Sequence[int] = ()) -> PoolLayout:
-        """Each begins on a multiple of any alignment, so that what is aligned in its pool is so in the line of them."""
+    def of(
+        cls,
+        pools: Sequence[Pool],
+        used_bytes: Sequence[int],
+        traffic_bytes: Sequence[int] = (),
+        align_bytes: int = LEAST_ALIGN_BYTES,
+    ) -> PoolLayout:
+        """Each begins on a multiple of `align_bytes`, so that what is aligned in its pool is so in the line of them."""
         starts: list[int] = []
         for before in (0, *used_bytes)[: len(pools)]:
-            starts.append(-(-(starts[-1] + before) // WIDEST) * WIDEST if starts else 0)
+            starts.append(-(-(starts[-1] + before) // align_bytes) * align_bytes if starts else 0)
         traffic = traffic_bytes or [0] * len(pools)
         return cls(tuple(PoolUse(*use) for use in zip(pools, starts, used_bytes, traffic, strict=True)))
 
@@ -192,7 +198,10 @@ def parsed_weights_pool(text: str) -> WeightsPool:
     name, colon, cost = text.partition(":")
     if not name or (colon and not re.fullmatch(r"\d{1,6}(\.\d{1,3})?", cost)):
         raise PlanError(f"weights_pool '{one_line(text, 60)}' is not NAME[:COST], such as dtcm or dtcm:8")
-    return WeightsPool(name, float(cost) if cost else 0.0)
+    found = float(cost) if cost else 0.0
+    if cost and found < 1:
+        raise PlanError(f"weights_pool '{one_line(text, 60)}': a byte of flash costs from 1 to {MOST_COST}")
+    return WeightsPool(name, found)
 
 
 def pools_of(given: Iterable[Pool | str]) -> tuple[Pool, ...]:

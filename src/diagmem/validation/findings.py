@@ -63,7 +63,7 @@ class Rules:
     run that computes everything once. `pools`: the memories, where there are several; what lies in one of them is
     reached by the address of its start, so nothing may lie in two. `input_align_bytes`: where graph inputs may start.
     `teamwork`: how several cores share it, if they do. `staged`: op -> the address to which its weights are copied
-    before its first step; its kernel then reads them there.
+    before its first step, or if they are `copied_ahead` during the step before that; its kernel then reads them there.
     """
 
     align_bytes: int = 1
@@ -74,6 +74,7 @@ class Rules:
     input_align_bytes: int = 1
     teamwork: Teamwork | None = None
     staged: Mapping[int, int] = field(default_factory=dict)
+    copied_ahead: bool = False
 
     @property
     def cores(self) -> int:

@@ -28,12 +28,13 @@ Places = Mapping[int, Sequence[int]]
 @dataclass(frozen=True, slots=True)
 class Held:
     """Bytes that belong to no tensor: scratch and sums of an op, or (op PUSH) the state of a run that waits; or a copy
-    of an op's weights."""
+    of an op's weights, made at a `step`."""
 
     op: int
     name: str
     size_bytes: int
     align_bytes: int
+    step: int = 0
 
 
 @dataclass
@@ -62,14 +63,20 @@ def held_bytes(kernels: Sequence[Kernel], graph: Graph, schedule: Schedule) -> l
     return found
 
 
-def staged_bytes(kernels: Sequence[Kernel], schedule: Schedule, staged: Mapping[int, int]) -> list[Held]:
-    """The copies of weights that a plan has; it need not have any."""
+def staged_bytes(kernels: Sequence[Kernel], schedule: Schedule, rules: Rules) -> list[Held]:
+    """The copies of weights that a plan has; it need not have any. One that is made ahead is so during the last step of
+    an op before its own first one."""
+    ops = [step.op for step in schedule.steps]
     by_turns = {step.op for step in schedule.steps if step.turn is not None}
     found = []
-    for op in (op for op in staged if isinstance(op, int) and 0 <= op < len(kernels)):
+    for op in (op for op in rules.staged if isinstance(op, int) and 0 <= op < len(kernels)):
         weights = kernels[op].weights(op in by_turns)
-        if weights is not None:
-            found.append(Held(op, f"weights of {kernels[op].node.label}", weights.size_bytes, weights.align_bytes))
+        if weights is not None and op in ops:
+            at = ops.index(op)
+            if rules.copied_ahead:
+                at = next((before for before in range(at - 1, -1, -1) if ops[before] != PUSH), at)
+            name = f"weights of {kernels[op].node.label}"
+            found.append(Held(op, name, weights.size_bytes, weights.align_bytes, at))
     return found
 
 

@@ -88,7 +88,7 @@ def _findings(
     checker = Checker(graph, arena_bytes, rules)
     held = held_bytes(kernels, graph, schedule)
     placed = checker.check(places, scratch, held, used, outside)
-    staged = staged_bytes(kernels, schedule, rules.staged)
+    staged = staged_bytes(kernels, schedule, rules)
     checker.check_staged(staged)
     checker.check_pieces(schedule)
     yield from placed.findings

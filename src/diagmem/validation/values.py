@@ -81,7 +81,9 @@ class ReplayedRun:
     ) -> None:
         self.graph, self.kernels, self.schedule = graph, kernels, schedule
         self.placed, self.held = placed, {item.op: item for item in held}
-        self.staged = {item.op: item for item in staged}
+        self.staged: dict[int, list[Held]] = {}
+        for item in staged:
+            self.staged.setdefault(item.step, []).append(item)
         turned = {step.op for step in schedule.steps if step.turn is not None}
         self.is_streamed = PUSH in turned
         self.makes_rows = {op for op in turned if op != PUSH and not kernels[op].sums_bytes}
@@ -175,10 +177,12 @@ class ReplayedRun:
             tensor = self.graph.tensors[self.graph.inputs[0]]
             self._made(Slot(tensor.index, 0, turn or 0), Part(tensor.index), at, None, None, None)
             return
+        self._copy_weights(at)
         for tensor, slots in self._looked_at(step):
             yield from self._look(Read(at, op, turn, tensor.index, 0), slots)
         self._hold_within(at, op, turn)
-        self._read_weights(at, op, turn)
+        if op in self._staged_now:
+            self._staged_now[op].reads.append(Read(at, op, turn, None, 0))
         for slot, part, output in self._made_by(step):
             self._made(slot, part, at, op, turn, output)
         self._done.add(op)
@@ -218,18 +222,13 @@ class ReplayedRun:
         else:
             self._hold(op, at, own)
 
-    def _read_weights(self, at: int, op: int, turn: int | None) -> None:
-        """Weights are copied before the first step of an op, and read by all of its steps."""
-        low = self.placed.staged.get(op)
-        if low is None:
-            return
-        own = Read(at, op, turn, None, 0)
-        if op in self._staged_now:
-            self._staged_now[op].reads.append(own)
-        else:
-            item = self.staged[op]
-            self._staged_now[op] = Value(item.name, None, low, low + item.size_bytes, at, reads=[own])
-            self.values.append(self._staged_now[op])
+    def _copy_weights(self, at: int) -> None:
+        """Makes the copies that are due at a step. All steps of their ops read them."""
+        for item in self.staged.get(self.when(at)[1], ()):
+            low = self.placed.staged.get(item.op)
+            if low is not None:
+                self._staged_now[item.op] = Value(item.name, None, low, low + item.size_bytes, at)
+                self.values.append(self._staged_now[item.op])
 
     def _hold(self, op: int, at: int, read: Read) -> None:
         item, low = self.held[op], self.placed.held.get(op)

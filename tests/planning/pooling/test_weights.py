@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import diagmem
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph
+from diagmem.model.schedule import PUSH
 from diagmem.planning.allocators import optimal
 from diagmem.planning.checked import findings_of
 from diagmem.planning.footprint import footprint
@@ -131,13 +132,28 @@ def test_by_rows_a_copy_stays_for_all_turns() -> None:
         assert (buffer.first_step, buffer.end_step) == (steps[0], steps[-1] + 1)
 
 
+@pytest.mark.parametrize("options", [{}, {"schedule": "rows"}, {"schedule": "rows", "input_rows": True}])
+def test_ahead_a_copy_lives_a_step_longer(options: dict[str, Any]) -> None:
+    """From the last step of another op before its own first one, where there is one."""
+    made = diagmem.plan(tiny(), pools=("ram:4K",), weights_pool="ram:9", weights_ahead=True, **options)
+    assert findings_of(made.plan) == []
+    ops = made.plan.schedule.ops
+    for buffer in (b for b in made.plan.buffers if b.weights_of is not None):
+        own = ops.index(buffer.weights_of)
+        before = [at for at in range(own) if ops[at] != PUSH]
+        assert buffer.first_step == (before[-1] if before else own)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ({"weights_ahead": True}, "name a pool"),
         ({"weights_pool": "fast"}, "give its size"),
         ({"weights_pool": "dtcm", "pools": POOLS}, "none of the pools: fast, slow"),
         ({"weights_pool": "fast:x", "pools": POOLS}, r"not NAME\[:COST\]"),
         ({"weights_pool": "fast:0.5", "pools": POOLS}, "costs from 1"),
+        ({"weights_pool": "fast:0", "pools": POOLS}, "costs from 1"),
+        ({"weights_pool": "fast", "pools": POOLS, "cores": 2}, "cores"),
         ({"weights_pool": "fast", "pools": POOLS, "kernels": "tflm-reference"}, "our own kernels"),
     ],
 )
@@ -195,6 +211,17 @@ def test_a_copy_that_is_amiss_is_found(offset: int, fault: Fault) -> None:
     graph, value = written()
     value["weights"][0]["offset"] = offset
     assert fault in faults(graph, value)
+
+
+def test_a_copy_that_comes_too_early_is_found() -> None:
+    """A plan whose copies are made when they are needed, made a step earlier; not the other way round."""
+    graph, value = written()
+    value["weights_traffic"]["ahead"] = True
+    assert faults(graph, value) & {Fault.OVERWRITTEN, Fault.RESULT_LOST}
+    graph, value = written(weights_ahead=True)
+    assert faults(graph, value) == set()
+    del value["weights_traffic"]["ahead"]
+    assert faults(graph, value) == set()
 
 
 def test_a_copy_of_nothing_is_found() -> None:

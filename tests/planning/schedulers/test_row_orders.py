@@ -17,6 +17,7 @@ from diagmem.kernels import library
 from diagmem.model.graph import DType, Graph, Padding
 from diagmem.model.schedule import PUSH
 from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.moving.split import Split
 from diagmem.planning.compiled import COMPILED, PLAIN
 from diagmem.planning.options import Options
 from diagmem.planning.planner import planned
@@ -28,6 +29,7 @@ from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowOrders
 from diagmem.planning.schedulers.segments import Segment
 from diagmem.reports.paper.tables import splitting
+from tests.networks import Net
 from tests.row_networks import Images, has_image_input, image_net
 
 SEEDS = st.integers(0, 400)
@@ -212,3 +214,15 @@ def test_the_curve_has_no_point_that_another_one_beats() -> None:
     assert len(found) > 2
     assert all(a.peak_bytes > b.peak_bytes and a.macs < b.macs for a, b in itertools.pairwise(found))
     assert found[-1].macs <= 3 * found[0].macs
+
+
+@pytest.mark.parametrize("sizes", [(1, 6), (6, 1), (2, 1, 4)])
+def test_parts_of_different_heights_are_there_at_once(sizes: tuple[int, ...]) -> None:
+    """What one op makes whole is ready to its last row, whichever part comes first; a row that never came was asked
+    for again and again."""
+    net = Net()
+    given = net.constant(len(sizes), values=sizes), net.constant(1, values=[1])
+    first = net.op("SPLIT_V", Split(len(sizes)), net.input(1, sum(sizes), 2, 4), *given)
+    ends = [net.conv(net.conv(first + part, 5, 1), 3, 3) for part in range(len(sizes))]
+    found = planned(net.graph(*ends), Options(schedule="rows", recompute=2.0))
+    assert found.arena_bytes <= planned(net.graph(*ends), Options()).arena_bytes

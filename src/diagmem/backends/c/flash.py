@@ -14,7 +14,7 @@ from diagmem.backends.c.sequence import sequence_bytes
 from diagmem.backends.c.tables import Tables
 
 CALL_BYTES = 24
-"""Instructions that load the arguments of a kernel and call it."""
+"""Instructions that load the arguments of a kernel and call it, or copy a table and say where it lies."""
 
 SMALL_CORES = ("Cortex-M0", "Cortex-M0+", "Cortex-M23")
 """Those that have no Thumb-2."""
@@ -43,6 +43,7 @@ def flash_of(program: Program, core: str) -> Flash:
     calls = [call for call in program.calls.values() if call is not None]
     kernels = sum(sizes.get(source, largest)["code_bytes"] for source in {call.source for call in calls})
     arguments = sum(sizes.get(call.source, largest)["call_bytes"] + CALL_BYTES for call in calls)
+    arguments += CALL_BYTES * sum(len(weights.parts) for weights in program.staged_weights.values())
     sequence = sequence_bytes(program) if program.visits else 0
     return Flash(Tables(program, "model").size_bytes, sequence, kernels + arguments)
 

@@ -13,7 +13,7 @@ from diagmem.backends.c.memory import static_memory, wide_alignment
 from diagmem.backends.c.pools import pool_addresses, pool_arenas
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.sequence import repeated_turns, rows_of_tensors, run_in_sequence
-from diagmem.backends.c.staging import copy_macro, staged_call
+from diagmem.backends.c.staging import copy_macro, with_copies
 from diagmem.backends.c.state import reset_function
 from diagmem.backends.c.tables import Tables
 from diagmem.backends.c.team import run_as_team
@@ -96,13 +96,8 @@ def _run_straight(program: Program, tables: Tables, name: str) -> str:
 
 def _step(node: Node, program: Program, tables: Tables, name: str) -> Iterator[str]:
     number, call = node.op.number, program.calls[node.op.index]
-    if call is None:
-        yield f"    /* {describe(node)}: stays where it is */\n"
-    elif node.op.index in program.staged:
-        lines = staged_call(node, call, call_text(node, call, program, tables), program, tables, name)
-        yield "".join(["    {\n", *(f"        {line}\n" for line in lines), "    }\n"])
-    else:
-        yield f"    {call_text(node, call, program, tables)}\n"
+    text = f"/* {describe(node)}: stays where it is */" if call is None else call_text(node, call, program, tables)
+    yield from (f"    {line}\n" for line in with_copies(node, text, program, tables, name))
     yield f"    {name.upper()}_AFTER_OP({number});\n"
 
 

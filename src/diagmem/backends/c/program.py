@@ -50,7 +50,7 @@ class Program:
     is a multiple of it, so the arena's start must be one too. `pools`: which addresses lie in which memory, where there
     are several: there is then an arena in each. `teamwork`: how several cores share it. `next_frames`: for inputs that
     are double-buffered, the tensor that holds the next frame. `staged`: op -> where its weights are copied to before it
-    first runs."""
+    first runs, a step earlier if `copies_ahead`."""
 
     graph: Graph
     schedule: Schedule
@@ -65,6 +65,7 @@ class Program:
     teamwork: Teamwork | None = None
     next_frames: Mapping[int, int] = field(default_factory=dict)
     staged: Mapping[int, int] = field(default_factory=dict)
+    copies_ahead: bool = False
 
     @classmethod
     def of(cls, made: Planned) -> Program:
@@ -89,7 +90,7 @@ class Program:
         align_bytes = max(options.align_bytes, options.input_align or 1)
         made_for = options.kernels, align_bytes, plan.pools.in_use, plan.teamwork
         frames = next_frames(plan.graph, options.double_buffer)
-        program = cls(plan.graph, plan.schedule, *places, source, *made_for, frames, plan.staged)
+        program = cls(plan.graph, plan.schedule, *places, source, *made_for, frames, plan.staged, plan.copies_ahead)
         program.check_places()
         return program
 
@@ -211,6 +212,18 @@ class Program:
         calls = {op: self.calls.get(op) for op in self.staged}
         found = {op: staged_weights(call) for op, call in calls.items() if call is not None}
         return {op: weights for op, weights in found.items() if weights is not None}
+
+    @cached_property
+    def copies(self) -> Mapping[int, Mapping[int, tuple[Node, ...]]]:
+        """Op -> how often it has run before -> the ops whose weights are copied before it runs then."""
+        found: dict[int, dict[int, tuple[Node, ...]]] = {}
+        begins = self.schedule.begins(self.copies_ahead)
+        for op in sorted(self.staged_weights, key=lambda op: begins[op]):
+            at = begins[op]
+            runs, visit = self.steps[at].op, sum(step.op == self.steps[at].op for step in self.steps[:at])
+            due = found.setdefault(runs, {})
+            due[visit] = (*due.get(visit, ()), self.graph.nodes[op])
+        return found
 
     @cached_property
     def by_rows(self) -> Mapping[int, Storage]:

@@ -105,7 +105,7 @@ A stored value q means the number scale * (q - zero point).
 - Define {macro}_DEBUG while you develop: `assert` then checks that arenas {_CHECKED[program.input_rows]}. Define
   {macro}_ASSERT(condition) to have it done in your way.
 - Define {macro}_AFTER_OP(op) to have something done after each operation.
-{_COPIES.format(macro=macro) if program.staged else ""}\
+{_copies(program, macro)}\
 - Several models may be part of one program: every global name starts with the model's own.
 - `{name}_kernels.h` and `{name}_weights.h` are for `{name}.c` alone.
 - Compile with optimisation (`-O2`). Tensors overlap in memory on purpose; the kernels are written for it.
@@ -154,9 +154,14 @@ _TEAM = """\
   `{name}_team`, which is 0 at first, and with its own number. {macro}_RELAX() is done while one waits for the others.
 """
 
-_COPIES = """\
+
+def _copies(program: Program, macro: str) -> str:
+    if not program.staged:
+        return ""
+    done = f"{macro}_COPIED() waits for it" if program.copies_ahead else "the bytes must be there when it is done"
+    return f"""\
 - Weights that an operation reads over and over are copied to RAM before it. Define {macro}_COPY(to, from, bytes) to
-  have it done in your way, by DMA, say; the bytes must be there when it is done.
+  have it done in your way, by DMA, say; {done}.
 """
 
 

@@ -15,7 +15,7 @@ from diagmem.backends.c.names import comment
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.repeats import Repeat, repeats, repeats_bytes
 from diagmem.backends.c.row_pieces import Piece, pieces_bytes
-from diagmem.backends.c.staging import staged_call
+from diagmem.backends.c.staging import with_copies
 from diagmem.backends.c.tables import Tables
 from diagmem.model.graph import Node
 from diagmem.model.schedule import PUSH
@@ -129,13 +129,8 @@ static {name.upper()}_CODE_ATTR void run_step({arena_type(program)}arena, int32_
 def _case(node: Node, program: Program, tables: Tables, name: str) -> str:
     number, call = node.op.number, program.calls[node.op.index]
     body = "/* stays where it is */" if call is None else call_text(node, call, program, tables)
-    again = [f"turn = op{number}_turns[turn];"] if is_repeated(program, node) else []
-    if call is not None and node.op.index in program.staged:
-        # `turn` counts until it is said which one it is.
-        *before, body = staged_call(node, call, body, program, tables, name)
-        lines = ["{", *(f"    {line}" for line in (*before, *again, body)), "}"]
-    else:
-        lines = [*again, body]
+    again = f"turn = op{number}_turns[turn];" if is_repeated(program, node) else ""
+    lines = with_copies(node, body, program, tables, name, again)
     body = "".join(f"        {line}\n" for line in (*lines, "break;"))
     return f"    case {number}: /* {describe(node)} */\n{body}"
 

@@ -8,7 +8,6 @@ from diagmem.backends.c.addresses import address
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
 from diagmem.model.graph import Node, Tensor
-from diagmem.ops import CCall
 
 STAGED = "staged"
 """What the parameters of a call are named whose weights lie in RAM."""
@@ -19,25 +18,45 @@ def copy_macro(program: Program, name: str) -> str:
     if not program.staged:
         return ""
     macro = f"{name.upper()}_COPY"
-    return f"""
+    copy = f"#ifndef {macro}\n#define {macro}(to, from, bytes) ((void)memcpy(to, from, bytes))\n#endif\n"
+    if not program.copies_ahead:
+        return f"""
 /* Copies weights to RAM before an operation that reads them over and over. Yours may use DMA: the bytes must be there
  * when it is done. */
-#ifndef {macro}
-#define {macro}(to, from, bytes) ((void)memcpy(to, from, bytes))
+{copy}"""
+    wait = f"{name.upper()}_COPIED"
+    return f"""
+/* Copies weights to RAM, an operation ahead of the one that reads them over and over. Yours may leave it to DMA, while
+ * the operation before runs: {wait} waits until all is there that was begun. */
+{copy}#ifndef {wait}
+#define {wait}() ((void)0)
 #endif
 """
 
 
-def staged_call(node: Node, call: CCall, text: str, program: Program, tables: Tables, name: str) -> list[str]:
-    """The lines of a block around `text`, a call that takes its parameters from `staged`: they say where the copy lies.
-    Where the operation has turns, `turn` says which, and the first one copies."""
-    copies = list(_copies(node, program, tables, name))
-    if node.op.index in program.visits:
-        copies = ["if (turn == 0) {", *(f"    {line}" for line in copies), "}"]
-    fields = list(_fields(node, program))
-    if fields:
+def with_copies(node: Node, text: str, program: Program, tables: Tables, name: str, again: str = "") -> list[str]:
+    """The lines of `text`, an operation's call, and what goes before it: its parameters, which say where copies of its
+    weights lie; those copies, or a wait for them; and copies for the operation behind it. Where it has turns, `turn`
+    says how many it has had, until `again` says which it is."""
+    op, call = node.op.index, program.calls[node.op.index]
+    fields = list(_fields(node, program)) if op in program.staged_weights else []
+    if fields and call is not None:
         fields = [f"{call.parameters.type} {STAGED} = op{node.op.number};", *fields]
-    return [*fields, *copies, text]
+    waits = [f"{name.upper()}_COPIED();"] if program.copies_ahead and op in program.staged_weights else []
+    lines = list[str]()
+    for is_own in (True, False):
+        for visit, nodes in sorted(program.copies.get(op, {}).items()):
+            due = [line for n in nodes if (n is node) == is_own for line in _copies(n, program, tables, name)]
+            lines += _at_turn(visit, due, program, op)
+        lines += _at_turn(0, waits, program, op) if is_own else []
+    lines = [*fields, *lines, *([again] if again else []), text]
+    return ["{", *(f"    {line}" for line in lines), "}"] if fields else lines
+
+
+def _at_turn(visit: int, lines: list[str], program: Program, op: int) -> list[str]:
+    if not lines or op not in program.visits:
+        return lines
+    return [f"if (turn == {visit}) {{", *(f"    {line}" for line in lines), "}"]
 
 
 def parameters_name(node: Node, program: Program) -> str:

@@ -26,7 +26,16 @@ MODEL = "The model"
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "What the plan may do": ("overlap", "schedule", "input_rows", "recompute", "remove"),
-    "What it is made for": ("kernels", "align", "prefer", "pools", "weights_pool", "cores", "cores_cost"),
+    "What it is made for": (
+        "kernels",
+        "align",
+        "prefer",
+        "pools",
+        "weights_pool",
+        "weights_ahead",
+        "cores",
+        "cores_cost",
+    ),
     "How it is looked for": ("allocator", "effort"),
     "What the caller has a say in": (
         *("keep_inputs", "external_io", "keep", "external", "pins", "double_buffer", "input_align"),
@@ -44,6 +53,7 @@ LABELS = {
     "keep": "tensors kept",
     "external": "tensors with the caller",
     "pins": "tensors pinned",
+    "weights_ahead": "weights copied ahead",
     "double_buffer": "inputs with a double buffer",
     "weights_pool": "pool for weights",
 }

@@ -76,7 +76,7 @@ def _plan(found: _Fields, model: Graph) -> Plan:
     removed = [_removal(row) for row in found.rows("removed", default=[])]
     graph = transformed_again(model, removed, options.library.channel_block)
     schedule = _schedule(found, graph)
-    pools = _pools(found)
+    pools = _pools(found, options)
     return Plan(
         graph,
         replace(options, pools=tuple(use.pool for use in pools.uses)),
@@ -90,6 +90,7 @@ def _plan(found: _Fields, model: Graph) -> Plan:
         pools=pools,
         teamwork=_teamwork(found, graph, options),
         staged=_by_op(found, "weights", graph, pools),
+        copies_ahead=_Fields(found.value.get("weights_traffic", {}), "'weights_traffic'").boolean("ahead"),
     )
 
 
@@ -135,7 +136,7 @@ def _how(phase: _Fields) -> How:
     return found
 
 
-def _pools(found: _Fields) -> PoolLayout:
+def _pools(found: _Fields, options: Options) -> PoolLayout:
     """The memories of a plan for several. What is said of traffic is for people: nothing here relies on it."""
     rows = found.rows("pools", default=[])
     pools = [
@@ -147,7 +148,7 @@ def _pools(found: _Fields) -> PoolLayout:
     if rows and own != found.integer("arena_bytes", 0):
         raise PlanError(f"the plan's pools take {own} bytes, and its arena {found.integer('arena_bytes', 0)}")
     single_bytes = found.integer("single_pool_bytes", 0, default=0) if rows else 0
-    return replace(PoolLayout.of(pools, used, traffic), single_bytes=single_bytes)
+    return replace(PoolLayout.of(pools, used, traffic, options.pool_align_bytes), single_bytes=single_bytes)
 
 
 def _address(row: _Fields, pools: PoolLayout) -> int:

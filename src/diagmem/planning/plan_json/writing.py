@@ -126,6 +126,7 @@ def _weights_json(plan: Plan) -> dict[str, Any]:
         "weights_traffic": {
             "pool": found.pool,
             "flash_cost": found.flash_cost,
+            **({"ahead": True} if plan.copies_ahead else {}),
             "copied_bytes": sum(ops[op].size_bytes for op in plan.staged),
             "flash_bytes": plan.pools.flash_bytes,
             "read_bytes": found.read_bytes,

@@ -81,6 +81,7 @@ def _plan(single: Plan, found: Pooled) -> Plan:
         storage=stored(single.graph, buffers, found.offsets),
         scratch=scratch_of(buffers, found.offsets),
         staged=staged_of(buffers, found.offsets),
+        copies_ahead=single.options.weights_ahead,
         arena_bytes=sum(use.used_bytes for use in found.layout.uses),
         buffers=buffers,
         buffer_offsets=found.offsets,

@@ -22,7 +22,7 @@ from diagmem.planning.footprint import Footprint
 from diagmem.planning.pooling.relaxation import STAYS, Choice, Relaxation
 from diagmem.planning.pooling.traffic import Group, groups_of
 from diagmem.planning.pooling.weights import copies, with_copies
-from diagmem.planning.pools import Pool, PoolLayout
+from diagmem.planning.pools import LEAST_ALIGN_BYTES, Pool, PoolLayout
 from diagmem.planning.posing import moments, problem
 from diagmem.planning.problem import Problem
 from diagmem.planning.staging import OpWeights
@@ -75,7 +75,8 @@ def pooled(needs: Footprint, schedule: Schedule, effort: Effort, weights: Sequen
 def _laid(schedule: Schedule, chooser: _Chooser, placements: Sequence[_Placed], bound: float) -> Pooled:
     groups, used = chooser.relaxation.groups, [placed.used_bytes for placed in placements]
     traffic = [sum(groups[g].traffic_bytes for g in placed.groups) for placed in placements]
-    layout = replace(PoolLayout.of(chooser.relaxation.pools, used, traffic), lower_bound=bound)
+    align = max(LEAST_ALIGN_BYTES, chooser.line_bytes)
+    layout = replace(PoolLayout.of(chooser.relaxation.pools, used, traffic, align), lower_bound=bound)
     addresses = {
         buffer: use.start + offset
         for placed, use in zip(placements, layout.uses, strict=True)

@@ -42,12 +42,9 @@ def check_staging(needs: Footprint, asked: WeightsPool) -> None:
 
 
 def copies(needs: Footprint, schedule: Schedule, weights: Sequence[OpWeights]) -> tuple[Buffer, ...]:
-    """A buffer for each, from the first step of the op to its last: the copy is made before the first."""
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    for at, step in enumerate(schedule.steps):
-        first.setdefault(step.op, at)
-        last[step.op] = at
+    """A buffer for each, from the step at which it is copied to the last one of the op."""
+    last = {step.op: at for at, step in enumerate(schedule.steps)}
+    first = schedule.begins(needs.options.weights_ahead)
     return tuple(
         Buffer(
             f"weights of {needs.graph.nodes[w.op].label}",

@@ -172,8 +172,10 @@ def run(op: int, turn: int, rows: FlatRows, room: Room) -> None:
     if rows.makes_rows[op] == 1:
         room.ready[op] = room.done[op]
     elif room.done[op] == rows.turns[op]:
-        tensor = rows.makes[rows.make_from[op]]
-        room.ready[op] = rows.row_from[tensor + 1] - rows.row_from[tensor]
+        # Of parts with different heights the highest is there, too.
+        for m in range(rows.make_from[op], rows.make_from[op + 1]):
+            tensor = rows.makes[m]
+            room.ready[op] = max(room.ready[op], rows.row_from[tensor + 1] - rows.row_from[tensor])
 
 
 def make(op: int, begin: int, last: int, most: int, rows: FlatRows, drops: Drops, room: Room) -> None:

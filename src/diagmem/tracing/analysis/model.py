@@ -90,7 +90,9 @@ def apart(plan: Plan) -> Program:
     *offsets, end = offsets_apart(plan)
     places = stored(plan.graph, plan.buffers, offsets), scratch_of(plan.buffers, offsets), end
     staged = staged_of(plan.buffers, offsets)
-    return Program(plan.graph, plan.schedule, *places, kernels=plan.options.kernels, staged=staged)
+    return Program(
+        plan.graph, plan.schedule, *places, kernels=plan.options.kernels, staged=staged, copies_ahead=plan.copies_ahead
+    )
 
 
 def alone(node: Node) -> Program:
