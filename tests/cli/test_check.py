@@ -108,7 +108,7 @@ NO_PLANS: dict[str, tuple[Callable[[Path], str], str]] = {
     "no JSON": (lambda place: written(place, "text", "no plan"), "not JSON"),
     "an empty file": (lambda place: written(place, "empty", ""), "not JSON"),
     "something else": (lambda place: written(place, "list", "[1, 2]"), "is not an object"),
-    "a plan of two models": (lambda place: written(place, "two", '{"plans": [{}, {}]}'), "several models"),
+    "a plan of two models": (lambda place: written(place, "two", '{"plans": [{}, {}]}'), "holds 2 plans"),
 }
 
 

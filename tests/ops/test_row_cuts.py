@@ -80,14 +80,14 @@ def check_parts_of_rows(nodes: Sequence[Node], kernels: str = "diagmem") -> list
 @pytest.mark.parametrize("case", [case for case in BY_ROWS if case in OWN])
 def test_parts_of_rows_are_right(case: str) -> None:
     """Of all types, with any padding, stride and dilation."""
-    assert check_parts_of_rows(by_rows(case, 8))
+    assert check_parts_of_rows(by_rows(case, 6))
 
 
 @pytest.mark.parametrize("kernels", ["diagmem", "diagmem-dsp"])
 def test_parts_of_rows_of_many_channels_are_right(kernels: str) -> None:
     """In every way that there is: columns and channels, in one phase and in several, shared and held back."""
     kinds = [kind for kind in KINDS if not kind.startswith("FULLY_CONNECTED")]
-    drawn = (node for kind in kinds for node in deep_nodes(kind, 8))
+    drawn = (node for kind in kinds for node in deep_nodes(kind, 6))
     nodes = [node for node in drawn if not row_op(alone(node, ""), kernels).is_whole]
     found = check_parts_of_rows(nodes, kernels)
     assert {sharing.cut.along for sharing in found} == {Along.PIXELS, Along.CHANNELS}

@@ -43,6 +43,9 @@ def test_two_cores_are_twice_as_fast() -> None:
     assert run.barriers == made.teamwork.barriers([step for step in made.steps if made.calls[step.op] is not None])
     assert run.speedup is not None
     assert 1.95 < run.speedup < 2.05
+    assert [200 < used < 4000 for used in run.core_stacks_bytes] == [True, True]
+    assert run.stack_bytes == max(run.core_stacks_bytes)
+    assert run.to_json()["stack_bytes_by_core"] == list(run.core_stacks_bytes)
 
 
 def test_rows_are_shared_by_two_cores() -> None:

@@ -14,11 +14,13 @@ from click.core import ParameterSource
 
 from diagmem.cli._embedded import embedded_in, embedded_json, embedded_lines
 from diagmem.cli._fit import Limits, Verdict, c_lines
+from diagmem.cli._ladder import ladder_lines
 from diagmem.cli._make_fit import Fitting, fitting_options, is_to_fit, made_to_fit
 from diagmem.cli._pools import next_frame_lines, pool_lines
 from diagmem.cli._rows import row_lines, show_curve
 from diagmem.cli._shared import (
     ModelParameter,
+    channels_last_option,
     console,
     json_option,
     naming_model,
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from diagmem.model.graph import Graph
     from diagmem.planning.plan import Plan
     from diagmem.planning.planner import Planned
-    from diagmem.transforms import Removal
 
 ANSWER_IS_NO = 1
 BAD_INPUT = 2
@@ -55,6 +56,7 @@ BAD_INPUT = 2
 @click.argument("models", type=ModelParameter(), nargs=-1, required=True, metavar="MODEL...")
 @wire_option
 @shape_option
+@channels_last_option
 @planning_options
 @size_option("--budget", "Say whether the arena fits into so many bytes, such as 65536, 64K or 1M.")
 @click.option(
@@ -145,6 +147,9 @@ class _Result:
         is_held = not self.made.plan.pools.missing_bytes
         return self.verdict.fits and is_held and not (self.carried and self.carried.findings)
 
+    def again(self, made: Planned, limits: Limits) -> _Result:
+        return replace(self, made=made, verdict=limits.verdict(self.source, made))
+
     def to_json(self) -> dict[str, Any]:
         from diagmem.planning.plan_json import to_json
 
@@ -221,11 +226,7 @@ def _beside_each_other(found: list[_Result | _Bad], limits: Limits) -> list[_Res
     from diagmem.planning.together import beside_each_other
 
     plans = iter(beside_each_other([one.made for one in found if isinstance(one, _Result)]))
-    return [_again(one, next(plans), limits) if isinstance(one, _Result) else one for one in found]
-
-
-def _again(one: _Result, made: Planned, limits: Limits) -> _Result:
-    return replace(one, made=made, verdict=limits.verdict(one.source, made))
+    return [one.again(next(plans), limits) if isinstance(one, _Result) else one for one in found]
 
 
 def _mapped(
@@ -250,35 +251,6 @@ def _planned(source: Source, options: dict[str, Any], limits: Limits) -> Planned
         return error
     except OSError as error:
         return DiagmemError(f"{source.label}: {error.strerror or error}")
-
-
-def _ladder_lines(made: Planned) -> Iterator[str]:
-    first, *others = made.ladder
-    yield f"ladder       {first.step + ', file order':<27}{first.arena_bytes:>10} B"
-    for rung in others:
-        saved = f"{100 * rung.arena_bytes / first.arena_bytes - 100:>6.1f} %" if first.arena_bytes else ""
-        yield f"             {'+ ' + rung.step:<27}{rung.arena_bytes:>10} B  {saved}".rstrip()
-    for removal in made.removals:
-        less = f", {size_text(-removal.bytes_changed)} of tensors less" if removal.bytes_changed < 0 else ""
-        count = f"{len(removal.ops)} op{'s' if len(removal.ops) != 1 else ''}"
-        if removal.channels:
-            count += f" and {removal.channels} channels"
-        yield f"removed      {count} by {removal.transform}{less}"
-        if removal.channels:
-            yield from _work_lines(made, removal)
-
-
-def _work_lines(made: Planned, removal: Removal) -> Iterator[str]:
-    """What the channels that are gone were worth beside RAM."""
-    from diagmem.transforms import macs_of, weights_of
-
-    pairs = (
-        ("flash", "B of constants", weights_of(made.model), removal.weights_changed),
-        ("work", "multiply-accumulates", macs_of(made.model), removal.macs_changed),
-    )
-    for name, unit, before, change in pairs:
-        part = f" ({100 * change / before:.1f} %)" if before else ""
-        yield f"             {name}: {before} {unit} become {before + change}{part}"
 
 
 def _draw(results: list[_Result], path: str) -> None:
@@ -353,7 +325,7 @@ def _headline(made: Planned) -> list[str]:
         where = "of these, live from run to run" if plan.state_bytes else "beside the arena: the runtime holds it"
         size = plan.state_bytes or sum(t.size_bytes for t in plan.graph.variables)
         lines.append(f"state        {size_text(size)} {where}")
-    lines += [*next_frame_lines(plan), *_core_lines(plan), *_ladder_lines(made), *pool_lines(plan)]
+    lines += [*next_frame_lines(plan), *_core_lines(plan), *ladder_lines(made), *pool_lines(plan)]
     if plan.peak_op is not None:
         held = ", ".join(f"{one_line(b.name, 36)} {b.size_bytes} B" for b in plan.peak_buffers[:4])
         where = "a row of the input" if plan.peak_op == PUSH else op_text(nodes[plan.peak_op])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -164,9 +165,18 @@ def run_on_core(
         instructions=max(counts, default=None),
         cores=core.cores if is_team else None,
         core_stacks_bytes=stacks if is_team else (),
-        barriers=max((count for _, count in waited), default=None),
-        critical_instructions=max((work + BARRIER_INSTRUCTIONS * count for work, count in waited), default=None),
+        **_critical(waited),
     )
+
+
+def _critical(waited: Sequence[tuple[int, int]]) -> dict[str, int]:
+    """Barriers and critical path from those of each run, work and count. All runs come to as many barriers; a count
+    that differs from the others is the emulator's, which begins a block again now and then."""
+    if not waited:
+        return {}
+    ((barriers, _),) = Counter(count for _, count in waited).most_common(1)
+    most = max(work for work, count in waited if count == barriers)
+    return {"barriers": barriers, "critical_instructions": most + BARRIER_INSTRUCTIONS * barriers}
 
 
 def run_on_team(program: Program, inputs: Inputs, core: Core) -> Run:

@@ -144,9 +144,11 @@ def test_memories_are_shared_too() -> None:
 def test_every_source_compiles_where_it_lies(layout: FileLayout, tmp_path: Path) -> None:
     """In each layout, with the headers of all models where programs look for them."""
     files = diagmem.emit_c_together(models(), name="senses", layout=layout, cpu="cortex-m4").files
-    write(files, tmp_path)
+    where = {"where.h": b'#define SENSES_ARENA_ATTR __attribute__((section(".ccm")))\n'}
+    write({**files, **where}, tmp_path)
     sources = [path for path in files if path.endswith(".c")]
-    command = [compiler("gcc"), *STANDARD, *WARNINGS, "-Iinclude", "-fsyntax-only", *sources]
+    own = ["-I.", '-DSENSES_CONFIG="where.h"', "-DSENSES_DEBUG", "-DEARS_DEBUG"]
+    command = [compiler("gcc"), *STANDARD, *WARNINGS, *own, "-Iinclude", "-fsyntax-only", *sources]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     assert b"one C99 library" in files["README.md"]
     for name in ("senses", *models()):

@@ -104,6 +104,11 @@ def _header(named: Mapping[str, Program], library: str) -> str:
 #ifndef {macro}_H
 #define {macro}_H
 
+/* Where things lie: define these macros in a header whose name is given as {macro}_CONFIG, with its quotes. */
+#ifdef {macro}_CONFIG
+#include {macro}_CONFIG
+#endif
+
 {included}
 {arenas}#ifndef {macro}_CODE_ATTR
 #define {macro}_CODE_ATTR /* each function that computes */
@@ -121,11 +126,12 @@ def _source(named: Mapping[str, Program], library: str) -> str:
     arenas = "\n".join(
         static_memory(widest, arena, _variable(pool)) for pool, (arena, _) in _shared(named, library).items()
     )
-    checked = "".join(f"#define {own.upper()}_DEBUG\n" for own in named)
+    checked = "".join(
+        f"#if defined({macro}_DEBUG) && !defined({own.upper()}_DEBUG)\n#define {own.upper()}_DEBUG\n#endif\n"
+        for own in named
+    )
     return f"""\
-#ifdef {macro}_DEBUG
-{checked}#endif
-
+{checked}
 #include "{library}.h"
 
 #include "{library}_kernels.h"
