@@ -94,10 +94,15 @@ def without_ops_by_rows(needs: Footprint, order: RowSchedule, names: Collection[
     """The graph that a run row by row can do without more ops of: those whose results become parts of others, or are
     there already, as many as let what lives stay within that of the order given. None if there are none."""
     graph, options = needs.graph, needs.options
-    limit_bytes = problem(needs, order.schedule).lower_bound_bytes
-    trials = _RowTrials(graph, options, limit_bytes, effort)
+    trials = _RowTrials(graph, options, 0, effort)
+    gone = {op for removal in transformed(graph, names)[1] for op in removal.ops}
+    # What is flattened at the end, a single row, makes no difference to rows.
+    matters = any(graph.tensors[t].rows > 1 for op in graph.ops if op.number in gone for t in op.outputs)
+    if not trials.left or not matters:
+        return None
+    trials.limit_bytes = problem(needs, order.schedule).lower_bound_bytes
     plain = transformed(graph, [name for name in AT_ONCE_BY_ROWS if name in names])
-    lean, removals = plain if plain[1] and trials.left and trials.is_no_worse(plain[0]) else (graph, ())
+    lean, removals = plain if plain[1] and trials.is_no_worse(plain[0]) else (graph, ())
     trials.graph = lean
     chosen, more = trials.best([name for name in SOMETIMES_WORSE if name in names])
     return Removed(chosen, removals + more) if removals or more else None
