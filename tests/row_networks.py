@@ -67,6 +67,31 @@ def image_net(seed: int) -> Graph:
     return with_values(b.graph(x), seed)
 
 
+def joined_net(seed: int) -> Graph:
+    """Branches that are joined along channels, some with what they came from, and channels that are cut apart."""
+    chance = random.Random(seed)
+    b = Images(f"joined{seed}", chance.choice([DType.INT8, DType.FLOAT32]))
+    x = b.conv(b.input(1, chance.randint(7, 11), chance.randint(2, 5), 2), chance.randint(2, 4), (3, 3))
+    for _ in range(chance.randint(2, 5)):
+        height, width, depth = x.shape[1:]
+        match chance.choice(["join", "join", "dense", "cut", "conv", "pool"]):
+            case "join":
+                kernels = [chance.choice([1, 3]) for _ in range(chance.randint(2, 3))]
+                x = b.concat(*(b.conv(x, chance.randint(1, 3), (k, k)) for k in kernels))
+            case "dense":
+                x = b.concat(x, b.conv(x, 2, (3, 3)))
+            case "cut" if depth > 1:
+                at = chance.randint(1, depth - 1)
+                left = b.cropped(x, (0, 0, 0, 0), (1, height, width, at))
+                right = b.cropped(x, (0, 0, 0, at), (1, height, width, depth - at))
+                x = b.concat(b.conv(left, 2, (3, 3)), b.relu(right))
+            case "pool":
+                x = b.max_pool(x, (2, 2), 2)
+            case _:
+                x = b.conv(x, chance.randint(2, 5), (3, 3))
+    return with_values(b.graph(b.fully_connected(b.mean(x, True), 3)), seed)
+
+
 def image_to_image(dtype: DType) -> Graph:
     """Down, up again, a part cut out, and what was before beside it."""
     b = Images("image to image", dtype)

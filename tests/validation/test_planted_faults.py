@@ -188,22 +188,22 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     ),
     # What is posed of rows.
     "the state is not placed": (
-        "planning.posing:_LiveWindows.held_by_ops",
+        "planning.live_windows:LiveWindows.held_by_ops",
         buffers_changed(lambda buffer: None if buffer.scratch_of == PUSH else buffer),
     ),
-    "the state dies at once": ("planning.posing:_LiveWindows.held_by_ops", buffers_changed(state_dies)),
+    "the state dies at once": ("planning.live_windows:LiveWindows.held_by_ops", buffers_changed(state_dies)),
     "sums and state are not aligned": (
-        "planning.posing:_LiveWindows.held_by_ops",
+        "planning.live_windows:LiveWindows.held_by_ops",
         buffers_changed(lambda buffer: replace(buffer, align_bytes=1)),
     ),
     "rows that live on are taken to die": (
         *("planning.posing:_Posed._dies", then(lambda *_: True)),
         *("planning.posing:_Posed._beside", then(lambda *_: [-(1 << 30)])),
     ),
-    "a row that is made again is not held again": ("planning.posing:_LiveWindow.of_lives", never_again),
-    "windows grow a row late": ("planning.posing:_LiveWindows._moving", then(late_window)),
+    "a row that is made again is not held again": ("planning.live_windows:LiveWindow.of_lives", never_again),
+    "windows grow a row late": ("planning.live_windows:LiveWindows._moving", then(late_window)),
     "rows are taken as a byte shorter": (
-        "planning.posing:_LiveWindows._table",
+        "planning.live_windows:LiveWindows._table",
         then_each(
             lambda window: replace(window, buffer=replace(window.buffer, size_bytes=window.buffer.size_bytes - 1))
         ),

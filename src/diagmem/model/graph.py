@@ -195,6 +195,14 @@ class Tensor:
         return self.size_bytes // self.rows
 
     @property
+    def row_span_bytes(self) -> int:
+        """From the start of a row's first element to the end of its last one."""
+        if self.view is None:
+            return self.row_bytes
+        shape = self.shape if self.rows == 1 else (1, 1, *self.shape[2:])
+        return span(shape, self.strides) * self.dtype.size_bytes
+
+    @property
     def label(self) -> str:
         """The name as it may be printed on one line."""
         return one_line(self.name) or f"tensor {self.index}"

@@ -153,9 +153,9 @@ class Plan:
     def _places_by_rows(self) -> tuple[Place, ...]:
         placed = zip(self.buffers, self.buffer_offsets, strict=True)
         found = [
-            Place(self.graph.tensors[index], offset, max(0, buffer.first_step), buffer.end_step, buffer.rows)
+            Place(tensor, offset + tensor.offset_bytes, max(0, buffer.first_step), buffer.end_step, buffer.rows)
             for buffer, offset in placed
-            for index in buffer.tensors
+            for tensor in (self.graph.tensors[index] for index in buffer.tensors)
         ]
         return tuple(sorted(found, key=lambda place: (place.tensor.index, place.rows.start if place.rows else 0)))
 

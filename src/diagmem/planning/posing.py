@@ -1,35 +1,25 @@
 """From a graph's footprint and a schedule to the placement problem.
 
-A store that only whole steps touch is one buffer, there from the step that first writes it to the last that reads it. A
-store that single rows are made in, or read from, and that must lie in one piece is one buffer whose window moves: it
-grows as rows are made and shrinks from the front as rows die, so others may use the space before and behind. Any other
-tensor is a table of rows, each a buffer of its own, placed anywhere. What is made may lie over what dies meanwhile, as
-far as the kernel allows. All of it becomes separations, and the allocators need not know.
+What lives when is said by live windows. What is made may lie over what dies meanwhile, as far as the kernel allows. All
+of it becomes separations, and the allocators need not know.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from diagmem.model.errors import PlanError
-from diagmem.model.graph import IntArray
-from diagmem.model.schedule import PUSH, PushState, Schedule, Step
-from diagmem.ops.kind import SUM_BYTES
+from diagmem.model.schedule import PUSH, Schedule, Step
 from diagmem.planning.footprint import Footprint, most_covered
-from diagmem.planning.problem import BEFORE_RUN, Buffer, Problem
-from diagmem.planning.schedulers.lives import Life, Row, row_lives, sum_lives
-from diagmem.planning.state import live_hulls
-from diagmem.planning.store import Store
-
-NEVER = 1 << 40
-"""Stands for the start of nothing: no window reaches so far."""
+from diagmem.planning.live_windows import LiveWindow, LiveWindows
+from diagmem.planning.problem import Problem
+from diagmem.planning.schedulers.lives import Row
 
 Pair = tuple[int, int]
 """Two buffers by index: the one below, the one above."""
@@ -54,45 +44,6 @@ def moments(needs: Footprint, schedule: Schedule) -> list[Moment]:
     return _Posed.of(needs, schedule).moments()
 
 
-@dataclass(frozen=True, slots=True)
-class _LiveWindow:
-    """A buffer's window [low, high) in bytes at each of its steps, from its first one on. `is_still`: it is all of the
-    buffer, all the time."""
-
-    buffer: Buffer
-    low: IntArray
-    high: IntArray
-    is_still: bool
-
-    def low_at(self, steps: slice) -> IntArray:
-        return self.low[steps.start - self.buffer.first_step : steps.stop - self.buffer.first_step]
-
-    def high_at(self, steps: slice) -> IntArray:
-        return self.high[steps.start - self.buffer.first_step : steps.stop - self.buffer.first_step]
-
-    @classmethod
-    def still(cls, buffer: Buffer) -> _LiveWindow:
-        steps = buffer.end_step - buffer.first_step
-        return cls(buffer, np.zeros(steps, dtype=np.int64), np.full(steps, buffer.size_bytes, dtype=np.int64), True)
-
-    @classmethod
-    def of_lives(cls, buffer: Buffer, lives: Sequence[Life]) -> _LiveWindow:
-        """All of it, but nothing between one life and the next."""
-        still = cls.still(buffer)
-        has_gap = False
-        for life, following in pairwise(lives):
-            gap = slice(life.end - buffer.first_step, following.first - buffer.first_step)
-            has_gap = has_gap or gap.start < gap.stop
-            still.low[gap], still.high[gap] = NEVER, -NEVER
-        return cls(buffer, still.low, still.high, not has_gap)
-
-    @property
-    def size(self) -> IntArray:
-        """Bytes at each step."""
-        held: IntArray = np.maximum(0, self.high - self.low)
-        return held
-
-
 class _Met(NamedTuple):
     """A row, or a tensor, that is made of another one that dies: buffers, where in these the two lie, their sizes, and
     the separation of the two."""
@@ -113,16 +64,16 @@ class _Posed:
 
     needs: Footprint
     steps: tuple[Step, ...]
-    windows: tuple[_LiveWindow, ...]
+    windows: tuple[LiveWindow, ...]
     whole: Mapping[int, int]
     home: Mapping[Row, tuple[int, int]]
 
     @classmethod
     def of(cls, needs: Footprint, schedule: Schedule) -> _Posed:
-        found = _LiveWindows(needs, schedule)
+        found = LiveWindows(needs, schedule)
         for index, store in enumerate(needs.stores):
             found.add(index, store)
-        found.windows += map(_LiveWindow.still, found.held_by_ops())
+        found.windows += map(LiveWindow.still, found.held_by_ops())
         return cls(needs, schedule.steps, tuple(found.windows), found.whole, found.home)
 
     def problem(self) -> Problem:
@@ -250,133 +201,6 @@ class _Posed:
             covered += most_covered(-(-made[0].out_bytes // unit), jobs)
             gone.update({(met.source, met.source_at): -(-met.in_bytes // unit) for met in made})
         return min(covered, sum(gone.values()))
-
-
-class _LiveWindows:
-    """Collects the windows of a schedule, store by store."""
-
-    def __init__(self, needs: Footprint, schedule: Schedule) -> None:
-        self.needs, self.schedule, self.is_streamed = needs, schedule, schedule.is_streamed
-        self.end = len(schedule.steps)
-        self.steps_of: dict[int, list[int]] = defaultdict(list)
-        for at, step in enumerate(schedule.steps):
-            self.steps_of[step.op].append(at)
-        self.by_turns = {step.op for step in schedule.steps if step.turn is not None}
-        self.windows: list[_LiveWindow] = []
-        self.whole: dict[int, int] = {}
-        self.home: dict[Row, tuple[int, int]] = {}
-
-    def add(self, index: int, store: Store) -> None:
-        touched_by = store.writers | store.readers | self._pushed(store)
-        if store.holds_state or not touched_by & self.by_turns:
-            self.whole[index] = len(self.windows)
-            self.windows.append(self._state(store) if store.holds_state else self._still(store))
-        elif store.is_scratch:
-            (op,) = store.writers
-            if not self.needs.rows.ops[op].accumulator_bytes:
-                self.windows.append(self._scratch(store, op))
-        elif store.tensors[0] in self.in_one_piece or len(store.tensors) > 1:
-            if len(store.tensors) == 1:
-                size, rows = self.needs.rows.row_bytes[store.tensors[0]], self.needs.rows.rows[store.tensors[0]]
-                self.home.update({(store.tensors[0], row): (len(self.windows), row * size) for row in range(rows)})
-            self.whole[index] = len(self.windows)
-            self.windows.append(self._moving(store))
-        else:
-            for window in self._table(store):
-                assert window.buffer.rows is not None
-                self.home[store.tensors[0], window.buffer.rows.start] = len(self.windows), 0
-                self.windows.append(window)
-
-    def _pushed(self, store: Store) -> frozenset[int]:
-        is_pushed = self.is_streamed and self.needs.graph.inputs[0] in store.tensors
-        return frozenset([PUSH]) if is_pushed else frozenset()
-
-    @cached_property
-    def in_one_piece(self) -> frozenset[int]:
-        """Tensors that must lie in one piece: what the caller sees whole, and what a whole step reads or writes."""
-        graph = self.needs.graph
-        whole = (graph.ops[step.op] for step in self.schedule.steps if step.turn is None)
-        touched = {t for op in whole for t in (*op.inputs, *op.outputs)}
-        given = () if self.is_streamed else graph.inputs
-        return frozenset({*given, *graph.outputs, *touched})
-
-    @cached_property
-    def lives(self) -> Mapping[int, list[Life]]:
-        """Tensor -> the lives of its rows, by row."""
-        found: dict[int, list[Life]] = defaultdict(list)
-        steps = [(step.op, step.turn or 0) for step in self.schedule.steps]
-        for life in row_lives(self.needs.rows, steps):
-            found[life.tensor].append(life)
-        return found
-
-    def _still(self, store: Store) -> _LiveWindow:
-        first = min((self.steps_of[op][0] for op in store.writers), default=BEFORE_RUN)
-        ops = store.writers | store.readers
-        last = self.end if store.is_kept else max((self.steps_of[op][-1] for op in ops), default=first)
-        scratch_of = min(store.writers) if store.is_scratch else None
-        return _LiveWindow.still(
-            Buffer(store.name, store.size_bytes, first, last + 1, store.align_bytes, store.tensors, scratch_of)
-        )
-
-    def _state(self, store: Store) -> _LiveWindow:
-        """There before, during and after the run, but not always all of it."""
-        found = live_hulls(self.needs.graph, store, self.schedule.ops, self.needs.options.keep_inputs)
-        low, high = (np.array([(NEVER, -NEVER)[n] if hull is None else hull[n] for hull in found]) for n in (0, 1))
-        buffer = Buffer(store.name, store.size_bytes, BEFORE_RUN, self.end + 1, store.align_bytes, store.tensors)
-        is_still = bool((low == 0).all() and (high == store.size_bytes).all())
-        return _LiveWindow(buffer, low.astype(np.int64), high.astype(np.int64), is_still)
-
-    def _scratch(self, store: Store, op: int) -> _LiveWindow:
-        """Needed at each turn of an op, and not between them."""
-        lives = [Life(-1, 0, at, at + 1) for at in self.steps_of[op]]
-        span = lives[0].first, lives[-1].end
-        buffer = Buffer(store.name, store.size_bytes, *span, store.align_bytes, scratch_of=op)
-        return _LiveWindow.of_lives(buffer, lives)
-
-    def _table(self, store: Store) -> Iterator[_LiveWindow]:
-        """A buffer for each row; one that is made again is always at the same place."""
-        size = self.needs.rows.row_bytes[store.tensors[0]]
-        for row, group in groupby(self.lives[store.tensors[0]], key=lambda life: life.row):
-            own, name, rows_held = list(group), f"{store.name}[{row}]", range(row, row + 1)
-            span = own[0].first, own[-1].end
-            buffer = Buffer(name, size, *span, store.align_bytes, store.tensors, rows=rows_held)
-            yield _LiveWindow.of_lives(buffer, own)
-
-    def _moving(self, store: Store) -> _LiveWindow:
-        """A store in one piece. Its window moves only if it holds a single tensor; else it is whole from its start."""
-        lives = [life for t in store.tensors for life in self.lives[t]]
-        first = BEFORE_RUN if not store.writers else min(life.first for life in lives)
-        end = self.end + 1 if store.is_kept else max((life.end for life in lives), default=first + 1)
-        buffer = Buffer(store.name, store.size_bytes, first, end, store.align_bytes, store.tensors)
-        window = _LiveWindow.still(buffer)
-        if len(store.tensors) > 1:
-            return window
-        low, high = window.low, window.high
-        size, rows = self.needs.rows.row_bytes[store.tensors[0]], self.needs.rows.rows[store.tensors[0]]
-        if not store.is_kept:
-            died = np.full(rows, first + 1, dtype=np.int64)
-            for life in lives:
-                died[life.row] = life.end
-            # What lies before a row that still lives is not given up.
-            for row, at in enumerate(np.maximum.accumulate(died)):
-                low[at - first :] = (row + 1) * size
-        if store.writers:
-            high[:] = 0
-            for life in lives:
-                high[life.first - first :] = np.maximum(high[life.first - first :], (life.row + 1) * size)
-        return _LiveWindow(buffer, low, high, is_still=False)
-
-    def held_by_ops(self) -> Iterator[Buffer]:
-        """Sums of accumulators, and what a run remembers while it waits for the caller's next row."""
-        unit, graph = self.needs.unit_bytes, self.needs.graph
-        steps = [(step.op, step.turn) for step in self.schedule.steps]
-        for op, first, end in sum_lives(self.needs.rows, steps) if self.by_turns else ():
-            name, size = f"sums of op {graph.ops[op].number}", self.needs.rows.ops[op].accumulator_bytes
-            yield Buffer(name, size, first, end, max(SUM_BYTES, unit), scratch_of=op)
-        if self.is_streamed:
-            state = PushState.of(graph, self.schedule.ops)
-            align = max(state.at_bytes, unit)
-            yield Buffer("state", state.size_bytes, BEFORE_RUN, self.end + 1, align, scratch_of=PUSH)
 
 
 def _check_order(needs: Footprint, schedule: Schedule) -> None:

@@ -20,6 +20,7 @@ from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
 from diagmem.planning.schedulers import search
 from diagmem.planning.schedulers.recompute import recomputing_orders
+from diagmem.planning.schedulers.rows import RowSchedule
 from diagmem.transforms import CHANNELS, SOMETIMES_WORSE, Removal, transformed
 
 LEAST_TRIALS, MOST_TRIALS = 4, 60
@@ -29,6 +30,12 @@ MOST_OPS_TRIED = 30_000
 
 MOST_SEARCHES = 5
 """Of orders, as long as one may be: all trials together look at so many times the states of one."""
+
+MOST_ROW_TRIALS, MOST_TURNS_TRIED = 8, 12_000
+"""Of graphs that run row by row, fewer where there are many rows."""
+
+AT_ONCE_BY_ROWS = ("drop-no-ops",)
+"""Transforms that remove all that they can, or nothing."""
 
 SHARE = 0.04
 """Of the effort of an exact placement, for each trial."""
@@ -83,6 +90,24 @@ def wide_orders(model: Graph, needs: Footprint, removals: tuple[Removal, ...]) -
     return (replace(order, steps=tuple(steps)),)
 
 
+def without_ops_by_rows(needs: Footprint, order: RowSchedule, names: Collection[str], effort: Effort) -> Removed | None:
+    """The graph that a run row by row can do without more ops of: those whose results become parts of others, or are
+    there already, as many as let what lives stay within that of the order given. None if there are none."""
+    graph, options = needs.graph, needs.options
+    trials = _RowTrials(graph, options, 0, effort)
+    gone = {op for removal in transformed(graph, names)[1] for op in removal.ops}
+    # What is flattened at the end, a single row, makes no difference to rows.
+    matters = any(graph.tensors[t].rows > 1 for op in graph.ops if op.number in gone for t in op.outputs)
+    if not trials.left or not matters:
+        return None
+    trials.limit_bytes = problem(needs, order.schedule).lower_bound_bytes
+    plain = transformed(graph, [name for name in AT_ONCE_BY_ROWS if name in names])
+    lean, removals = plain if plain[1] and trials.is_no_worse(plain[0]) else (graph, ())
+    trials.graph = lean
+    chosen, more = trials.best([name for name in SOMETIMES_WORSE if name in names])
+    return Removed(chosen, removals + more) if removals or more else None
+
+
 class _Trials:
     """Sets of candidates, and what they cost. Separations are computed once for each op and layout."""
 
@@ -102,7 +127,7 @@ class _Trials:
             groups = [candidates] if candidates else []
             while groups and self.left and not self.effort.is_late:
                 group = groups.pop()
-                if self._is_no_worse(self._without(names, accepted.union(group))[0]):
+                if self.is_no_worse(self._without(names, accepted.union(group))[0]):
                     accepted = accepted.union(group)
                 elif len(group) > 1:
                     groups += [group[len(group) // 2 :], group[: len(group) // 2]]
@@ -110,7 +135,7 @@ class _Trials:
         limit_bytes = self.limit_bytes
         if len(everything[0].ops) == len(found[0].ops) or not self.left or self.effort.is_late:
             return found
-        return everything if self._is_no_worse(everything[0]) and self.limit_bytes < limit_bytes else found
+        return everything if self.is_no_worse(everything[0]) and self.limit_bytes < limit_bytes else found
 
     def _candidates(self, names: Sequence[str], accepted: Collection[Candidate], new: str) -> tuple[Candidate, ...]:
         may_go = _only(accepted)
@@ -120,7 +145,7 @@ class _Trials:
     def _without(self, names: Collection[str], candidates: Collection[Candidate]) -> tuple[Graph, tuple[Removal, ...]]:
         return transformed(self.graph, names, _only(candidates))
 
-    def _is_no_worse(self, graph: Graph) -> bool:
+    def is_no_worse(self, graph: Graph) -> bool:
         """Whether a plan is no larger than the smallest so far, and every view as well aligned as a tensor."""
         self.left -= 1
         if any(tensor.offset_bytes % self.options.align_bytes for tensor in graph.tensors):
@@ -142,6 +167,26 @@ class _Trials:
         if key not in self.separations:
             self.separations[key] = self.options.library.separation(node, position, output)
         return self.separations[key]
+
+
+class _RowTrials(_Trials):
+    """The same for runs row by row: judged by what lives, in the order found."""
+
+    def __init__(self, graph: Graph, options: Options, limit_bytes: int, effort: Effort) -> None:
+        super().__init__(graph, options, limit_bytes, effort)
+        self.left = min(MOST_ROW_TRIALS, MOST_TURNS_TRIED // max(1, sum(tensor.rows for tensor in graph.tensors)))
+
+    def is_no_worse(self, graph: Graph) -> bool:
+        self.left -= 1
+        if any(tensor.offset_bytes % self.options.align_bytes for tensor in graph.tensors):
+            return False
+        needs = footprint(graph, self.options)
+        order = recomputing_orders(needs.rows, self.options.input_rows, 1.0)[0]
+        bound = problem(needs, order.schedule).lower_bound_bytes
+        if bound > self.limit_bytes:
+            return False
+        self.limit_bytes = bound
+        return True
 
 
 def _only(candidates: Collection[Candidate]) -> Callable[[str, Op], bool]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from diagmem.kernels import Library
-from diagmem.model.graph import Graph, Node
+from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import PUSH
+from diagmem.model.views import span
 from diagmem.ops import CPointers, CRow, CRows, OpKind, Unsupported, kind_of
 from diagmem.planning.row_needs import KnownTurns, Need
 
@@ -72,11 +73,49 @@ class RowGraph:
 
 
 def row_graph(graph: Graph, library: Library) -> RowGraph:
-    known = KnownTurns()
-    return RowGraph(graph, tuple(_row_op(node, library, known) for node in graph.nodes))
+    known, parts = KnownTurns(), _written_parts(graph)
+    ops = (_row_op(node, library, known, graph) for node in graph.nodes)
+    return RowGraph(graph, tuple(_of_parts(op, parts) for op in ops) if parts else tuple(ops))
 
 
-def _row_op(node: Node, library: Library, known: KnownTurns) -> RowOp:
+def lines_up(tensor: Tensor, base: Tensor) -> bool:
+    """Whether each row of a view is part of that row of its base: what is joined, or cut, along columns or channels."""
+    if tensor.view is None:
+        return True
+    if len(tensor.shape) != 4 or len(base.shape) != 4 or tensor.rows != base.rows or 0 in tensor.shape:
+        return False
+    row_elems = base.elems // base.rows
+    row = tensor.view.offset_elems + span((1, 1, *tensor.shape[2:]), tensor.strides)
+    return row <= row_elems and (tensor.rows == 1 or tensor.strides[1] == row_elems)
+
+
+def _written_parts(graph: Graph) -> dict[int, tuple[int, ...]]:
+    """Tensor -> what is written of it, by an op or the caller, for tensors that are part of another one, or have
+    parts."""
+    written = graph.producer.keys() | {*graph.inputs}
+    return {tensor: tuple(t for t in sharing if t in written) for tensor, sharing in graph.sharing.items()}
+
+
+def _of_parts(op: RowOp, parts: Mapping[int, tuple[int, ...]]) -> RowOp:
+    """What an op needs of a tensor, as what it needs of those parts of it that others write. What is made in several
+    parts, or read in some, is not overlapped: in a row of the whole they lie between each other."""
+    if not any(need.tensor in parts for need in op.needs) and not any(tensor in parts for tensor in op.makes):
+        return op
+    needs: dict[int, Need] = {}
+    for need in op.needs:
+        for tensor in parts.get(need.tensor, (need.tensor,)):
+            apart: tuple[tuple[int, ...], ...] = ((),) * len(need.first)
+            known = needs.get(tensor)
+            first = need.first if known is None else tuple(map(min, known.first, need.first))
+            end = need.end if known is None else tuple(map(max, known.end, need.end))
+            needs[tensor] = Need(tensor, first, end, apart)
+    return replace(op, needs=tuple(needs.values()))
+
+
+def _row_op(node: Node, library: Library, known: KnownTurns, graph: Graph) -> RowOp:
+    touched = (*(t for _, t in node.activations()), *node.outputs)
+    if not all(lines_up(t, graph.tensors[t.base]) for t in touched):
+        return _whole(node)
     kind, accesses = kind_of(node.op.kind), library.row_accesses(node)
     if kind is None or accesses is None or kind.is_alias or len(node.outputs) != 1 or _cuts_a_constant(node, kind):
         return _whole(node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -33,6 +33,14 @@ class Storage:
             if all(offset == offsets[0] + row % period * pitch for row, offset in enumerate(offsets)):
                 return cls(len(offsets), offsets[0], period, pitch)
         return cls(len(offsets), 0, 1, 0, tuple(offsets))
+
+    def moved(self, offset: int) -> Storage:
+        """All rows so many bytes further on."""
+        if not offset:
+            return self
+        if self.table is not None:
+            return replace(self, table=tuple(at + offset for at in self.table))
+        return replace(self, base=self.base + offset)
 
     @property
     def form(self) -> Form:

@@ -79,7 +79,7 @@ FOR_ROWS = (
     "remove-channels",
     "time-as-rows",
 )
-"""Those that make no tensor part of another one, which has rows of its own."""
+"""Those that always help where rows are run one by one; of the others planning tries whether they do."""
 
 CHANNELS = "remove-channels"
 """The one that makes tensors narrower."""

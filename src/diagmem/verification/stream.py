@@ -42,7 +42,7 @@ class Span:
 
     @property
     def size_bytes(self) -> int:
-        return self.tensor.span_bytes if self.row is None else self.tensor.row_bytes
+        return self.tensor.span_bytes if self.row is None else self.tensor.row_span_bytes
 
     @property
     def shape(self) -> Shape:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from diagmem.backends.c.program import Program
 from diagmem.planning.pools import PoolUse
 from diagmem.planning.storage import Storage
@@ -33,18 +31,14 @@ def address_to_read(program: Program, at: int) -> str:
 
 def arena_of(program: Program, tensor: int) -> str:
     """Where the rows of a tensor are counted from."""
-    use = program.pools.at(program.storage[tensor].offsets[0])
+    use = program.pools.at(program.how_rows_lie(tensor).offsets[0])
     return "arena" if use is None else f"arena[{enumerator(use)}]"
 
 
 def in_its_arena(program: Program, storage: Storage) -> Storage:
     """How a tensor lies in its pool."""
     use = program.pools.at(storage.offsets[0])
-    if use is None:
-        return storage
-    if storage.table is not None:
-        return replace(storage, table=tuple(at - use.start for at in storage.table))
-    return replace(storage, base=storage.base - use.start)
+    return storage if use is None else storage.moved(-use.start)
 
 
 def enumerator(use: PoolUse) -> str:

@@ -39,7 +39,7 @@ class Written:
     @property
     def size_bytes(self) -> int:
         """From its first element to its last."""
-        return self.tensor.span_bytes if self.row is None else self.tensor.row_bytes
+        return self.tensor.span_bytes if self.row is None else self.tensor.row_span_bytes
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class Program:
                 continue
             for row in self.rows.ops[step.op].makes_at(step.turn) or ():
                 for t in node.outputs:
-                    yield Written(number, node, t, self.storage[t.index].offsets[row], row)
+                    yield Written(number, node, t, self.how_rows_lie(t.index).offsets[row], row)
 
     @cached_property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -230,7 +230,12 @@ class Program:
         """How the tensors lie of which rows are passed on."""
         pushed = self.graph.inputs if self.input_rows else ()
         passed = {t for call in self.calls.values() if call is not None for t in _passed_by_rows(call)}
-        return {t: self.storage[t] for t in sorted({*pushed, *passed})}
+        return {t: self.how_rows_lie(t) for t in sorted({*pushed, *passed})}
+
+    def how_rows_lie(self, tensor: int) -> Storage:
+        """Those of a view lie in the rows of its base."""
+        found = self.graph.tensors[tensor]
+        return self.storage[found.base].moved(found.offset_bytes)
 
     @property
     def offset_bytes(self) -> int:

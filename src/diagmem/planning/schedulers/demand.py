@@ -25,11 +25,14 @@ def flat_rows(rows: RowGraph, input_rows: bool) -> FlatRows:
     needs = [need for op in ops for need in op.needs]
     apart = [rows_apart for need in needs for rows_apart in need.apart]
     given = graph.inputs if input_rows else ()
-    last_use = [
-        NOBODY if t.is_constant else max(graph.consumers.get(t.index, ()), default=NOBODY) for t in graph.tensors
-    ]
+    last_use = [NOBODY] * len(graph.tensors)
+    for op in ops:
+        for need in op.needs:
+            last_use[need.tensor] = max(last_use[need.tensor], op.index)
     for tensor in graph.outputs:
-        last_use[tensor] = KEPT
+        for part in graph.sharing.get(tensor, (tensor,)):
+            last_use[part] = KEPT
+    row_from = _begins(rows.rows)
     return FlatRows(
         [op.turns for op in ops],
         [int(op.makes_rows) for op in ops],
@@ -45,8 +48,9 @@ def flat_rows(rows: RowGraph, input_rows: bool) -> FlatRows:
         [row for need in needs for row in (0, *accumulate(need.end[:-1], max))],
         _begins(map(len, apart)),
         [each for rows_apart in apart for each in rows_apart],
-        _begins(rows.rows),
-        list(rows.row_bytes),
+        row_from,
+        [row_from[t.base] for t in graph.tensors],
+        [rows.row_bytes[t.base] for t in graph.tensors],
         [CALLER if t.index in given else graph.producer.get(t.index, NOBODY) for t in graph.tensors],
         last_use,
     )
@@ -80,7 +84,7 @@ class Demand:
         given = sum(self.rows.rows[tensor] for tensor in self.rows.graph.inputs)
         steps = int(self.again * turns) + 2 * given + 2
         most_read = sum(max(self.rows.rows, default=0) for _ in range(self._most_needs))
-        sizes = (ops, ops, *[ops + turns] * 3, steps, steps, *[sum(self.rows.rows)] * 2, most_read, most_read, 5)
+        sizes = (ops, ops, *[ops + turns] * 3, steps, steps, *[sum(self.rows.rows)] * 3, most_read, most_read, 5)
         return Room(*map(filled, sizes))
 
     @cached_property

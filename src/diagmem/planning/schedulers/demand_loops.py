@@ -23,6 +23,9 @@ NOBODY, CALLER = -1, -2
 TOO_MUCH = 1 << 62
 """Peak of a segment whose rows would be made again too often."""
 
+PARTS = 1 << 16
+"""More than a row has."""
+
 LOOPS = (
     "new_from",
     "own_rows",
@@ -33,7 +36,10 @@ LOOPS = (
     "make",
     "on_demand",
     "touch",
+    "hold",
+    "leave",
     "covered",
+    "made_row",
     "leave_step",
     "touch_all",
     "peak",
@@ -49,8 +55,8 @@ class FlatRows(NamedTuple):
     """A graph seen row by row. By op: its turns; 1 if each makes a row; bytes of its sums; 1 if it runs whole; where
     its tensors begin in `makes`, and its needs in those. By need: its tensor, and where its turns begin. By turn of a
     need: the rows [first, end), the end of all rows asked for before, and where separations begin in `apart`. By
-    tensor: where its rows begin among all, bytes of a row, who makes it, and the last op that reads it (beyond all for
-    what is kept, NOBODY if nobody does)."""
+    tensor: where its rows begin among all, and those of the tensor that it is part of (itself, if of none), bytes of
+    such a row, who makes it, and the last op that reads it (beyond all for what is kept, NOBODY if nobody does)."""
 
     turns: list[int]
     makes_rows: list[int]
@@ -67,6 +73,7 @@ class FlatRows(NamedTuple):
     apart_from: list[int]
     apart: list[int]
     row_from: list[int]
+    home_from: list[int]
     row_bytes: list[int]
     maker: list[int]
     last_use: list[int]
@@ -82,8 +89,9 @@ class Drops(NamedTuple):
 
 class Room(NamedTuple):
     """By op: turns done, rows ready. The stack: ops, turns, rows made for them. Steps: ops (CALLER for a row of the
-    streamed input) and turns. By row: the last look in which it was touched, and whether it lives on. Of the rows that
-    die at a step, the separation and size. What was counted."""
+    streamed input) and turns. By row: the last look in which it was touched, whether it lives on, and how many of its
+    parts do, counted from the look's number times PARTS. Of the rows that die at a step, the separation and size. What
+    was counted."""
 
     done: list[int]
     ready: list[int]
@@ -94,6 +102,7 @@ class Room(NamedTuple):
     step_turn: list[int]
     touched: list[int]
     alive: list[int]
+    held: list[int]
     dying_apart: list[int]
     dying_bytes: list[int]
     counts: list[int]
@@ -233,6 +242,21 @@ def touch(tensor: int, low: int, high: int, rows: FlatRows, room: Room) -> None:
         room.touched[row], room.alive[row] = room.counts[RUN], 0
 
 
+def hold(tensor: int, row: int, rows: FlatRows, room: Room) -> int:
+    """One more part of a row lives: the bytes that are held for it, none if others are there already."""
+    slot, none = rows.home_from[tensor] + row, room.counts[RUN] * PARTS
+    is_first = room.held[slot] <= none
+    room.held[slot] = max(room.held[slot], none) + 1
+    return rows.row_bytes[tensor] if is_first else 0
+
+
+def leave(tensor: int, row: int, rows: FlatRows, room: Room) -> int:
+    """One part of a row less: the bytes that are then free, none if others are still there."""
+    slot = rows.home_from[tensor] + row
+    room.held[slot] -= 1
+    return rows.row_bytes[tensor] if room.held[slot] <= room.counts[RUN] * PARTS else 0
+
+
 def covered(size: int, count: int, room: Room) -> int:
     """The most of [0, size) that the rows which die can cover, each from its separation on."""
     apart, length = room.dying_apart, room.dying_bytes
@@ -250,38 +274,48 @@ def covered(size: int, count: int, room: Room) -> int:
     return total
 
 
+def made_row(tensor: int, row: int, rows: FlatRows, room: Room) -> int:
+    """Goes back over the making of a row: the bytes that are needed for it alone, as nobody reads it, or less than 0,
+    those that were not there before it."""
+    at = rows.row_from[tensor] + row
+    if room.alive[at] == 0:
+        return rows.row_bytes[tensor] if room.held[rows.home_from[tensor] + row] <= room.counts[RUN] * PARTS else 0
+    room.alive[at] = 0
+    return -leave(tensor, row, rows, room)
+
+
 def leave_step(at: int, live: int, streamed: int, rows: FlatRows, room: Room) -> int:
     """Goes back over a step, behind which so much lives: what lived before it. NEEDED: what it needs itself."""
     op, turn = room.step_op[at], room.step_turn[at]
     alive, during, before, count = room.alive, live, live, 0
     if op == CALLER:
-        row, size = rows.row_from[streamed] + turn, rows.row_bytes[streamed]
-        during += size * (1 - alive[row])
-        before -= size * alive[row]
-        alive[row] = 0
+        freed = made_row(streamed, turn, rows, room)
+        during += max(0, freed)
+        before += min(0, freed)
         room.counts[NEEDED] = during
         return before
     is_last = rows.makes_rows[op] == 1 or rows.is_whole[op] == 1 or turn == rows.turns[op] - 1
     for m in range(rows.make_from[op], rows.make_from[op + 1]):
         tensor = rows.makes[m]
-        low, high = rows.row_from[tensor], rows.row_from[tensor + 1]
+        low, high = 0, rows.row_from[tensor + 1] - rows.row_from[tensor]
         if rows.makes_rows[op] == 1:
-            low, high = low + turn, low + turn + 1
+            low, high = turn, turn + 1
         elif rows.is_whole[op] == 0:
-            high = low + 1
+            high = 1
         if is_last:
             for row in range(low, high):
-                during += rows.row_bytes[tensor] * (1 - alive[row])
-                before -= rows.row_bytes[tensor] * alive[row]
-                alive[row] = 0
+                freed = made_row(tensor, row, rows, room)
+                during += max(0, freed)
+                before += min(0, freed)
     for need in range(rows.need_from[op], rows.need_from[op + 1]):
         tensor, t = rows.need_tensor[need], rows.need_turns[need] + turn
         size, is_apart = rows.row_bytes[tensor], rows.apart_from[t + 1] > rows.apart_from[t]
         for row in range(rows.first[t], rows.end[t]):
             if alive[rows.row_from[tensor] + row] == 0:
                 alive[rows.row_from[tensor] + row] = 1
-                during += size
-                before += size
+                more = hold(tensor, row, rows, room)
+                during += more
+                before += more
                 if is_apart:
                     room.dying_apart[count] = rows.apart[rows.apart_from[t] + row - rows.first[t]]
                     room.dying_bytes[count] = size
@@ -329,12 +363,12 @@ def peak(span: list[int], rows: FlatRows, room: Room) -> int:
         if rows.last_use[tensor] < end or maker >= end:
             continue
         is_older = span[PUSHED_BEFORE] > 0 if maker == CALLER else maker < begin
-        for row in range(rows.row_from[tensor], rows.row_from[tensor + 1]):
-            if room.touched[row] == room.counts[RUN]:
-                room.alive[row] = 1
-                live += rows.row_bytes[tensor]
+        for row in range(rows.row_from[tensor + 1] - rows.row_from[tensor]):
+            if room.touched[rows.row_from[tensor] + row] == room.counts[RUN]:
+                room.alive[rows.row_from[tensor] + row] = 1
+                live += hold(tensor, row, rows, room)
             elif is_older:
-                passing += rows.row_bytes[tensor]
+                passing += hold(tensor, row, rows, room)
     worst, live = passing, live + passing
     for at in range(room.counts[STEPS] - 1, -1, -1):
         live = leave_step(at, live, span[STREAMED], rows, room)

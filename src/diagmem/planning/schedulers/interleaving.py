@@ -106,8 +106,21 @@ class _Steps:
         return found
 
     @cached_property
+    def _homes(self) -> IntArray:
+        """Life -> the number of the row that it is part of: one of its own, unless several parts are made of it."""
+        graph, numbers = self.rows.graph, dict[Row, int]()
+        found = []
+        for number, (tensor, row) in enumerate(self.lives):
+            is_part = tensor in graph.sharing
+            found.append(numbers.setdefault((graph.tensors[tensor].base, row), number) if is_part else number)
+        return np.array(found, dtype=np.int64)
+
+    @cached_property
     def _sizes(self) -> IntArray:
-        return np.array([self.rows.row_bytes[tensor] for tensor, _ in self.lives], dtype=np.int64)
+        """Bytes by life; of parts that are made of one row, those of the row, once."""
+        bases = (self.rows.graph.tensors[tensor].base for tensor, _ in self.lives)
+        sizes = np.array([self.rows.row_bytes[base] for base in bases], dtype=np.int64)
+        return np.where(self._homes == np.arange(len(sizes)), sizes, 0)
 
     @cached_property
     def _uses(self) -> tuple[IntArray, IntArray]:
@@ -136,9 +149,10 @@ class _Steps:
         # What is there before the run counts from its first step.
         place = np.zeros(count + 1, dtype=np.int64)
         place[np.array(order, dtype=np.int64)] = np.arange(count)
-        first, last = place[np.array(self.makers, dtype=np.int64)], np.zeros(len(self.lives), dtype=np.int64)
+        first, last = np.full(len(self.lives), count, dtype=np.int64), np.zeros(len(self.lives), dtype=np.int64)
+        np.minimum.at(first, self._homes, place[np.array(self.makers, dtype=np.int64)])
         life, step = self._uses
-        np.maximum.at(last, life, place[step])
+        np.maximum.at(last, self._homes[life], place[step])
         # What is kept does not end with the last step either.
         end = np.where(self._kept, count + 1, last + 1)
         change = np.zeros(count + 2, dtype=np.int64)
@@ -157,7 +171,7 @@ class _Steps:
             if live[at] < peak:
                 break
             step = self.steps[order[at]]
-            dying = {self.lives[life] for life in self.reads[order[at]] if end[life] == at + 1}
+            dying = {self.lives[life] for life in self.reads[order[at]] if end[self._homes[life]] == at + 1}
             needed = int(live[at]) - shared_bytes(self.rows, step, dying)
             if needed > peak:
                 peak, places = needed, []

@@ -93,7 +93,12 @@ def _is_inside(rows: RowGraph, tensor: int, made: RowSchedule) -> bool:
 def _held_bytes(rows: RowGraph, tensor: int) -> int:
     """The most that one row of its reader leaves to the next; 0 where it cannot be dropped."""
     readers = rows.graph.consumers.get(tensor, ())
-    if len(readers) != 1 or tensor in rows.graph.outputs or not rows.ops[readers[0]].makes_rows:
+    if (
+        len(readers) != 1
+        or tensor in rows.graph.outputs
+        or tensor in rows.graph.sharing
+        or not rows.ops[readers[0]].makes_rows
+    ):
         return 0
     (need,) = (need for need in rows.ops[readers[0]].needs if need.tensor == tensor)
     overlap = max((end - first for end, first in zip(need.end, need.first[1:], strict=False)), default=0)

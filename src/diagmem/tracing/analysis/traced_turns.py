@@ -87,8 +87,8 @@ def traced_turn(program: Program, step: Step, span: Span) -> TracedTurn:
 
 def _place(program: Program, tensor: int, row: int) -> slice:
     """Where a row lies in the traced space."""
-    begin = program.storage[tensor].offsets[row]
-    return slice(begin, begin + program.graph.tensors[tensor].row_bytes)
+    begin = program.how_rows_lie(tensor).offsets[row]
+    return slice(begin, begin + program.graph.tensors[tensor].row_span_bytes)
 
 
 def remade_places(program: Program, step: Step) -> Iterator[slice]:

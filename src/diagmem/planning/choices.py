@@ -1,0 +1,159 @@
+"""An order, what it poses, and where everything goes; and the best such choice among orders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from functools import partial
+
+from diagmem.model.schedule import Schedule
+from diagmem.planning.allocators import ALLOCATORS, Placement, optimal
+from diagmem.planning.allocators.effort import Effort
+from diagmem.planning.allocators.many_orders import many_orders
+from diagmem.planning.allocators.pinned import pinned
+from diagmem.planning.allocators.rings import with_rings
+from diagmem.planning.footprint import Footprint, footprint
+from diagmem.planning.options import BEST
+from diagmem.planning.plan import Plan, scratch_of, stored
+from diagmem.planning.posing import problem
+from diagmem.planning.problem import Problem
+from diagmem.planning.schedulers import SCHEDULERS, every_order, file_order, gates, search
+from diagmem.planning.schedulers.rows import RowSchedule
+
+MOST_ORDERS = 50
+"""Where nothing cheaper proves a plan to be the best, and there are no more orders than these, all are placed."""
+
+Allocator = Callable[[Problem], Placement]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An order, the problem that it poses, and where everything goes. `bound_bytes`: that of the placement, or one that
+    holds for all orders."""
+
+    schedule: Schedule
+    problem: Problem
+    placement: Placement
+    bound_bytes: int
+    is_over_all_orders: bool = False
+
+    @classmethod
+    def of(cls, needs: Footprint, schedule: Schedule, place: Allocator) -> Choice:
+        posed = problem(needs, schedule)
+        placement = _placed(needs, posed, place)
+        return cls(schedule, posed, placement, placement.lower_bound_bytes)
+
+    @property
+    def arena_bytes(self) -> int:
+        return self.placement.arena_bytes
+
+    @property
+    def gap(self) -> int:
+        """Bytes above what is proven to be needed."""
+        return self.placement.arena_bytes - self.placement.lower_bound_bytes
+
+    def plan(self, needs: Footprint, recompute: float = 1.0) -> Plan:
+        offsets = with_rings(self.problem, self.placement.offsets)
+        return Plan(
+            needs.graph,
+            needs.options,
+            self.schedule,
+            stored(needs.graph, self.problem.buffers, offsets),
+            scratch_of(self.problem.buffers, offsets),
+            self.arena_bytes,
+            self.bound_bytes,
+            self.is_over_all_orders,
+            recompute,
+            self.problem.buffers,
+            offsets,
+            self.problem.pressure,
+        )
+
+
+def _placed(needs: Footprint, posed: Problem, place: Allocator) -> Placement:
+    pins = needs.options.pinned_at
+    if not pins:
+        return place(posed)
+    return pinned(posed, pins, place.keywords.get("effort") if isinstance(place, partial) else None)
+
+
+def allocator_named(name: str, effort: Effort) -> Allocator:
+    return partial(optimal, effort=effort) if name in (BEST, "optimal") else ALLOCATORS[name]
+
+
+def in_file_order(apart: Footprint, effort: Effort) -> Choice:
+    return Choice.of(apart, file_order(apart), allocator_named(BEST, effort))
+
+
+def layer_by_layer(needs: Footprint, order: str, effort: Effort, allocator: str, plain: Choice | None = None) -> Choice:
+    """The best choice for ops that run whole. `plain`: the best without overlap in file order, if that is known."""
+    place = allocator_named(allocator, effort)
+    if order in (BEST, "search"):
+        chosen = _over_all_orders(needs, place, effort, others=order == BEST)
+    else:
+        chosen = Choice.of(needs, SCHEDULERS[order](needs), place)
+    if allocator != BEST or order not in (BEST, "file"):
+        return chosen
+    if plain is None:
+        plain = in_file_order(footprint(needs.graph, replace(needs.options, overlap=False)), effort)
+    if chosen.arena_bytes <= plain.arena_bytes:
+        return chosen
+    # What keeps buffers apart also serves where they might overlap.
+    offsets = plain.placement.offsets
+    apart = Choice.of(needs, plain.schedule, lambda posed: Placement.of(posed, offsets))
+    return replace(apart, bound_bytes=chosen.bound_bytes, is_over_all_orders=chosen.is_over_all_orders)
+
+
+def row_by_row(needs: Footprint, order: RowSchedule, place: Allocator, others: Collection[Schedule] = ()) -> Choice:
+    orders = dict.fromkeys((order.schedule, *others))
+    best = min((Choice.of(needs, each, place) for each in orders), key=lambda choice: choice.arena_bytes)
+    if order.plain is not None:
+        # It seldom wins, so it gets a quarter of the time.
+        briefly = place
+        if isinstance(place, partial) and place.func is many_orders:
+            briefly = partial(many_orders, effort=place.keywords["effort"].times(0.25))
+        posed = problem(needs, order.plain)
+        if posed.lower_bound_bytes <= best.arena_bytes:
+            placement = _placed(needs, posed, briefly)
+            plain = Choice(order.plain, posed, placement, placement.lower_bound_bytes)
+            best = min(best, plain, key=lambda choice: (choice.arena_bytes, choice.gap))
+    return best
+
+
+def _over_all_orders(needs: Footprint, place: Allocator, effort: Effort, others: bool) -> Choice:
+    """The best choice found, with a bound that holds for all orders. `others`: where the order that needs least cannot
+    be placed at its bound, try other ones."""
+    states = effort.states_for(len(needs.after))
+    searched = search(needs, states)
+    best = Choice.of(needs, searched.schedule, place)
+    bound = searched.bound_bytes
+    if best.arena_bytes > bound:
+        bound = max(bound, _bound_of_fixed_part(needs, best.problem, bound, effort))
+    for name in [name for name in SCHEDULERS if name != "search"] if others else ():
+        if best.arena_bytes <= bound or effort.is_late:
+            break
+        best = _better(needs, best, SCHEDULERS[name](needs), place)
+    may_try = others and best.arena_bytes > bound and not effort.is_late
+    every = every_order(needs, best.arena_bytes, MOST_ORDERS, states) if may_try else None
+    if every is not None:
+        choices = [Choice.of(needs, order, place) for order in every]
+        least = min((c.placement.lower_bound_bytes for c in choices), default=best.arena_bytes)
+        best = min(best, *choices, key=lambda choice: choice.arena_bytes) if choices else best
+        bound = max(bound, min(least, best.arena_bytes))
+    return replace(best, bound_bytes=bound, is_over_all_orders=True)
+
+
+def _better(needs: Footprint, best: Choice, order: Schedule, place: Allocator) -> Choice:
+    """The best choice so far, or that of another order if it is smaller."""
+    if order.ops == best.schedule.ops or max(needs.pressure(order.ops)) * needs.unit_bytes >= best.arena_bytes:
+        return best
+    return min(best, Choice.of(needs, order, place), key=lambda choice: choice.arena_bytes)
+
+
+def _bound_of_fixed_part(needs: Footprint, posed: Problem, bound: int, effort: Effort) -> int:
+    """A bound from the buffers whose writers and readers run in the same sequence in every order: what they are to each
+    other does not depend on the order either."""
+    fixed = gates(needs)
+    users = [store.writers | store.readers for store in needs.stores]
+    members = [index for index, ops in enumerate(users) if all(fixed >> op & 1 for op in ops)]
+    return optimal(replace(posed.part(members), lower_bound_bytes=bound), effort).lower_bound_bytes
