@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.graph import DType, Graph
+from diagmem.model.teamwork import How, Phases, Sharing, Teamwork
 from diagmem.planning.allocators import greedy
 from diagmem.planning.allocators.placement import Placement
 from diagmem.planning.checked import checked, findings_of
@@ -27,6 +29,7 @@ from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowSchedule
 from diagmem.planning.store import Store
 from diagmem.transforms import FOR_ROWS, transformed
+from diagmem.validation.findings import Fault
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
 from tests.backends.c.models import compiler, with_weights
@@ -126,3 +129,17 @@ def test_which_rows_line_up() -> None:
     base = lean.tensors[views[0].base]
     assert not lines_up(views[0], lean.tensors[graph.inputs[0]])
     assert lines_up(base, base)
+
+
+def test_cores_share_no_rows_of_parts() -> None:
+    """A plan that says they do is refused: where such rows lie is more than phases are checked for."""
+    plan = checked(all_removed(joined_net(0), input_rows=False)[0])
+    options = replace(plan.options, cores=2)
+    for node in plan.graph.nodes:
+        turns = tuple(step.turn for step in plan.schedule.steps if step.op == node.op.index and step.turn is not None)
+        is_part = any(t is not None and t.view is not None for t in (*node.inputs, *node.outputs))
+        for cut in options.library.row_cuts(node) if turns else ():
+            alone = Sharing(node.op.index, cut, (Phases(cut.units, cut.units, How.ALONE),), turns)
+            shared = replace(plan, options=options, teamwork=Teamwork(2, (alone,)))
+            found = {finding.fault for finding in findings_of(shared)}
+            assert found == ({Fault.SHARED_UNKNOWN} if is_part else set())

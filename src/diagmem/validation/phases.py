@@ -58,6 +58,8 @@ def _fault_of_cut(node: Node, library: Library, sharing: Sharing) -> Fault | Non
     cut, is_row = sharing.cut, sharing.turns is not None
     kind = kind_of(node.op.kind)
     is_known = kind is not None and Order.REFERENCE in kind.orders and len(node.outputs) == 1
+    # Rows that are parts of others lie where phases are not checked for them.
+    is_known &= not (is_row and any(t is not None and t.view is not None for t in (*node.inputs, *node.outputs)))
     known = library.row_cuts(node) if is_row else library.cuts(node)
     if not is_known or cut not in known or _made_elems(node, sharing) % max(1, cut.units):
         return Fault.SHARED_UNKNOWN
