@@ -75,7 +75,7 @@ class RowGraph:
 def row_graph(graph: Graph, library: Library) -> RowGraph:
     known, parts = KnownTurns(), _written_parts(graph)
     ops = (_row_op(node, library, known, graph) for node in graph.nodes)
-    return RowGraph(graph, tuple(_of_parts(op, parts) for op in ops) if parts else tuple(ops))
+    return RowGraph(graph, tuple(_of_parts(op, parts, graph) for op in ops) if parts else tuple(ops))
 
 
 def lines_up(tensor: Tensor, base: Tensor) -> bool:
@@ -96,19 +96,21 @@ def _written_parts(graph: Graph) -> dict[int, tuple[int, ...]]:
     return {tensor: tuple(t for t in sharing if t in written) for tensor, sharing in graph.sharing.items()}
 
 
-def _of_parts(op: RowOp, parts: Mapping[int, tuple[int, ...]]) -> RowOp:
-    """What an op needs of a tensor, as what it needs of those parts of it that others write. What is made in several
-    parts, or read in some, is not overlapped: in a row of the whole they lie between each other."""
+def _of_parts(op: RowOp, parts: Mapping[int, tuple[int, ...]], graph: Graph) -> RowOp:
+    """What an op needs of a tensor, as what it needs of those parts of it that others write: the same rows, or all of
+    one that has other rows. What is made in several parts, or read in some, is not overlapped: in a row of the whole
+    they lie between each other."""
     if not any(need.tensor in parts for need in op.needs) and not any(tensor in parts for tensor in op.makes):
         return op
     needs: dict[int, Need] = {}
     for need in op.needs:
         for tensor in parts.get(need.tensor, (need.tensor,)):
-            apart: tuple[tuple[int, ...], ...] = ((),) * len(need.first)
-            known = needs.get(tensor)
-            first = need.first if known is None else tuple(map(min, known.first, need.first))
-            end = need.end if known is None else tuple(map(max, known.end, need.end))
-            needs[tensor] = Need(tensor, first, end, apart)
+            turns, rows = len(need.first), graph.tensors[tensor].rows
+            is_alike = rows == graph.tensors[need.tensor].rows
+            first, end = (need.first, need.end) if is_alike else ((0,) * turns, (rows,) * turns)
+            known = needs.get(tensor, Need(tensor, first, end, ()))
+            first, end = tuple(map(min, known.first, first)), tuple(map(max, known.end, end))
+            needs[tensor] = Need(tensor, first, end, ((),) * turns)
     return replace(op, needs=tuple(needs.values()))
 
 

@@ -188,6 +188,9 @@ def make(op: int, begin: int, last: int, most: int, rows: FlatRows, drops: Drops
         op, turn = room.stack_op[top], room.stack_turn[top]
         first = missing(op, turn, begin, last, rows, drops, room)
         if first != NOBODY:
+            if room.done[first] >= rows.turns[first]:
+                # It has no turn left that could bring what is asked of it: no such order is one.
+                counts[STEPS] = most + 1
             for next_turn in range(
                 min(room.done[first] + drops.at_once[first], rows.turns[first]) - 1, room.done[first] - 1, -1
             ):
