@@ -27,23 +27,8 @@ PARTS = 1 << 16
 """More than a row has."""
 
 LOOPS = (
-    "new_from",
-    "own_rows",
-    "own_row",
-    "missing",
-    "ask",
-    "run",
-    "make",
-    "on_demand",
-    "touch",
-    "hold",
-    "leave",
-    "covered",
-    "made_row",
-    "leave_step",
-    "touch_all",
-    "peak",
-    "least_peak",
+    *("new_from", "own_rows", "own_row", "missing", "ask", "ask_next", "run", "make", "on_demand", "touch", "hold"),
+    *("leave", "covered", "made_row", "leave_step", "touch_all", "peak", "least_peak"),
 )
 """What is compiled, callees first."""
 
@@ -163,6 +148,13 @@ def ask(op: int, turn: int, room: Room) -> None:
     room.counts[TOP] = top + 1
 
 
+def ask_next(op: int, rows: FlatRows, drops: Drops, room: Room) -> None:
+    """Puts the next turn of an op, or its next piece, on the stack, the first one on top."""
+    done = room.done[op]
+    for turn in range(min(done + drops.at_once[op], rows.turns[op]) - 1, done - 1, -1):
+        ask(op, turn, room)
+
+
 def run(op: int, turn: int, rows: FlatRows, room: Room) -> None:
     """Runs a turn."""
     at = room.counts[STEPS]
@@ -181,8 +173,7 @@ def run(op: int, turn: int, rows: FlatRows, room: Room) -> None:
 def make(op: int, begin: int, last: int, most: int, rows: FlatRows, drops: Drops, room: Room) -> None:
     """Makes the next turn of an op, or its next piece, and before it all that it needs."""
     counts, again = room.counts, drops.again
-    for turn in range(min(room.done[op] + drops.at_once[op], rows.turns[op]) - 1, room.done[op] - 1, -1):
-        ask(op, turn, room)
+    ask_next(op, rows, drops, room)
     while counts[TOP] > 0 and counts[STEPS] <= most:
         top = counts[TOP] - 1
         op, turn = room.stack_op[top], room.stack_turn[top]
@@ -191,10 +182,7 @@ def make(op: int, begin: int, last: int, most: int, rows: FlatRows, drops: Drops
             if room.done[first] >= rows.turns[first]:
                 # It has no turn left that could bring what is asked of it: no such order is one.
                 counts[STEPS] = most + 1
-            for next_turn in range(
-                min(room.done[first] + drops.at_once[first], rows.turns[first]) - 1, room.done[first] - 1, -1
-            ):
-                ask(first, next_turn, room)
+            ask_next(first, rows, drops, room)
             continue
         left, own = room.stack_own[top], -1
         low, high = rows.need_from[op], rows.need_from[op + 1]
