@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from diagmem.model.errors import PlanError
 
 if TYPE_CHECKING:
     from diagmem.frontends.source import Source
+    from diagmem.model.graph import Graph
     from diagmem.planning.planner import Planned
     from diagmem.reports.memory import Fit, Need
     from diagmem.reports.targets import Target
@@ -42,6 +43,11 @@ class Limits:
         if self.chip is not None and self.chip.flash_cost and weights_pool and ":" not in weights_pool:
             weights_pool = f"{weights_pool}:{self.chip.flash_cost:g}"
         return {"pools": (*chip, *pools), "weights_pool": weights_pool}
+
+    def graph(self, source: Source, options: Mapping[str, Any]) -> Graph:
+        """What is planned. Weights are needed only for the question how much flash they take, or how they lie where
+        they are copied to."""
+        return source.graph if self.chip is None and not options.get("weights_pool") else source.runnable
 
     def verdict(self, source: Source, made: Planned) -> Verdict:
         """How a plan stands to them."""

@@ -40,7 +40,7 @@ def made_to_fit(source: Source, options: Mapping[str, Any], limits: Limits, give
     if limits.ram_bytes is None and not options.get("pools"):
         raise PlanError("--fit needs to know into what: give --budget, --target or --pool")
     more = limits.chip.pools if limits.chip is not None and not options.get("pools") else ()
-    graph = source.graph if limits.chip is None and not options.get("weights_pool") else source.runnable
+    graph = limits.graph(source, options)
     tried: list[Attempt] = []
     with naming_model(source.label), working("planning") as bar:
         for found in attempts(graph, options, limits.missing_bytes, more if len(more) > 1 else ()):

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from diagmem.backends.tflm.planned_file import EmbeddedPlan
     from diagmem.frontends.source import Source
-    from diagmem.model.graph import Graph
     from diagmem.planning.plan import Plan
     from diagmem.planning.planner import Planned
 
@@ -183,7 +182,7 @@ def _one(source: Source, options: dict[str, Any], kernels: str | None, limits: L
     from diagmem.pipeline import plan_telling
 
     with naming_model(source.label), working("planning") as bar:
-        made = plan_telling(_graph(source, options, limits), bar.tell, options)
+        made = plan_telling(limits.graph(source, options), bar.tell, options)
         return _judged(source, made, kernels, limits)
 
 
@@ -192,11 +191,6 @@ def _fitted(source: Source, options: dict[str, Any], limits: Limits) -> _Result:
     made = fitting.best.made
     assert made is not None
     return _Result(source, made, limits.verdict(source, made), None, fitting)
-
-
-def _graph(source: Source, options: dict[str, Any], limits: Limits) -> Graph:
-    """Weights are needed only for the question how much flash they take, or how they lie where they are copied to."""
-    return source.graph if limits.chip is None and not options["weights_pool"] else source.runnable
 
 
 def _judged(source: Source, made: Planned, kernels: str | None, limits: Limits) -> _Result:
@@ -246,7 +240,7 @@ def _planned(source: Source, options: dict[str, Any], limits: Limits) -> Planned
 
     try:
         with naming_model(source.label):
-            return plan(_graph(source, options, limits), **options)
+            return plan(limits.graph(source, options), **options)
     except DiagmemError as error:
         return error
     except OSError as error:

@@ -64,8 +64,8 @@ def pieces_bytes(found: Sequence[Piece], entry_bytes: int) -> int:
 
 def pieces(table: tuple[int, ...], entry_bytes: int) -> tuple[Piece, ...]:
     """A table as pieces that take few bytes."""
-    places, choices = np.array(table, dtype=np.int64), _choices(np.array(table, dtype=np.int64))
-    count = len(table)
+    places, count = np.array(table, dtype=np.int64), len(table)
+    choices = _choices(places)
     # From the back: the least bytes for what is left, and how it begins, behind a row that stands for itself, and else.
     alone: list[tuple[int, int, int, int]] = [(0, 1, 1, 0)] * (count + 1)
     fresh = list(alone)
