@@ -198,7 +198,7 @@ class _Planner:
             if not number:
                 used, chosen, more = self._with_fewer_ops(needs, order, place, chosen)
                 gone += more
-            again = order.macs / orders[0].macs if orders[0].macs else 1.0
+            again = float(order.macs / orders[0].macs) if orders[0].macs else 1.0
             if not found or chosen.arena_bytes < found[-1].arena_bytes:
                 step = "recomputation" if again > 1 else "streamed input" if input_rows else "rows"
                 last = Rung(step, chosen.arena_bytes)

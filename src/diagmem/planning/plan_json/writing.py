@@ -152,7 +152,7 @@ def _effort_json(plan: Plan) -> dict[str, Any]:
         "level": plan.options.effort,
         "time_limit_seconds": plan.options.time_limit,
         "is_bounded": plan.is_bounded,
-        "gap_bytes": plan.arena_bytes - plan.lower_bound_bytes,
+        "gap_bytes": plan.gap.bytes,
     }
 
 
