@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -19,16 +23,34 @@ from diagmem.kernels import library
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph, Padding
 from diagmem.model.schedule import PUSH
+from diagmem.ops import kinds
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.planning.plan import Plan
 from diagmem.planning.plan_json import to_json
 from diagmem.planning.rows import row_graph
+from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.transforms import transformed
 from tests.networks import Net, nets
-from tests.row_networks import with_values
+from tests.row_networks import Images, with_values
 from tests.validation.plans import Laid
 
 DIAGMEM = library("diagmem")
+
+
+@contextmanager
+def within_seconds(seconds: int) -> Iterator[None]:
+    """Ends what would never end."""
+
+    def late(signum: int, frame: object) -> None:
+        raise TimeoutError(f"after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def streamed(graph: Graph, input_rows: bool = False) -> Plan:
@@ -147,6 +169,19 @@ def test_random_graphs_are_recomputed_safely(graph: Graph, input_rows: bool) -> 
     assert not any(Laid.of(made.plan).loses_bytes() for made in curve)
 
 
+def test_work_is_counted_without_rounding() -> None:
+    """Turns of an op are alike, though its multiply-accumulates may not be a multiple of them: what is made again is
+    allowed or not by the same count as the validator's."""
+    b = Images("upwards", DType.INT8)
+    graph = b.graph(b.transposed(b.input(1, 5, 4, 2), (1, 13, 10, 3), 2, 3))
+    rows = row_graph(graph, library("diagmem"))
+    once, turns = graph.nodes[0], rows.ops[0].turns
+    macs = kinds()[once.op.kind].macs(once)
+    assert macs % turns != 0
+    assert rows.macs([0] * turns) == macs
+    assert rows.macs([PUSH, 0, 0]) == Fraction(2 * macs, turns)
+
+
 def test_the_ladder_tells_what_rows_are_worth() -> None:
     made = diagmem.plan(bottlenecks(), schedule="rows", allocator="greedy", input_rows=True, recompute=2)
     rungs = made.ladder
@@ -190,6 +225,33 @@ def test_parts_of_tensors_have_no_rows() -> None:
     assert any(tensor.view for tensor in parts.tensors)
     with pytest.raises(PlanError, match="as its file has it"):
         streamed(parts)
+
+
+def reshaped() -> Graph:
+    """One row that is made, and looked at as three."""
+    net = Net()
+    flat = net.relu(net.input(1, 1, 3, 8))
+    graph, _ = transformed(net.graph(net.pool(net.reshape(flat, 1, 3, 8, 1))), ["drop-no-ops"])
+    assert any(tensor.view and tensor.rows > graph.tensors[tensor.base].rows for tensor in graph.tensors)
+    return graph
+
+
+def test_no_row_is_asked_for_that_nobody_makes() -> None:
+    """A part with other rows than what is read of it is needed whole: its own rows, and no others."""
+    graph = reshaped()
+    for op in row_graph(graph, DIAGMEM).ops:
+        for need in op.needs:
+            rows = graph.tensors[need.tensor].rows
+            assert all(0 <= first < end <= rows for first, end in zip(need.first, need.end, strict=True))
+
+
+def test_an_order_that_cannot_be_is_given_up() -> None:
+    """Where a row is asked for that no turn is left to make, asking goes on no longer."""
+    rows = row_graph(reshaped(), DIAGMEM)
+    (need,) = rows.ops[1].needs
+    asking = replace(rows.ops[1], needs=(replace(need, end=(3,)),))
+    with within_seconds(20):
+        assert recomputing_orders(replace(rows, ops=(rows.ops[0], asking)), False, 1.0)
 
 
 def test_nothing_to_run() -> None:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -50,6 +51,17 @@ class Elements(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._inside == "script":
             self.scripts.append(data)
+
+
+def test_the_bound_says_how_far_the_plan_may_be_from_the_best() -> None:
+    """In the words of the command line, beside the bound: proven, or at most so many bytes above."""
+    made = pipeline.plan(hostile_graph())
+    loose = replace(made, plan=replace(made.plan, lower_bound_bytes=made.plan.arena_bytes - 10))
+    for planned, words in ((made, "proven the best over all orders"), (loose, "above the best over all orders")):
+        assert planned.plan.standing.endswith(words)
+        beside = report_page(planned, TARGETS).split("lower bound<b>")[1].split("</div>")[0]
+        assert planned.plan.standing in beside
+        assert ('class="yes"' in beside) == planned.plan.optimal
 
 
 def test_hostile_names_are_text(page: str) -> None:

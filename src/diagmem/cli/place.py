@@ -132,10 +132,8 @@ def _json(found: Placement, seconds: float, rows: int, capacity: int | None) -> 
 
 def _show(found: Placement, seconds: float, rows: int, capacity: int | None, time_limit: float | None) -> None:
     out = console()
-    gap = found.arena_bytes - found.lower_bound_bytes
-    judged = "proven the best" if found.is_optimal else f"at most {gap} B, {found.excess:.1%}, above the best"
     out.print(f"buffers      {rows}, placed in {seconds:.2f} s")
-    out.print(f"arena        {size_text(found.arena_bytes)}, {judged}")
+    out.print(f"arena        {size_text(found.arena_bytes)}, {found.gap.words}")
     out.print(f"lower bound  {size_text(found.lower_bound_bytes)}")
     if capacity is not None:
         over = found.arena_bytes - capacity

@@ -102,9 +102,7 @@ def command(
       diagmem plan model.tflite --target STM32H743 --fit
       diagmem plan ears.tflite words.tflite --wire ears:0=words:0
     """
-    from diagmem.reports.targets import target
-
-    limits = Limits(budget, target(target_name) if target_name else None)
+    limits = Limits.of(budget, target_name)
     sources = sources_of(models)
     is_fitted = is_to_fit(options, sources)
     options |= limits.memories(options["pools"], options.pop("all_memories"), options["weights_pool"])
@@ -303,16 +301,13 @@ def _headline(made: Planned) -> list[str]:
     plan, nodes = made.plan, made.plan.graph.nodes
     arena_bytes = plan.pools.single_bytes or plan.arena_bytes
     saved = 100 * (1 - arena_bytes / made.baseline_bytes) if made.baseline_bytes else 0.0
-    order = "all orders" if plan.is_over_all_orders else "this order"
-    gap = arena_bytes - plan.lower_bound_bytes
-    proof = f"proven over {order}" if not gap else f"not proven: at most {gap} B above the bound"
     lines = [
         f"{one_line(plan.graph.name)} for kernels {plan.options.kernels}, offsets aligned to "
         f"{plan.options.align_bytes} B, order: {plan.schedule.name}",
         "",
         f"before       {size_text(made.baseline_bytes)}: best plan without overlap, in the file's order",
         f"after        {size_text(arena_bytes)}: {saved:.1f} % less{' in one pool' if plan.pools else ''}",
-        f"lower bound  {size_text(plan.lower_bound_bytes)}; the plan is {proof}",
+        f"lower bound  {size_text(plan.lower_bound_bytes)}; the plan is {plan.standing}",
         *_effort_lines(plan),
     ]
     if plan.graph.variables:

@@ -9,6 +9,7 @@ from functools import cached_property
 from diagmem.model.graph import Graph, Tensor
 from diagmem.model.schedule import Schedule
 from diagmem.model.teamwork import Teamwork
+from diagmem.planning.gap import Gap
 from diagmem.planning.lifetimes import lifetimes
 from diagmem.planning.options import BEST, Options, next_frame_name
 from diagmem.planning.pools import NO_POOLS, PoolLayout
@@ -92,7 +93,17 @@ class Plan:
     def optimal(self) -> bool:
         """Proven: no plan of this graph (or, with a schedule that was asked for, of this order) is smaller. Several
         pools may take more than one would: then it is said of that one."""
-        return (self.pools.single_bytes or self.arena_bytes) <= self.lower_bound_bytes
+        return self.gap.is_closed
+
+    @property
+    def gap(self) -> Gap:
+        """How far it may be from the best."""
+        return Gap(self.pools.single_bytes or self.arena_bytes, self.lower_bound_bytes)
+
+    @property
+    def standing(self) -> str:
+        """How far it may be from the best, in words."""
+        return f"{self.gap.words} {'over all orders' if self.is_over_all_orders else 'for this order'}"
 
     @property
     def end_bytes(self) -> int:

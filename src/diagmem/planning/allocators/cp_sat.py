@@ -45,11 +45,12 @@ def solve_by_cp_sat(
     """The lowest placement of the members with an end in [bound, limit], starting from the offsets in `hint`.
 
     One worker, a fixed seed and deterministic time: the same answer on every machine. A problem that is too large is
-    given back unsolved. `as_rectangles`: of buffers that may not overlap more can be looked at, but it takes its time.
+    given back unsolved. `as_rectangles`: where no buffers may overlap more can be looked at, but it takes its time.
     """
+    as_rectangles = as_rectangles and not problem.overlaps
     inside = set(members)
     pairs = sum(index > buffer and index in inside for buffer in members for index, _, _ in problem.neighbours(buffer))
-    if pairs > MOST_PAIRS and (not as_rectangles or problem.overlaps or len(members) > MOST_RECTANGLES):
+    if pairs > MOST_PAIRS and (not as_rectangles or len(members) > MOST_RECTANGLES):
         return Solution(None, bound)
     proof = effort.proof if effort.purse is None else effort.purse.share(effort.proof)
     if proof < LEAST_PROOF or effort.is_late:

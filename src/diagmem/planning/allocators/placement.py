@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diagmem.planning.allocators.fit import Offsets
+from diagmem.planning.gap import Gap
 from diagmem.planning.problem import Problem
 
 
@@ -22,11 +23,10 @@ class Placement:
         return cls(offsets, problem.arena_bytes(offsets), bound)
 
     @property
-    def is_optimal(self) -> bool:
-        """Proven: none is smaller."""
-        return self.arena_bytes <= self.lower_bound_bytes
+    def gap(self) -> Gap:
+        return Gap(self.arena_bytes, self.lower_bound_bytes)
 
     @property
-    def excess(self) -> float:
-        """How far it may be above the best, as a share of the bound."""
-        return (self.arena_bytes - self.lower_bound_bytes) / self.lower_bound_bytes if self.lower_bound_bytes else 0.0
+    def is_optimal(self) -> bool:
+        """Proven: none is smaller."""
+        return self.gap.is_closed

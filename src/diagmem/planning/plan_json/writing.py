@@ -9,7 +9,6 @@ from diagmem.model.graph import View
 from diagmem.model.schedule import PUSH
 from diagmem.planning.plan import Place, Plan
 from diagmem.planning.planner import Planned
-from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_steps
 from diagmem.transforms import Removal
 
 SCHEMA_VERSION = 1
@@ -153,7 +152,7 @@ def _effort_json(plan: Plan) -> dict[str, Any]:
         "level": plan.options.effort,
         "time_limit_seconds": plan.options.time_limit,
         "is_bounded": plan.is_bounded,
-        "gap_bytes": plan.arena_bytes - plan.lower_bound_bytes,
+        "gap_bytes": plan.gap.bytes,
     }
 
 
@@ -188,6 +187,8 @@ def _cores_json(plan: Plan) -> dict[str, Any]:
     shared = plan.teamwork
     if shared is None:
         return {}
+    from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_steps
+
     phases = [
         {
             "op": _number(plan, sharing.op),
