@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import pairwise
 from unittest.mock import ANY
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from diagmem.model.errors import PlanError
-from diagmem.planning.allocators import greedy
+from diagmem.planning.allocators import greedy, lowering
 from diagmem.planning.allocators.effort import EFFORTS, Effort, Meter, Purse
 from diagmem.planning.allocators.lowering import Lowering
 from diagmem.planning.allocators.many_orders import many_orders
@@ -138,6 +138,35 @@ def test_more_effort_is_never_worse(seed: int) -> None:
     posed = sliding_rows(seed, 60)
     arenas = [many_orders(posed, LITTLE.times(share)).arena_bytes for share in (0, 0.2, 1)]
     assert all(more <= less for less, more in pairwise(arenas))
+
+
+@dataclass
+class Answered(Lowering):
+    """One byte anywhere, and a tree that finds a place for it wherever the arena has so many bytes."""
+
+    least: int = 0
+
+    def _reach(self, repair: Repair, target: int, nodes: int) -> bool:
+        self.meter.nodes -= 1
+        if target >= self.least:
+            self.offsets = (target - 1,)
+        return target >= self.least
+
+
+@pytest.mark.parametrize("least", [100, 101, 737, 998])
+def test_steps_down_become_as_small_as_can_be(least: int) -> None:
+    """However far away the goal is, the least arena that the tree can find is asked for."""
+    posed = Problem((Buffer("a", 1, 0, 1),), {})
+    search = Answered(posed, (999,), 100, 100, 0, 0, Meter(150), PLAIN, least=least)
+    search._descend(Repair.of(posed, PLAIN), 150)
+    assert search.arena_bytes == least
+
+
+def test_what_is_too_large_for_the_tree_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not asked for again and again."""
+    monkeypatch.setattr(lowering, "MOST_MEMBERS", 10)
+    posed = cut_rectangle(3, 40)
+    assert lowered(posed, PLAIN).offsets == greedy(posed)
 
 
 def test_a_goal_ends_the_search() -> None:

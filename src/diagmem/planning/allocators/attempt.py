@@ -15,12 +15,9 @@ from diagmem.planning.problem import Problem
 LEAST_NODES = 50
 """What a run counts at the least: one that ends at once costs about as much."""
 
-APART = (("TWA", 8), ("TWA", 8), ("TSZ", 16), ("TWA", 8))
+APART = (("WAT", 2), ("TWA", 8), ("WAT", 2), ("TSZ", 16))
 """For buffers that may not overlap: orders, with their pulls in 32nds, each shaken a little. How long a search takes is
 a matter of luck, and what differs a little soon differs wholly: of several the luckiest counts."""
-
-APART_ON_THE_WAY = (("TWA", 2), ("TSZ", 4), ("TWA", 8), ("TSZ", 16))
-"""The same for an arena on the way to the goal, where failures of larger arenas are known already: weaker pulls too."""
 
 
 @dataclass
@@ -45,15 +42,13 @@ class Attempt:
         capacity: int,
         offsets: Offsets,
         machine: Machine,
-        is_goal: bool = True,
     ) -> Attempt:
-        """`offsets`: of a larger arena, whose order is one to begin with. `is_goal`: nothing less is wanted."""
+        """`offsets`: of a larger arena, whose order is one to begin with."""
         tree = TreeSearch.of(problem, members, machine)
         links = tree.links
         is_exact = all(below > 0 and above > 0 for below, above in zip(links.below, links.above, strict=True))
         if not problem.overlaps:
-            keys = APART if is_goal else APART_ON_THE_WAY
-            starts = [tree.start(shaken(tree.sorted_by(k), seed), pull) for seed, (k, pull) in enumerate(keys)]
+            starts = [tree.start(shaken(tree.sorted_by(k), seed), pull) for seed, (k, pull) in enumerate(APART)]
         else:
             own = sorted(range(len(members)), key=lambda place: (offsets[members[place]], place))
             starts = [
@@ -67,12 +62,6 @@ class Attempt:
         found = cls(tree, capacity, starts, is_exact, tree.start(tree.sorted_by("TWA"), 2))
         found.is_impossible = is_exact and max(tree.load, default=0) > capacity
         return found
-
-    def learn(self, other: Attempt) -> None:
-        """Begins with the failures of another one of the same members."""
-        if self.tree.members == other.tree.members:
-            for own, known in zip(self.starts, other.starts, strict=True):
-                own.weight[:] = known.weight
 
     def run(self, most_nodes: int) -> tuple[dict[int, int] | None, int]:
         """Offsets of the members if the next run finds any; and the nodes it took."""

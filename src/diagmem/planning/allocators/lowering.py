@@ -151,14 +151,18 @@ class Lowering:
             target, share = self._middle(low), nodes // 6
 
     def _descend(self, repair: Repair, nodes: int) -> None:
-        """Asks the tree for the goal, and with as many nodes for an eighth less of what lies above it, again and again:
-        which buffers are hard is much the same from one arena to the next smaller one."""
-        end, unit = self.meter.nodes - nodes, self.problem.unit_bytes
-        if self._reach(repair, self.goal, nodes // 2):
-            return
+        """Asks the tree for the goal, then for an eighth less of what lies above it, again and again; where that is not
+        found, for half as much less, until it is found or as little as can be."""
+        end, unit, share = self.meter.nodes - nodes, self.problem.unit_bytes, nodes // 4
+        self._reach(repair, self.goal, share)
+        part = 8
         while self.meter.nodes > end and not self.is_done:
-            lower = self.arena_bytes - (self.arena_bytes - self.goal) // 8
-            self._reach(repair, min(lower // unit * unit, self.arena_bytes - unit), self.meter.nodes - end)
+            step = max((self.arena_bytes - self.goal) // part, unit)
+            target = (self.arena_bytes - step) // unit * unit
+            if self._reach(repair, target, min(share, self.meter.nodes - end)) or step == unit:
+                part = 8
+            else:
+                part *= 2
 
     def _middle(self, low: int) -> int:
         unit = self.problem.unit_bytes
@@ -169,6 +173,7 @@ class Lowering:
         hard, removed = repair.core(target)
         placed: dict[int, int] | None = None if hard else {}
         if len(hard) > MOST_MEMBERS:
+            self.meter.nodes -= nodes
             return False
         attempt = self._attempt(hard, target)
         while placed is None and nodes > 0 and not (attempt.is_impossible or self.meter.is_late):
@@ -183,14 +188,11 @@ class Lowering:
         return placed is not None
 
     def _attempt(self, hard: list[int], target: int) -> Attempt:
-        """Where no two may overlap, one for a size that was asked for before goes on where it ended, and a new one
-        begins with the failures of the last."""
+        """One for the goal that was asked for before goes on where it ended; and where no two may overlap, any."""
         found = self.attempts.get(target)
         if found is None:
-            found = Attempt.of(self.problem, hard, target, self.offsets, self.machine, target == self.goal)
-            for last in [] if self.problem.overlaps else list(self.attempts.values())[-1:]:
-                found.learn(last)
+            found = Attempt.of(self.problem, hard, target, self.offsets, self.machine)
         if target == self.goal or not self.problem.overlaps:
-            self.attempts = {size: kept for size, kept in self.attempts.items() if size == self.goal}
+            self.attempts = {size: kept for size, kept in self.attempts.items() if size < self.arena_bytes}
             self.attempts[target] = found
         return found

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from diagmem.planning.allocators import tree_loops
-from diagmem.planning.allocators.flat import NOWHERE, Links, links, rows_of
+from diagmem.planning.allocators.flat import NOWHERE, Links, links
 from diagmem.planning.allocators.sections import sections
 from diagmem.planning.allocators.stack_loops import COUNT, FRAME, NODES, RECENT, Sections, Tree
 from diagmem.planning.allocators.tree_loops import SOLVED
@@ -68,9 +70,8 @@ class TreeSearch:
         buffers = [problem.buffers[member] for member in members]
         lifetime = [buffer.end_step - buffer.first_step for buffer in buffers]
         near = links(problem, members)
-        by_above, loose = picked(near, lambda q: near.above[q]), picked(near, lambda q: q, lambda q: near.below[q] <= 0)
-        flat = machine.flat
-        return cls(members, machine, flat(by_above), flat(loose), flat(cut), load, lifetime)
+        ordered, loose = machine.flat(by_rising_above(near)), machine.flat(loose_only(near))
+        return cls(members, machine, ordered, loose, machine.flat(cut), load, lifetime)
 
     def start(self, order: Sequence[int], pull: int, by_rank: bool = False) -> Start:
         return Start(order, pull, self.machine.filled(len(self.members)), by_rank)
@@ -121,12 +122,22 @@ class TreeSearch:
         )
 
 
-def picked(near: Links, key: Callable[[int], int], is_in: Callable[[int], bool] = lambda q: True) -> Links:
-    """The same buffers with some of their neighbours, in the order of a key."""
-    kept = [
-        sorted(filter(is_in, range(near.near_from[buffer], near.near_from[buffer + 1])), key=key)
-        for buffer in range(len(near.size))
-    ]
-    begins, which = rows_of(kept)
-    columns = ([column[q] for q in which] for column in (near.near, near.below, near.above))
-    return Links(near.size, near.align, begins, *columns)
+def by_rising_above(near: Links) -> Links:
+    """The same buffers with their neighbours in the order of `above`."""
+    return _picked(near, np.lexsort((np.asarray(near.above), _owners(near))))
+
+
+def loose_only(near: Links) -> Links:
+    """The same buffers with the neighbours that they may start below, or with."""
+    return _picked(near, np.flatnonzero(np.asarray(near.below) <= 0))
+
+
+def _owners(near: Links) -> Any:
+    return np.repeat(np.arange(len(near.size)), np.diff(near.near_from))
+
+
+def _picked(near: Links, which: Any) -> Links:
+    """Some of the neighbours; those of one buffer stand together."""
+    counts = np.bincount(_owners(near)[which], minlength=len(near.size))
+    columns = ([0, *np.cumsum(counts).tolist()], near.near[which], near.below[which], near.above[which])
+    return Links(near.size, near.align, *columns)
