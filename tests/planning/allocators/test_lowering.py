@@ -14,6 +14,7 @@ from hypothesis import given, settings
 
 from diagmem.model.errors import PlanError
 from diagmem.planning.allocators import greedy, lowering
+from diagmem.planning.allocators.attempt import Attempt
 from diagmem.planning.allocators.effort import EFFORTS, Effort, Meter, Purse
 from diagmem.planning.allocators.lowering import Lowering
 from diagmem.planning.allocators.many_orders import many_orders
@@ -167,6 +168,15 @@ def test_what_is_too_large_for_the_tree_is_left_as_it_is(monkeypatch: pytest.Mon
     monkeypatch.setattr(lowering, "MOST_MEMBERS", 10)
     posed = cut_rectangle(3, 40)
     assert lowered(posed, PLAIN).offsets == greedy(posed)
+
+
+def test_a_size_that_is_asked_for_again_is_looked_for_otherwise() -> None:
+    """The present offsets give the same order to begin with, all other orders are shaken anew."""
+    posed = sliding_rows(2, 80)
+    offsets, limit = greedy(posed), posed.lower_bound_bytes
+    first, second = (Attempt.of(posed, range(80), limit, offsets, PLAIN, seed).starts for seed in (0, 1))
+    assert first[0].order == second[0].order
+    assert all(one.order != other.order for one, other in zip(first[1:], second[1:], strict=True))
 
 
 def test_a_goal_ends_the_search() -> None:

@@ -19,6 +19,9 @@ APART = (("WAT", 2), ("TWA", 8), ("WAT", 2), ("TSZ", 16))
 """For buffers that may not overlap: orders, with their pulls in 32nds, each shaken a little. How long a search takes is
 a matter of luck, and what differs a little soon differs wholly: of several the luckiest counts."""
 
+SHARING = (("WAT", 2), ("TWA", 2), ("EW", 2), ("WAT", 2), ("TZ", 2))
+"""The same for buffers that may overlap, after the order of the present offsets."""
+
 
 @dataclass
 class Attempt:
@@ -42,23 +45,19 @@ class Attempt:
         capacity: int,
         offsets: Offsets,
         machine: Machine,
+        seed: int = 0,
     ) -> Attempt:
-        """`offsets`: of a larger arena, whose order is one to begin with."""
+        """`offsets`: of a larger arena, whose order is one to begin with. `seed`: of how other orders are shaken."""
         tree = TreeSearch.of(problem, members, machine)
         links = tree.links
         is_exact = all(below > 0 and above > 0 for below, above in zip(links.below, links.above, strict=True))
         if not problem.overlaps:
-            starts = [tree.start(shaken(tree.sorted_by(k), seed), pull) for seed, (k, pull) in enumerate(APART)]
+            starts = [tree.start(shaken(tree.sorted_by(k), number), pull) for number, (k, pull) in enumerate(APART)]
         else:
             own = sorted(range(len(members)), key=lambda place: (offsets[members[place]], place))
-            starts = [
-                tree.start(own, 0, by_rank=True),
-                tree.start(tree.sorted_by("TWA"), 2),
-                tree.start(own, 2),
-                tree.start(tree.sorted_by("TZ"), 2),
-                tree.start(own, 1, by_rank=True),
-                tree.start(tree.sorted_by("E"), 1),
-            ]
+            starts = [tree.start(own, 1, by_rank=True)]
+            for number, (keys, pull) in enumerate(SHARING, len(SHARING) * seed):
+                starts.append(tree.start(shaken(tree.sorted_by(keys), number), pull))
         found = cls(tree, capacity, starts, is_exact, tree.start(tree.sorted_by("TWA"), 2))
         found.is_impossible = is_exact and max(tree.load, default=0) > capacity
         return found

@@ -122,7 +122,7 @@ NORMAL = Effort(fits=1_000, most_fits=2_000_000, nodes=0, nodes_apart=200_000, p
 THOROUGH = Effort(
     fits=25_000,
     most_fits=8_000_000,
-    nodes=300_000,
+    nodes=1_600_000,
     nodes_apart=6_000_000,
     proof=20.0,
     states=200_000,

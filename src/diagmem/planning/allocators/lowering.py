@@ -48,6 +48,7 @@ class Lowering:
     is_goal_given: bool = False
     rounds: int = FIRST_ROUNDS
     lucky: int = 0
+    asked: int = 0
     attempts: dict[int, Attempt] = field(default_factory=dict)
 
     @classmethod
@@ -144,11 +145,11 @@ class Lowering:
         unit, end = self.problem.unit_bytes, self.meter.nodes - nodes
         low, target, share = self.goal, self.goal, nodes
         if self.problem.overlaps:
-            target, share = self._middle(low), nodes // 6
+            target, share = self._middle(low), nodes // 3
         while low < self.arena_bytes and self.meter.nodes > end and not self.meter.is_late:
             if not self._reach(repair, target, share):
                 low = target + unit
-            target, share = self._middle(low), nodes // 6
+            target, share = self._middle(low), nodes // 3
 
     def _descend(self, repair: Repair, nodes: int) -> None:
         """Asks the tree for the goal, then for an eighth less of what lies above it, again and again; where that is not
@@ -191,7 +192,8 @@ class Lowering:
         """One for the goal that was asked for before goes on where it ended; and where no two may overlap, any."""
         found = self.attempts.get(target)
         if found is None:
-            found = Attempt.of(self.problem, hard, target, self.offsets, self.machine)
+            found = Attempt.of(self.problem, hard, target, self.offsets, self.machine, self.asked)
+            self.asked += 1
         if target == self.goal or not self.problem.overlaps:
             self.attempts = {size: kept for size, kept in self.attempts.items() if size < self.arena_bytes}
             self.attempts[target] = found
