@@ -225,7 +225,15 @@ def test_a_front_has_one_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("--pool", "a:1K"), ("--weights-pool", "a"), ("--external", "input"), ("--cores", "2")]
+    "words",
+    [
+        ("--pool", "a:1K"),
+        ("--weights-pool", "a"),
+        ("--weights-ahead",),
+        ("--external", "input"),
+        ("--cores", "2"),
+        ("--cores-cost", "5"),
+    ],
 )
 def test_what_a_file_for_tflm_cannot_say(words: tuple[str, ...], tmp_path: Path) -> None:
     """One line that names the option, and what to do."""

@@ -12,6 +12,7 @@ from diagmem.frontends import tflite
 from diagmem.model.graph import DType, Node
 from diagmem.ops import kinds
 from diagmem.ops.fitting import input_values
+from diagmem.verification.deviations import deviation
 from tests.ops.drawing import sampled
 from tests.ops.single_op import ORACLES, ask, is_installed, to_tflite
 
@@ -25,7 +26,7 @@ def test_detections_agree(oracle: str) -> None:
         pytest.skip(f"needs {ORACLES[oracle]}")
     nodes = sampled(NAME, 80)
     inputs = [_values(node, np.random.default_rng(seed)) for seed, node in enumerate(nodes)]
-    compared = set()
+    compared, whole = set(), 0
     for node, values, answer in zip(nodes, inputs, ask(oracle, nodes, inputs), strict=True):
         slots = node.attributes.slots
         if isinstance(answer, str) or (oracle == "tflm" and slots > 1):
@@ -39,9 +40,23 @@ def test_detections_agree(oracle: str) -> None:
             if is_clear:
                 np.testing.assert_allclose(found[: slots * count], right[: slots * count], rtol=1e-6, atol=1e-6)
             assert not right[slots * count :].any()
+            if deviation(oracle, node) is None:
+                np.testing.assert_allclose(found, right, rtol=1e-6, atol=1e-6)
+                whole += 1
         compared.add((node.input(0).dtype, bool(node.attributes.use_regular_nms), count > 1))
     types = (DType.FLOAT32,) if oracle == "tflm" else (DType.FLOAT32, DType.UINT8)
     assert {(dtype, way, True) for dtype in types for way in (False, True)} <= compared
+    assert whole > 5
+
+
+@pytest.mark.parametrize("oracle", ORACLES)
+@pytest.mark.parametrize(("regular", "classes", "is_known"), [(1, 1, False), (1, 2, True), (0, 1, True), (0, 2, True)])
+def test_places_that_others_leave_are_known(oracle: str, regular: int, classes: int, is_known: bool) -> None:
+    """Places behind the last detection are all written only where classes are taken one by one, one for a detection:
+    else there are more places than detections."""
+    (node,) = sampled(NAME, 1)
+    given = replace(node.attributes, use_regular_nms=regular, max_classes_per_detection=classes)
+    assert (deviation(oracle, replace(node, op=replace(node.op, attributes=given))) is not None) == is_known
 
 
 def _values(node: Node, rng: np.random.Generator) -> tuple[Any, ...]:

@@ -3,7 +3,6 @@ them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -19,7 +18,7 @@ from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.fitting import fitted, input_values
 from diagmem.ops.pooling.pool_2d import Pool2D
-from diagmem.ops.sampling import SeededDraw, activation, constant_of, node_of
+from diagmem.ops.sampling import SeededDraw, activation, node_of
 from diagmem.ops.signature import check_node
 from tests.ops.drawing import is_supported
 
@@ -38,18 +37,6 @@ def test_a_part_begins_at_one_index_for_each_axis(begin: tuple[int, ...]) -> Non
     check_node(made("DYNAMIC_UPDATE_SLICE", (4, 5), *parts, ((2,), NUMBERS)), kinds()["DYNAMIC_UPDATE_SLICE"])
     with pytest.raises(ModelError, match="a part of 2 axes begins at"):
         check_node(made("DYNAMIC_UPDATE_SLICE", (4, 5), *parts, (begin, NUMBERS)), kinds()["DYNAMIC_UPDATE_SLICE"])
-
-
-@pytest.mark.parametrize("position", range(3))
-@pytest.mark.parametrize("shape", [(7,), (2, 1), (0,)])
-def test_numbers_of_a_range_are_single(position: int, shape: tuple[int, ...]) -> None:
-    """RANGE takes a first number, an end and a distance, and not several of any."""
-    kind = kinds()["RANGE"]
-    node = kind.sample("RANGE", SeededDraw("range"))
-    check_node(node, kind)
-    many = constant_of(np.ones(shape, np.int32))
-    with pytest.raises(ModelError, match=f"input {position} has {math.prod(shape)} elements; expected: 1"):
-        check_node(replace(node, inputs=tuple(many if p == position else t for p, t in enumerate(node.inputs))), kind)
 
 
 @pytest.mark.parametrize("second", [(), (2, 3)])

@@ -66,6 +66,13 @@ def wrong_types(node: Node, kind: OpKind) -> Iterator[tuple[str, Node]]:
         yield "output 0", with_output(node, 0, replace(node.output, dtype=dtype))
 
 
+def wrong_sizes(node: Node, kind: OpKind) -> Iterator[tuple[str, Node]]:
+    for position in kind.signature(node.op.kind).single:
+        for shape in ((7,), (2, 1), (0,)):
+            wrong = replace(node.input(position), shape=shape, data=None, is_constant=False)
+            yield f"input {position} has {math.prod(shape)} elements", with_input(node, position, wrong)
+
+
 def wrong_weights(node: Node, kind: OpKind) -> Iterator[tuple[str, Node]]:
     weights = kind.signature(node.op.kind).weights
     if weights is None:
@@ -119,7 +126,7 @@ def wrong_options(node: Node, kind: OpKind) -> Iterator[tuple[str, Node]]:
                 yield one.name, replace(node, op=changed)
 
 
-VIOLATIONS = (wrong_counts, wrong_types, wrong_weights, wrong_scales, wrong_shapes, wrong_options)
+VIOLATIONS = (wrong_counts, wrong_types, wrong_sizes, wrong_weights, wrong_scales, wrong_shapes, wrong_options)
 
 
 @pytest.mark.parametrize("name", sorted(kinds()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diagmem.model.graph import DType, Graph, Tensor
+from diagmem.model.graph import DType, Graph, Op, Tensor
 from diagmem.planning import planner
 from diagmem.planning.inspection import inspect
 from diagmem.planning.options import Options
@@ -17,3 +17,12 @@ def test_models_without_operations(outputs: tuple[int, ...]) -> None:
     found = inspect(graph)
     assert (found.peak_bytes, found.peak_op, found.live) == (0, None, ())
     assert planner.planned(graph, Options()).arena_bytes == 6
+
+
+def test_operations_that_make_nothing() -> None:
+    """An operation that nobody here knows may have no outputs; its inputs live while it runs."""
+    tensors = tuple(Tensor(index, f"t{index}", (2, 3), DType.FLOAT32) for index in range(2))
+    graph = Graph("sink", tensors, (Op(0, "ABS", (0,), (1,)), Op(1, "CUSTOM:Print", (1,), ())), (0,), (1,))
+    found = inspect(graph)
+    assert (found.peak_bytes, found.channels[1].channels) == (48, 0)
+    assert planner.planned(graph, Options()).arena_bytes == 24

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from diagmem.kernels import library
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph, Padding
 from diagmem.model.schedule import PUSH
+from diagmem.ops import kinds
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.planning.plan import Plan
 from diagmem.planning.plan_json import to_json
@@ -29,7 +31,7 @@ from diagmem.planning.rows import row_graph
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.transforms import transformed
 from tests.networks import Net, nets
-from tests.row_networks import with_values
+from tests.row_networks import Images, with_values
 from tests.validation.plans import Laid
 
 DIAGMEM = library("diagmem")
@@ -165,6 +167,19 @@ def test_random_graphs_are_recomputed_safely(graph: Graph, input_rows: bool) -> 
     assert all(a.plan.recompute <= b.plan.recompute for a, b in itertools.pairwise(curve))
     assert curve[-1].plan.recompute <= pipeline.MOST_RECOMPUTE
     assert not any(Laid.of(made.plan).loses_bytes() for made in curve)
+
+
+def test_work_is_counted_without_rounding() -> None:
+    """Turns of an op are alike, though its multiply-accumulates may not be a multiple of them: what is made again is
+    allowed or not by the same count as the validator's."""
+    b = Images("upwards", DType.INT8)
+    graph = b.graph(b.transposed(b.input(1, 5, 4, 2), (1, 13, 10, 3), 2, 3))
+    rows = row_graph(graph, library("diagmem"))
+    once, turns = graph.nodes[0], rows.ops[0].turns
+    macs = kinds()[once.op.kind].macs(once)
+    assert macs % turns != 0
+    assert rows.macs([0] * turns) == macs
+    assert rows.macs([PUSH, 0, 0]) == Fraction(2 * macs, turns)
 
 
 def test_the_ladder_tells_what_rows_are_worth() -> None:

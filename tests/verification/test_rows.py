@@ -166,7 +166,7 @@ def test_rows_that_are_made_again_in_pieces(piece: int) -> None:
         buffer_offsets=placed.offsets,
         arena_bytes=placed.arena_bytes,
         pressure=posed.pressure,
-        recompute=split.macs / rows.macs(plan.schedule.ops),
+        recompute=float(split.macs / rows.macs(plan.schedule.ops)),
     )
     assert made.recompute > 1
     assert findings_of(made) == []

@@ -19,6 +19,10 @@ def embedded_in(source: Source, kernels: str | None) -> EmbeddedPlan | None:
     TFLM's; None if there is none."""
     if source.is_from_zoo or source.is_onnx or not source.has_file:
         return None
+    from diagmem.backends.tflm import PLAN_ENTRY
+
+    if PLAN_ENTRY.encode() not in source.content:
+        return None
     from diagmem.backends.tflm import metadata
     from diagmem.backends.tflm.planned_file import LIBRARIES, embedded_plan
 

@@ -41,6 +41,7 @@ REFERENCE_WARNING = (
 ONLY_IN_C = {
     "--pool": True,
     "--weights-pool": True,
+    "--weights-ahead": False,
     "--external": True,
     "--external-io": False,
     "--keep": True,
@@ -51,6 +52,7 @@ ONLY_IN_C = {
     "--input-rows": False,
     "--recompute": True,
     "--cores": True,
+    "--cores-cost": True,
     "--together": True,
 }
 """Options of a plan that a file for TFLM has no words for, and whether a value follows."""

@@ -28,6 +28,14 @@ class Limits:
     budget: int | None
     chip: Target | None
 
+    @classmethod
+    def of(cls, budget: int | None, target_name: str | None) -> Limits:
+        if not target_name:
+            return cls(budget, None)
+        from diagmem.reports.targets import target
+
+        return cls(budget, target(target_name))
+
     @property
     def ram_bytes(self) -> int | None:
         """The largest arena that is allowed."""

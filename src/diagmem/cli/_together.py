@@ -22,10 +22,10 @@ class _Planned(Protocol):
 
 
 def _together(results: Sequence[_Planned]) -> Together | None:
-    from diagmem.planning.together import Together
-
     if not results or not results[0].made.plan.options.together:
         return None
+    from diagmem.planning.together import Together
+
     return Together.of([result.made for result in results])
 
 

@@ -102,9 +102,7 @@ def command(
       diagmem plan model.tflite --target STM32H743 --fit
       diagmem plan ears.tflite words.tflite --wire ears:0=words:0
     """
-    from diagmem.reports.targets import target
-
-    limits = Limits(budget, target(target_name) if target_name else None)
+    limits = Limits.of(budget, target_name)
     sources = sources_of(models)
     is_fitted = is_to_fit(options, sources)
     options |= limits.memories(options["pools"], options.pop("all_memories"), options["weights_pool"])

@@ -62,6 +62,7 @@ class Signature:
     `data`: the position of the data among the inputs.
     `alike`: further inputs of the data's type; `all_alike`: all inputs are of one type.
     `numbers`: inputs that hold whole numbers: axes, sizes, indices.
+    `single`: inputs of one element.
     `made`: type of the data -> types that outputs may have; a type that is not in it stays what it is. None: any."""
 
     inputs: tuple[int, int] = (1, 1)
@@ -70,6 +71,7 @@ class Signature:
     alike: tuple[int, ...] = ()
     all_alike: bool = False
     numbers: tuple[int, ...] = ()
+    single: tuple[int, ...] = ()
     made: Mapping[DType, tuple[DType, ...]] | None = field(default_factory=dict)
     weights: Weights | None = None
 
@@ -107,6 +109,9 @@ def _problems(node: Node, signature: Signature) -> Iterator[str]:
     """One rule after the other; each may rely on those before it."""
     yield from _counts(node, signature)
     yield from _types(node, signature)
+    for position in signature.single:
+        if node.input(position).elems != 1:
+            yield f"input {position} has {node.input(position).elems} elements; expected: 1"
     if signature.weights is not None:
         yield from _weights(node, signature, signature.weights)
     bias = None if signature.weights is None else signature.weights.bias

@@ -14,14 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, PlanError
-from diagmem.pipeline.costs import diff, needs_of, profile
 from diagmem.pipeline.given import GivenPlan, Model, check_no_options, for_cpu, read_plan, safe_plan, source_of
-from diagmem.pipeline.together import emit_c_together, verify_together, wired
-from diagmem.planning import plan_json, planner
-from diagmem.planning.bounds import Bounds, bounds
+from diagmem.planning import planner
 from diagmem.planning.checked import findings_of
-from diagmem.planning.inspection import Inspection
-from diagmem.planning.inspection import inspect as inspect_graph
 from diagmem.planning.options import ROWS, Options
 from diagmem.planning.overlaps import METHODS, Overlap, all_overlaps
 from diagmem.planning.plan import Plan
@@ -32,7 +27,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from diagmem.backends.c import FileLayout
-    from diagmem.backends.tflm.planned_file import PlannedFile
+    from diagmem.pipeline.costs import diff, needs_of, profile
+    from diagmem.pipeline.planned_files import emit_tflm
+    from diagmem.pipeline.together import emit_c_together, verify_together, wired
+    from diagmem.planning.bounds import Bounds
+    from diagmem.planning.inspection import Inspection
     from diagmem.reports.targets import Target
     from diagmem.verification.places import Verdict
 
@@ -73,6 +72,22 @@ __all__ = [
 MOST_RECOMPUTE = 4.0
 """Times the multiply-accumulates: as far as a curve of memory and work goes."""
 
+_ELSEWHERE = {
+    "costs": ("diff", "needs_of", "profile"),
+    "planned_files": ("emit_tflm",),
+    "together": ("emit_c_together", "verify_together", "wired"),
+}
+"""What is loaded when it is first asked for, by its module."""
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    for module, names in _ELSEWHERE.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
 
 class Planned(planner.Planned):
     """A plan, and what it is worth beside other plans of the same model. It shows itself as a picture in a notebook."""
@@ -84,6 +99,8 @@ class Planned(planner.Planned):
 
     def to_json(self) -> dict[str, Any]:
         """The plan as `diagmem plan --json` writes it."""
+        from diagmem.planning import plan_json
+
         return plan_json.to_json(self)
 
 
@@ -110,6 +127,8 @@ def inspect(model: Model) -> Inspection:
     >>> found.peak_bytes, found.peak_op
     (55296, 2)
     """
+    from diagmem.planning.inspection import inspect as inspect_graph
+
     return inspect_graph(source_of(model).graph)
 
 
@@ -120,6 +139,8 @@ def bound(model: Model, **options: Any) -> Bounds:
     >>> diagmem.bound("zoo:vww_96_int8")
     Bounds(whole_bytes=55296, overlapped_bytes=36864, rows_bytes=27648, streamed_bytes=288)
     """
+    from diagmem.planning.bounds import bounds
+
     return bounds(source_of(model).graph, Options.of(options))
 
 
@@ -238,47 +259,6 @@ def emit_c(
     return EmittedC(c.emit(program, name, layout, sha256), program.arena_bytes)
 
 
-def emit_tflm(
-    model: Model,
-    *,
-    kernels: str = "tflm",
-    align: int = 16,
-    keep_inputs: bool = False,
-    remove_channels: bool = True,
-) -> PlannedFile:
-    """The .tflite file with its arena plan inside, for stock TensorFlow Lite Micro built with these kernels: `tflm` is
-    safe for all of them. `.data` is the file. `remove_channels`: without channels that make no difference to any
-    output; a file that has none stands in the new one as it was.
-
-    >>> diagmem.emit_tflm("zoo:vww_96_int8", kernels="tflm-reference").plan.arena_bytes
-    36880
-    """
-    from diagmem.backends.tflm import metadata, planned_file
-    from diagmem.frontends import tflite
-
-    given = source_of(model)
-    if given.is_onnx:
-        raise PlanError(
-            "TensorFlow Lite Micro runs .tflite files only; convert the ONNX model to one first, for example with "
-            "onnx2tf, or from PyTorch with litert-torch; or emit C, which needs no runtime"
-        )
-    graph, content = given.runnable, metadata.without_plan(given.content)
-    if content is not given.content:
-        graph = given.parsed(content)
-    if not tflite.has_shapes_of_file(content, graph):
-        raise PlanError(
-            "the file leaves shapes open, and TensorFlow Lite Micro infers none; convert it with fixed shapes"
-        )
-    if tflite.has_uncalled_subgraphs(content):
-        raise PlanError(
-            "the file has subgraphs that the model does not run, and TensorFlow Lite Micro makes room for them too; "
-            "convert the model into a file of its own"
-        )
-    options, before = Options(kernels, align, keep_inputs), planned_file.Given(content, graph)
-    less = planned_file.lean(content, graph, kernels) if remove_channels else before
-    return planned_file.emit(less.data, planner.planned(less.graph, options).plan, before)
-
-
 def verify(
     model: Model,
     *,
@@ -311,6 +291,7 @@ def verdicts(
 ) -> Iterator[Verdict]:
     """One for each place, as they come. A plan that is a Plan already is run as it is."""
     from diagmem.kernels import GENERIC
+    from diagmem.pipeline.planned_files import emit_tflm
     from diagmem.verification.places import TFLM, Verification, carries_plan, check_place, cores_of
 
     for place in on:
@@ -350,6 +331,7 @@ def report(model: Model, **options: Any) -> dict[str, bytes]:
 
 def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = None) -> dict[str, bytes]:
     """The report about a plan that is there already. `instructions`: those of each op, by its index in the file."""
+    from diagmem.planning import plan_json
     from diagmem.reports.arena import before_after_drawing
     from diagmem.reports.cores import cores_drawing
     from diagmem.reports.live import live_drawing

@@ -9,7 +9,6 @@ from typing import Any
 from diagmem.frontends.source import Source
 from diagmem.model.errors import PlanError, one_line
 from diagmem.model.graph import Graph
-from diagmem.planning import plan_json
 from diagmem.planning.checked import checked
 from diagmem.planning.plan import Plan
 
@@ -34,6 +33,8 @@ def source_of(model: Model, example_inputs: Any = None) -> Source:
 
 def read_plan(model: Model, plan: GivenPlan) -> Plan:
     """The plan of a model that was written as JSON. It may be unsafe: see `check`."""
+    from diagmem.planning import plan_json
+
     source = source_of(model)
     if not isinstance(plan, Path):
         return plan_json.from_json(plan, source.runnable if "weights" in plan else source.graph)

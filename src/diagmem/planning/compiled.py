@@ -11,13 +11,13 @@ from functools import cache
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
-from diagmem.planning.machine_code import can_compile, native
+from diagmem.planning.machine_code import can_compile, is_at_hand, native
 
 Flat = TypeVar("Flat", bound=NamedTuple)
 
-WORTH_WHILE = 20_000
+WORTH_WHILE, WORTH_A_LOOP = 20_000, 1_000
 """Fits of a buffer with fifty neighbours, or nodes times members over ten: plain Python takes about a fifth of a second
-for so many."""
+for so many; and a hundredth, if other loops are at hand already."""
 
 
 class Machine:
@@ -29,10 +29,14 @@ class Machine:
 
     def ints(self, values: Iterable[int]) -> Any:
         """A sequence that the loops may read and change."""
-        return list(values)
+        return values.tolist() if hasattr(values, "tolist") else list(values)
 
     def filled(self, count: int, value: int = 0) -> Any:
         return [value] * count
+
+    def listed(self, values: Any) -> list[int]:
+        """What the loops have made of a sequence, as plain integers."""
+        return list(values)
 
     def flat(self, value: Flat) -> Flat:
         """A tuple of sequences made fit for the loops."""
@@ -46,12 +50,16 @@ class _Compiled(Machine):
     def ints(self, values: Iterable[int]) -> Any:
         import numpy as np
 
-        return np.fromiter(values, dtype=np.int64)
+        return np.array(values, np.int64) if hasattr(values, "tolist") else np.fromiter(values, dtype=np.int64)
 
     def filled(self, count: int, value: int = 0) -> Any:
         import numpy as np
 
         return np.full(count, value, dtype=np.int64)
+
+    def listed(self, values: Any) -> list[int]:
+        found: list[int] = values.tolist()
+        return found
 
 
 PLAIN: Machine = Machine()
@@ -60,7 +68,8 @@ COMPILED: Machine = _Compiled()
 
 def machine(work: int) -> Machine:
     """The one on which this much work is done sooner."""
-    return COMPILED if work >= WORTH_WHILE and can_compile() else PLAIN
+    least = WORTH_A_LOOP if is_at_hand() else WORTH_WHILE
+    return COMPILED if work >= least and can_compile() else PLAIN
 
 
 class _NativeLoops:

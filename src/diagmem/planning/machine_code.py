@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, get_type_hints
 
-VERSION, ENTRY = 1, "diagmem_entry"
+VERSION, ENTRY = 2, "diagmem_entry"
 """Of how loops are called, by which name."""
 
 Native = Callable[..., int]
@@ -30,6 +30,11 @@ def can_compile() -> bool:
     """Whether numba is installed, and there is a place to keep what it makes: to compile in each process takes too
     long. Known without loading anything."""
     return find_spec("numba") is not None and next(_writable(Path(__file__)), None) is not None
+
+
+def is_at_hand() -> bool:
+    """Whether what runs machine code is loaded."""
+    return "llvmlite.binding" in sys.modules
 
 
 @cache
@@ -76,6 +81,7 @@ def _keep(path: Path, content: bytes) -> None:
         part.unlink(missing_ok=True)
 
 
+@cache
 def _key(module: ModuleType) -> str:
     """Of what the code is made of, by what, and for which processor."""
     import llvmlite
@@ -117,7 +123,7 @@ def _world(module: ModuleType) -> dict[str, Any]:
 
     world = {**vars(module), "carray": carray}
     for loop in module.LOOPS:
-        world[loop] = njit(error_model="numpy")(FunctionType(world[loop].__code__, world, loop))
+        world[loop] = njit(error_model="numpy", forceinline=True)(FunctionType(world[loop].__code__, world, loop))
     return world
 
 

@@ -9,7 +9,6 @@ everything that knows pools knows it. A value that is to be found after the run 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +18,6 @@ from diagmem.model.graph import Graph, Tensor
 from diagmem.planning.footprint import footprint, lines_of_reshapes
 from diagmem.planning.options import KEEP_OUTPUTS, Options, next_frame_name
 from diagmem.planning.plan import Plan
-from diagmem.planning.pooling.traffic import traffic_of_tensors
 from diagmem.planning.pools import Pool, PoolUse
 from diagmem.planning.problem import BEFORE_RUN, Buffer
 from diagmem.planning.storage import Storage
@@ -72,6 +70,8 @@ def tensor_named(graph: Graph, name: str) -> Tensor:
         return found[0]
     if found:
         raise PlanError(f"{len(found)} tensors are called '{one_line(name, 60)}': this cannot say which")
+    import difflib
+
     near = difflib.get_close_matches(name, [tensor.name for tensor in held], n=3, cutoff=0.5)
     names = near or [tensor.name for tensor in held[:3]]
     hint = " or ".join(f"'{one_line(known, 60)}'" for known in names)
@@ -139,6 +139,8 @@ def _traffic(plan: Plan, lines: Sequence[tuple[int, ...]]) -> int:
     """What a run reads and writes of these; nobody asks where there are no pools."""
     if not lines or not plan.options.pools:
         return 0
+    from diagmem.planning.pooling.traffic import traffic_of_tensors
+
     by_tensor = traffic_of_tensors(footprint(plan.graph, plan.options), plan.schedule)
     return sum(by_tensor.get(t, 0) for line in lines for t in line)
 

@@ -14,6 +14,7 @@ from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
 from diagmem.planning.allocators.effort import Effort
 from diagmem.planning.allocators.many_orders import many_orders
+from diagmem.planning.checked import checked
 from diagmem.planning.choices import (
     Allocator,
     Choice,
@@ -24,12 +25,10 @@ from diagmem.planning.choices import (
     with_other_orders,
 )
 from diagmem.planning.footprint import Footprint, footprint
-from diagmem.planning.memories import in_memories
 from diagmem.planning.options import BEST, ROWS, SPEED, Options
 from diagmem.planning.owned import as_asked, check_external, is_owned, with_owned
 from diagmem.planning.plan import Plan
 from diagmem.planning.removal import leaner_graphs, wide_orders, without_ops_by_rows
-from diagmem.planning.roomier import checked_team
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowSchedule
 from diagmem.planning.worth import Planned as Planned
@@ -57,7 +56,11 @@ def planned(model: Graph, options: Options, tell: Tell = silently) -> Planned:
     model = _as_asked(model, options)
     found = _of_given_kernels(model, options, effort, tell)[-1]
     found = found if options.prefer == SPEED else _leaner(model, options, effort, found)
-    return in_memories(found, effort) if options.pools else found
+    if not options.pools:
+        return found
+    from diagmem.planning.memories import in_memories  # As all that few plans need: loaded for these.
+
+    return in_memories(found, effort)
 
 
 def _as_asked(model: Graph, options: Options) -> Graph:
@@ -211,7 +214,7 @@ class _Planner:
             if not number:
                 used, chosen, more = self._with_fewer_ops(needs, order, place, chosen)
                 gone += more
-            again = order.macs / orders[0].macs if orders[0].macs else 1.0
+            again = float(order.macs / orders[0].macs) if orders[0].macs else 1.0
             if not found or chosen.arena_bytes < found[-1].arena_bytes:
                 step = "recomputation" if again > 1 else "streamed input" if input_rows else "rows"
                 last = Rung(step, chosen.arena_bytes)
@@ -236,7 +239,13 @@ class _Planner:
         return needs, best, ()
 
     def _told(self, plan: Plan, ladder: tuple[Rung, ...], removals: tuple[Removal, ...] = ()) -> Planned:
-        plan = checked_team(with_owned(plan) if is_owned(plan) else plan, "; this is a bug, please report it")
+        plan, advice = with_owned(plan) if is_owned(plan) else plan, "; this is a bug, please report it"
+        if self.options.cores > 1:
+            from diagmem.planning.roomier import checked_team
+
+            plan = checked_team(plan, advice)
+        else:
+            plan = checked(plan, advice)
         return Planned(plan, self.baseline.plan(self.apart), ladder, removals)
 
     def _check_rows(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -139,8 +140,12 @@ class Problem:
 
     def arena_bytes(self, offsets: Sequence[int]) -> int:
         """The highest end of all buffers, in whole units."""
-        end = max((o + b.size_bytes for o, b in zip(offsets, self.buffers, strict=True)), default=0)
+        end = max(map(add, offsets, self._sizes), default=0)
         return -(-end // self.unit_bytes) * self.unit_bytes
+
+    @cached_property
+    def _sizes(self) -> tuple[int, ...]:
+        return tuple(buffer.size_bytes for buffer in self.buffers)
 
     def is_met_by(self, offsets: Sequence[int]) -> bool:
         """Whether the offsets keep every separation and alignment."""

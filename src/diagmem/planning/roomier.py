@@ -37,9 +37,7 @@ _EFFORT = 0.02
 
 
 def checked_team(plan: Plan, advice: str) -> Plan:
-    """The plan with how several cores share it, where that is asked for; if it is safe."""
-    if plan.options.cores == 1:
-        return checked(plan, advice)
+    """The plan with how several cores share it, if it is safe."""
     if not plan.options.library.is_own:
         raise PlanError("several cores run our own kernels: plan with kernels 'diagmem', or without cores")
     return checked(roomier(plan), advice)

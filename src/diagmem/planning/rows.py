@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 
 from diagmem.kernels import Library
@@ -20,7 +22,7 @@ class RowOp:
 
     An accumulator takes one input row a turn into `accumulator_bytes` of sums, and makes its output at the last turn.
     An operation that `is_whole` has a single turn: it reads and writes whole tensors, which must lie in one piece.
-    `macs`: multiply-accumulates of one turn.
+    `macs`: multiply-accumulates of all turns.
     """
 
     index: int
@@ -60,9 +62,10 @@ class RowGraph:
     def row_bytes(self) -> tuple[int, ...]:
         return tuple(t.row_bytes for t in self.graph.tensors)
 
-    def macs(self, ops: Iterable[int]) -> int:
-        """Multiply-accumulates of turns of these ops; the caller's rows cost nothing."""
-        return sum(self.ops[op].macs for op in ops if op != PUSH)
+    def macs(self, ops: Iterable[int]) -> Fraction:
+        """Multiply-accumulates of turns of these ops, all turns of one alike; the caller's rows cost nothing."""
+        turns = Counter(op for op in ops if op != PUSH)
+        return sum((Fraction(self.ops[op].macs * count, self.ops[op].turns) for op, count in turns.items()), Fraction())
 
     def in_one_piece(self, input_rows: bool) -> frozenset[int]:
         """Tensors that must lie in one piece: what the caller sees whole, and what a whole operation reads or writes.
@@ -125,7 +128,7 @@ def _row_op(node: Node, library: Library, known: KnownTurns, graph: Graph) -> Ro
     if sums is not None:
         turns = node.input(0).rows
         need = Need(node.input(0).index, tuple(range(turns)), tuple(range(1, turns + 1)), ((),) * turns)
-        return RowOp(node.op.index, turns, (need,), (node.output.index,), kind.macs(node) // turns, sums)
+        return RowOp(node.op.index, turns, (need,), (node.output.index,), kind.macs(node), sums)
     if node.output.rows == 1 or not kind.has_row_kernel(node):
         return _whole(node)
     needs = known.needs(node, accesses)
@@ -134,7 +137,7 @@ def _row_op(node: Node, library: Library, known: KnownTurns, graph: Graph) -> Ro
         # Rows that are written together; or the first one needs everything (transpose, a flip): nothing is gained.
         return _whole(node)
     turns = node.output.rows
-    return RowOp(node.op.index, turns, needs, (node.output.index,), kind.macs(node) // turns)
+    return RowOp(node.op.index, turns, needs, (node.output.index,), kind.macs(node))
 
 
 def _cuts_a_constant(node: Node, kind: OpKind) -> bool:

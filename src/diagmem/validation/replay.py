@@ -25,7 +25,6 @@ from diagmem.ops.accesses import Runs
 from diagmem.validation.findings import Fault, Finding, Rules
 from diagmem.validation.kernel import Kernel
 from diagmem.validation.order import faults_of_order, faults_of_views
-from diagmem.validation.phases import faults_of_teamwork
 from diagmem.validation.places import Checker, held_bytes, staged_bytes, with_caller
 from diagmem.validation.shadow import FAR, Layout, Touched, Touches, clash, shared_bytes
 from diagmem.validation.values import Read, ReplayedRun, Value
@@ -100,6 +99,8 @@ def _findings(
         if not found:
             yield from Losses(run).find()
             if rules.teamwork is not None:
+                from diagmem.validation.phases import faults_of_teamwork
+
                 yield from faults_of_teamwork(graph, library, schedule, placed, rules.teamwork)
 
 

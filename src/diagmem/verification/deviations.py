@@ -101,8 +101,15 @@ def _has_narrow_bias(node: Node) -> bool:
     return _has_16_bits(node) and bias is not None and bias.dtype is DType.INT32
 
 
-def _is_fast(node: Node) -> bool:
-    return not node.attributes.use_regular_nms
+def _leaves_places(node: Node) -> bool:
+    """Only classes one by one fill all places with zeros, and then one for each detection alone."""
+    return not node.attributes.use_regular_nms or node.attributes.max_classes_per_detection > 1
+
+
+def _is_no_plain_slice(node: Node) -> bool:
+    """Not one slice, from a begin to an end, for each axis."""
+    a = node.attributes
+    return bool(a.ellipsis_mask or a.new_axis_mask or a.offset) or node.input(1).elems < len(node.input(0).shape)
 
 
 def _has_half_weights(node: Node) -> bool:
@@ -172,7 +179,7 @@ def _waits_for_frames(node: Node) -> bool:
 
 
 _NOT_THERE = "it leaves what it made before where there is nothing to give, and says so; here that is 0"
-_UNWRITTEN = "without use_regular_nms it does not write what lies behind the last detection; here it is 0"
+_UNWRITTEN = "it does not write all places that lie behind the last detection; here they are 0"
 _NARROW = "it takes 32-bit biases for 64-bit ones, and reads beyond them"
 _SHIFTED = "it shifts small quotients by more than 31 bits, of which processors make what they like"
 _PRECISION = "it computes multipliers in single precision: of 65,536 inputs a few are off by one"
@@ -217,6 +224,12 @@ DEVIATIONS = (
     Deviation(TFLM, ("STRIDED_SLICE",), "it has room for four slices", lambda node: node.input(1).elems > 4),
     Deviation(
         TFLM,
+        ("STRIDED_SLICE",),
+        "it takes ellipses, new axes and lengths for plain slices, and reads one for each axis, there or not",
+        _is_no_plain_slice,
+    ),
+    Deviation(
+        TFLM,
         ("CUSTOM:SignalEnergy",),
         "it does not write frequencies that are not asked for; here they are 0",
         _leaves_gaps,
@@ -229,7 +242,10 @@ DEVIATIONS = (
         "it writes several classes of one detection beyond its outputs",
         _writes_beyond,
     ),
-    *(Deviation(runtime, ("CUSTOM:TFLite_Detection_PostProcess",), _UNWRITTEN, _is_fast) for runtime in (TFLM, LITERT)),
+    *(
+        Deviation(runtime, ("CUSTOM:TFLite_Detection_PostProcess",), _UNWRITTEN, _leaves_places)
+        for runtime in (TFLM, LITERT)
+    ),
     *(Deviation(runtime, ("DIV",), _SHIFTED, _is_divided) for runtime in (TFLM, LITERT)),
     *(
         Deviation(runtime, ("DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"), _NARROW, _has_narrow_bias)

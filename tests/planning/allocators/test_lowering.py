@@ -22,7 +22,7 @@ from diagmem.planning.allocators.repair import Repair
 from diagmem.planning.allocators.sections import cliques, sections
 from diagmem.planning.allocators.tree import TreeSearch
 from diagmem.planning.allocators.tree_loops import FAILED, SOLVED
-from diagmem.planning.compiled import COMPILED, PLAIN, WORTH_WHILE, Machine, machine
+from diagmem.planning.compiled import COMPILED, PLAIN, Machine
 from diagmem.planning.problem import Buffer, Problem
 from tests.planning.problems import cut_rectangle, problems, sliding_rows, smallest_arena
 
@@ -177,8 +177,16 @@ def test_repair_places_again_only_what_moved() -> None:
     assert tuple(placed[b] for b in range(60)) == again
 
 
+@needs_numba
 def test_small_problems_do_without_numba() -> None:
-    """A small model is planned before machine code would be loaded."""
-    code = "import sys, diagmem; diagmem.plan('zoo:kws_dscnn_int8'); assert 'llvmlite' not in sys.modules"
+    """A small model is planned before machine code would be loaded; what is loaded already serves sooner."""
+    code = """
+import sys, diagmem
+from diagmem.planning.compiled import PLAIN, WORTH_A_LOOP, WORTH_WHILE, machine
+diagmem.plan('zoo:kws_dscnn_int8')
+assert 'llvmlite' not in sys.modules
+assert machine(WORTH_WHILE - 1) is PLAIN
+import llvmlite.binding
+assert machine(WORTH_A_LOOP - 1) is PLAIN and machine(WORTH_A_LOOP) is not PLAIN
+"""
     subprocess.run([sys.executable, "-c", code], check=True)
-    assert machine(WORTH_WHILE - 1) is PLAIN

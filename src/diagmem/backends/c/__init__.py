@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from diagmem.backends.c import project
-from diagmem.backends.c.header import header
-from diagmem.backends.c.kernels_used import kernels_of
+from typing import TYPE_CHECKING
+
 from diagmem.backends.c.layouts import BINARY_LAYOUTS, LAYOUTS, FileLayout, Library, laid_out
-from diagmem.backends.c.model_source import model_source
-from diagmem.backends.c.names import identifier
-from diagmem.backends.c.program import Program
-from diagmem.backends.c.tables import Tables
-from diagmem.backends.c.values import values_source
+
+if TYPE_CHECKING:
+    from diagmem.backends.c.program import Program
 
 __all__ = ["LAYOUTS", "MOST_TEXT_BYTES", "FileLayout", "emit", "weights_bytes"]
 
@@ -29,6 +26,14 @@ def emit(
 
     `most_text_bytes`: larger weights become a binary file, in layouts whose tools would find it.
     """
+    from diagmem.backends.c import project
+    from diagmem.backends.c.header import header
+    from diagmem.backends.c.kernels_used import kernels_of
+    from diagmem.backends.c.model_source import model_source
+    from diagmem.backends.c.names import identifier
+    from diagmem.backends.c.tables import Tables
+    from diagmem.backends.c.values import values_source
+
     name = identifier(name or program.graph.name)
     tables = Tables(program, name)
     top = project.origin(program, name, model_sha256)
@@ -50,4 +55,6 @@ def emit(
 
 def weights_bytes(program: Program) -> int:
     """Flash that constant data take: weights, biases, multipliers."""
+    from diagmem.backends.c.tables import Tables
+
     return Tables(program, "model").size_bytes

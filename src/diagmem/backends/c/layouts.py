@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from diagmem import __version__
-from diagmem.backends.c import project
-from diagmem.backends.c.program import Program
+
+if TYPE_CHECKING:
+    from diagmem.backends.c.program import Program
 
 FileLayout = Literal["plain", "cmake", "arduino", "platformio", "zephyr", "esp-idf"]
 LAYOUTS: tuple[FileLayout, ...] = get_args(FileLayout)
@@ -100,6 +101,8 @@ install(EXPORT {name}Config NAMESPACE {name}:: DESTINATION lib/cmake/{name})
 
 
 def _arduino(library: Library) -> Files:
+    from diagmem.backends.c import project
+
     example = f"examples/{library.name}_run/{library.name}_run.ino"
     return {
         **library.in_src(),
@@ -151,6 +154,8 @@ def _run(program: Program, name: str) -> str:
 
 
 def _platformio(library: Library) -> Files:
+    from diagmem.backends.c import project
+
     return {**library.in_src(), "library.json": project.platformio(library.name, library.what).encode()}
 
 

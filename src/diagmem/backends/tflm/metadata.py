@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from diagmem import __version__
+from diagmem.backends.tflm import PLAN_ENTRY as PLAN_ENTRY
 from diagmem.backends.tflm.greedy import ONLINE
 from diagmem.frontends import tflite
 from diagmem.frontends.tflite import rewriter as flatbuffer
@@ -21,7 +22,6 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import Graph
 from diagmem.ops.state import tensors_in_file
 
-PLAN_ENTRY = "OfflineMemoryAllocation"
 ORIGIN_ENTRY = "diagmem"
 
 _HEADER = struct.Struct("<3i")

@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 import tflite
-from flatbuffers import flexbuffers
 
 from diagmem.model.errors import ModelError
 from diagmem.ops.options import CUSTOM
@@ -48,6 +47,8 @@ def read(raw: bytes) -> Mapping[str, Any]:
     """The numbers in the map; what else is in it is left out. A flexbuffer that holds no map holds no options."""
     if len(raw) < 3:
         return {}
+    from flatbuffers import flexbuffers
+
     root = flexbuffers.GetRoot(bytearray(raw))
     if not root.IsMap:
         return {}
@@ -67,6 +68,8 @@ def _number(value: Any) -> int | float | None:
 
 
 def write(fields: Mapping[str, float | int]) -> bytes:
+    from flatbuffers import flexbuffers
+
     builder = flexbuffers.Builder()
     builder.MapFromElements(dict(fields))
     return bytes(builder.Finish())

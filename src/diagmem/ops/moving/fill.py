@@ -21,7 +21,7 @@ class FillKind(OpKind):
     names = ("FILL",)
 
     def signature(self, name: str) -> Signature:
-        return Signature((2, 2), data=1, numbers=(0,))
+        return Signature((2, 2), data=1, numbers=(0,), single=(1,))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         shape = constant_ints(inputs, 0)

@@ -25,13 +25,10 @@ class NumberRangeKind(RearrangeKind):
     names = ("RANGE",)
 
     def signature(self, name: str) -> Signature:
-        return Signature((3, 3), all_alike=True)
+        return Signature((3, 3), all_alike=True, single=(0, 1, 2))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         tensors = [input_at(inputs, position) for position in range(3)]
-        for position, tensor in enumerate(tensors):
-            if tensor.elems != 1:
-                raise ModelError(f"input {position} has {tensor.elems} elements; expected: 1; the file is damaged")
         if any(t.data is None for t in tensors):
             return None
         first, end, step = (float(np.asarray(t.data).reshape(())) for t in tensors)

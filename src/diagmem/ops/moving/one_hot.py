@@ -39,7 +39,7 @@ class OneHotKind(OpKind):
         return BuiltinOptions("OneHotOptions", {"Axis": node.attributes.axis})
 
     def signature(self, name: str) -> Signature:
-        return Signature((4, 4), data=2, alike=(3,), numbers=(0, 1))
+        return Signature((4, 4), data=2, alike=(3,), numbers=(0, 1), single=(1, 2, 3))
 
     def output_shapes(self, name: str, attributes: OneHot, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         depth, shape = constant_ints(inputs, 1), input_at(inputs, 0).shape

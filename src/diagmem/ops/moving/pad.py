@@ -56,7 +56,11 @@ class PadKind(RearrangeKind):
         return BuiltinOptions("MirrorPadOptions", {"Mode": int(node.attributes.mirror == "symmetric")})
 
     def signature(self, name: str) -> Signature:
-        return Signature((3, 3), alike=(2,), numbers=(1,)) if name == "PADV2" else Signature((2, 2), numbers=(1,))
+        return (
+            Signature((3, 3), alike=(2,), numbers=(1,), single=(2,))
+            if name == "PADV2"
+            else Signature((2, 2), numbers=(1,))
+        )
 
     def output_shapes(
         self, name: str, attributes: Pad | MirrorPad, inputs: Sequence[Tensor | None]

@@ -55,7 +55,7 @@ class ReshapeKind(RearrangeKind):
 
     def signature(self, name: str) -> Signature:
         least, most = {"RESHAPE": (1, 2), "EXPAND_DIMS": (2, 2)}.get(name, (1, 1))
-        return Signature((least, most), numbers=tuple(range(1, most)))
+        return Signature((least, most), numbers=tuple(range(1, most)), single=(1,) if name == "EXPAND_DIMS" else ())
 
     def output_shapes(
         self, name: str, attributes: Reshape, inputs: Sequence[Tensor | None]
@@ -128,8 +128,6 @@ def _expanded(attributes: Reshape, inputs: Sequence[Tensor | None]) -> Shape | N
     shape, axes = input_at(inputs, 0).shape, constant_ints(inputs, 1)
     if axes is None:
         return None
-    if len(axes) != 1:
-        raise ModelError(f"one axis is needed, {len(axes)} are given; the file is damaged")
     axis = axis_of(axes[0], len(shape) + 1)
     return (*shape[:axis], 1, *shape[axis:])
 

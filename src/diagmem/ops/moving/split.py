@@ -44,8 +44,8 @@ class SplitKind(RearrangeKind):
 
     def signature(self, name: str) -> Signature:
         if name == "SPLIT":
-            return Signature((2, 2), (1, MANY), data=1, numbers=(0,))
-        return Signature((3, 3), (1, MANY), numbers=(1, 2))
+            return Signature((2, 2), (1, MANY), data=1, numbers=(0,), single=(0,))
+        return Signature((3, 3), (1, MANY), numbers=(1, 2), single=(2,))
 
     def output_shapes(self, name: str, attributes: Split, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         cut = _cut(name, attributes, inputs)
@@ -113,8 +113,6 @@ def _cut(name: str, attributes: Split, inputs: Sequence[Tensor | None]) -> tuple
     sizes = constant_ints(inputs, 1) if name == "SPLIT_V" else ()
     if axes is None or sizes is None:
         return None
-    if len(axes) != 1:
-        raise ModelError(f"one axis is needed, {len(axes)} are given; the file is damaged")
     shape = input_at(inputs, _data(name)).shape
     axis = axis_of(axes[0], len(shape))
     return axis, _equal(shape[axis], attributes.num_splits) if name == "SPLIT" else _given(shape[axis], sizes)

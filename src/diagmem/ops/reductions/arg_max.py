@@ -47,7 +47,7 @@ class ArgMaxKind(OpKind):
         return BuiltinOptions(table, {"OutputType": TYPE_CODES[node.attributes.output_type]})
 
     def signature(self, name: str) -> Signature:
-        return Signature((2, 2), numbers=(1,), made=dict.fromkeys(DType, (DType.INT32, DType.INT64)))
+        return Signature((2, 2), numbers=(1,), single=(1,), made=dict.fromkeys(DType, (DType.INT32, DType.INT64)))
 
     def output_shapes(self, name: str, attributes: ArgMax, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (kept_shape(input_at(inputs, 0).shape, _axes(inputs), keep_dims=False),)
@@ -88,10 +88,8 @@ class ArgMaxKind(OpKind):
 
 
 def _axes(inputs: Sequence[Tensor | None]) -> tuple[int]:
-    axes = input_at(inputs, 1).ints
-    if len(axes) != 1:
-        raise ModelError(f"one axis is needed, {len(axes)} are given; the file is damaged")
-    return (axis_of(axes[0], len(input_at(inputs, 0).shape)),)
+    (axis,) = input_at(inputs, 1).ints
+    return (axis_of(axis, len(input_at(inputs, 0).shape)),)
 
 
 KIND = ArgMaxKind()

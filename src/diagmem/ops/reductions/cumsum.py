@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, Unsupported, by_type, require_types, values_of
@@ -46,7 +45,7 @@ class CumSumKind(OpKind):
         return BuiltinOptions("CumsumOptions", {"Exclusive": a.exclusive, "Reverse": a.reverse})
 
     def signature(self, name: str) -> Signature:
-        return Signature((2, 2), numbers=(1,))
+        return Signature((2, 2), numbers=(1,), single=(1,))
 
     def output_shapes(self, name: str, attributes: CumSum, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         _axis(inputs)
@@ -90,10 +89,8 @@ class CumSumKind(OpKind):
 
 
 def _axis(inputs: Sequence[Tensor | None]) -> int:
-    axes = input_at(inputs, 1).ints
-    if len(axes) != 1:
-        raise ModelError(f"one axis is needed, {len(axes)} are given; the file is damaged")
-    return axis_of(axes[0], len(input_at(inputs, 0).shape))
+    (axis,) = input_at(inputs, 1).ints
+    return axis_of(axis, len(input_at(inputs, 0).shape))
 
 
 def walk_of(node: Node) -> tuple[int, int, int]:

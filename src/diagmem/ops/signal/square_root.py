@@ -27,7 +27,7 @@ class SquareRootKind(OpKind):
         return CustomOptions({})
 
     def signature(self, name: str) -> Signature:
-        return Signature((2, 2), numbers=(1,), made=None)
+        return Signature((2, 2), numbers=(1,), single=(1,), made=None)
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (input_at(inputs, 0).shape,)

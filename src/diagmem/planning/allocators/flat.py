@@ -7,7 +7,7 @@ same order, and so end with the same placement.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def links(problem: Problem, members: Sequence[int] | None = None) -> Links:
         near_from = np.concatenate(([0], np.cumsum(np.bincount(own[is_in], minlength=len(chosen)))))
     buffers = [problem.buffers[buffer] for buffer in chosen.tolist()]
     sizes, aligns = [b.size_bytes for b in buffers], [b.align_bytes for b in buffers]
-    return Links(sizes, aligns, near_from.tolist(), near.tolist(), below.tolist(), above.tolist())
+    return Links(sizes, aligns, *cast("Sequence[list[int]]", (near_from, near, below, above)))
 
 
 def rows_of(lists: Iterable[Sequence[int]]) -> tuple[list[int], list[int]]:

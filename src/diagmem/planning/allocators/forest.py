@@ -92,10 +92,12 @@ def _range(
 def forest_bound(problem: Problem, members: Collection[int], low: int, high: int) -> int:
     """The least arena in [low, high] that the forest fits into, `high` if none less does; in whole units."""
     unit = problem.unit_bytes
+    # Most fit into no more than that, so it comes first.
+    middle = low // unit * unit
     while low < high:
-        middle = (low + high) // 2 // unit * unit
         if place_forest(problem, members, middle) is None:
             low = middle + unit
         else:
             high = middle
+        middle = (low + high) // 2 // unit * unit
     return high

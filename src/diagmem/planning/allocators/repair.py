@@ -45,34 +45,38 @@ class Repair:
         count = len(self.problem.buffers)
         is_left, removed = self.machine.filled(count, 1), self.machine.filled(count)
         out = self._loops.core(limit, self.problem.unit_bytes, self.links, is_left, removed)
-        return [b for b in range(count) if is_left[b]], [int(b) for b in removed[:out]]
+        listed = self.machine.listed
+        return [b for b, left in enumerate(listed(is_left)) if left], listed(removed[:out])
 
     def within(self, limit: int, order: Iterable[int], rounds: int, fits: int) -> dict[int, int] | None:
         """Offsets of the buffers in the order, if in so many rounds and about so many fits there are any."""
         given = self._put(order, {})
         outcome = self._loops.repaired(given, limit, rounds, self.fits + fits, self.links, self.fit)
-        return {int(b): int(self.fit.at[b]) for b in given} if outcome == FITTED else None
+        if outcome != FITTED:
+            return None
+        at = self.machine.listed(self.fit.at)
+        return {buffer: at[buffer] for buffer in self.machine.listed(given)}
 
     def first_fit(self, order: Iterable[int], limit: int = FAR) -> Offsets | None:
         """Offsets of all buffers, placed in this order; None as soon as one ends above the limit."""
         given = self._put(order, {})
         if self._loops.fit_in_order(given, 0, limit, self.links, self.fit) < len(given):
             return None
-        return tuple(int(offset) for offset in self.fit.at)
+        return tuple(self.machine.listed(self.fit.at))
 
     def with_others(self, placed: Mapping[int, int], others: Iterable[int]) -> Offsets:
         """All offsets, from those of some buffers and a first fit of the others in this order."""
         order = self._put([*placed, *others], placed)
         self._loops.fit_in_order(order, len(placed), FAR, self.links, self.fit)
-        return tuple(int(offset) for offset in self.fit.at)
+        return tuple(self.machine.listed(self.fit.at))
 
     def _put(self, order: Iterable[int], placed: Mapping[int, int]) -> Any:
         """Makes the order ready: what is not in it stands at no place."""
-        fit, given = self.fit, self.machine.ints(order)
-        count, filled = len(fit.at), self.machine.filled
-        fit.at[:], fit.place_of[:], fit.is_stale[:] = filled(count, NOWHERE), filled(count, FAR), filled(count, 1)
+        fit, given, count = self.fit, list(order), len(self.fit.at)
+        at, place_of = [NOWHERE] * count, [FAR] * count
         for buffer, offset in placed.items():
-            fit.at[buffer] = offset
+            at[buffer] = offset
         for place, buffer in enumerate(given):
-            fit.place_of[buffer] = place
-        return given
+            place_of[buffer] = place
+        fit.at[:], fit.place_of[:], fit.is_stale[:] = at, place_of, [1] * count
+        return self.machine.ints(given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from diagmem.planning.allocators.fit import lowest_clear
-from diagmem.planning.allocators.flat import Links
+from diagmem.planning.allocators.flat import FAR, Links
 
 FITTED, MISFIT = 1, 0
 
@@ -14,6 +14,10 @@ LEHMER, PRIME = 48271, 2147483647
 
 FITS, CHANCE = 0, 1
 """Places in `counts`: buffers placed so far, and the last random number."""
+
+INDEX = 0x7FFFFFFF
+"""A number and this is no less than 0, as the compiler then knows: else each access would ask whether it counts from
+the end."""
 
 LOOPS = ("lowest_fit", "mark_stale", "fit_in_order", "core", "repaired")
 """What is compiled, callees first."""
@@ -40,26 +44,26 @@ class Fit(NamedTuple):
 def lowest_fit(buffer: int, links: Links, fit: Fit) -> int:
     """The lowest offset that keeps the buffer clear of those before it."""
     place, place_of, low, high, at = fit.place_of[buffer], fit.place_of, fit.low, fit.high, fit.at
+    near, below, above = links.near, links.below, links.above
     align, count, offset = links.align[buffer], 0, 0
-    for q in range(links.near_from[buffer], links.near_from[buffer + 1]):
-        other = links.near[q]
-        if place_of[other] < place:
-            start, end = at[other] - links.below[q], at[other] + links.above[q]
-            if start >= offset:
-                low[count], high[count] = start, end
-                count += 1
-            elif end > offset:
-                offset = -(-end // align) * align
+    # No branches: a processor guesses wrong at each second of these.
+    for q in range(links.near_from[buffer] & INDEX, links.near_from[buffer + 1] & INDEX):
+        other = near[q] & INDEX
+        start, end = at[other] - below[q], at[other] + above[q]
+        start = start if place_of[other] < place else FAR
+        low[count], high[count] = start, end
+        count += 1 if (start >= offset) & (start < FAR) else 0
+        offset = max(offset, end) if start < offset else offset
     # What begins above the offset may be in its way once it has risen; what ends below it never will be.
     left = -1
     while left != count:
+        offset = (offset + align - 1) // align * align
         left, count = count, 0
         for j in range(left):
-            if low[j] >= offset:
-                low[count], high[count] = low[j], high[j]
-                count += 1
-            elif high[j] > offset:
-                offset = -(-high[j] // align) * align
+            start, end = low[j], high[j]
+            low[count], high[count] = start, end
+            count += 1 if start >= offset else 0
+            offset = max(offset, end) if start < offset else offset
     return offset
 
 
@@ -74,17 +78,16 @@ def lowest_fit_of_lists(buffer: int, links: Links, fit: Fit) -> int:
 
 def mark_stale(buffer: int, begin: int, links: Links, fit: Fit) -> None:
     """What lives with the buffer and has a place from `begin` on must be placed again."""
-    for q in range(links.near_from[buffer], links.near_from[buffer + 1]):
-        other = links.near[q]
-        if fit.place_of[other] >= begin:
-            fit.is_stale[other] = 1
+    for q in range(links.near_from[buffer] & INDEX, links.near_from[buffer + 1] & INDEX):
+        other = links.near[q] & INDEX
+        fit.is_stale[other] |= 1 if fit.place_of[other] >= begin else 0
 
 
 def fit_in_order(order: list[int], begin: int, limit: int, links: Links, fit: Fit) -> int:
     """Places order[begin:], but for what would come to lie where it lies; how far it came before one ends above the
     limit."""
-    for place in range(begin, len(order)):
-        buffer = order[place]
+    for place in range(begin & INDEX, len(order)):
+        buffer = order[place] & INDEX
         if fit.is_stale[buffer] == 0:
             continue
         offset = lowest_fit(buffer, links, fit)
@@ -145,8 +148,8 @@ def repaired(order: list[int], limit: int, rounds: int, most_fits: int, links: L
             return MISFIT
         counts[CHANCE] = counts[CHANCE] * LEHMER % PRIME
         begin = earliest + counts[CHANCE] % (misfit - earliest + 1)
-        for place in range(misfit, begin, -1):
-            moved = order[place - 1]
+        for place in range(misfit, begin & INDEX, -1):
+            moved = order[place - 1] & INDEX
             order[place], place_of[moved] = moved, place
         order[begin], place_of[buffer] = buffer, begin
         mark_stale(buffer, begin + 1, links, fit)

@@ -9,7 +9,6 @@ from diagmem.model.graph import View
 from diagmem.model.schedule import PUSH
 from diagmem.planning.plan import Place, Plan
 from diagmem.planning.planner import Planned
-from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_steps
 from diagmem.transforms import Removal
 
 SCHEMA_VERSION = 1
@@ -188,6 +187,8 @@ def _cores_json(plan: Plan) -> dict[str, Any]:
     shared = plan.teamwork
     if shared is None:
         return {}
+    from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_steps
+
     phases = [
         {
             "op": _number(plan, sharing.op),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 
 from diagmem.model.schedule import PUSH, Schedule, Step
@@ -36,7 +37,7 @@ class RowSchedule:
     schedule: Schedule
     peak_bytes: int
     segments: tuple[tuple[int, int], ...]
-    macs: int
+    macs: Fraction
     plain: Schedule | None = None
 
     @property

@@ -39,6 +39,8 @@ def channel_counts(graph: Graph) -> tuple[ChannelCounts, ...]:
 
 
 def _counts(node: Node, keeping: Keeping) -> ChannelCounts:
+    if not node.outputs:
+        return ChannelCounts()
     if len(node.outputs) != 1:
         kept = np.concatenate([keeping.kept[t] for t in node.op.outputs])
         return ChannelCounts(len(kept), removable=int((~kept).sum()))
