@@ -14,7 +14,8 @@ from diagmem.model.graph import DType, Graph, Node, Quantisation
 from diagmem.ops import kinds
 from diagmem.ops.elementwise.unary import Unary
 from diagmem.ops.kind import Array, Values
-from diagmem.ops.sampling import activation, node_of
+from diagmem.ops.moving.strided_slice import StridedSlice
+from diagmem.ops.sampling import activation, ints, node_of
 from diagmem.verification import deviations, oracles, reference
 from diagmem.verification.equality import differing
 from diagmem.verification.places import CVerdict
@@ -22,7 +23,7 @@ from diagmem.verification.tflm import runtime
 from tests.backends.c.models import compiler
 from tests.cli.calling import call
 from tests.networks import Net
-from tests.ops.single_op import to_tflite
+from tests.ops.single_op import ask, is_installed, to_tflite
 
 
 @pytest.fixture
@@ -69,6 +70,36 @@ def test_a_difference_that_nobody_documented_is_a_failure(
         failure = verdict(rescaling_relu6).failure
         assert failure is not None
         assert "tflm disagrees" in failure
+
+
+def slice_of(attributes: StridedSlice, begin: list[int], end: list[int], *shape: int) -> Node:
+    inputs = [activation(shape), ints(begin), ints(end), ints([1] * len(begin))]
+    return node_of(kinds()["STRIDED_SLICE"], "STRIDED_SLICE", attributes, inputs)
+
+
+@pytest.mark.parametrize(
+    ("node", "is_known"),
+    [
+        (slice_of(StridedSlice(), [1, 0], [2, 3], 4, 3), False),
+        (slice_of(StridedSlice(begin_mask=1, end_mask=2, shrink_axis_mask=1), [0, 0], [1, 2], 4, 3), False),
+        (slice_of(StridedSlice(ellipsis_mask=1), [0, 1], [0, 2], 4, 3), True),
+        (slice_of(StridedSlice(new_axis_mask=1), [0, 1, 1], [1, 2, 2], 4, 3), True),
+        (slice_of(StridedSlice(offset=True), [1, 1], [2, 2], 4, 3), True),
+        (slice_of(StridedSlice(), [1], [2], 4, 3), True),
+    ],
+)
+def test_slices_that_tflm_takes_for_others_are_known(node: Node, is_known: bool) -> None:
+    assert (deviations.deviation(deviations.TFLM, node) is not None) == is_known
+
+
+def test_tflm_takes_a_new_axis_for_a_slice() -> None:
+    """Element 2 of a list, as a list of one: TFLM reads what stands for the new axis as where to begin."""
+    if not is_installed(deviations.TFLM):
+        pytest.skip("needs tflite-micro")
+    node = slice_of(StridedSlice(new_axis_mask=1, shrink_axis_mask=2), [0, 2], [1, 3], 3)
+    values = [np.array([5, 6, 7], np.int8), *(np.asarray(t.data) for t in node.inputs[1:] if t is not None)]
+    assert kinds()["STRIDED_SLICE"].reference(node, values)[0].tolist() == [7]
+    assert [np.asarray(made).tolist() for answer in ask(deviations.TFLM, [node], [values]) for made in answer] == [[5]]
 
 
 def test_what_is_not_known_spreads_to_what_depends_on_it() -> None:

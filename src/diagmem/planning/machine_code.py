@@ -92,8 +92,9 @@ def _key(module: ModuleType) -> str:
 
     loops = [getattr(module, name) for name in module.LOOPS]
     parts = [(loop.__code__.co_code, loop.__code__.co_consts, loop.__code__.co_names) for loop in loops]
-    numbers = [(name, value) for name, value in sorted(vars(module).items()) if isinstance(value, int)]
-    tuples = [(name, value._fields) for name, value in sorted(vars(module).items()) if hasattr(value, "_fields")]
+    seen = sorted(scope(module).items())
+    numbers = [(name, value) for name, value in seen if isinstance(value, int)]
+    tuples = [(name, value._fields) for name, value in seen if hasattr(value, "_fields")]
     machine = llvm.get_default_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
     whole = repr((parts, numbers, tuples, machine, sys.version, llvmlite.__version__, VERSION))
     return hashlib.sha256(whole.encode()).hexdigest()[:20]
@@ -119,12 +120,20 @@ def _made(module: ModuleType, name: str) -> bytes:
     return " ".join(sorted(names)).encode() + b"\n" + code
 
 
+def scope(module: ModuleType) -> dict[str, Any]:
+    """What a module's loops see: its own names, and those beside loops that it has from another module."""
+    found: dict[str, Any] = {}
+    for name in module.LOOPS:
+        found |= getattr(module, name).__globals__
+    return found | vars(module)
+
+
 @cache
 def _world(module: ModuleType) -> dict[str, Any]:
     """What a module's loops see: each other, to be compiled."""
     from numba import carray, njit
 
-    world = {**vars(module), "carray": carray}
+    world = {**scope(module), "carray": carray}
     for loop in module.LOOPS:
         world[loop] = njit(error_model="numpy", forceinline=True)(FunctionType(world[loop].__code__, world, loop))
     return world

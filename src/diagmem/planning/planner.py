@@ -15,7 +15,15 @@ from diagmem.model.graph import Graph
 from diagmem.planning.allocators.effort import Effort
 from diagmem.planning.allocators.many_orders import many_orders
 from diagmem.planning.checked import checked
-from diagmem.planning.choices import Allocator, Choice, allocator_named, in_file_order, layer_by_layer, row_by_row
+from diagmem.planning.choices import (
+    Allocator,
+    Choice,
+    allocator_named,
+    in_file_order,
+    layer_by_layer,
+    row_by_row,
+    with_other_orders,
+)
 from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import BEST, ROWS, SPEED, Options
 from diagmem.planning.owned import as_asked, check_external, is_owned, with_owned
@@ -175,9 +183,17 @@ class _Planner:
             needs = footprint(removed.graph, options)
             chosen = layer_by_layer(needs, self.order, self.whole_effort, options.allocator)
             if chosen.arena_bytes <= whole.arena_bytes:
+                chosen = self._with_other_orders(needs, chosen)
                 rungs = (*self.ladder, Rung("removal", chosen.arena_bytes))
                 return self._told(chosen.plan(needs), rungs, removed.removals)
-        return self._told(whole.plan(self.needs), self.ladder)
+        whole = self._with_other_orders(self.needs, whole)
+        rungs = (*self.ladder[:-1], self.ladder[-1]._replace(arena_bytes=whole.arena_bytes))
+        return self._told(whole.plan(self.needs), rungs)
+
+    def _with_other_orders(self, needs: Footprint, chosen: Choice) -> Choice:
+        """For the graph that was chosen alone: it takes longer than all that came before."""
+        is_asked = self.order == BEST and self.options.allocator == BEST
+        return with_other_orders(needs, chosen, self.whole_effort) if is_asked else chosen
 
     def by_rows(self) -> list[Planned]:
         """Plans that take ever less memory for ever more work: layer by layer (unless the input is streamed), row by

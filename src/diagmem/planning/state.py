@@ -105,8 +105,9 @@ def bytes_of(tensor: Tensor, store_bytes: int) -> Bytes:
     return found
 
 
-def live_hulls(graph: Graph, store: Store, ops: Sequence[int], keep_inputs: bool) -> list[Hull | None]:
-    """The hull of what lives of a store before the run, at each step of it, and after it; None where nothing does."""
+def live_hulls(graph: Graph, store: Store, ops: Sequence[int | None], keep_inputs: bool) -> list[Hull | None]:
+    """The hull of what lives of a store before the run, at each step of it (None: of an op that does not touch it), and
+    after it; None where nothing does."""
     held = {t: bytes_of(graph.tensors[t], store.size_bytes) for t in store.tensors}
     nothing = np.zeros(store.size_bytes, dtype=np.bool_)
 
@@ -118,8 +119,8 @@ def live_hulls(graph: Graph, store: Store, ops: Sequence[int], keep_inputs: bool
     live = joined([*state, *graph.outputs, *(graph.inputs if keep_inputs else ())])
     found = [_hull(live)]
     for op in reversed(ops):
-        written, after = joined(graph.ops[op].outputs), live
-        live = (after & ~written) | joined(graph.ops[op].inputs)
+        written, after = joined(() if op is None else graph.ops[op].outputs), live
+        live = (after & ~written) | joined(() if op is None else graph.ops[op].inputs)
         found.append(_hull(live | after | written))
     # State that nobody looks at is state all the same, until the run begins.
     found.append(_hull(joined([*state, *graph.inputs])))

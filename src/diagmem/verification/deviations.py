@@ -106,6 +106,12 @@ def _leaves_places(node: Node) -> bool:
     return not node.attributes.use_regular_nms or node.attributes.max_classes_per_detection > 1
 
 
+def _is_no_plain_slice(node: Node) -> bool:
+    """Not one slice, from a begin to an end, for each axis."""
+    a = node.attributes
+    return bool(a.ellipsis_mask or a.new_axis_mask or a.offset) or node.input(1).elems < len(node.input(0).shape)
+
+
 def _has_half_weights(node: Node) -> bool:
     return node.input(1).dtype is DType.FLOAT16
 
@@ -216,6 +222,12 @@ DEVIATIONS = (
     ),
     Deviation(TFLM, ("BATCH_TO_SPACE_ND",), "it reads other pixels where there are no channels", _has_no_channels),
     Deviation(TFLM, ("STRIDED_SLICE",), "it has room for four slices", lambda node: node.input(1).elems > 4),
+    Deviation(
+        TFLM,
+        ("STRIDED_SLICE",),
+        "it takes ellipses, new axes and lengths for plain slices, and reads one for each axis, there or not",
+        _is_no_plain_slice,
+    ),
     Deviation(
         TFLM,
         ("CUSTOM:SignalEnergy",),
