@@ -35,10 +35,17 @@ def summed(begin: int, given: list[int], parts: Parts) -> int:
     return total
 """
 
+TAKEN = """
+from loops import Parts, summed, twice
+
+LOOPS = ("twice", "summed")
+OTHER = 1
+"""
+
 USE = """
 import sys
 import numpy as np
-import loops
+import LOOPS as loops
 from diagmem.planning.machine_code import can_compile, native
 given, values, room = np.arange(4), np.full(4, 10), np.zeros(4, dtype=np.int64)
 assert can_compile()
@@ -46,8 +53,8 @@ print(native(loops, "summed")(5, given, loops.Parts(values, room)), *room, "numb
 """
 
 
-def used(folder: Path) -> str:
-    code = f"import sys; sys.path.insert(0, {str(folder)!r})\n{USE}"
+def used(folder: Path, loops: str = "loops") -> str:
+    code = f"import sys; sys.path.insert(0, {str(folder)!r})\n{USE.replace('LOOPS', loops)}"
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
 
 
@@ -59,3 +66,11 @@ def test_machine_code_is_kept_beside_its_loops(tmp_path: Path) -> None:
     assert len(list((tmp_path / "__pycache__").glob("loops.summed-*.o"))) == 1
     (tmp_path / "loops.py").write_text(LOOPS.replace("FACTOR = 2", "FACTOR = 30"))
     assert used(tmp_path) == "225 10 40 70 100 True\n"
+
+
+def test_loops_of_another_module_see_what_is_beside_them(tmp_path: Path) -> None:
+    """Numbers that only they know are compiled with them; and when these change, they are made anew."""
+    (tmp_path / "taken.py").write_text(TAKEN)
+    for factor, answer in ((2, "57 10 12 14 16 True\n"), (30, "225 10 40 70 100 True\n")):
+        (tmp_path / "loops.py").write_text(LOOPS.replace("FACTOR = 2", f"FACTOR = {factor}"))
+        assert used(tmp_path, "taken") == answer

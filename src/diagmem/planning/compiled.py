@@ -11,7 +11,7 @@ from functools import cache
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
-from diagmem.planning.machine_code import can_compile, is_at_hand, native
+from diagmem.planning.machine_code import can_compile, is_at_hand, native, scope
 
 Flat = TypeVar("Flat", bound=NamedTuple)
 
@@ -85,7 +85,7 @@ class _NativeLoops:
 @cache
 def _plain(module: ModuleType) -> Any:
     """The functions as they are, but for those that Python has a better way to do."""
-    world = dict(vars(module))
+    world = scope(module)
     for name in module.LOOPS:
         world[name] = FunctionType(world[getattr(module, "IN_PYTHON", {}).get(name, name)].__code__, world, name)
     return SimpleNamespace(**{name: world[name] for name in module.ENTRIES})

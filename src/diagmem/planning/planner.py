@@ -28,12 +28,12 @@ from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import BEST, ROWS, SPEED, Options
 from diagmem.planning.owned import as_asked, check_external, is_owned, with_owned
 from diagmem.planning.plan import Plan
-from diagmem.planning.removal import leaner_graphs, wide_orders, without_ops_by_rows
+from diagmem.planning.removal import Removed, leaner_graphs, wide_orders, without_ops_by_rows
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowSchedule
 from diagmem.planning.worth import Planned as Planned
 from diagmem.planning.worth import Rung as Rung
-from diagmem.transforms import FOR_ROWS, ONLY_FOR_ROWS, TRANSFORMS, Removal, transformed
+from diagmem.transforms import ALWAYS, FOR_ROWS, ONLY_FOR_ROWS, TRANSFORMS, Removal, transformed
 
 MOST_TURNS = 16_384
 """Of a run row by row: beyond that the list of steps would take more flash than anyone has, and planning minutes."""
@@ -157,6 +157,12 @@ class _Planner:
         return (TRANSFORMS if remove is None else remove) if self.options.library.addresses_views else ()
 
     @cached_property
+    def narrower(self) -> Removed:
+        """The model after the transforms that always help, by rows and not; the first ones."""
+        names, block = [name for name in self.transforms if name in ALWAYS], self.options.library.channel_block
+        return Removed(*transformed(self.model, names, block=block))
+
+    @cached_property
     def ladder(self) -> tuple[Rung, ...]:
         """What is gained with every op run whole."""
         rungs = [Rung("whole tensors", self.baseline.arena_bytes)]
@@ -173,7 +179,7 @@ class _Planner:
         options, whole = self.options, self.whole
         self.tell("leaving out ops", 2, self.stages)
         names = [name for name in self.transforms if name not in ONLY_FOR_ROWS]
-        for removed in leaner_graphs(self.model, options, names, whole.arena_bytes, self.whole_effort):
+        for removed in leaner_graphs(self.model, self.narrower, options, names, whole.arena_bytes, self.whole_effort):
             needs = footprint(removed.graph, options)
             chosen = layer_by_layer(needs, self.order, self.whole_effort, options.allocator)
             if chosen.arena_bytes <= whole.arena_bytes:
@@ -267,12 +273,12 @@ class _Planner:
         not cut up."""
         turns = 0
         for chosen in (FOR_ROWS, [name for name in FOR_ROWS if name not in ONLY_FOR_ROWS]):
-            names, block = [n for n in self.transforms if n in chosen], self.options.library.channel_block
-            lean, removals = transformed(self.model, names, block=block)
+            more = [name for name in self.transforms if name in chosen and name not in ALWAYS]
+            lean, removals = transformed(self.narrower.graph, more)
             needs = footprint(lean, self.options)
             turns = sum(op.turns for op in needs.rows.ops)
             if turns <= MOST_TURNS:
-                return needs, removals
+                return needs, self.narrower.removals + removals
         raise PlanError(
             f"{turns} rows are too many to run one by one, {MOST_TURNS} can be: plan it without the schedule 'rows'"
         )

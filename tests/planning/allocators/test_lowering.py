@@ -79,6 +79,18 @@ def test_the_tree_is_exact_where_all_separations_are_positive(posed: Problem) ->
     assert found.arena_bytes == smallest_arena(upright)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_no_choice_is_refused_that_leads_to_the_only_placements(seed: int) -> None:
+    """Pieces that leave no gap: the sections that overflowed last are full to the last byte, and not fuller."""
+    posed = cut_rectangle(seed, 20)
+    members = range(len(posed.buffers))
+    tree = TreeSearch.of(posed, members, PLAIN)
+    start = tree.start(tree.sorted_by("TWA"), 2)
+    outcome, placed = tree.run(start, posed.lower_bound_bytes, 50_000, jumps=False)
+    assert outcome == SOLVED
+    assert posed.is_met_by([placed[b] for b in members])
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_cut_rectangle_is_put_together_again(seed: int) -> None:
     """Forty pieces that fill an arena without a gap: greedy leaves gaps, the tree does not."""

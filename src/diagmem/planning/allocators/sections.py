@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from diagmem.planning.allocators.flat import rows_of
-from diagmem.planning.allocators.tree_loops import Sections
+from diagmem.planning.allocators.stack_loops import Sections
 from diagmem.planning.problem import Problem
 
 Held = dict[int, int]
@@ -29,7 +29,9 @@ def sections(problem: Problem, members: Sequence[int]) -> tuple[Sections, list[i
                 first[place] = number
             last[place] = number
             held_by[place].append(size)
-    return Sections(first, last, *rows_of(held_by)), [sum(held.values()) for held in kept]
+    return Sections(first, last, *rows_of(held_by), *rows_of([list(held) for held in kept])), [
+        sum(held.values()) for held in kept
+    ]
 
 
 def _kept(problem: Problem, members: Sequence[int]) -> list[Held]:

@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from diagmem.planning.allocators import tree_loops
-from diagmem.planning.allocators.flat import NOWHERE, Links, links
+from diagmem.planning.allocators.flat import NOWHERE, Links, links, rows_of
 from diagmem.planning.allocators.sections import sections
-from diagmem.planning.allocators.tree_loops import COUNT, FRAME, NODES, SOLVED, Sections, Tree
+from diagmem.planning.allocators.stack_loops import COUNT, FRAME, NODES, RECENT, Sections, Tree
+from diagmem.planning.allocators.tree_loops import SOLVED
 from diagmem.planning.compiled import Machine
 from diagmem.planning.problem import Problem
 
@@ -55,6 +56,7 @@ class TreeSearch:
     members: Sequence[int]
     machine: Machine
     links: Links
+    loose: Links
     sections: Sections
     load: Sequence[int]
     lifetime: Sequence[int]
@@ -65,7 +67,10 @@ class TreeSearch:
         cut, load = sections(problem, members)
         buffers = [problem.buffers[member] for member in members]
         lifetime = [buffer.end_step - buffer.first_step for buffer in buffers]
-        return cls(members, machine, machine.flat(links(problem, members)), machine.flat(cut), load, lifetime)
+        near = links(problem, members)
+        by_above, loose = picked(near, lambda q: near.above[q]), picked(near, lambda q: q, lambda q: near.below[q] <= 0)
+        flat = machine.flat
+        return cls(members, machine, flat(by_above), flat(loose), flat(cut), load, lifetime)
 
     def start(self, order: Sequence[int], pull: int, by_rank: bool = False) -> Start:
         return Start(order, pull, self.machine.filled(len(self.members)), by_rank)
@@ -92,16 +97,17 @@ class TreeSearch:
             rank[buffer], members[place] = place, buffer
         counts = self.machine.ints((0, nodes, 0, int(jumps), int(start.by_rank), capacity))
         cause, at = filled(count, NOWHERE), filled(count, NOWHERE)
-        tree = Tree._make((rank, filled(count), cause, at, filled(count), start.weight, *self._rooms, counts))
+        recent = filled(RECENT, NOWHERE)
+        tree = Tree._make((rank, filled(count), cause, at, filled(count), start.weight, *self._rooms, recent, counts))
         tree.frames[COUNT] = count
-        outcome = self.machine.loops(tree_loops).search(self.links, self.sections, tree)
+        outcome = self.machine.loops(tree_loops).search(self.links, self.loose, self.sections, tree)
         self.nodes += int(counts[NODES])
         solved = {member: int(at[place]) for place, member in enumerate(self.members)} if outcome == SOLVED else {}
         return outcome, solved
 
     @cached_property
     def _rooms(self) -> tuple[Any, ...]:
-        """For members, candidates and blame by depth, crossings by depth, tops, the trail and frames."""
+        """For members, candidates and blame by depth, crossings by depth, tops, the trail, frames and a stack."""
         count, filled, width = len(self.members), self.machine.filled, len(self.load) + 2
         square = (count + 2) * count
         trail = 3 * (len(self.links.near) + 1)
@@ -111,4 +117,16 @@ class TreeSearch:
             filled(width),
             filled(trail),
             filled((count + 2) * FRAME),
+            filled(count),
         )
+
+
+def picked(near: Links, key: Callable[[int], int], is_in: Callable[[int], bool] = lambda q: True) -> Links:
+    """The same buffers with some of their neighbours, in the order of a key."""
+    kept = [
+        sorted(filter(is_in, range(near.near_from[buffer], near.near_from[buffer + 1])), key=key)
+        for buffer in range(len(near.size))
+    ]
+    begins, which = rows_of(kept)
+    columns = ([column[q] for q in which] for column in (near.near, near.below, near.above))
+    return Links(near.size, near.align, begins, *columns)

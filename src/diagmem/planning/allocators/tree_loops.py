@@ -15,30 +15,54 @@ not exact: why others were no candidates is not looked into. Without `JUMPS` the
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from diagmem.planning.allocators.flat import FAR, NOWHERE, Links
+from diagmem.planning.allocators.stack_loops import (
+    BUDGET,
+    BY_RANK,
+    CANDIDATES,
+    CHOSEN,
+    COUNT,
+    FRAME,
+    HAS_NEAR,
+    HIGH,
+    JUMPS,
+    LOW,
+    MARK,
+    NEXT,
+    NODES,
+    PART,
+    TRAIL,
+    Sections,
+    Tree,
+    blame_stack,
+    find_earliest,
+    lifted,
+    must_be_lifted_to,
+    overflowing,
+    overflows,
+    recent_overflows,
+    remember,
+    sort_members,
+    stack_up,
+)
 
 FAILED, SOLVED, SPENT = 0, 1, 2
-_OPEN, _PLACED = 3, 4
-
-NODES, BUDGET, TRAIL, JUMPS, BY_RANK, CAPACITY = 0, 1, 2, 3, 4, 5
-"""Places in `counts`: nodes so far, at the most, length of the trail, whether failures jump back, whether candidates
-are tried by rank (else by offset), and the bytes that there are."""
-
-COUNT, CHOSEN, CANDIDATES, NEXT, MARK, LOW, HIGH, PART, HAS_NEAR = range(9)
-FRAME = 9
-"""What a node of the tree remembers: how many members it has, which buffer it placed, how many candidates there are and
-which comes next, the trail's length before, its sections, the next part, and whether anyone lives with the chosen."""
+_OPEN, _PLACED, _REFUSED = 3, 4, 5
 
 LOOPS = (
+    must_be_lifted_to.__name__,
+    lifted.__name__,
+    find_earliest.__name__,
+    blame_stack.__name__,
+    stack_up.__name__,
+    overflows.__name__,
+    remember.__name__,
+    recent_overflows.__name__,
+    sort_members.__name__,
+    overflowing.__name__,
     "clear_of_placed",
-    "must_be_lifted_to",
-    "find_earliest",
-    "sort_members",
-    "blame_section",
-    "sweep_sections",
     "list_candidates",
+    "clear_blame",
     "open_node",
     "raise_neighbours",
     "count_crossings",
@@ -54,142 +78,18 @@ ENTRIES = ("search",)
 """What is called from outside."""
 
 
-class Sections(NamedTuple):
-    """Steps at which some set of buffers is alive, none of them within that of another. Buffer b is in the sections
-    [first[b], last[b]], and holds there `held[held_from[b]:]` bytes."""
-
-    first: list[int]
-    last: list[int]
-    held_from: list[int]
-    held: list[int]
-
-
-class Tree(NamedTuple):
-    """By buffer: its rank; the lowest place that those placed leave it, and which of them does; where it was placed;
-    its earliest start; how often it failed. By depth, then buffer: members, candidates, who is to blame. By depth, then
-    section: lifetimes that cross into it. By section: the top. What to take back. By depth: frames."""
-
-    rank: list[int]
-    lowest: list[int]
-    cause: list[int]
-    at: list[int]
-    early: list[int]
-    weight: list[int]
-    members: list[int]
-    candidates: list[int]
-    blame: list[int]
-    crossing: list[int]
-    top: list[int]
-    trail: list[int]
-    frames: list[int]
-    counts: list[int]
-
-
-def clear_of_placed(buffer: int, offset: int, links: Links, at: list[int]) -> int:
-    """The lowest aligned place from the offset on that is clear of those placed which it may start below."""
-    align = links.align[buffer]
-    offset = -(-offset // align) * align
+def clear_of_placed(buffer: int, offset: int, loose: Links, at: list[int]) -> int:
+    """The lowest aligned place from an aligned one on that is clear of those placed which it may start below."""
+    align = loose.align[buffer]
     is_clear = False
     while not is_clear:
         is_clear = True
-        for q in range(links.near_from[buffer], links.near_from[buffer + 1]):
-            place = at[links.near[q]]
-            if place != NOWHERE and links.below[q] <= 0 and place - links.below[q] < offset < place + links.above[q]:
-                offset = -(-(place + links.above[q]) // align) * align
+        for q in range(loose.near_from[buffer], loose.near_from[buffer + 1]):
+            place = at[loose.near[q]]
+            if place != NOWHERE and place - loose.below[q] < offset < place + loose.above[q]:
+                offset = -(-(place + loose.above[q]) // align) * align
                 is_clear = False
     return offset
-
-
-def must_be_lifted_to(buffer: int, current: int, links: Links, tree: Tree) -> int:
-    """The least place to which one still to come can lift a buffer that was passed over."""
-    best, near, above, at, lowest = FAR, links.near, links.above, tree.at, tree.lowest
-    for q in range(links.near_from[buffer], links.near_from[buffer + 1]):
-        other = near[q]
-        if at[other] == NOWHERE:
-            best = min(best, max(lowest[other], current) + max(above[q], 0))
-    return best
-
-
-def find_earliest(row: int, links: Links, tree: Tree) -> bool:
-    """Finds the earliest start of each member; False if that is too high for one, which is then blamed."""
-    n, early, lowest, rank, members = len(links.size), tree.early, tree.lowest, tree.rank, tree.members
-    at, causes, size, capacity = tree.at, tree.cause, links.size, tree.counts[CAPACITY]
-    last = tree.frames[(row - 1) * FRAME + CHOSEN] if row > 0 else NOWHERE
-    current, current_rank = (tree.at[last], rank[last]) if last >= 0 else (0, -1)
-    for i in range(row * n, row * n + tree.frames[row * FRAME + COUNT]):
-        buffer = members[i]
-        cause, start = causes[buffer], lowest[buffer]
-        is_open = start > current or (
-            start == current and (rank[buffer] > current_rank or (cause >= 0 and at[cause] == current))
-        )
-        if not is_open:
-            start = max(must_be_lifted_to(buffer, current, links, tree), start + 1)
-        early[buffer] = start
-        if start + size[buffer] > capacity:
-            tree.weight[buffer] += 1
-            if cause >= 0:
-                tree.blame[row * n + cause] = 1
-            if not is_open and last >= 0:
-                tree.blame[row * n + last] = 1
-            return False
-    return True
-
-
-def sort_members(begin: int, end: int, tree: Tree) -> None:
-    """By (earliest start, rank); insertion, because the order of the node above is nearly right."""
-    members, early, rank = tree.members, tree.early, tree.rank
-    for i in range(begin + 1, end):
-        buffer = members[i]
-        start, own = early[buffer], rank[buffer]
-        j = i
-        while j > begin:
-            other = members[j - 1]
-            if early[other] < start or (early[other] == start and rank[other] < own):
-                break
-            members[j] = other
-            j -= 1
-        members[j] = buffer
-
-
-def blame_section(row: int, section: int, end: int, sections: Sections, tree: Tree) -> None:
-    """Blames what raised the members of a section that overflows, from its last idle gap on, members[:end]."""
-    n = len(tree.rank)
-    blamed = row * n
-    begin, top = blamed, 0
-    for i in range(blamed, end):
-        buffer = tree.members[i]
-        if sections.first[buffer] <= section <= sections.last[buffer]:
-            if tree.early[buffer] >= top:
-                begin, top = i, tree.early[buffer]
-            top += sections.held[sections.held_from[buffer] + section - sections.first[buffer]]
-    for i in range(begin, end):
-        buffer = tree.members[i]
-        if sections.first[buffer] <= section <= sections.last[buffer]:
-            tree.weight[buffer] += 1
-            if tree.cause[buffer] >= 0:
-                tree.blame[blamed + tree.cause[buffer]] = 1
-            if tree.early[buffer] != tree.lowest[buffer] and row > 0:
-                tree.blame[blamed + tree.frames[(row - 1) * FRAME + CHOSEN]] = 1
-
-
-def sweep_sections(row: int, sections: Sections, tree: Tree) -> bool:
-    """Stacks the members of each section from their earliest starts on, which is exact for one section alone; False if
-    one of them overflows."""
-    begin, top, capacity = row * len(tree.rank), tree.top, tree.counts[CAPACITY]
-    members, early, firsts, lasts, held = tree.members, tree.early, sections.first, sections.last, sections.held
-    for section in range(tree.frames[row * FRAME + LOW], tree.frames[row * FRAME + HIGH] + 1):
-        top[section] = 0
-    for i in range(begin, begin + tree.frames[row * FRAME + COUNT]):
-        buffer = members[i]
-        start, first = early[buffer], firsts[buffer]
-        held_from = sections.held_from[buffer] - first
-        for section in range(first, lasts[buffer] + 1):
-            end = max(top[section], start) + held[held_from + section]
-            if end > capacity:
-                blame_section(row, section, i + 1, sections, tree)
-                return False
-            top[section] = end
-    return True
 
 
 def list_candidates(row: int, least_end: int, tree: Tree) -> None:
@@ -213,15 +113,20 @@ def list_candidates(row: int, least_end: int, tree: Tree) -> None:
     tree.frames[row * FRAME + NEXT] = 0
 
 
+def clear_blame(row: int, tree: Tree) -> None:
+    """Nobody is to blame for what comes in the row."""
+    blame, n = tree.blame, len(tree.rank)
+    for i in range(row * n, row * n + n):
+        blame[i] = 0
+
+
 def open_node(row: int, links: Links, sections: Sections, tree: Tree) -> int:
     """Looks at a new node: FAILED, or open with its candidates listed."""
     n, frame = len(tree.rank), row * FRAME
     begin = row * n
     end = begin + tree.frames[frame + COUNT]
-    tree.counts[NODES] += 1
-    blame = tree.blame
-    for i in range(begin, begin + n):
-        blame[i] = 0
+    chosen = tree.frames[frame - FRAME + CHOSEN] if row > 0 else NOWHERE
+    clear_blame(row, tree)
     least_end, low, high = FAR, FAR, NOWHERE
     members, lowest, size, first, last = tree.members, tree.lowest, links.size, sections.first, sections.last
     for i in range(begin, end):
@@ -230,21 +135,24 @@ def open_node(row: int, links: Links, sections: Sections, tree: Tree) -> int:
         low, high = min(low, first[buffer]), max(high, last[buffer])
     tree.frames[frame + LOW], tree.frames[frame + HIGH] = low, high
     tree.frames[frame + MARK] = tree.counts[TRAIL]
-    if not find_earliest(row, links, tree):
+    if not find_earliest(row, chosen, links, tree):
         return FAILED
     sort_members(begin, end, tree)
-    if not sweep_sections(row, sections, tree):
+    section = overflowing(row, sections, tree)
+    if section != NOWHERE and overflows(section, row, chosen, links, sections, tree):
+        remember(section, tree)
         return FAILED
     list_candidates(row, least_end, tree)
     return _OPEN
 
 
-def raise_neighbours(row: int, links: Links, tree: Tree) -> None:
+def raise_neighbours(row: int, links: Links, loose: Links, tree: Tree) -> None:
     """Raises whatever the chosen buffer is now in the way of."""
     chosen = tree.frames[row * FRAME + CHOSEN]
     offset, end = tree.at[chosen], tree.counts[TRAIL]
     near, below, above = links.near, links.below, links.above
     at, lowest, cause, trail, has_near = tree.at, tree.lowest, tree.cause, tree.trail, 0
+    align, loose_from = links.align, loose.near_from
     for q in range(links.near_from[chosen], links.near_from[chosen + 1]):
         other = near[q]
         if at[other] != NOWHERE:
@@ -253,7 +161,10 @@ def raise_neighbours(row: int, links: Links, tree: Tree) -> None:
         if start < offset + below[q] and (above[q] > 0 or start > offset - above[q]):
             trail[3 * end], trail[3 * end + 1], trail[3 * end + 2] = other, start, cause[other]
             end += 1
-            lowest[other], cause[other] = clear_of_placed(other, offset + below[q], links, at), chosen
+            start = -(-(offset + below[q]) // align[other]) * align[other]
+            if loose_from[other] < loose_from[other + 1]:
+                start = clear_of_placed(other, start, loose, at)
+            lowest[other], cause[other] = start, chosen
     tree.frames[row * FRAME + HAS_NEAR], tree.counts[TRAIL] = has_near, end
 
 
@@ -279,23 +190,22 @@ def count_crossings(row: int, sections: Sections, tree: Tree) -> None:
 def blame_passed_over(row: int, tree: Tree) -> None:
     """Blames, for each member that was passed over, the first choice that did so."""
     begin, members, frames, at, rank = row * len(tree.rank), tree.members, tree.frames, tree.at, tree.rank
-    early, lowest = tree.early, tree.lowest
+    lowest = tree.lowest
     for i in range(begin, begin + frames[row * FRAME + COUNT]):
         buffer = members[i]
-        if early[buffer] != lowest[buffer]:
-            above, passed = row - 1, NOWHERE
-            while above >= 0:
-                other = frames[above * FRAME + CHOSEN]
-                lies = at[other] - lowest[buffer]
-                if lies < 0 or (lies == 0 and rank[other] < rank[buffer]):
-                    break
-                passed, above = other, above - 1
-            if passed >= 0:
-                tree.blame[begin + passed] = 1
+        above, passed = row - 1, NOWHERE
+        while above >= 0:
+            other = frames[above * FRAME + CHOSEN]
+            lies = at[other] - lowest[buffer]
+            if lies < 0 or (lies == 0 and rank[other] < rank[buffer]):
+                break
+            passed, above = other, above - 1
+        if passed >= 0:
+            tree.blame[begin + passed] = 1
 
 
-def choose(row: int, links: Links, sections: Sections, tree: Tree) -> int:
-    """Places the next candidate; FAILED if there is none left."""
+def choose(row: int, links: Links, loose: Links, sections: Sections, tree: Tree) -> int:
+    """Places the next candidate: REFUSED if others no longer fit above it, FAILED if there is none left."""
     frame = row * FRAME
     following = tree.frames[frame + NEXT]
     if following == tree.frames[frame + CANDIDATES]:
@@ -305,7 +215,11 @@ def choose(row: int, links: Links, sections: Sections, tree: Tree) -> int:
     tree.frames[frame + NEXT] = following + 1
     tree.frames[frame + CHOSEN] = buffer
     tree.at[buffer] = tree.lowest[buffer]
-    raise_neighbours(row, links, tree)
+    tree.counts[NODES] += 1
+    raise_neighbours(row, links, loose, tree)
+    clear_blame(row + 1, tree)
+    if recent_overflows(row + 1, buffer, links, sections, tree):
+        return _REFUSED
     count_crossings(row, sections, tree)
     return _PLACED
 
@@ -363,7 +277,7 @@ def take_back(row: int, tree: Tree) -> int:
     return _OPEN
 
 
-def search(links: Links, sections: Sections, tree: Tree) -> int:
+def search(links: Links, loose: Links, sections: Sections, tree: Tree) -> int:
     """SOLVED: all are placed in `tree.at`. FAILED: the tree has no more nodes. SPENT: the budget is."""
     row = 0
     outcome = open_node(row, links, sections, tree)
@@ -373,8 +287,10 @@ def search(links: Links, sections: Sections, tree: Tree) -> int:
             if row < 0:
                 return FAILED
             outcome = take_back(row, tree)
+        elif outcome == _REFUSED:
+            outcome = take_back(row, tree)
         elif outcome == _OPEN:
-            outcome = choose(row, links, sections, tree)
+            outcome = choose(row, links, loose, sections, tree)
         elif next_part(row, sections, tree):
             if tree.counts[NODES] >= tree.counts[BUDGET]:
                 return SPENT
