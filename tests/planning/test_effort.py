@@ -106,7 +106,7 @@ def test_trials_of_removal_share_their_states(monkeypatch: pytest.MonkeyPatch, s
 
     monkeypatch.setattr(removal, "search", counted)
     effort = replace(Effort.named("normal"), states=states)
-    removal.without_ops(in_groups(4), Options(), list(TRANSFORMS), 300, effort)
+    removal.without_ops(removal.Removed(in_groups(4), ()), Options(), list(TRANSFORMS), 300, effort)
     left = [max(0, removal.MOST_SEARCHES * states - sum(spent[:trial])) for trial in range(len(asked))]
     assert asked == [min(states, most) for most in left]
     assert asked[-1] == 0

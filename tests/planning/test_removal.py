@@ -19,7 +19,7 @@ from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import Options
 from diagmem.planning.plan_json import to_json
 from diagmem.planning.posing import problem
-from diagmem.planning.removal import without_ops
+from diagmem.planning.removal import Removed, without_ops
 from diagmem.planning.schedulers.search import Search, search
 from diagmem.transforms import TRANSFORMS, transformed, transformed_again
 from tests.execution import with_values
@@ -87,7 +87,7 @@ def test_trials_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removal, "search", counted)
     graph = dense_block()
     plain = diagmem.plan(graph, remove=())
-    found = without_ops(graph, Options(), TRANSFORMS, plain.arena_bytes, NORMAL)
+    found = without_ops(Removed(graph, ()), Options(), TRANSFORMS, plain.arena_bytes, NORMAL)
     assert len(tried) <= 4
     assert all(diagmem.plan(less.graph, remove=()).arena_bytes <= plain.arena_bytes for less in found)
 

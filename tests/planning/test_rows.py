@@ -27,7 +27,7 @@ from diagmem.ops import kinds
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.planning.plan import Plan
 from diagmem.planning.plan_json import to_json
-from diagmem.planning.rows import row_graph
+from diagmem.planning.rows import row_graph, sums_of
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.transforms import transformed
 from tests.networks import Net, nets
@@ -112,6 +112,7 @@ def test_random_graphs_are_planned_safely(graph: Graph, input_rows: bool) -> Non
     assert not Laid.of(plan).loses_bytes()
     ops = row_graph(plan.graph, DIAGMEM).ops
     assert [plan.schedule.ops.count(op.index) for op in ops] == [op.turns for op in ops]
+    assert sums_of(plan.graph, DIAGMEM) == {op.index for op in ops if op.accumulator_bytes}
     if not input_rows:
         assert plan.arena_bytes <= diagmem.plan(graph, remove=()).arena_bytes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -102,6 +103,8 @@ def command(
       diagmem plan model.tflite --target STM32H743 --fit
       diagmem plan ears.tflite words.tflite --wire ears:0=words:0
     """
+    # What numpy loads makes threads for products of matrices, of which there are none to speak of; they cost 30 ms.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     limits = Limits.of(budget, target_name)
     sources = sources_of(models)
     is_fitted = is_to_fit(options, sources)

@@ -9,10 +9,12 @@ from functools import partial
 from diagmem.model.schedule import Schedule
 from diagmem.planning.allocators import ALLOCATORS, Placement, optimal
 from diagmem.planning.allocators.effort import Effort
+from diagmem.planning.allocators.fit import first_fit
 from diagmem.planning.allocators.many_orders import many_orders
 from diagmem.planning.allocators.pinned import pinned
 from diagmem.planning.allocators.rings import with_rings
 from diagmem.planning.footprint import Footprint, footprint
+from diagmem.planning.joint import Joint, jointly
 from diagmem.planning.options import BEST
 from diagmem.planning.plan import Plan, scratch_of, stored
 from diagmem.planning.posing import problem
@@ -95,13 +97,16 @@ def layer_by_layer(needs: Footprint, order: str, effort: Effort, allocator: str,
     if allocator != BEST or order not in (BEST, "file"):
         return chosen
     if plain is None:
-        plain = in_file_order(footprint(needs.graph, replace(needs.options, overlap=False)), effort)
+        apart = footprint(needs.graph, replace(needs.options, overlap=False))
+        if problem(apart, file_order(apart)).lower_bound_bytes >= chosen.arena_bytes:
+            return chosen
+        plain = in_file_order(apart, effort)
     if chosen.arena_bytes <= plain.arena_bytes:
         return chosen
     # What keeps buffers apart also serves where they might overlap.
     offsets = plain.placement.offsets
-    apart = Choice.of(needs, plain.schedule, lambda posed: Placement.of(posed, offsets))
-    return replace(apart, bound_bytes=chosen.bound_bytes, is_over_all_orders=chosen.is_over_all_orders)
+    kept = Choice.of(needs, plain.schedule, lambda posed: Placement.of(posed, offsets))
+    return replace(kept, bound_bytes=chosen.bound_bytes, is_over_all_orders=chosen.is_over_all_orders)
 
 
 def row_by_row(needs: Footprint, order: RowSchedule, place: Allocator, others: Collection[Schedule] = ()) -> Choice:
@@ -141,6 +146,29 @@ def _over_all_orders(needs: Footprint, place: Allocator, effort: Effort, others:
         best = min(best, *choices, key=lambda choice: choice.arena_bytes) if choices else best
         bound = max(bound, min(least, best.arena_bytes))
     return replace(best, bound_bytes=bound, is_over_all_orders=True)
+
+
+def with_other_orders(needs: Footprint, best: Choice, effort: Effort) -> Choice:
+    """The best choice so far, or a smaller one; with orders and placements looked at together where it is not
+    proven."""
+    if not best.is_over_all_orders or needs.options.pinned_at:
+        return best
+    bound, limit = best.bound_bytes, best.arena_bytes + 1
+    # Each time for a smaller arena, in which more of the stores are in each other's way.
+    while bound < best.arena_bytes < limit:
+        limit = best.arena_bytes
+        found = jointly(needs, bound, limit, effort)
+        if found.schedule is not None:
+            other = Choice.of(needs, found.schedule, partial(_as_found, found=found, effort=effort))
+            best = min(best, other, key=lambda choice: choice.arena_bytes)
+        bound = max(bound, min(found.bound_bytes, best.arena_bytes))
+    return replace(best, bound_bytes=bound, is_over_all_orders=True)
+
+
+def _as_found(posed: Problem, found: Joint, effort: Effort) -> Placement:
+    """The placement that came with an order; or another one, if more of what holds state lives than was known."""
+    offsets = first_fit(posed, found.rest, placed=list(found.offsets))
+    return Placement.of(posed, offsets) if offsets and posed.is_met_by(offsets) else optimal(posed, effort)
 
 
 def _better(needs: Footprint, best: Choice, order: Schedule, place: Allocator) -> Choice:

@@ -21,6 +21,9 @@ from typing import Any, get_type_hints
 VERSION, ENTRY = 2, "diagmem_entry"
 """Of how loops are called, by which name."""
 
+MOST_KNOWN = 8
+"""Tuples of arrays whose addresses are remembered."""
+
 Native = Callable[..., int]
 """A loop: of integers, arrays of 64 bits, and tuples of such."""
 
@@ -190,19 +193,35 @@ class _Native:
 
     def __init__(self, code: _Code) -> None:
         self.code = code
+        self.known: dict[int, tuple[tuple[Any, ...], list[int], list[int]]] = {}
         self.call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 3)(code.address)
 
     def __call__(self, *arguments: Any) -> int:
-        numbers = [argument for argument in arguments if isinstance(argument, int)]
-        arrays = [array for argument in arguments if not isinstance(argument, int) for array in _arrays(argument)]
-        count = len(arrays)
+        addresses, lengths, numbers = list[int](), list[int](), list[int]()
+        for argument in arguments:
+            if isinstance(argument, int):
+                numbers.append(argument)
+            else:
+                begins, counts = self._places(argument) if isinstance(argument, tuple) else _places([argument])
+                addresses += begins
+                lengths += counts
         found: int = self.call(
-            (ctypes.c_void_p * count)(*(array.__array_interface__["data"][0] for array in arrays)),
-            (ctypes.c_int64 * count)(*map(len, arrays)),
+            (ctypes.c_void_p * len(addresses))(*addresses),
+            (ctypes.c_int64 * len(lengths))(*lengths),
             (ctypes.c_int64 * len(numbers))(*numbers),
         )
         return found
 
+    def _places(self, arrays: tuple[Any, ...]) -> tuple[list[int], list[int]]:
+        """Those of a tuple are the same from call to call."""
+        if id(arrays) not in self.known:
+            if len(self.known) >= MOST_KNOWN:
+                self.known.clear()
+            self.known[id(arrays)] = arrays, *_places(arrays)
+        _, begins, counts = self.known[id(arrays)]
+        return begins, counts
 
-def _arrays(argument: Any) -> Sequence[Any]:
-    return argument if isinstance(argument, tuple) else (argument,)
+
+def _places(arrays: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """Addresses and lengths."""
+    return [array.ctypes.data for array in arrays], [len(array) for array in arrays]

@@ -15,17 +15,25 @@ from diagmem.model.graph import Graph
 from diagmem.planning.allocators.effort import Effort
 from diagmem.planning.allocators.many_orders import many_orders
 from diagmem.planning.checked import checked
-from diagmem.planning.choices import Allocator, Choice, allocator_named, in_file_order, layer_by_layer, row_by_row
+from diagmem.planning.choices import (
+    Allocator,
+    Choice,
+    allocator_named,
+    in_file_order,
+    layer_by_layer,
+    row_by_row,
+    with_other_orders,
+)
 from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import BEST, ROWS, SPEED, Options
 from diagmem.planning.owned import as_asked, check_external, is_owned, with_owned
 from diagmem.planning.plan import Plan
-from diagmem.planning.removal import leaner_graphs, wide_orders, without_ops_by_rows
+from diagmem.planning.removal import Removed, leaner_graphs, wide_orders, without_ops_by_rows
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowSchedule
 from diagmem.planning.worth import Planned as Planned
 from diagmem.planning.worth import Rung as Rung
-from diagmem.transforms import FOR_ROWS, ONLY_FOR_ROWS, TRANSFORMS, Removal, transformed
+from diagmem.transforms import ALWAYS, FOR_ROWS, ONLY_FOR_ROWS, TRANSFORMS, Removal, transformed
 
 MOST_TURNS = 16_384
 """Of a run row by row: beyond that the list of steps would take more flash than anyone has, and planning minutes."""
@@ -149,6 +157,12 @@ class _Planner:
         return (TRANSFORMS if remove is None else remove) if self.options.library.addresses_views else ()
 
     @cached_property
+    def narrower(self) -> Removed:
+        """The model after the transforms that always help, by rows and not; the first ones."""
+        names, block = [name for name in self.transforms if name in ALWAYS], self.options.library.channel_block
+        return Removed(*transformed(self.model, names, block=block))
+
+    @cached_property
     def ladder(self) -> tuple[Rung, ...]:
         """What is gained with every op run whole."""
         rungs = [Rung("whole tensors", self.baseline.arena_bytes)]
@@ -165,13 +179,21 @@ class _Planner:
         options, whole = self.options, self.whole
         self.tell("leaving out ops", 2, self.stages)
         names = [name for name in self.transforms if name not in ONLY_FOR_ROWS]
-        for removed in leaner_graphs(self.model, options, names, whole.arena_bytes, self.whole_effort):
+        for removed in leaner_graphs(self.model, self.narrower, options, names, whole.arena_bytes, self.whole_effort):
             needs = footprint(removed.graph, options)
             chosen = layer_by_layer(needs, self.order, self.whole_effort, options.allocator)
             if chosen.arena_bytes <= whole.arena_bytes:
+                chosen = self._with_other_orders(needs, chosen)
                 rungs = (*self.ladder, Rung("removal", chosen.arena_bytes))
                 return self._told(chosen.plan(needs), rungs, removed.removals)
-        return self._told(whole.plan(self.needs), self.ladder)
+        whole = self._with_other_orders(self.needs, whole)
+        rungs = (*self.ladder[:-1], self.ladder[-1]._replace(arena_bytes=whole.arena_bytes))
+        return self._told(whole.plan(self.needs), rungs)
+
+    def _with_other_orders(self, needs: Footprint, chosen: Choice) -> Choice:
+        """For the graph that was chosen alone: it takes longer than all that came before."""
+        is_asked = self.order == BEST and self.options.allocator == BEST
+        return with_other_orders(needs, chosen, self.whole_effort) if is_asked else chosen
 
     def by_rows(self) -> list[Planned]:
         """Plans that take ever less memory for ever more work: layer by layer (unless the input is streamed), row by
@@ -251,12 +273,12 @@ class _Planner:
         not cut up."""
         turns = 0
         for chosen in (FOR_ROWS, [name for name in FOR_ROWS if name not in ONLY_FOR_ROWS]):
-            names, block = [n for n in self.transforms if n in chosen], self.options.library.channel_block
-            lean, removals = transformed(self.model, names, block=block)
+            more = [name for name in self.transforms if name in chosen and name not in ALWAYS]
+            lean, removals = transformed(self.narrower.graph, more)
             needs = footprint(lean, self.options)
             turns = sum(op.turns for op in needs.rows.ops)
             if turns <= MOST_TURNS:
-                return needs, removals
+                return needs, self.narrower.removals + removals
         raise PlanError(
             f"{turns} rows are too many to run one by one, {MOST_TURNS} can be: plan it without the schedule 'rows'"
         )

@@ -21,7 +21,7 @@ from diagmem.planning.problem import Problem
 from diagmem.planning.schedulers import search
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.planning.schedulers.rows import RowSchedule
-from diagmem.transforms import CHANNELS, SOMETIMES_WORSE, Removal, transformed
+from diagmem.transforms import ALWAYS, CHANNELS, SOMETIMES_WORSE, Removal, transformed
 
 LEAST_TRIALS, MOST_TRIALS = 4, 60
 
@@ -53,12 +53,13 @@ class Removed:
 
 
 def without_ops(
-    graph: Graph, options: Options, names: Collection[str], limit_bytes: int, effort: Effort
+    begun: Removed, options: Options, names: Collection[str], limit_bytes: int, effort: Effort
 ) -> tuple[Removed, ...]:
-    """Graphs from which transforms have removed ops, the one with fewest first: after all that let a plan stay within
-    the limit, after those that never cost anything."""
-    always = [name for name in names if name not in SOMETIMES_WORSE]
-    lean, removals = transformed(graph, always, block=options.library.channel_block)
+    """Graphs from which transforms have removed more ops, the one with fewest first: after all that let a plan stay
+    within the limit, after those that never cost anything."""
+    free = [name for name in names if name not in SOMETIMES_WORSE]
+    lean, removals = transformed(begun.graph, free, block=options.library.channel_block)
+    removals = begun.removals + removals
     found = [Removed(lean, removals)] if removals else []
     chosen, more = _Trials(lean, options, limit_bytes, effort).best([name for name in SOMETIMES_WORSE if name in names])
     found += [Removed(chosen, removals + more)] if more else []
@@ -66,14 +67,16 @@ def without_ops(
 
 
 def leaner_graphs(
-    graph: Graph, options: Options, names: Collection[str], limit_bytes: int, effort: Effort
+    graph: Graph, begun: Removed, options: Options, names: Collection[str], limit_bytes: int, effort: Effort
 ) -> Iterator[Removed]:
-    """Graphs with fewer ops and channels; behind them, should plans have grown without channels, with all of those."""
-    found = without_ops(graph, options, names, limit_bytes, effort) if names else ()
+    """Graphs with fewer ops and channels; behind them, should plans have grown without channels, with all of those.
+    `begun`: the graph after those of the transforms that come first."""
+    more = [name for name in names if name not in ALWAYS]
+    found = without_ops(begun, options, more, limit_bytes, effort) if names else ()
     yield from found
     if any(removal.transform == CHANNELS for removed in found for removal in removed.removals):
         rest = [name for name in names if name != CHANNELS]
-        yield from without_ops(graph, options, rest, limit_bytes, effort)
+        yield from without_ops(Removed(graph, ()), options, rest, limit_bytes, effort)
 
 
 def wide_orders(model: Graph, needs: Footprint, removals: tuple[Removal, ...]) -> tuple[Schedule, ...]:

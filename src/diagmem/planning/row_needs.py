@@ -50,9 +50,15 @@ class Turns:
     accesses: Accesses
 
     @cached_property
+    def _written(self) -> tuple[IntArray, IntArray]:
+        """Every element that is written, and the step that writes it."""
+        written, step, _ = self.accesses.writes[0].touches()
+        return written, step
+
+    @cached_property
     def are_apart(self) -> bool:
         """Whether rows are written one after the other, none together with another."""
-        written, step, _ = self.accesses.writes[0].touches()
+        written, step = self._written
         row = written // (self.node.output.elems // self.node.output.rows)
         order = np.argsort(step, kind="stable")
         changes = np.diff(row[order])
@@ -62,7 +68,7 @@ class Turns:
     def of_step(self) -> IntArray:
         """The turn of each kernel step: the row that it, or the next step that writes, writes."""
         output = self.node.output
-        written, step, _ = self.accesses.writes[0].touches()
+        written, step = self._written
         turn = np.full(self.accesses.steps, output.rows - 1, dtype=np.int64)
         turn[step] = written // (output.elems // output.rows)
         return np.minimum.accumulate(turn[::-1])[::-1]
@@ -72,7 +78,7 @@ class Turns:
         """For each kernel step, the end of what is written of its turn's row before it, in bytes from the row's
         start."""
         output = self.node.output
-        written, step, _ = self.accesses.writes[0].touches()
+        written, step = self._written
         ends = np.zeros(self.accesses.steps + 1, dtype=np.int64)
         np.maximum.at(ends, step + 1, (written + 1) * output.dtype.size_bytes)
         np.maximum.accumulate(ends, out=ends)
@@ -108,14 +114,15 @@ class Turns:
         is_short = self.of_step[runs.step] == self.of_step[last]
         is_short &= runs.start // row_elems == final // row_elems
         is_short &= (runs.stride == 0) | self._is_even(runs.step + runs.hold - 1, last)
-        short = _picked(runs, is_short)
-        at_once = short.stride == 0
         # Along a run the separation is largest at one of its ends, where nothing may be written yet; if all is read at
         # once, at its lowest element.
-        for nth in (np.zeros_like(short.length), np.minimum(1, short.length - 1), short.length - 1):
-            lowest = (short.length - 1) * (short.pitch < 0)
-            element = short.start + np.where(at_once, lowest, nth).astype(np.int64) * short.pitch
-            yield self._asked(tensor, element, short.step + nth * short.stride + short.hold - 1)
+        at_once = _picked(runs, is_short & (runs.stride == 0))
+        lowest = at_once.start + (at_once.length - 1) * (at_once.pitch < 0) * at_once.pitch
+        yield self._asked(tensor, lowest, at_once.step + at_once.hold - 1)
+        swept = _picked(runs, is_short & (runs.stride != 0))
+        for nth in (np.zeros_like(swept.length), np.minimum(1, swept.length - 1), swept.length - 1):
+            step = swept.step + nth * swept.stride + swept.hold - 1
+            yield self._asked(tensor, swept.start + nth * swept.pitch, step)
         yield from self._one_by_one(tensor, _picked(runs, ~is_short))
 
     def _one_by_one(self, tensor: Tensor, runs: Runs) -> Iterator[_Reads]:

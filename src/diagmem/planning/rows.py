@@ -81,6 +81,13 @@ def row_graph(graph: Graph, library: Library) -> RowGraph:
     return RowGraph(graph, tuple(_of_parts(op, parts, graph) for op in ops) if parts else tuple(ops))
 
 
+def sums_of(graph: Graph, library: Library) -> frozenset[int]:
+    """The ops that take rows into sums; sooner than by all of a graph's turns."""
+    kinds = ((node, kind_of(node.op.kind)) for node in graph.nodes)
+    nodes = [node for node, kind in kinds if kind is not None and kind.accumulator_bytes(node) is not None]
+    return frozenset(n.op.index for n in nodes if _row_op(n, library, KnownTurns(), graph).accumulator_bytes)
+
+
 def lines_up(tensor: Tensor, base: Tensor) -> bool:
     """Whether each row of a view is part of that row of its base: what is joined, or cut, along columns or channels."""
     if tensor.view is None:

@@ -30,6 +30,7 @@ from diagmem.transforms.state_in_place import state_in_place
 from diagmem.transforms.time_as_rows import time_as_rows
 
 __all__ = [
+    "ALWAYS",
     "CHANNELS",
     "FOR_ROWS",
     "ONCE_CALLED",
@@ -68,7 +69,7 @@ TRANSFORMS: Mapping[str, Transform] = {
 ONCE_CALLED = {"stand-upright": "time-as-rows"}
 """Names that plans and commands may still use."""
 
-FOR_ROWS = (
+ALWAYS = (
     "narrow-weights",
     "fold-constants",
     "drop-dead",
@@ -77,15 +78,17 @@ FOR_ROWS = (
     "drop-identities",
     "narrow-state",
     "remove-channels",
-    "time-as-rows",
 )
-"""Those that always help where rows are run one by one; of the others planning tries whether they do."""
+"""Those that always help, whether rows are run one by one or not."""
 
 CHANNELS = "remove-channels"
 """The one that makes tensors narrower."""
 
 ONLY_FOR_ROWS = ("time-as-rows",)
 """Those that bring nothing to ops that run whole."""
+
+FOR_ROWS = (*ALWAYS, *ONLY_FOR_ROWS)
+"""Those that always help where rows are run one by one; of the others planning tries whether they do."""
 
 SOMETIMES_WORSE = ("merge-duplicates", "state-in-place", "remove-slices", "remove-concat")
 """Those that make a tensor, or the whole that it is part of, live longer, so that a plan may grow; they come last."""

@@ -56,7 +56,9 @@ class Kernel:
     @cached_property
     def _by_turns(self) -> Accesses | None:
         """The same of a run by turns."""
-        return None if self.accesses is None else self._library.row_accesses(self.node)
+        if self.accesses is None or self._library.row_order(self.node) == self._library.order(self.node):
+            return self.accesses
+        return self._library.row_accesses(self.node)
 
     @cached_property
     def scratch_bytes(self) -> int:

@@ -24,7 +24,7 @@ def faults_of_order(graph: Graph, kernels: Sequence[Kernel], schedule: Schedule,
         yield from order.step(at, step)
     yield from order.end()
     once = sum(kernel.macs for kernel in kernels)
-    if order.work > once * (Fraction(recompute) + _ROUNDING) + 1:
+    if order.work() > once * (Fraction(recompute) + _ROUNDING) + 1:
         yield Finding(Fault.TOO_MUCH_WORK)
 
 
@@ -35,7 +35,7 @@ class _Order:
         self.whole: set[int] = set()
         self.last_effect = -1
         self.versions = _Versions(graph)
-        self.work = Fraction(0)
+        self.turned: Counter[int] = Counter()
 
     def step(self, at: int, step: Step) -> Iterator[Finding]:
         op, turn = step.op, step.turn
@@ -50,8 +50,8 @@ class _Order:
             self.whole.add(op)
         else:
             self.done[op] = max(self.done[op], turn + 1)
+            self.turned[op] += 1
         if op != PUSH:
-            self.work += self.kernels[op].macs if turn is None else Fraction(self.kernels[op].macs, self._turns(op))
             yield from self._effects(at, op)
 
     def _fault_of(self, op: int, turn: int | None) -> Fault | None:
@@ -77,6 +77,14 @@ class _Order:
             self.last_effect = max(op, self.last_effect)
         if early is not None:
             yield self._finding(Fault.EFFECT_TOO_EARLY, at, early)
+
+    def work(self) -> Fraction:
+        """Multiply-accumulates of the whole run; each turn of an op does as many."""
+        whole = sum(self.kernels[op].macs for op in self.whole)
+        turned = (
+            Fraction(self.kernels[op].macs * count, self._turns(op)) for op, count in self.turned.items() if op != PUSH
+        )
+        return sum(turned, Fraction(whole))
 
     def end(self) -> Iterator[Finding]:
         """After the last step."""

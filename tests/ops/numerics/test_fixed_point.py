@@ -22,6 +22,7 @@ from diagmem.ops.numerics.fixed_point import (
     bit_lengths,
     exp_of_negative,
     high_mul,
+    multipliers,
     one_minus_over_one_plus,
     one_over_one_plus,
     reciprocal,
@@ -144,6 +145,21 @@ def test_multipliers_at_the_ends_of_their_range() -> None:
     assert Multiplier.of(math.nextafter(2.0**-32, 0)) == (2**30, -31)
     assert Multiplier.of(2.0**-33) == (0, 0)
     assert Multiplier.of(math.nextafter(1.0, 0)) == (2**30, 1)
+
+
+ENDS = [0.0, float(INT32_MAX), 2.0**-32, math.nextafter(2.0**-32, 0), 2.0**-33, math.nextafter(1.0, 0), 0.5, 1.5]
+
+
+@given(st.lists(st.one_of(st.floats(0, INT32_MAX), st.floats(0, 1), st.sampled_from(ENDS))))
+def test_many_multipliers_are_those_of_each(reals: list[float]) -> None:
+    mantissas, shifts = multipliers(reals)
+    assert [*zip(mantissas.tolist(), shifts.tolist(), strict=True)] == [Multiplier.of(real) for real in reals]
+
+
+@pytest.mark.parametrize("real", [-1.0, 2.0**31, math.inf, math.nan])
+def test_many_factors_are_refused_for_one(real: float) -> None:
+    with pytest.raises(Unsupported, match="scales that make a factor of"):
+        multipliers([0.5, real])
 
 
 def test_single_multipliers_are_exact() -> None:

@@ -201,7 +201,7 @@ def test_efforts_have_names() -> None:
     """Each does more than the one before; what is not known is said in one line."""
     assert list(EFFORTS.values()) == sorted(EFFORTS.values(), key=lambda effort: effort.fits)
     assert 2 < (Purse(0, 3).seconds_left or 0) <= 3
-    assert Effort.named("quick", 3).purse == replace(Purse(1.0, 3), begin=ANY)
+    assert Effort.named("quick", 3).purse == replace(Purse(1.0, 3, 0.2), begin=ANY)
     with pytest.raises(PlanError, match="quick, normal, thorough"):
         Effort.named("heroic")
     with pytest.raises(PlanError, match="no time"):

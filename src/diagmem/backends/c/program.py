@@ -18,7 +18,7 @@ from diagmem.planning.owned import as_asked, next_frames
 from diagmem.planning.plan import Plan, offsets_in_one_piece
 from diagmem.planning.planner import Planned
 from diagmem.planning.pools import NO_POOLS, PoolLayout
-from diagmem.planning.rows import RowGraph, row_graph
+from diagmem.planning.rows import RowGraph, row_graph, sums_of
 from diagmem.planning.storage import Storage
 
 MOST_REASONS = 4
@@ -112,7 +112,7 @@ class Program:
             raise PlanError(
                 f"tensor {scattered[0]} '{label}' is made whole, but the plan does not have it in one piece"
             )
-        sums = {op for op in self.visits if op != PUSH and self.rows.ops[op].accumulator_bytes}
+        sums = sums_of(self.graph, self.library) & self.visits.keys()
         buffered = {node.op.index for node in self.nodes if self.library.scratch_bytes(node)}
         for op in [*sorted(sums | buffered), *([PUSH] if self.input_rows else [])]:
             if op not in self.scratch:

@@ -8,6 +8,7 @@ of this module is `_fixed_point.h`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,21 @@ class Multiplier(NamedTuple):
         if mantissa == 2**31:
             mantissa, shift = mantissa // 2, shift + 1
         return cls(mantissa, shift) if shift >= -31 else cls(0, 0)
+
+
+def multipliers(reals: Sequence[float]) -> tuple[Ints, Ints]:
+    """Mantissas and shifts of the Multipliers of many numbers."""
+    values = np.array(reals, dtype=np.float64)
+    for real in values[~((values >= 0) & (values <= INT32_MAX))][:1].tolist():
+        Multiplier.of(real)
+    fractions, shifts = np.frexp(values)
+    scaled = fractions * 2**31
+    whole = np.floor(scaled)
+    mantissas = (whole + (scaled - whole >= 0.5)).astype(np.int64)
+    is_over = mantissas == 2**31
+    mantissas, shifts = np.where(is_over, 2**30, mantissas), shifts.astype(np.int64) + is_over
+    is_zero = (mantissas == 0) | (shifts < -31)
+    return np.where(is_zero, 0, mantissas), np.where(is_zero, 0, shifts)
 
 
 class SingleMultiplier(NamedTuple):

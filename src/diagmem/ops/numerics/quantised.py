@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from diagmem.model.graph import DType, Quantisation, Rounding, Tensor
 from diagmem.ops.c_call import CStruct, CTable, Unsupported
-from diagmem.ops.numerics.fixed_point import Ints, Multiplier, SingleMultiplier, rescale, round_half_away, wrapped
+from diagmem.ops.numerics.fixed_point import Ints, SingleMultiplier, multipliers, rescale, round_half_away, wrapped
 from diagmem.ops.options import Activation
 
 NARROW_WEIGHTS = (DType.INT8, DType.INT4)
@@ -146,8 +146,11 @@ class Requantisation:
     def between(cls, reals: Sequence[float], output: Tensor, bounds: tuple[float, float]) -> Requantisation:
         """The same, clamped to a range of real numbers."""
         to_even = rounds_to_even(output)
-        multipliers = [SingleMultiplier.of(real) if to_even else Multiplier.of(real) for real in reals]
-        mantissas, shifts = (np.array(column, dtype=np.int64) for column in zip(*multipliers, strict=True))
+        if to_even:
+            columns = zip(*(SingleMultiplier.of(real) for real in reals), strict=True)
+            mantissas, shifts = (np.array(column, dtype=np.int64) for column in columns)
+        else:
+            mantissas, shifts = multipliers(reals)
         singles = np.array(reals, dtype=np.float32) if to_even else None
         return cls(mantissas, shifts, zero_point_of(output), *stored_range(bounds, output), singles)
 

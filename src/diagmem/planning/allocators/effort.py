@@ -17,7 +17,8 @@ MANY = 4_000
 
 @dataclass
 class Purse:
-    """What all placements of one plan share: CP-SAT's deterministic time that is left, and a clock, which starts now.
+    """What all placements of one plan share: CP-SAT's deterministic time that is left, for them and for orders, and a
+    clock, which starts now.
 
     `seconds`: ends all searches by the clock, whatever is left; the answer then depends on the machine and on what else
     it does.
@@ -25,6 +26,7 @@ class Purse:
 
     proof: float
     seconds: float | None = None
+    order_proof: float = 0.0
     begin: float = field(default_factory=time.monotonic)
 
     @property
@@ -50,7 +52,8 @@ class Effort:
     `fits`: how many times first fit may place a buffer, for each buffer that there is, up to `most_fits` for all of
     them. `nodes`: of the search tree; `nodes_apart`: where no two buffers may overlap, so that the tree does all the
     work. `proof`: CP-SAT's deterministic time for one component, about seconds, but the same work on any machine.
-    `states`: sets of ops that the search for an order looks at. `moves`: how many times a buffer may move to where it
+    `order_proof`: the same for orders and placements at once. `states`: sets of ops that the search for an order looks
+    at. `moves`: how many times a buffer may move to where it
     is least in the way, for each buffer that there is, up to `most_moves`. `purse`: what is shared with other problems,
     if there are any.
     """
@@ -60,6 +63,7 @@ class Effort:
     nodes: int
     nodes_apart: int
     proof: float
+    order_proof: float = 0.4
     states: int = 20_000
     moves: int = 0
     most_moves: int = 0
@@ -100,6 +104,11 @@ class Effort:
         return _fewer(self.states, ops)
 
     @property
+    def order_proof_left(self) -> float:
+        """What the next search for orders and placements at once may take."""
+        return self.order_proof if self.purse is None else min(self.order_proof, self.purse.order_proof / 2)
+
+    @property
     def is_late(self) -> bool:
         return self.purse is not None and self.purse.is_late
 
@@ -110,14 +119,15 @@ class Effort:
             raise PlanError(f"effort '{name}' is not known; known: {', '.join(EFFORTS)}")
         if time_limit_seconds is not None and not time_limit_seconds > 0:
             raise PlanError(f"a time limit of {time_limit_seconds} s leaves no time; give a number above 0")
-        return replace(EFFORTS[name], purse=Purse(2 * EFFORTS[name].proof, time_limit_seconds))
+        chosen = EFFORTS[name]
+        return replace(chosen, purse=Purse(2 * chosen.proof, time_limit_seconds, 2 * chosen.order_proof))
 
 
 def _fewer(count: int, size: int) -> int:
     return count if size <= LARGE else count * LARGE // size
 
 
-QUICK = Effort(fits=50, most_fits=50_000, nodes=0, nodes_apart=10_000, proof=0.5, states=2_000)
+QUICK = Effort(fits=50, most_fits=50_000, nodes=0, nodes_apart=10_000, proof=0.5, order_proof=0.1, states=2_000)
 NORMAL = Effort(fits=1_000, most_fits=2_000_000, nodes=0, nodes_apart=200_000, proof=3.0, states=30_000)
 THOROUGH = Effort(
     fits=25_000,
@@ -125,6 +135,7 @@ THOROUGH = Effort(
     nodes=1_600_000,
     nodes_apart=6_000_000,
     proof=20.0,
+    order_proof=3.0,
     states=200_000,
     moves=5_000,
     most_moves=2_000_000,

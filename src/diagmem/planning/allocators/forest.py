@@ -25,17 +25,25 @@ class _Range:
 def spanning_forest(problem: Problem, members: Iterable[int]) -> list[int]:
     """As many members as can be kept without a circle, larger ones first. Each of its bounds holds for the whole."""
     root: dict[int, int] = {}
+    near_from, near = problem.near.near_from.tolist(), problem.near.near.tolist()
 
     def find(buffer: int) -> int:
         while root[buffer] != buffer:
+            root[buffer] = root[root[buffer]]
             buffer = root[buffer]
         return buffer
 
     for buffer in sorted(members, key=lambda b: (-problem.buffers[b].size_bytes, b)):
-        near = [find(index) for index, _, _ in problem.neighbours(buffer) if index in root]
-        if len(near) == len(set(near)):
+        trees: set[int] = set()
+        for q in range(near_from[buffer], near_from[buffer + 1]):
+            if near[q] in root:
+                tree = find(near[q])
+                if tree in trees:
+                    break
+                trees.add(tree)
+        else:
             root[buffer] = buffer
-            root.update(dict.fromkeys(near, buffer))
+            root.update(dict.fromkeys(trees, buffer))
     return sorted(root)
 
 

@@ -7,21 +7,27 @@ each other's way.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from diagmem.planning.allocators.fit import Offsets, lowest_clear
+import numpy as np
+
+from diagmem.model.graph import IntArray
+from diagmem.planning.allocators.fit import Offsets
 from diagmem.planning.problem import Problem
+
+NOBODY = -1
 
 
 def with_rings(problem: Problem, offsets: Offsets) -> Offsets:
     """The placement with as many tensors by a rule as fit, those with most rows first."""
-    found, arena_bytes = list(offsets), problem.arena_bytes(offsets)
+    found, arena_bytes = np.array(offsets, dtype=np.int64), problem.arena_bytes(offsets)
     for rows in sorted(_tables(problem), key=lambda rows: (-len(rows), rows)):
-        period, pitch = _period(problem, rows), _pitch(problem, rows[0])
-        base = _lowest_base(problem, rows, period, pitch, found)
+        met = _Met.of(problem, rows)
+        period, pitch = met.period(len(rows)), _pitch(problem, rows[0])
+        base = met.lowest_base(period, pitch, found, problem.buffers[rows[0]].align_bytes)
         if base + period * pitch <= arena_bytes:
-            for number, buffer in enumerate(rows):
-                found[buffer] = base + number % period * pitch
-    return tuple(found)
+            found[rows] = base + np.arange(len(rows)) % period * pitch
+    return tuple(found.tolist())
 
 
 def _tables(problem: Problem) -> Iterator[list[int]]:
@@ -39,24 +45,39 @@ def _pitch(problem: Problem, buffer: int) -> int:
     return -(-size // align) * align
 
 
-def _period(problem: Problem, rows: Sequence[int]) -> int:
-    """The least number of slots."""
-    number = {buffer: n for n, buffer in enumerate(rows)}
-    apart = {
-        abs(number[index] - n)
-        for n, buffer in enumerate(rows)
-        for index, _, _ in problem.neighbours(buffer)
-        if index in number
-    }
-    return next(period for period in range(1, len(rows) + 1) if not any(gap % period == 0 for gap in apart))
+class _Met(NamedTuple):
+    """What the rows of a tensor meet: for each such pair the row, by its number, the other one's number, NOBODY if it
+    is no row of the tensor, that buffer, and where the row must not start (see Near)."""
 
+    row: IntArray
+    other_row: IntArray
+    other: IntArray
+    below: IntArray
+    above: IntArray
 
-def _lowest_base(problem: Problem, rows: Sequence[int], period: int, pitch: int, offsets: Sequence[int]) -> int:
-    """The lowest start of a ring that keeps all its rows clear of everything else."""
-    own, taken = set(rows), []
-    for number, buffer in enumerate(rows):
-        slot = number % period * pitch
-        for index, below, above in problem.neighbours(buffer):
-            if index not in own:
-                taken.append((offsets[index] - below - slot, offsets[index] + above - slot))
-    return lowest_clear(taken, problem.buffers[rows[0]].align_bytes)
+    @classmethod
+    def of(cls, problem: Problem, rows: Sequence[int]) -> _Met:
+        near_from, near, below, above = problem.near
+        own, numbers = np.array(rows, dtype=np.int64), np.arange(len(rows), dtype=np.int64)
+        counts = near_from[own + 1] - near_from[own]
+        which = np.arange(int(counts.sum())) + np.repeat(near_from[own] - np.cumsum(counts) + counts, counts)
+        number_of = np.full(len(problem.buffers), NOBODY, dtype=np.int64)
+        number_of[own] = numbers
+        return cls(np.repeat(numbers, counts), number_of[near[which]], near[which], below[which], above[which])
+
+    def period(self, rows: int) -> int:
+        """The least number of slots."""
+        inside = self.other_row != NOBODY
+        apart = set(np.abs(self.other_row - self.row)[inside].tolist())
+        return next(period for period in range(1, rows + 1) if not any(gap % period == 0 for gap in apart))
+
+    def lowest_base(self, period: int, pitch: int, offsets: IntArray, align_bytes: int) -> int:
+        """The lowest start of a ring that keeps all its rows clear of everything else."""
+        outside = self.other_row == NOBODY
+        start = (offsets[self.other] - self.row % period * pitch)[outside]
+        low, high = start - self.below[outside], start + self.above[outside]
+        order = np.argsort(low)
+        # Where a ring may start behind the first of them, and behind the first two, and so on.
+        behind = -(-np.maximum.accumulate(np.append(0, high[order])) // align_bytes) * align_bytes
+        clear = np.append(behind[:-1] <= low[order], True)
+        return int(behind[np.argmax(clear)])

@@ -71,6 +71,7 @@ class _Closure:
         self.graph, self.ranges = graph, ranges
         self.kept = {t.index: np.zeros(t.shape[-1] if t.shape else 1, bool) for t in graph.tensors}
         self.sums = {node.op.index: _full_sums(node) for node in graph.nodes}
+        self.reads = {op: sums.reads() for op, sums in self.sums.items() if sums is not None}
         self.links = {node.op.index: links_of(node) if self._may_change(node) else None for node in graph.nodes}
         for tensor in (*graph.inputs, *graph.outputs, *(t.index for t in graph.tensors if t.is_variable)):
             self.kept[tensor][:] = True
@@ -98,7 +99,7 @@ class _Closure:
             if not needed or not missing:
                 continue
             known = foldable(sums, ~made, self.ranges[node.input(0).index]) | self.kept[node.input(0).index]
-            asked = (sums.reads() & ~known).sum(axis=1) + np.where(made, len(known) + 1, 0)
+            asked = (self.reads[node.op.index] & ~known).sum(axis=1) + np.where(made, len(known) + 1, 0)
             made[np.argsort(asked, kind="stable")[:missing]] = True
             self.result()
         return self.result()
@@ -146,7 +147,7 @@ class _Closure:
         read."""
         varying = self.kept[node.output.index] & ~self.ranges[node.output.index].is_constant
         given = self.kept[node.input(0).index]
-        reads = sums.reads()[varying].any(axis=0)
+        reads = self.reads[node.op.index][varying].any(axis=0)
         folded = reads & foldable(sums, varying, self.ranges[node.input(0).index])
         given |= reads & ~folded
         if not given.any():
