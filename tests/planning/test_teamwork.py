@@ -14,7 +14,7 @@ from diagmem.model.teamwork import Along, Cut, How, Phases, Sharing, Teamwork
 from diagmem.planning.plan_json import from_json, to_json
 from diagmem.planning.sharing import SharedOp, critical_path
 from diagmem.planning.storage import Storage
-from diagmem.planning.teamwork import estimated_speedup, running_steps
+from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_steps
 from tests.networks import Net
 
 MODELS = ("vww_96_int8", "kws_dscnn_int8", "resnet8_int8", "mobilenet_v1_0.25_128_int8", "autoencoder_int8")
@@ -44,6 +44,7 @@ def test_phases_are_written_and_read_again() -> None:
     text = json.loads(json.dumps(to_json(made)))
     assert from_json(text, made.model).teamwork == made.plan.teamwork
     assert text["cores"]["barriers"] > len(text["cores"]["phases"])
+    assert text["cores"]["held_bytes"] == most_held_bytes(made.plan.graph, made.plan.teamwork) // 2 > 0
     first = text["cores"]["phases"][0]
     for damage in ({"op": 99}, {"along": "rows"}, {"units": 7}, {"phases": [{"end": 1, "step": 1, "how": "so"}]}):
         damaged = {**text, "cores": {**text["cores"], "phases": [{**first, **damage}]}}

@@ -140,6 +140,7 @@ def test_notebooks_show_a_plan() -> None:
     """A plan displays itself as its figures and its map, names escaped."""
     made = pipeline.plan(hostile_graph())
     html = made._repr_html_()
+    assert made.plan.standing in html
     assert "data:image/svg+xml;base64," in html
     assert "<script" not in html
     assert "<img src=x" not in html

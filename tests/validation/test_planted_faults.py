@@ -297,14 +297,14 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     ),
     # Allocators.
     "a ring has a slot too few": (
-        "planning.allocators.rings:_period",
+        "planning.allocators.rings:_Met.period",
         then(lambda period, *_: max(1, period - 1)),
     ),
     "slots of a ring are a byte too short": (
         "planning.allocators.rings:_pitch",
         then(lambda pitch, *_: pitch - 1),
     ),
-    "a ring lies anywhere": ("planning.allocators.rings:_lowest_base", then(lambda *_: 0)),
+    "a ring lies anywhere": ("planning.allocators.rings:_Met.lowest_base", then(lambda *_: 0)),
     "rows are put anywhere": ("planning.allocators.fit:lowest_clear", then(lambda at, *_: at // 2)),
     "the allocator does not align": (
         "planning.allocators.fit:lowest_clear",

@@ -7,7 +7,7 @@ where it is part of a window, together with what is new in this run, the window'
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -105,9 +105,8 @@ def bytes_of(tensor: Tensor, store_bytes: int) -> Bytes:
     return found
 
 
-def live_hulls(graph: Graph, store: Store, ops: Sequence[int | None], keep_inputs: bool) -> list[Hull | None]:
-    """The hull of what lives of a store before the run, at each step of it (None: of an op that does not touch it), and
-    after it; None where nothing does."""
+def bytes_of_any(graph: Graph, store: Store) -> Callable[[Sequence[int]], Bytes]:
+    """Tensors -> those bytes of a store that any of them holds."""
     held = {t: bytes_of(graph.tensors[t], store.size_bytes) for t in store.tensors}
     nothing = np.zeros(store.size_bytes, dtype=np.bool_)
 
@@ -115,18 +114,26 @@ def live_hulls(graph: Graph, store: Store, ops: Sequence[int | None], keep_input
         found: Bytes = np.logical_or.reduce([nothing, *(held[t] for t in tensors if t in held)])
         return found
 
+    return joined
+
+
+def live_hulls(graph: Graph, store: Store, ops: Sequence[int | None], keep_inputs: bool) -> list[Hull | None]:
+    """The hull of what lives of a store before the run, at each step of it (None: of an op that does not touch it), and
+    after it; None where nothing does."""
+    joined = bytes_of_any(graph, store)
     state = [t for t in store.tensors if graph.tensors[t].is_variable]
     live = joined([*state, *graph.outputs, *(graph.inputs if keep_inputs else ())])
-    found = [_hull(live)]
+    found = [hull_of(live)]
     for op in reversed(ops):
         written, after = joined(() if op is None else graph.ops[op].outputs), live
         live = (after & ~written) | joined(() if op is None else graph.ops[op].inputs)
-        found.append(_hull(live | after | written))
+        found.append(hull_of(live | after | written))
     # State that nobody looks at is state all the same, until the run begins.
-    found.append(_hull(joined([*state, *graph.inputs])))
+    found.append(hull_of(joined([*state, *graph.inputs])))
     return found[::-1]
 
 
-def _hull(found: Bytes) -> Hull | None:
+def hull_of(found: Bytes) -> Hull | None:
+    """None if there are none."""
     at = np.flatnonzero(found)
     return (int(at[0]), int(at[-1]) + 1) if len(at) else None

@@ -23,7 +23,6 @@ def plan_html(made: Planned) -> str:
     from diagmem.reports.svg import plain, tag
 
     plan = made.plan
-    proof = "proven the least" if plan.optimal else f"lower bound {kb(plan.lower_bound_bytes)}"
-    words = f"{plan.graph.name}: {kb(made.baseline_bytes)} before, {kb(plan.arena_bytes)} after, {proof}"
+    words = f"{plan.graph.name}: {kb(made.baseline_bytes)} before, {kb(plan.arena_bytes)} after, {plan.standing}"
     image = base64.b64encode(arena_svg(plan).encode()).decode("ascii")
     return tag("p", plain(words)) + tag("img", src=f"data:image/svg+xml;base64,{image}", alt=words)

@@ -49,8 +49,8 @@ class _Order:
         if turn is None:
             self.whole.add(op)
         else:
-            self.turned[op] += op != PUSH
             self.done[op] = max(self.done[op], turn + 1)
+            self.turned[op] += 1
         if op != PUSH:
             yield from self._effects(at, op)
 
@@ -81,7 +81,9 @@ class _Order:
     def work(self) -> Fraction:
         """Multiply-accumulates of the whole run; each turn of an op does as many."""
         whole = sum(self.kernels[op].macs for op in self.whole)
-        turned = (Fraction(self.kernels[op].macs * count, self._turns(op)) for op, count in self.turned.items())
+        turned = (
+            Fraction(self.kernels[op].macs * count, self._turns(op)) for op, count in self.turned.items() if op != PUSH
+        )
         return sum(turned, Fraction(whole))
 
     def end(self) -> Iterator[Finding]:

@@ -63,11 +63,16 @@ class Model:
             self.start[index] = self.model.new_int_var(0, max(0, most), "") * stride
             self.model.add(self.start[index] + size <= height)
 
-    def keep_apart(self, pair: Pair, meetings: Iterable[Meeting]) -> None:
+    def keep_apart(self, pair: Pair, meetings: Sequence[Meeting]) -> None:
+        """However often two stores meet, the same one lies above."""
         a, b = pair
+        is_up = self.model.new_bool_var("") if len(meetings) > 1 else None
         for met in meetings:
-            ways = [self._all_before(order) for order in met.gone_before]
-            self.model.add_bool_or(*ways, *self._ways(a, b, met.up), *self._ways(b, a, met.down))
+            up, down = self._ways(a, b, met.up), self._ways(b, a, met.down)
+            self.model.add_bool_or(*map(self._all_before, met.gone_before), *up, *down)
+            for chosen, side in ((up, is_up), (down, None if is_up is None else ~is_up)):
+                for way in chosen if side is not None else ():
+                    self.model.add_implication(way, side)
 
     def _ways(self, below: int, above: int, way: Way) -> list[Any]:
         found = [self._is_above(below, above, way.apart)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, product
 from typing import NamedTuple
 
 from diagmem.planning.footprint import Footprint
-from diagmem.planning.state import Hull, live_hulls
+from diagmem.planning.state import Hull, bytes_of_any, hull_of, live_hulls
 from diagmem.planning.store import Store
 
 Ops = frozenset[int]
@@ -37,17 +37,15 @@ def stays_of(needs: Footprint, store: Store) -> tuple[Stay, ...]:
 
 def _of_state(needs: Footprint, store: Store) -> Iterator[Stay]:
     """Where all that touch a store run in one sequence in every order, so do its live windows: what every window from
-    one of these moments to another has in common. Where they do not, only what is there before and after the run."""
+    one of these moments to another has in common."""
     graph, inside = needs.graph, {*store.tensors}
     touching = [op.index for op in graph.ops if not inside.isdisjoint((*op.inputs, *op.outputs))]
-    is_chain = all(needs.earlier[b] >> a & 1 for a, b in pairwise(touching))
+    if not all(needs.earlier[b] >> a & 1 for a, b in pairwise(touching)):
+        yield from _in_any_sequence(needs, store, touching)
+        return
     # Between any two of them others may run.
     run = [None, *(step for op in touching for step in (op, None))]
     hulls = live_hulls(graph, store, run, needs.options.keep_inputs)
-    if not is_chain:
-        yield from _stay(None, AT_ONCE, hulls[0])
-        yield from _stay(AT_ONCE, None, hulls[-1])
-        return
     common = _common(hulls)
     begins = [None, *(frozenset([op]) for op in touching), AT_ONCE]
     ends = [AT_ONCE, *(frozenset([op]) for op in touching), None]
@@ -69,6 +67,31 @@ def _common(hulls: list[Hull | None]) -> dict[tuple[int, int], Hull | None]:
                 shared = None if shared is None or hull is None else (max(shared[0], hull[0]), min(shared[1], hull[1]))
             found[first // 2, last // 2] = shared
     return found
+
+
+def _in_any_sequence(needs: Footprint, store: Store, touching: Sequence[int]) -> Iterator[Stay]:
+    """What an op touches, while it runs; and what one op writes, or the caller, and another one reads, where none that
+    may run between the two writes it again."""
+    graph, earlier, joined = needs.graph, needs.earlier, bytes_of_any(needs.graph, store)
+    state = [t for t in store.tensors if graph.tensors[t].is_variable]
+    kept = graph.inputs if needs.options.keep_inputs else ()
+    given, wanted = joined([*state, *graph.inputs]), joined([*state, *graph.outputs, *kept])
+    written = {op: joined(graph.ops[op].outputs) for op in touching}
+    read = {op: joined(graph.ops[op].inputs) for op in touching}
+    yield from _stay(None, AT_ONCE, hull_of(given))
+    yield from _stay(AT_ONCE, None, hull_of(wanted))
+    for op in touching:
+        yield from _stay(frozenset([op]), frozenset([op]), hull_of(read[op] | written[op]))
+    for first, last in product((None, *touching), (*touching, None)):
+        if first is not None and last is not None and not earlier[last] >> first & 1:
+            continue
+        held = (given if first is None else written[first]) & (wanted if last is None else read[last])
+        for op in touching:
+            is_before = op == first or (first is not None and earlier[first] >> op & 1)
+            is_after = op == last or (last is not None and earlier[op] >> last & 1)
+            held = held if is_before or is_after else held & ~written[op]
+        begin, end = (None if op is None else frozenset([op]) for op in (first, last))
+        yield from _stay(begin, end, hull_of(held))
 
 
 def _stay(begin: Ops | None, end: Ops | None, hull: Hull | None) -> Iterator[Stay]:
