@@ -25,6 +25,7 @@ from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.fitting import fitted, input_values
 from diagmem.ops.matrix.fully_connected import FullyConnected
 from diagmem.ops.moving.concatenation import Concatenation
+from diagmem.ops.numerics.quantised import stored_zero
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.resizing.resize import Resize
 from diagmem.ops.sampling import SeededDraw, Sliding, activation, constant, ints, node_of
@@ -40,10 +41,16 @@ MOST_ELEMS = 600
 MOST_OPS = 6
 MOST_TRIES = 4
 
+IDLE_SHARE = 4
+"""In one graph of so many some channels of layers have no weights, so that there are some to remove."""
+
 _OF_SOME_NUMBERS_ONLY = frozenset({"SQRT", "RSQRT", "LOG", "POW", "FLOOR_DIV", "FLOOR_MOD", "DIV", "CAST", "EXP"})
 """Kinds that are not given what others have made: not every number has a root, not every real one is a whole one."""
 
 _JOINS = ("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE")
+LAYERS = {"CONV_2D": 0, "FULLY_CONNECTED": 0, "DEPTHWISE_CONV_2D": 3}
+"""Kinds with weights -> the axis of their output channels."""
+
 _WINDOWED = ("AVERAGE_POOL_2D", "MAX_POOL_2D")
 
 
@@ -85,6 +92,19 @@ class SteeredDraw(SeededDraw):
         return Sliding(self.choice(tuple(Padding) if fits else (Padding.SAME,)), kernel, stride, dilation, image)
 
 
+def _with_idle_channels(graph: Graph, seed: int) -> Graph:
+    rng, tensors = np.random.default_rng(seed), list(graph.tensors)
+    for node in graph.nodes:
+        filters = node.input(1) if node.op.kind in LAYERS else None
+        if filters is None or filters.data is None or not filters.data.size:
+            continue
+        idle = rng.random(filters.shape[LAYERS[node.op.kind]]) < 0.4
+        values = np.moveaxis(filters.data.copy(), LAYERS[node.op.kind], 0)
+        values[idle] = stored_zero(filters) if filters.dtype is DType.UINT8 else 0
+        tensors[filters.index] = replace(filters, data=np.moveaxis(values, 0, LAYERS[node.op.kind]))
+    return replace(graph, tensors=tuple(tensors))
+
+
 def grown(seed: int) -> Case:
     """The graph of that seed."""
     return _Growth(seed).case()
@@ -112,7 +132,7 @@ class _Growth:
         made = [t for op in self.ops for t in op.outputs]
         outputs = [t for t in made if t not in read or draw.integer(0, 8) == 0]
         graph = Graph(f"grown{self.seed}", tuple(self.tensors), tuple(self.ops), tuple(self.given), tuple(outputs))
-        graph = own_states_last(graph)
+        graph = own_states_last(_with_idle_channels(graph, self.seed) if self.seed % IDLE_SHARE == 0 else graph)
         return Case(graph, tuple(tuple(values[run] for values in self.given.values()) for run in range(RUNS)))
 
     def begin(self) -> None:

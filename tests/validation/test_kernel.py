@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from diagmem.kernels import library
 from diagmem.model.graph import Node
 from diagmem.ops.accesses import Runs
-from diagmem.validation.kernel import Kernel, cut_to_turns
+from diagmem.validation.kernel import Kernel, cut_to_turns, within_rows
 from tests.ops.cases import case_modules
 from tests.ops.simulation import by_step
 from tests.validation.shadow_memory import sums_of, turns_of, windows
@@ -40,6 +40,20 @@ def test_any_runs_are_cut_where_turns_end(columns: list[tuple[int, ...]], ends: 
         found = by_step(cut.of_turn(turn))
         expected = {(s, e) for s, e in touches if bounds[turn] <= s < bounds[turn + 1]}
         assert {(step, element) for step, elements in found.items() for element in elements} == expected
+
+
+@given(RUNS, st.integers(1, 12))
+@settings(max_examples=200)
+def test_any_runs_are_cut_where_rows_end(columns: list[tuple[int, ...]], row_elems: int) -> None:
+    """No run reaches into a second row, and together they touch what the runs do, when they do."""
+    runs = runs_of(columns)
+    parts = within_rows(runs, row_elems)
+    found = set()
+    for part in parts:
+        far = part.start + (part.length - 1) * part.pitch
+        assert (part.start // row_elems == far // row_elems).all()
+        found |= {(step, element) for step, elements in by_step(part).items() for element in elements}
+    assert found == {(step, element) for step, elements in by_step(runs).items() for element in elements}
 
 
 @pytest.mark.parametrize("kernels", ["diagmem", "cmsis-nn-mve"])

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diagmem import pipeline
+from diagmem.model.graph import DType
 from diagmem.model.schedule import Schedule, Step
 from diagmem.model.teamwork import Along, Cut, How, Phase, Phases, Sharing, Teamwork
 from diagmem.ops import Order, kind_of
@@ -169,9 +170,10 @@ def test_a_race_within_a_row_is_found_and_nothing_else(apart: int, step: int, ho
     assert found == ([1] if is_racy else [])
 
 
-def small() -> Plan:
+@cache
+def small(dtype: DType = DType.INT8) -> Plan:
     """A convolution whose output lies anywhere below its input, or on it."""
-    net = Net()
+    net = Net(dtype=dtype)
     graph = net.graph(net.conv(net.input(1, 4, 4, 2), 2))
     return pipeline.plan(graph, cores=2, remove=()).plan
 
@@ -180,17 +182,17 @@ PIXELS = Cut(Along.PIXELS, 16, can_hold=True)
 
 
 def moved(plan: Plan, apart: int, phases: tuple[Phases, ...], cut: Cut = PIXELS) -> Plan:
-    """The input so many bytes above the output, in an arena that is large enough."""
+    """The input so many elements above the output, in an arena that is large enough."""
     source, target = plan.graph.nodes[0].input(0), plan.graph.nodes[0].output
     storage = {
         target.index: Storage.linear(0, target.rows, target.row_bytes),
-        source.index: Storage.linear(apart, source.rows, source.row_bytes),
+        source.index: Storage.linear(apart * source.dtype.size_bytes, source.rows, source.row_bytes),
     }
     return replace(plan, storage=storage, arena_bytes=4096, teamwork=Teamwork(2, (Sharing(0, cut, phases),)))
 
 
 def is_racy(plan: Plan, apart: int) -> bool:
-    """Byte by byte, by the definition: all that are between the same two barriers come in every order."""
+    """Element by element, by the definition: all that are between the same two barriers come in every order."""
     assert plan.teamwork is not None
     node, (sharing,) = plan.graph.nodes[0], plan.teamwork.sharings
     kind = kind_of(node.op.kind)
@@ -203,20 +205,24 @@ def is_racy(plan: Plan, apart: int) -> bool:
             core = -1 - number if phase.how is How.ALONE else unit
             when[unit] = number, number + (phase.how is How.HELD), core
     for element, first, last in zip(*(array.tolist() for array in reads.touches()), strict=True):
-        byte = element + apart
+        place = element + apart
         for step in range(first, last + 1):
             read, _, reader = when[step // 2]
-            if 0 <= byte < 32:
-                _, written, writer = when[byte // 2]
+            if 0 <= place < 32:
+                _, written, writer = when[place // 2]
                 if read > written or (read == written and reader != writer):
                     return True
     return False
 
 
-@given(st.integers(0, 40), st.lists(st.tuples(st.integers(1, 6), st.sampled_from(How)), max_size=6))
-@settings(max_examples=150, deadline=None)
-def test_what_is_racy_is_found_and_nothing_else(apart: int, drawn: list[tuple[int, How]]) -> None:
-    """Any phases at any distance: a race is found where there is one byte by byte."""
+@given(
+    st.sampled_from((DType.INT8, DType.FLOAT32)),
+    st.integers(0, 40),
+    st.lists(st.tuples(st.integers(1, 6), st.sampled_from(How)), max_size=6),
+)
+@settings(max_examples=200, deadline=None)
+def test_what_is_racy_is_found_and_nothing_else(dtype: DType, apart: int, drawn: list[tuple[int, How]]) -> None:
+    """Any phases at any distance: a race is found where there is one element by element."""
     ends, phases = 0, list[Phases]()
     for units, how in drawn:
         ends = min(16, ends + units)
@@ -224,7 +230,7 @@ def test_what_is_racy_is_found_and_nothing_else(apart: int, drawn: list[tuple[in
             phases.append(Phases(ends, units, how))
     if ends < 16:
         phases.append(Phases(16, 16, How.SHARED))
-    plan = moved(small(), apart, tuple(phases))
+    plan = moved(small(dtype), apart, tuple(phases))
     assert (Fault.RACE in faults(plan)) == is_racy(plan, apart)
 
 

@@ -101,7 +101,7 @@ class Kernel:
             return None
         rows, row_elems = output.rows, output.elems // output.rows
         first, end = np.full(rows, _END, dtype=np.int64), np.zeros(rows, dtype=np.int64)
-        for runs in _within_rows(self._by_turns.writes[0], row_elems):
+        for runs in within_rows(self._by_turns.writes[0], row_elems):
             row = runs.start // row_elems
             np.minimum.at(first, row, runs.step)
             np.maximum.at(end, row, _last_steps(runs) + 1)
@@ -162,7 +162,7 @@ def _last_steps(runs: Runs) -> IntArray:
     return last
 
 
-def _within_rows(runs: Runs, row_elems: int) -> list[Runs]:
+def within_rows(runs: Runs, row_elems: int) -> list[Runs]:
     """The runs that stay within a row, and the elements of the others one by one."""
     far = runs.start + (runs.length - 1) * runs.pitch
     stays = runs.start // row_elems == far // row_elems

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 
 from diagmem.model.graph import DType, Graph, Padding, Quantisation
+from diagmem.ops import kinds
 from diagmem.ops.convolution.conv_2d import Conv2D
+from diagmem.ops.fitting import fitted
 from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.sampling import SeededDraw
 from diagmem.transforms.channels.analysis import ranges_of
 from diagmem.transforms.channels.ranges import Range
+from diagmem.transforms.channels.sums import KINDS, STORED, Sums
 from diagmem.verification import reference
 from diagmem.verification.channels import range_faults
 from diagmem.verification.inputs import sample_inputs
@@ -36,6 +40,39 @@ def test_a_layer_reaches_both_ends_of_its_range(seed: int) -> None:
     found = ranges_of(graph)[graph.outputs[0]]
     assert np.array_equal(made.min(axis=0), found.low)
     assert np.array_equal(made.max(axis=0), found.high)
+
+
+@pytest.mark.parametrize("dtype", STORED, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_sums_are_finished_as_the_layer_does(kind: str, dtype: DType) -> None:
+    """Of images with one value for each channel, the least and the largest output are those that its sums become: types
+    and kinds round in different ways."""
+    tried = 0
+    for seed in range(400):
+        node = fitted(kinds()[kind].sample(kind, SeededDraw(f"{kind} {seed}")), seed)
+        sums = Sums.of(node) if node.input(0).dtype is dtype and node.output.elems else None
+        if sums is None:
+            continue
+        data, rng = node.input(0), np.random.default_rng(seed)
+        for _ in range(8):
+            row = rng.integers(*range_of(dtype), data.shape[-1], endpoint=True)
+            lowest, highest = sums.limits(row, row)
+            assert np.array_equal(lowest, highest)
+            if not sums.is_safe(lowest, highest):
+                continue
+            values = [None if t is None else t.data for t in node.inputs]
+            values[0] = np.broadcast_to(row.astype(dtype.numpy), data.shape)
+            made = kinds()[kind].reference(node, values)[0].reshape(-1, node.output.shape[-1])
+            found = sums.outputs(lowest)
+            assert made.min(axis=0).tolist() == found.min(axis=0).tolist()
+            assert made.max(axis=0).tolist() == found.max(axis=0).tolist()
+            tried += 1
+    assert tried > 40
+
+
+def range_of(dtype: DType) -> tuple[int, int]:
+    info = np.iinfo(dtype.numpy)
+    return int(info.min), int(info.max)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -17,7 +17,7 @@ from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, CChannels, by_type, ker
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.separable import AxisTerm, separation_of
 from diagmem.ops.numerics.packed import Channels, c_packed, is_8_bit, packed_channels
-from diagmem.ops.numerics.quantised import centred_weights, integer_range, real_weights, scale_of, zero_point_of
+from diagmem.ops.numerics.quantised import centred_weights, real_weights, scale_of, zero_point_of
 from diagmem.ops.numerics.vectors import c_eights, vectors_of
 from diagmem.ops.numerics.weighted_sums import (
     BY_CHANNEL,
@@ -104,8 +104,7 @@ class FullyConnectedKind(OpKind):
         else:
             centred = rows.astype(np.float64) - zero_point_of(node.input(0))
             sums = centred @ centred_weights(node.input(1), weights).T.astype(np.float64)
-        done = _finished_u8 if node.output.dtype is DType.UINT8 else finished
-        return (done(node, 0, sums, bias).reshape(node.output.shape),)
+        return (finished(node, 0, sums, bias).reshape(node.output.shape),)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         """All outputs of a block together: the order is that of the kernel in plain C. Without vectors, bytes must come
@@ -164,17 +163,6 @@ def _sums_f32(rows: Array, weights: Array) -> Array:
     for i in range(weights.shape[1]):
         sums += rows[:, i, None] * weights[:, i]
     return sums
-
-
-def _finished_u8(node: Node, axis: int, sums: Array, bias: Array | None) -> Array:
-    """Unsigned outputs from the sums of their products, in double precision and rounded once, as LiteRT does it."""
-    factor = scale_of(node.input(0)) * scale_of(node.input(1)) / scale_of(node.output)
-    real = (sums + (0 if bias is None else bias.reshape(-1))) * factor
-    whole = np.trunc(real)
-    nearest = whole + np.sign(real) * (np.abs(real - whole) >= 0.5)
-    low, high = integer_range(node.attributes.activation, node.output)
-    stored: Array = np.clip(nearest + zero_point_of(node.output), low, high).astype(np.uint8)
-    return stored
 
 
 def _c_sizes(node: Node) -> dict[str, int]:

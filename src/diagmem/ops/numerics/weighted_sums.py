@@ -29,6 +29,7 @@ from diagmem.ops.numerics.quantised import (
     Requantisation,
     channel_scales,
     folded_bias,
+    integer_range,
     real_range,
     rounds_to_even,
     scale_of,
@@ -92,6 +93,8 @@ def finished(node: Node, axis: int, sums: Array, bias: Array | None) -> Array:
     dtype = node.input(0).dtype
     if dtype is DType.FLOAT32:
         return finished_f32(node, sums, bias)
+    if dtype is DType.UINT8 and node.op.kind == "FULLY_CONNECTED":
+        return _rounded_once(node, sums, bias)
     output = requantisation_of(node, axis)
     return _finished_s16(node, sums, bias, output) if dtype is DType.INT16 else finished_8_bit(node, sums, bias, output)
 
@@ -100,6 +103,17 @@ def finished_8_bit(node: Node, sums: Array, bias: Array | None, output: Requanti
     """An output of 8-bit numbers, signed or not, from the sums of its products."""
     whole = sums.astype(np.int64) + (0 if bias is None else bias.reshape(-1))
     return output.apply(whole).astype(node.output.dtype.numpy)
+
+
+def _rounded_once(node: Node, sums: Array, bias: Array | None) -> Array:
+    """Unsigned outputs from the sums of their products, in double precision and rounded once, as LiteRT does it."""
+    factor = scale_of(node.input(0)) * scale_of(node.input(1)) / scale_of(node.output)
+    real = (sums + (0 if bias is None else bias.reshape(-1))) * factor
+    whole = np.trunc(real)
+    nearest = whole + np.sign(real) * (np.abs(real - whole) >= 0.5)
+    low, high = integer_range(node.attributes.activation, node.output)
+    stored: Array = np.clip(nearest + zero_point_of(node.output), low, high).astype(np.uint8)
+    return stored
 
 
 def finished_f32(node: Node, sums: Array, bias: Array | None) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -59,7 +59,8 @@ def interleaved(rows: RowGraph, steps: Sequence[RowStep], kept: frozenset[int]) 
 class _Steps:
     """Turns, counted in the order given, and what they are to each other in any order. A row that is made again lives
     again: `lives` are rows, `makers` the steps that make them (-1: it is there before the run), `reads` the lives that
-    each step reads. `before`: the steps that must come before each."""
+    each step reads. `before`: the steps that must come before each. `shares`: what a step can share with lives that die
+    there, as far as that is known."""
 
     rows: RowGraph
     steps: tuple[RowStep, ...]
@@ -68,6 +69,7 @@ class _Steps:
     makers: list[int]
     reads: list[list[int]]
     before: list[set[int]]
+    shares: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: RowGraph, steps: Sequence[RowStep], kept: frozenset[int]) -> _Steps:
@@ -123,12 +125,16 @@ class _Steps:
         return np.where(self._homes == np.arange(len(sizes)), sizes, 0)
 
     @cached_property
+    def _makers(self) -> IntArray:
+        return np.array(self.makers, dtype=np.int64)
+
+    @cached_property
     def _uses(self) -> tuple[IntArray, IntArray]:
-        """Pairs of a life and a step that makes or reads it."""
+        """Pairs of the number of a row and a step that makes or reads it."""
         pairs = [(life, step) for step, reads in enumerate(self.reads) for life in reads]
         pairs += enumerate(self.makers)
         life, step = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-        return life, step
+        return self._homes[life], step
 
     @cached_property
     def _kept(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -150,9 +156,9 @@ class _Steps:
         place = np.zeros(count + 1, dtype=np.int64)
         place[np.array(order, dtype=np.int64)] = np.arange(count)
         first, last = np.full(len(self.lives), count, dtype=np.int64), np.zeros(len(self.lives), dtype=np.int64)
-        np.minimum.at(first, self._homes, place[np.array(self.makers, dtype=np.int64)])
-        life, step = self._uses
-        np.maximum.at(last, self._homes[life], place[step])
+        np.minimum.at(first, self._homes, place[self._makers])
+        home, step = self._uses
+        np.maximum.at(last, home, place[step])
         # What is kept does not end with the last step either.
         end = np.where(self._kept, count + 1, last + 1)
         change = np.zeros(count + 2, dtype=np.int64)
@@ -167,17 +173,33 @@ class _Steps:
     def _worst(self, order: Order, live: IntArray, end: IntArray) -> tuple[Height, int]:
         """Of what lives at a step, what is made may share some bytes with what dies."""
         peak, places = 0, list[int]()
-        for at in np.argsort(-live, kind="stable").tolist():
+        if not len(live):
+            return Height(0, 0), 0
+        highest = int(np.argmax(live))
+        # Where less lives than is needed there, nothing can be worse.
+        high = np.flatnonzero(live >= live[highest] - self._shared(order[highest], highest, end))
+        for at in high[np.argsort(-live[high], kind="stable")].tolist():
             if live[at] < peak:
                 break
-            step = self.steps[order[at]]
-            dying = {self.lives[life] for life in self.reads[order[at]] if end[self._homes[life]] == at + 1}
-            needed = int(live[at]) - shared_bytes(self.rows, step, dying)
+            needed = int(live[at]) - self._shared(order[at], at, end)
             if needed > peak:
                 peak, places = needed, []
             if needed == peak:
                 places.append(at)
         return Height(peak, len(places)), min(places, default=0)
+
+    def _shared(self, step: int, at: int, end: IntArray) -> int:
+        """What a step at a place shares with what dies there."""
+        dying = tuple(life for life in self.reads[step] if end[self._home_of[life]] == at + 1)
+        if (step, dying) not in self.shares:
+            rows = {self.lives[life] for life in dying}
+            self.shares[step, dying] = shared_bytes(self.rows, self.steps[step], rows)
+        return self.shares[step, dying]
+
+    @cached_property
+    def _home_of(self) -> list[int]:
+        found: list[int] = self._homes.tolist()
+        return found
 
     def moves(self, order: Order, peak: int) -> Iterator[Order]:
         """Orders in which some step comes after the peak instead of before it, or the other way round, with all that
