@@ -17,7 +17,7 @@ from diagmem.planning.allocators.greedy import orders
 from diagmem.planning.allocators.placement import Placement
 from diagmem.planning.allocators.repair import Repair
 from diagmem.planning.allocators.settle import Settle
-from diagmem.planning.allocators.tree import MOST_MEMBERS
+from diagmem.planning.allocators.tree import MOST_MEMBERS, MOST_SHARING
 from diagmem.planning.compiled import PLAIN, Machine, machine
 from diagmem.planning.problem import Problem
 
@@ -173,7 +173,7 @@ class Lowering:
         """Whether the tree finds a placement within the target, in about so many nodes."""
         hard, removed = repair.core(target)
         placed: dict[int, int] | None = None if hard else {}
-        if len(hard) > MOST_MEMBERS:
+        if len(hard) > (MOST_SHARING if self.problem.overlaps else MOST_MEMBERS):
             self.meter.nodes -= nodes
             return False
         attempt = self._attempt(hard, target)

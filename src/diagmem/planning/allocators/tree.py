@@ -21,8 +21,9 @@ FIRST_NODES, GROWTH = 1_000, 200
 """Nodes of the first run; and each is one in 200 longer than the one before: most runs that find anything find it
 soon, so there are many."""
 
-MOST_MEMBERS = 1_000
-"""The search keeps a few numbers for each pair of members; and beyond so many it finds little."""
+MOST_MEMBERS, MOST_SHARING = 1_000, 600
+"""The search keeps a few numbers for each pair of members; and beyond so many it finds little, the sooner where some of
+them may overlap."""
 
 
 @dataclass(frozen=True, slots=True)
