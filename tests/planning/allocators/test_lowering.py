@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from diagmem.model.errors import PlanError
-from diagmem.planning.allocators import greedy, lowering
+from diagmem.planning.allocators import attempt, greedy, lowering
 from diagmem.planning.allocators.attempt import Attempt
 from diagmem.planning.allocators.effort import EFFORTS, Effort, Meter, Purse
 from diagmem.planning.allocators.lowering import Lowering
@@ -177,6 +177,21 @@ def test_a_size_that_is_asked_for_again_is_looked_for_otherwise() -> None:
     first, second = (Attempt.of(posed, range(80), limit, offsets, PLAIN, seed).starts for seed in (0, 1))
     assert first[0].order == second[0].order
     assert all(one.order != other.order for one, other in zip(first[1:], second[1:], strict=True))
+
+
+@pytest.mark.parametrize("may_overlap", [True, False])
+def test_orders_that_bring_nothing_are_shaken_anew(may_overlap: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After so many nodes, where buffers may overlap; but not the first, which goes by offsets."""
+    monkeypatch.setattr(attempt, "RENEWED_NODES", 100)
+    posed = sliding_rows(2, 80) if may_overlap else cut_rectangle(3, 40)
+    offsets = greedy(posed)
+    tried = Attempt.of(posed, range(len(posed.buffers)), posed.lower_bound_bytes - posed.unit_bytes, offsets, PLAIN)
+    before = [*tried.starts]
+    for _ in range(8 * len(before)):
+        assert tried.run(200)[0] is None
+    is_new = [start is not old for start, old in zip(tried.starts, before, strict=True)]
+    assert is_new == [may_overlap and at > 0 for at in range(len(before))]
+    assert all(sorted(start.order) == sorted(old.order) for start, old in zip(tried.starts, before, strict=True))
 
 
 def test_a_goal_ends_the_search() -> None:

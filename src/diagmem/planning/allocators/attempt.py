@@ -22,16 +22,25 @@ a matter of luck, and what differs a little soon differs wholly: of several the 
 SHARING = (("WAT", 2), ("TWA", 2), ("EW", 2), ("WAT", 2), ("TZ", 2))
 """The same for buffers that may overlap, after the order of the present offsets."""
 
+RENEWED_NODES = 25_000
+"""After so many nodes that brought nothing such an order is shaken anew, and what it has learned forgotten."""
+
+SHAKES = 100
+"""Of one attempt, at the most: numbers of the next one's begin so much further on."""
+
 
 @dataclass
 class Attempt:
-    """`is_impossible`: the search has shown that nothing fits. `nodes`: of one run, in hundredths."""
+    """`shake`: the number of the next shake of an order that brings nothing; None: all go on. `taken`: nodes by start.
+    `is_impossible`: the search has shown that nothing fits. `nodes`: of one run, in hundredths."""
 
     tree: TreeSearch
     capacity: int
-    starts: Sequence[Start]
+    starts: list[Start]
     is_exact: bool
     exact: Start
+    shake: int | None
+    taken: list[int] = field(init=False)
     exact_nodes: int = field(default=0, init=False)
     is_impossible: bool = field(default=False, init=False)
     nodes: int = field(default=100 * FIRST_NODES, init=False)
@@ -58,13 +67,32 @@ class Attempt:
             starts = [tree.start(own, 1, by_rank=True)]
             for number, (keys, pull) in enumerate(SHARING, len(SHARING) * seed):
                 starts.append(tree.start(shaken(tree.sorted_by(keys), number), pull))
-        found = cls(tree, capacity, starts, is_exact, tree.start(tree.sorted_by("TWA"), 2))
+        shake = 10 * SHAKES + SHAKES * seed if problem.overlaps else None
+        found = cls(tree, capacity, starts, is_exact, tree.start(tree.sorted_by("TWA"), 2), shake)
         found.is_impossible = is_exact and max(tree.load, default=0) > capacity
         return found
 
+    def __post_init__(self) -> None:
+        self.taken = [0] * len(self.starts)
+
     def run(self, most_nodes: int) -> tuple[dict[int, int] | None, int]:
         """Offsets of the members if the next run finds any; and the nodes it took."""
-        start = self.starts[self.runs % len(self.starts)]
+        at = self.runs % len(self.starts)
+        self._renew(at)
+        placed, nodes = self._run(self.starts[at], most_nodes)
+        self.taken[at] += nodes
+        return placed, nodes
+
+    def _renew(self, at: int) -> None:
+        """The first start goes by offsets, which nothing is to shake."""
+        if self.shake is None or not at or self.taken[at] <= RENEWED_NODES:
+            return
+        self.shake += 1
+        keys, pull = SHARING[at - 1]
+        self.starts[at] = self.tree.start(shaken(self.tree.sorted_by(keys), self.shake), pull)
+        self.taken[at] = 0
+
+    def _run(self, start: Start, most_nodes: int) -> tuple[dict[int, int] | None, int]:
         self.runs += 1
         before, budget = self.tree.nodes, min(self.nodes // 100, most_nodes)
         self.nodes += self.nodes // GROWTH

@@ -53,9 +53,8 @@ class Effort:
     them. `nodes`: of the search tree; `nodes_apart`: where no two buffers may overlap, so that the tree does all the
     work. `proof`: CP-SAT's deterministic time for one component, about seconds, but the same work on any machine.
     `order_proof`: the same for orders and placements at once. `states`: sets of ops that the search for an order looks
-    at. `moves`: how many times a buffer may move to where it
-    is least in the way, for each buffer that there is, up to `most_moves`. `purse`: what is shared with other problems,
-    if there are any.
+    at. `moves`: how many times a buffer may move to where it is least in the way, for each buffer that there is, up to
+    `most_moves`. `purse`: what is shared with other problems, if there are any.
     """
 
     fits: int
@@ -92,8 +91,9 @@ class Effort:
         return min(self.fits * buffers, self.most_fits if buffers <= MANY else self.most_fits * MANY // buffers)
 
     def moves_for(self, buffers: int) -> int:
-        """How many times one of so many buffers may be moved."""
-        return min(self.moves * buffers, self.most_moves if buffers <= LARGE else self.most_moves * LARGE // buffers)
+        """How many times one of so many buffers may be moved. Of very many a move looks at many."""
+        most = _fewer(self.most_moves, buffers)
+        return min(self.moves * buffers, most if buffers <= 2 * LARGE else _fewer(most, buffers))
 
     def nodes_for(self, buffers: int, may_overlap: bool) -> int:
         """Nodes of the search tree for so many buffers."""
