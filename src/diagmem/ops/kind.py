@@ -233,6 +233,13 @@ def stretch_cuts(call: Callable[[Node], CCall], node: Node) -> tuple[Cut, ...]:
     return () if found is None else (Cut(Along.PIXELS, found.units, can_hold=True),)
 
 
+def only_axis(axes: Sequence[int]) -> int:
+    """The one that there is; shapes are worked out before signatures are checked."""
+    if len(axes) != 1:
+        raise ModelError(f"one axis is needed, {len(axes)} are given; the file is damaged")
+    return axes[0]
+
+
 def constant_ints(inputs: Sequence[Tensor | None], position: int) -> tuple[int, ...] | None:
     """The values of an input that holds axes, paddings, a shape; None where they are not constant in the file."""
     tensor = input_at(inputs, position)

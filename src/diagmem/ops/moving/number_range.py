@@ -31,6 +31,8 @@ class NumberRangeKind(RearrangeKind):
         tensors = [input_at(inputs, position) for position in range(3)]
         if any(t.data is None for t in tensors):
             return None
+        if any(t.elems != 1 for t in tensors):
+            raise ModelError("a range has a first number, an end and a distance, and not several of any")
         first, end, step = (float(np.asarray(t.data).reshape(())) for t in tensors)
         count = np.ceil((end - first) / step) if step else np.inf
         if not count < MOST_NUMBERS:

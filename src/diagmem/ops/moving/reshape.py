@@ -11,7 +11,7 @@ from typing import Any
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, kernel_call
-from diagmem.ops.kind import Array, Values, axis_of, constant_ints, input_at
+from diagmem.ops.kind import Array, Values, axis_of, constant_ints, input_at, only_axis
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
@@ -128,7 +128,7 @@ def _expanded(attributes: Reshape, inputs: Sequence[Tensor | None]) -> Shape | N
     shape, axes = input_at(inputs, 0).shape, constant_ints(inputs, 1)
     if axes is None:
         return None
-    axis = axis_of(axes[0], len(shape) + 1)
+    axis = axis_of(only_axis(axes), len(shape) + 1)
     return (*shape[:axis], 1, *shape[axis:])
 
 

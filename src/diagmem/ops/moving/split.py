@@ -12,7 +12,7 @@ import numpy as np
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, CPointers, CTable, Unsupported, kernel_call, require_types
-from diagmem.ops.kind import axis_of, constant_ints, input_at
+from diagmem.ops.kind import axis_of, constant_ints, input_at, only_axis
 from diagmem.ops.loops.chunks import COMPUTED, Chunks, RearrangeKind
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
@@ -114,7 +114,7 @@ def _cut(name: str, attributes: Split, inputs: Sequence[Tensor | None]) -> tuple
     if axes is None or sizes is None:
         return None
     shape = input_at(inputs, _data(name)).shape
-    axis = axis_of(axes[0], len(shape))
+    axis = axis_of(only_axis(axes), len(shape))
     return axis, _equal(shape[axis], attributes.num_splits) if name == "SPLIT" else _given(shape[axis], sizes)
 
 

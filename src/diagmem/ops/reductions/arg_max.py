@@ -13,7 +13,7 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import CCall, element_code, kernel_call, values_of
-from diagmem.ops.kind import Array, OpKind, Values, axis_of, held_separation, input_at, swept
+from diagmem.ops.kind import Array, OpKind, Values, axis_of, held_separation, input_at, only_axis, swept
 from diagmem.ops.loops.fibres import fibre_reads, fibre_separation, kept_shape
 from diagmem.ops.options import TYPE_CODES, BuiltinOptions
 from diagmem.ops.orders import Order
@@ -88,8 +88,7 @@ class ArgMaxKind(OpKind):
 
 
 def _axes(inputs: Sequence[Tensor | None]) -> tuple[int]:
-    (axis,) = input_at(inputs, 1).ints
-    return (axis_of(axis, len(input_at(inputs, 0).shape)),)
+    return (axis_of(only_axis(input_at(inputs, 1).ints), len(input_at(inputs, 0).shape)),)
 
 
 KIND = ArgMaxKind()
