@@ -189,3 +189,12 @@ def test_real_numbers_lie_on_their_boundaries() -> None:
     made = program(tiny(DType.FLOAT32))
     assert b"#define TINY_ARENA_ALIGN 4 " in emit(made)["tiny.h"]
     assert all(offset % 4 == 0 for offset in made.offsets.values())
+
+
+def test_types_that_c_has_none_for_are_refused() -> None:
+    """Of what a caller hands over, though no kernel reads it."""
+    graph = tiny()
+    more = Tensor(len(graph.tensors), "halves", (4,), DType.FLOAT16)
+    graph = replace(graph, tensors=(*graph.tensors, more), inputs=(*graph.inputs, more.index))
+    with pytest.raises(ModelError, match="'halves' has float16 elements, for which C has no type"):
+        emit(Program.of(pipeline.plan(graph)))

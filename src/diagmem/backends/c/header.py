@@ -10,8 +10,8 @@ from diagmem.backends.c.calls import shape_of
 from diagmem.backends.c.literals import number
 from diagmem.backends.c.names import comment
 from diagmem.backends.c.pools import pool_constants, pool_givers, pool_places
-from diagmem.backends.c.program import Program
-from diagmem.backends.c.values import C_TYPES, tensor_type, value_functions
+from diagmem.backends.c.program import C_TYPES, Program
+from diagmem.backends.c.values import tensor_type, value_functions
 from diagmem.model.graph import Graph, Tensor
 
 _WHOLE = """\

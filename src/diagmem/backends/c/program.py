@@ -9,7 +9,7 @@ from functools import cached_property
 from diagmem.backends.c.row_pieces import Piece, shorter_tables
 from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.model.errors import ModelError, PlanError
-from diagmem.model.graph import Graph, Node, Tensor
+from diagmem.model.graph import DType, Graph, Node, Tensor
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.model.teamwork import Along, Teamwork
 from diagmem.ops import CCall, CPointers, CRow, CRows, StagedWeights, Unsupported, kind_of, staged_weights, values_of
@@ -20,6 +20,19 @@ from diagmem.planning.planner import Planned
 from diagmem.planning.pools import NO_POOLS, PoolLayout
 from diagmem.planning.rows import RowGraph, row_graph, sums_of
 from diagmem.planning.storage import Storage
+
+C_TYPES = {
+    DType.FLOAT32: "float",
+    DType.INT8: "int8_t",
+    DType.UINT8: "uint8_t",
+    DType.INT16: "int16_t",
+    DType.INT32: "int32_t",
+    DType.INT64: "int64_t",
+    DType.UINT32: "uint32_t",
+    DType.UINT64: "uint64_t",
+    DType.BOOL: "uint8_t",
+}
+"""Of what a caller hands over and gets back."""
 
 MOST_REASONS = 4
 """That a message lists."""
@@ -276,8 +289,11 @@ class Program:
     @cached_property
     def refused_tensors(self) -> Sequence[str]:
         """Reasons that lie in tensors."""
-        outputs = (self.graph.tensors[t] for t in self.graph.outputs)
-        return [f"the graph output '{t.label}' is a constant" for t in outputs if t.is_constant]
+        graph = self.graph
+        given, made = ([graph.tensors[t] for t in tensors] for tensors in (graph.inputs, graph.outputs))
+        found = [f"the graph output '{t.label}' is a constant" for t in made if t.is_constant]
+        odd = [t for t in (*given, *made) if t.dtype not in C_TYPES]
+        return found + [f"'{t.label}' has {t.dtype.value} elements, for which C has no type" for t in odd]
 
     @cached_property
     def _calls_or_reasons(self) -> Mapping[int, CCall | str | None]:

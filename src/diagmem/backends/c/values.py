@@ -7,20 +7,8 @@ from collections.abc import Iterator
 
 from diagmem.backends.c.addresses import arena_type
 from diagmem.backends.c.names import string
-from diagmem.backends.c.program import Program
+from diagmem.backends.c.program import C_TYPES, Program
 from diagmem.model.graph import DType, Tensor
-
-C_TYPES = {
-    DType.FLOAT32: "float",
-    DType.INT8: "int8_t",
-    DType.UINT8: "uint8_t",
-    DType.INT16: "int16_t",
-    DType.INT32: "int32_t",
-    DType.INT64: "int64_t",
-    DType.UINT32: "uint32_t",
-    DType.UINT64: "uint64_t",
-    DType.BOOL: "uint8_t",
-}
 
 _STORED = (DType.INT8, DType.UINT8, DType.INT16)
 """Integers that stand for real numbers, where they have a scale."""
