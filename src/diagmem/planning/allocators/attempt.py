@@ -31,7 +31,7 @@ SHAKES = 100
 
 @dataclass
 class Attempt:
-    """`shake`: the number of the next shake of an order that brings nothing; None: all go on. `taken`: nodes by start.
+    """`shake`: the number of the last shake of an order that brought nothing; None: all go on. `taken`: nodes by start.
     `is_impossible`: the search has shown that nothing fits. `nodes`: of one run, in hundredths."""
 
     tree: TreeSearch
