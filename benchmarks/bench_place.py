@@ -12,12 +12,10 @@ import sys
 import time
 from pathlib import Path
 
-from diagmem.planning.allocators.effort import THOROUGH
-from diagmem.planning.allocators.placement import Placement
-from diagmem.planning.buffer_tables.check import conflicts
-from diagmem.planning.buffer_tables.placing import table_placement
-from diagmem.planning.buffer_tables.posing import table_problem
-from diagmem.planning.buffer_tables.table import Table, parse_table
+from diagmem.planning.place.effort import THOROUGH
+from diagmem.planning.place.placement import Placement
+from diagmem.planning.place.table import Table, conflicts, parse_table
+from diagmem.planning.place.table_problem import table_placement, table_problem
 
 
 def main() -> None:

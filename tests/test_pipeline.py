@@ -23,10 +23,10 @@ from diagmem.model.errors import ModelError, PlanError, UnsafePlanError
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
 from diagmem.planning import checked, choices
-from diagmem.planning.allocators import ALLOCATORS, optimal
 from diagmem.planning.checked import findings_of
 from diagmem.planning.footprint import footprint
 from diagmem.planning.options import Options
+from diagmem.planning.place import ALLOCATORS, optimal
 from diagmem.planning.plan_json import to_json
 from diagmem.planning.posing import problem
 from diagmem.planning.schedulers import SCHEDULERS, every_order

@@ -18,8 +18,8 @@ SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
 SOLVING = """
 import random, sys
 from diagmem.planning import planner
-from diagmem.planning.allocators import cp_sat
-from diagmem.planning.allocators.effort import Effort
+from diagmem.planning.place import cp_sat
+from diagmem.planning.place.effort import Effort
 from diagmem.planning.problem import Buffer, Problem
 
 draw = random.Random(0)

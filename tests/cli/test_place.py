@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from diagmem.planning.buffer_tables.check import conflicts
-from diagmem.planning.buffer_tables.table import parse_table
+from diagmem.planning.place.table import conflicts, parse_table
 from tests.cli.calling import call
 
 TABLE = "id,lower,upper,size\na,0,4,64\nb,2,6,32\nc,4,8,64\n"

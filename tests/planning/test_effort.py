@@ -12,11 +12,11 @@ import diagmem
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.graph import DType, Graph, Tensor
 from diagmem.planning import removal
-from diagmem.planning.allocators import cp_sat
-from diagmem.planning.allocators.effort import EFFORTS, LARGE, MANY, NORMAL, Effort, Purse
 from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import EFFORTS as NAMES
 from diagmem.planning.options import Options
+from diagmem.planning.place import cp_sat
+from diagmem.planning.place.effort import EFFORTS, LARGE, MANY, NORMAL, Effort, Purse
 from diagmem.planning.schedulers import search
 from diagmem.planning.schedulers.bounded import under_bound
 from diagmem.planning.schedulers.search import Search
@@ -72,7 +72,7 @@ def test_proofs_are_paid_from_the_purse(monkeypatch: pytest.MonkeyPatch) -> None
     problem_needs = Effort.named("normal")
     assert problem_needs.purse is not None
     problem_needs.purse.spend(problem_needs.purse.proof)
-    from diagmem.planning.allocators import optimal
+    from diagmem.planning.place import optimal
     from tests.planning.problems import sliding_rows
 
     posed = sliding_rows(1, 30)

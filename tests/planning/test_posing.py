@@ -11,9 +11,9 @@ import pytest
 
 from diagmem.model.graph import DType, Graph
 from diagmem.model.schedule import PUSH, Schedule, Step
-from diagmem.planning.allocators import optimal
 from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import Options
+from diagmem.planning.place import optimal
 from diagmem.planning.plan import scratch_of, stored
 from diagmem.planning.posing import moments, problem
 from diagmem.planning.problem import Buffer, Problem

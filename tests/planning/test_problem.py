@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
-from diagmem.planning.allocators import optimal
 from diagmem.planning.footprint import footprint
 from diagmem.planning.options import Options
+from diagmem.planning.place import optimal
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import BEFORE_RUN, Buffer, Problem
 from diagmem.planning.schedulers import file_order

@@ -14,9 +14,9 @@ from diagmem.model.graph import Graph, Padding
 from diagmem.model.schedule import Schedule
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.planning import removal
-from diagmem.planning.allocators.effort import NORMAL
 from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import Options
+from diagmem.planning.place.effort import NORMAL
 from diagmem.planning.plan_json import to_json
 from diagmem.planning.posing import problem
 from diagmem.planning.removal import Removed, without_ops

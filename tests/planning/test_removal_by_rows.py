@@ -13,13 +13,13 @@ from diagmem.backends.c.program import Program
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.graph import DType, Graph
 from diagmem.model.teamwork import How, Phases, Sharing, Teamwork
-from diagmem.planning.allocators import greedy
-from diagmem.planning.allocators.placement import Placement
 from diagmem.planning.checked import checked, findings_of
 from diagmem.planning.choices import Choice
 from diagmem.planning.footprint import footprint
 from diagmem.planning.live_windows import LiveWindows
 from diagmem.planning.options import Options
+from diagmem.planning.place import greedy
+from diagmem.planning.place.placement import Placement
 from diagmem.planning.plan import Plan
 from diagmem.planning.plan_json import from_json, to_json
 from diagmem.planning.problem import Problem

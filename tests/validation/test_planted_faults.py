@@ -297,17 +297,17 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     ),
     # Allocators.
     "a ring has a slot too few": (
-        "planning.allocators.rings:_Met.period",
+        "planning.place.rings:_Met.period",
         then(lambda period, *_: max(1, period - 1)),
     ),
     "slots of a ring are a byte too short": (
-        "planning.allocators.rings:_pitch",
+        "planning.place.rings:_pitch",
         then(lambda pitch, *_: pitch - 1),
     ),
-    "a ring lies anywhere": ("planning.allocators.rings:_Met.lowest_base", then(lambda *_: 0)),
-    "rows are put anywhere": ("planning.allocators.fit:lowest_clear", then(lambda at, *_: at // 2)),
+    "a ring lies anywhere": ("planning.place.rings:_Met.lowest_base", then(lambda *_: 0)),
+    "rows are put anywhere": ("planning.place.fit:lowest_clear", then(lambda at, *_: at // 2)),
     "the allocator does not align": (
-        "planning.allocators.fit:lowest_clear",
+        "planning.place.fit:lowest_clear",
         asking(lambda taken, align: (taken, 1)),
     ),
     # Transforms.

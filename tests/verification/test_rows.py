@@ -16,9 +16,9 @@ from diagmem.frontends import tflite
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.kernels import library
 from diagmem.model.graph import DType, Graph
-from diagmem.planning.allocators.many_orders import many_orders
 from diagmem.planning.checked import findings_of
 from diagmem.planning.footprint import footprint
+from diagmem.planning.place.many_orders import many_orders
 from diagmem.planning.plan import scratch_of, stored
 from diagmem.planning.posing import problem
 from diagmem.planning.rows import row_graph

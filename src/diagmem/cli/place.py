@@ -12,9 +12,9 @@ from diagmem.cli._shared import console, json_option, naming_model, size_text, w
 from diagmem.model.errors import DiagmemError, UnsafePlanError
 
 if TYPE_CHECKING:
-    from diagmem.planning.allocators.effort import Effort
-    from diagmem.planning.allocators.placement import Placement
-    from diagmem.planning.buffer_tables.table import Table
+    from diagmem.planning.place.effort import Effort
+    from diagmem.planning.place.placement import Placement
+    from diagmem.planning.place.table import Table
 
 ANSWER_IS_NO = 1
 
@@ -66,7 +66,7 @@ def command(
       diagmem place buffers.csv --capacity 1048576 --json -
       diagmem place buffers.csv --separations overlaps.csv --time-limit 5
     """
-    from diagmem.planning.allocators.effort import Effort
+    from diagmem.planning.place.effort import Effort
 
     if json_path == "-" and output == "-":
         raise click.UsageError("--json - and -o - cannot both have standard output.")
@@ -90,7 +90,7 @@ def command(
 
 
 def _read(buffers: str, separations_path: str | None) -> Table:
-    from diagmem.planning.buffer_tables.table import parse_table
+    from diagmem.planning.place.table import parse_table
 
     texts = []
     for path in (buffers, separations_path):
@@ -108,8 +108,8 @@ def _read(buffers: str, separations_path: str | None) -> Table:
 
 def _placed(table: Table, effort: Effort, capacity: int | None) -> tuple[tuple[int, ...], Placement]:
     """Offsets of all rows, checked; and the placement of those that ever live."""
-    from diagmem.planning.buffer_tables.check import conflicts
-    from diagmem.planning.buffer_tables.placing import table_placement
+    from diagmem.planning.place.table import conflicts
+    from diagmem.planning.place.table_problem import table_placement
 
     offsets, found = table_placement(table, effort, capacity)
     wrong = next(conflicts(table, offsets), None)

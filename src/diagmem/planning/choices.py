@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from diagmem.model.schedule import Schedule
-from diagmem.planning.allocators import ALLOCATORS, Placement, optimal
-from diagmem.planning.allocators.effort import Effort
-from diagmem.planning.allocators.fit import first_fit
-from diagmem.planning.allocators.many_orders import many_orders
-from diagmem.planning.allocators.pinned import pinned
-from diagmem.planning.allocators.rings import with_rings
 from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.joint import Joint, jointly
 from diagmem.planning.options import BEST
+from diagmem.planning.place import ALLOCATORS, Placement, optimal
+from diagmem.planning.place.effort import Effort
+from diagmem.planning.place.fit import first_fit
+from diagmem.planning.place.many_orders import many_orders
+from diagmem.planning.place.pinned import pinned
+from diagmem.planning.place.rings import with_rings
 from diagmem.planning.plan import Plan, scratch_of, stored
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem

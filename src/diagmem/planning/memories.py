@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from diagmem.planning.allocators.effort import Effort
 from diagmem.planning.checked import checked
 from diagmem.planning.owned import is_owned, kept_bytes, less_kept, with_owned
+from diagmem.planning.place.effort import Effort
 from diagmem.planning.pooling import in_pools
 from diagmem.planning.roomier import shared_as_placed
 from diagmem.planning.worth import Planned, Rung

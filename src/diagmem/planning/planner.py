@@ -12,8 +12,6 @@ from functools import cached_property, partial
 
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
-from diagmem.planning.allocators.effort import Effort
-from diagmem.planning.allocators.many_orders import many_orders
 from diagmem.planning.checked import checked
 from diagmem.planning.choices import (
     Allocator,
@@ -27,6 +25,8 @@ from diagmem.planning.choices import (
 from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import BEST, ROWS, SPEED, Options
 from diagmem.planning.owned import as_asked, check_external, is_owned, with_owned
+from diagmem.planning.place.effort import Effort
+from diagmem.planning.place.many_orders import many_orders
 from diagmem.planning.plan import Plan
 from diagmem.planning.removal import Removed, leaner_graphs, wide_orders, without_ops_by_rows
 from diagmem.planning.schedulers.recompute import recomputing_orders

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from diagmem.model.graph import Graph, Node, Op
 from diagmem.model.schedule import PUSH, Schedule
-from diagmem.planning.allocators import greedy, optimal
-from diagmem.planning.allocators.effort import Effort
 from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import Options
+from diagmem.planning.place import greedy, optimal
+from diagmem.planning.place.effort import Effort
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem
 from diagmem.planning.schedulers import search

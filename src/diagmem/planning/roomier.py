@@ -12,11 +12,11 @@ from functools import cached_property
 
 from diagmem.model.errors import PlanError
 from diagmem.model.teamwork import Sharing, Teamwork
-from diagmem.planning.allocators import optimal
-from diagmem.planning.allocators.effort import Effort
-from diagmem.planning.allocators.rings import with_rings
 from diagmem.planning.checked import checked
 from diagmem.planning.footprint import Footprint, footprint
+from diagmem.planning.place import optimal
+from diagmem.planning.place.effort import Effort
+from diagmem.planning.place.rings import with_rings
 from diagmem.planning.plan import Plan, scratch_of, stored
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem

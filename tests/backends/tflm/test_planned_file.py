@@ -18,8 +18,8 @@ from diagmem.kernels import library
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node
 from diagmem.ops import kind_of
-from diagmem.planning.allocators import optimal
 from diagmem.planning.footprint import exact_separations, footprint
+from diagmem.planning.place import optimal
 from diagmem.planning.posing import problem
 from diagmem.planning.separations import SeparationRule
 from diagmem.validation import Fault

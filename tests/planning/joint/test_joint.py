@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 import diagmem
 from diagmem.model.graph import Graph
-from diagmem.planning.allocators import optimal
-from diagmem.planning.allocators.effort import NORMAL, Effort
 from diagmem.planning.choices import Choice, layer_by_layer, with_other_orders
 from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.joint import jointly
 from diagmem.planning.options import BEST, Options
+from diagmem.planning.place import optimal
+from diagmem.planning.place.effort import NORMAL, Effort
 from diagmem.planning.posing import problem
 from diagmem.planning.schedulers import every_order, file_order
 from diagmem.transforms import TRANSFORMS, transformed

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import diagmem
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
-from diagmem.planning.allocators import optimal
 from diagmem.planning.checked import findings_of
 from diagmem.planning.footprint import footprint
 from diagmem.planning.options import Options
+from diagmem.planning.place import optimal
 from diagmem.planning.plan import Plan
 from diagmem.planning.plan_json import from_json, to_json
 from diagmem.planning.pooling.traffic import groups_of

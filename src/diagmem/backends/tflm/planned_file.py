@@ -18,11 +18,11 @@ from diagmem.model.errors import PlanError, UnsafePlanError
 from diagmem.model.graph import ABSENT, Graph, Op
 from diagmem.model.schedule import Schedule
 from diagmem.ops import kind_of
-from diagmem.planning.allocators import optimal
-from diagmem.planning.allocators.effort import NORMAL
 from diagmem.planning.footprint import footprint
 from diagmem.planning.lifetimes import lifetimes
 from diagmem.planning.options import Options
+from diagmem.planning.place import optimal
+from diagmem.planning.place.effort import NORMAL
 from diagmem.planning.plan import Plan, scratch_of, stored
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Buffer

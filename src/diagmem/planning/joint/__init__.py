@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diagmem.model.schedule import Schedule
-from diagmem.planning.allocators.effort import Effort
 from diagmem.planning.footprint import Footprint
 from diagmem.planning.joint.meetings import Meetings
 from diagmem.planning.joint.model import solve
+from diagmem.planning.place.effort import Effort
 
 CLAUSES = 5_000
 """For each unit of deterministic time: beyond so many it is spent before the search begins."""

@@ -109,7 +109,7 @@ class Meetings:
 
     def core(self, limit_bytes: int) -> tuple[list[int], list[int]]:
         """Splits stores into those that matter for an arena of so many bytes, and the rest in the order of its removal:
-        what finds a place there wherever the others lie, in every order (`allocators/core.py` does so for one)."""
+        what finds a place there wherever the others lie, in every order (`place/core.py` does so for one)."""
         left, removed = {*range(len(self.needs.stores))}, list[int]()
         while leaving := [store for store in sorted(left) if self._always_fits(store, left, limit_bytes)]:
             left.difference_update(leaving)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from diagmem.planning.allocators.cp_sat import solved
-from diagmem.planning.allocators.effort import Effort
 from diagmem.planning.footprint import Footprint
 from diagmem.planning.joint.meetings import Before, Meeting, Pair, Way
+from diagmem.planning.place.cp_sat import solved
+from diagmem.planning.place.effort import Effort
 
 
 class Found(NamedTuple):

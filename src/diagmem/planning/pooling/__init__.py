@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from diagmem.model.schedule import Schedule
-from diagmem.planning.allocators.effort import Effort
 from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import BEST
+from diagmem.planning.place.effort import Effort
 from diagmem.planning.plan import Plan, scratch_of, staged_of, stored
 from diagmem.planning.pooling.choosing import Pooled, pooled
 from diagmem.planning.pooling.weights import check_staging, weights_of

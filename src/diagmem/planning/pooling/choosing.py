@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from diagmem.model.schedule import Schedule
-from diagmem.planning.allocators import Placement, greedy, optimal
-from diagmem.planning.allocators.core import core
-from diagmem.planning.allocators.effort import Effort
-from diagmem.planning.allocators.fit import Offsets, Partial, lowest_fit
-from diagmem.planning.allocators.lowering import Lowering
-from diagmem.planning.allocators.rings import with_rings
 from diagmem.planning.footprint import Footprint
+from diagmem.planning.place import Placement, greedy, optimal
+from diagmem.planning.place.core import core
+from diagmem.planning.place.effort import Effort
+from diagmem.planning.place.fit import Offsets, Partial, lowest_fit
+from diagmem.planning.place.lowering import Lowering
+from diagmem.planning.place.rings import with_rings
 from diagmem.planning.pooling.relaxation import STAYS, Choice, Relaxation
 from diagmem.planning.pooling.traffic import Group, groups_of
 from diagmem.planning.pooling.weights import copies, with_copies

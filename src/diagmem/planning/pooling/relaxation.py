@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from diagmem.planning.allocators.cp_sat import solved
-from diagmem.planning.allocators.effort import Effort
+from diagmem.planning.place.cp_sat import solved
+from diagmem.planning.place.effort import Effort
 from diagmem.planning.pooling.traffic import Group
 from diagmem.planning.pools import Pool, WeightsPool
 from diagmem.planning.posing import Moment

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from diagmem.model.graph import Graph, Node
 from diagmem.ops import kind_of
 from diagmem.ops.orders import Order
-from diagmem.planning.allocators.fit import Offsets
-from diagmem.planning.allocators.heap import modified_heap, reordered_heap
 from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import Options
+from diagmem.planning.place.fit import Offsets
+from diagmem.planning.place.heap import modified_heap, reordered_heap
 from diagmem.planning.plan import Plan, scratch_of, stored
 from diagmem.planning.posing import problem
 from diagmem.planning.problem import Problem

@@ -1,0 +1,159 @@
+"""Every allocator's offsets keep every separation; the optimal one's are the smallest there are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+
+from diagmem.planning.footprint import footprint
+from diagmem.planning.options import Options
+from diagmem.planning.place import ALLOCATORS, Placement, greedy, optimal
+from diagmem.planning.place.core import components, core, with_removed
+from diagmem.planning.place.cp_sat import solve_by_cp_sat
+from diagmem.planning.place.effort import NORMAL
+from diagmem.planning.place.fit import first_fit
+from diagmem.planning.place.forest import forest_bound, place_forest, spanning_forest
+from diagmem.planning.place.heap import modified_heap, reordered_heap
+from diagmem.planning.place.local import improve
+from diagmem.planning.place.pinned import pinned
+from diagmem.planning.posing import problem
+from diagmem.planning.problem import Buffer, Problem
+from diagmem.planning.schedulers import file_order
+from tests.networks import chain
+from tests.planning.problems import problems, smallest_arena
+
+
+@pytest.mark.parametrize("allocate", ALLOCATORS.values(), ids=ALLOCATORS)
+@given(posed=problems(most=9))
+@settings(max_examples=60)
+def test_offsets_keep_all_separations(allocate: Callable[[Problem], Placement], posed: Problem) -> None:
+    """Whatever the allocator, its offsets solve the problem, and its bound is no larger than its arena."""
+    placement = allocate(posed)
+    assert posed.is_met_by(placement.offsets)
+    assert placement.lower_bound_bytes <= placement.arena_bytes == posed.arena_bytes(placement.offsets)
+
+
+@given(problems())
+@settings(max_examples=150)
+def test_optimal_equals_exhaustive_search(posed: Problem) -> None:
+    """On up to six buffers the optimal allocator finds, and proves, what trying everything finds."""
+    placement = optimal(posed)
+    assert placement.arena_bytes == smallest_arena(posed)
+    assert placement.is_optimal
+
+
+@pytest.mark.parametrize("as_rectangles", [False, True])
+@given(posed=problems())
+@settings(max_examples=60)
+def test_cp_sat_equals_exhaustive_search(posed: Problem, as_rectangles: bool) -> None:
+    """CP-SAT on the whole problem, without the heuristics and reductions in front of it, finds the same; also where it
+    may see buffers as rectangles, which those that overlap are not."""
+    members = range(len(posed.buffers))
+    top = sum(-(-b.size_bytes // 4) * 4 for b in posed.buffers)
+    hint = first_fit(posed, members)
+    assert hint is not None
+    solution = solve_by_cp_sat(posed, members, hint, 0, top, NORMAL, as_rectangles)
+    assert solution.offsets is not None
+    assert posed.is_met_by([solution.offsets[b] for b in members])
+    assert solution.bound == smallest_arena(posed)
+
+
+@given(problems())
+@settings(max_examples=150)
+def test_what_is_left_out_of_the_core_finds_a_place(posed: Problem) -> None:
+    """Within any limit that the core can keep, what was removed can be put back."""
+    arena = smallest_arena(posed)
+    hard, removed = core(posed, arena)
+    assert sorted([*hard, *removed]) == list(range(len(posed.buffers)))
+    inner = posed.part(hard)
+    placed: list[int | None] = [None] * len(posed.buffers)
+    for buffer, at in zip(hard, optimal(inner).offsets, strict=True):
+        placed[buffer] = at
+    offsets = with_removed(posed, placed, removed)
+    assert posed.is_met_by(offsets)
+    assert posed.arena_bytes(offsets) <= arena
+
+
+@given(problems())
+@settings(max_examples=150)
+def test_forests_are_solved_exactly(posed: Problem) -> None:
+    """On buffers without a circle the two-number method is exact; on others it bounds from below."""
+    members = spanning_forest(posed, range(len(posed.buffers)))
+    inner = posed.part(members)
+    arena = smallest_arena(inner) if members else 0
+    top = sum(-(-b.size_bytes // 4) * 4 for b in posed.buffers)
+    assert forest_bound(posed, members, 0, top) == arena
+    offsets = place_forest(posed, members, arena)
+    assert offsets is not None
+    assert posed.part(members).is_met_by([offsets[b] for b in members])
+    assert arena <= smallest_arena(posed)
+
+
+@given(problems(most=5))
+@settings(max_examples=40, deadline=None)
+def test_pinned_equals_exhaustive_search(posed: Problem) -> None:
+    """Wherever a buffer is pinned, the placement has it there, and is proven to be the smallest."""
+    own = posed.buffers[0]
+    for at in (0, 4, 8):
+        found = pinned(posed, {own.name: at}, NORMAL)
+        assert found.offsets[0] == at
+        assert posed.is_met_by(found.offsets)
+        assert found.arena_bytes == found.lower_bound_bytes == smallest_arena(replace(posed, pins={0: at}))
+
+
+@given(problems(most=9))
+@settings(max_examples=60)
+def test_local_search_only_improves(posed: Problem) -> None:
+    """It starts from valid offsets and ends with valid ones, no higher, the same ones every time."""
+    start = first_fit(posed, range(len(posed.buffers)))
+    assert start is not None
+    found = improve(posed, start, target=0, rounds=20)
+    assert posed.is_met_by(found)
+    assert posed.arena_bytes(found) <= posed.arena_bytes(start)
+    assert found == improve(posed, start, target=0, rounds=20)
+
+
+def test_components_have_nothing_to_do_with_each_other() -> None:
+    """Buffers that never live at once are solved apart."""
+    early, late = Buffer("a", 4, 0, 2), Buffer("c", 9, 3, 5)
+    posed = Problem((early, Buffer("b", 2, 1, 2), late), {})
+    assert components(posed, range(3)) == [[2], [0, 1]]
+
+
+def test_heap_takes_the_buffer_that_ends_lowest() -> None:
+    """Forwards, after the first buffer: of the two that live with it the smaller one goes first."""
+    posed = Problem((Buffer("first", 4, 0, 2), Buffer("big", 3, 1, 3), Buffer("small", 2, 1, 3)), {})
+    assert modified_heap(posed, backwards=False) == (0, 6, 4)
+    assert modified_heap(posed, backwards=True) == (5, 2, 0)
+
+
+def test_reordering_a_heap_moves_one_buffer_last() -> None:
+    """A chain: backwards, the small ones at the end push the larger one up, unless one of them waits."""
+    sizes = (2, 3, 2, 2)
+    posed = Problem(tuple(Buffer(str(i), n, i, i + 2) for i, n in enumerate(sizes)), {})
+    plain = first_fit(posed, reversed(range(4)))
+    assert plain is not None
+    assert posed.arena_bytes(reordered_heap(posed)) == 5 < posed.arena_bytes(plain)
+
+
+def test_chains_are_proven_without_cp_sat() -> None:
+    """Where convolutions of equal size slide down step by step, the pressure of each step is too low a bound; the
+    chain as a whole gives the true one, and OR-tools is not even loaded."""
+    code = (
+        "import sys; from tests.planning.place.test_allocators import *; "
+        "p = problem(*(lambda f: (f, file_order(f)))(footprint(chain(8, 8, 8, 8), Options()))); a = optimal(p); "
+        "assert a.is_optimal and a.lower_bound_bytes > p.lower_bound_bytes and 'ortools' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_greedy_meets_the_bound_of_a_bottleneck() -> None:
+    """The buffers of the most demanding step go first, output below input."""
+    needs = footprint(chain(4, 16), Options())
+    posed = problem(needs, file_order(needs))
+    assert posed.arena_bytes(greedy(posed)) == posed.lower_bound_bytes

@@ -1,0 +1,72 @@
+"""Rows by a rule: rings and pieces where there is space, and nothing else changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import diagmem
+from diagmem.kernels import library
+from diagmem.planning.footprint import footprint
+from diagmem.planning.options import Options
+from diagmem.planning.place import greedy
+from diagmem.planning.place.rings import with_rings
+from diagmem.planning.posing import problem
+from diagmem.planning.problem import Buffer, Problem
+from diagmem.planning.rows import row_graph
+from diagmem.planning.schedulers.rows import RowOrders
+from diagmem.planning.storage import Storage
+from tests.row_networks import has_image_input, image_net
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 400), st.booleans(), st.sampled_from([1, 4]))
+def test_separations_are_kept_in_the_same_arena(seed: int, input_rows: bool, align: int) -> None:
+    """Whatever is moved, the offsets solve the problem, and no more tensors need a table than before."""
+    graph = image_net(seed)
+    rows = row_graph(graph, library("diagmem"))
+    order = RowOrders(rows, input_rows and has_image_input(graph)).best()
+    posed = problem(footprint(graph, Options("diagmem", align)), order.schedule)
+    before = greedy(posed)
+    after = with_rings(posed, before)
+    assert posed.is_met_by(after)
+    assert posed.arena_bytes(after) <= posed.arena_bytes(before)
+    assert tables(posed, after) <= tables(posed, before)
+
+
+def tables(posed: Problem, offsets: tuple[int, ...]) -> int:
+    rows: dict[int, list[int]] = {}
+    for buffer, offset in zip(posed.buffers, offsets, strict=True):
+        if buffer.rows is not None:
+            rows.setdefault(buffer.tensors[0], []).append(offset)
+    return sum(Storage.of(places).table is not None for places in rows.values())
+
+
+def rows_in_turn(count: int, lives: int) -> list[Buffer]:
+    return [Buffer(f"row {r}", 6, r, r + lives, 4, (0,), rows=range(r, r + 1)) for r in range(count)]
+
+
+def test_a_ring_has_as_many_slots_as_rows_live_at_once() -> None:
+    """Rows of 6 bytes on multiples of 4: slots are 8 bytes apart."""
+    posed = Problem(tuple(rows_in_turn(7, lives=3)), {}, 4)
+    assert with_rings(posed, (40, 0, 8, 24, 32, 16, 48)) == (0, 8, 16, 0, 8, 16, 0)
+
+
+def test_what_has_no_space_for_a_ring_stays() -> None:
+    """Something that lives all the time cuts the arena in two."""
+    other = Buffer("other", 8, 0, 9, 4)
+    posed = Problem((*rows_in_turn(7, lives=3), other), {}, 4)
+    offsets = (0, 8, 24, 0, 8, 24, 0, 16)
+    assert posed.is_met_by(offsets)
+    assert with_rings(posed, offsets) == offsets
+
+
+def test_few_tables_are_left_where_there_is_space() -> None:
+    """Visual wake words: the input takes most of the arena, and behind it there is space."""
+    plan = diagmem.plan("zoo:vww_96_int8", schedule="rows").plan
+    forms = Counter(storage.form for storage in plan.storage.values())
+    assert plan.arena_bytes <= 27750
+    assert forms["ring"] >= 1
+    assert forms["table"] <= 6
