@@ -7,10 +7,10 @@ READY := $(VENV)/.ready
 EXTRAS := verify tflm onnx trace plot fast sweep
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup system demo test frameworks lint format replay fuzz mutate bench clean
+.PHONY: help setup system demo test test-all frameworks lint format replay fuzz mutate bench clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## Make .venv with the package, its test tools and the reference runtimes
 
@@ -30,8 +30,11 @@ demo: $(READY)  ## Plan a built-in model: from 96 KB to 64 KB, so that it fits a
 system:  # Compilers, emulator, tracer and browser for the tests, from Debian where that is possible
 	@tools/install-system-packages
 
-test: $(READY) system  ## Run all tests
-	$(BIN)/pytest -n auto
+test: $(READY) system  ## Run every test that is quick, and a share of those that are not
+	$(BIN)/pytest -n auto --dist worksteal --quick
+
+test-all: $(READY) system  ## Run all tests
+	$(BIN)/pytest -n auto --dist worksteal
 
 frameworks: $(READY)  ## Plan what PyTorch and Keras make; installs both, gigabytes of them
 	$(BIN)/pip install --quiet torch keras onnxscript

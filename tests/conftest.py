@@ -10,8 +10,26 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-settings.register_profile("project", deadline=None, derandomize=True, print_blob=False)
-settings.load_profile("project")
+from tests import profiles
+
+profiles.register()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="what `make test` runs: see tests/profiles.py")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("quick"):
+        settings.load_profile(profiles.QUICK)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("quick"):
+        chosen = dict.fromkeys(profiles.quick(items))
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import diagmem
@@ -32,6 +32,7 @@ from diagmem.planning.posing import problem
 from diagmem.planning.schedulers import SCHEDULERS, every_order
 from diagmem.validation import Fault, Finding
 from tests.networks import chain, diamond, nets, random_net
+from tests.profiles import examples
 
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -44,7 +45,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 @given(nets(), st.sampled_from(OPTIONS))
-@settings(max_examples=100)
+@examples(100)
 def test_plans_are_safe_and_never_above_the_plain_one(graph: Graph, options: dict[str, Any]) -> None:
     """Any network, any options: the plan passes the validator (or this raises) and overlap never costs anything."""
     made = diagmem.plan(graph, **options)
@@ -53,7 +54,7 @@ def test_plans_are_safe_and_never_above_the_plain_one(graph: Graph, options: dic
 
 @pytest.mark.parametrize(("schedule", "allocator"), [*itertools.product(SCHEDULERS, ["heap"]), ("file", "greedy")])
 @given(graph=nets())
-@settings(max_examples=25)
+@examples(25)
 def test_every_scheduler_and_allocator_makes_safe_plans(schedule: str, allocator: str, graph: Graph) -> None:
     """All pass the validator, and none undercuts the bound of the best."""
     made = diagmem.plan(graph, schedule=schedule, allocator=allocator, remove=())
@@ -63,7 +64,7 @@ def test_every_scheduler_and_allocator_makes_safe_plans(schedule: str, allocator
 @given(nets(most_ops=5))
 @example(random_net(1338, most_ops=8))
 @example(random_net(1862, most_ops=8))
-@settings(max_examples=60)
+@examples(60)
 def test_optimal_means_over_all_orders(graph: Graph) -> None:
     """No order with an exact placement is smaller than the bound; small networks are all proven. In the two examples
     the order that needs least step by step is not the one that can be placed lowest."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from diagmem.kernels import LIBRARIES, Library, library
@@ -23,6 +23,7 @@ from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.reductions.reduce import Reduce
 from tests.ops.cases import SMALL, activation, case_modules, constant, ints, node_of, windows
 from tests.ops.drawing import sampled
+from tests.profiles import examples
 
 CASES = case_modules()
 
@@ -134,7 +135,7 @@ def tflm_is_the_safest(node: Node) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_orders_exist_and_tflm_is_the_safest(case: str, data: st.DataObject) -> None:
     """Each library's order is one of the kind's, and `tflm` stands for all that may run under its name."""
@@ -146,7 +147,7 @@ def test_orders_exist_and_tflm_is_the_safest(case: str, data: st.DataObject) -> 
         tflm_is_the_safest(node)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(ungrouped())
 def test_tflm_is_the_safest_for_convolutions(node: Node) -> None:
     """Also where the kernels keep several pixels, or a row of them, in hand."""

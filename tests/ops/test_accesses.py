@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.model.graph import DType
 from diagmem.ops.accesses import Accesses, Runs, first_writes, last_reads, replayed_separation, unknown_accesses
 from tests.ops.cases import activation, constant, node_of
 from tests.ops.simulation import by_step, survives
+from tests.profiles import examples
 
 ELEMS, STEPS = 12, 40
 
@@ -33,7 +34,7 @@ def pairs(runs: Runs) -> set[tuple[int, int]]:
 
 
 @given(some_runs())
-@settings(max_examples=100)
+@examples(100)
 def test_touches_are_runs_written_out(runs: Runs) -> None:
     """Each element with the steps, from the first to the last, at which it is touched."""
     found = zip(*(column.tolist() for column in runs.touches()), strict=True)
@@ -42,7 +43,7 @@ def test_touches_are_runs_written_out(runs: Runs) -> None:
 
 
 @given(some_runs(), some_runs())
-@settings(max_examples=100)
+@examples(100)
 def test_runs_are_joined_one_behind_the_other(first: Runs, second: Runs) -> None:
     joined = Runs.join(first, second)
     assert pairs(joined) == pairs(first) | pairs(second)
@@ -60,7 +61,7 @@ def test_simple_runs() -> None:
 
 
 @given(some_runs())
-@settings(max_examples=100)
+@examples(100)
 def test_last_reads_and_first_writes(runs: Runs) -> None:
     """Of each element; those that nothing touches are told apart."""
     touched = pairs(runs)
@@ -74,7 +75,7 @@ SIZES = st.sampled_from((1, 2, 4))
 
 
 @given(some_runs(), some_runs(), SIZES, SIZES)
-@settings(max_examples=200)
+@examples(200)
 def test_separation_is_where_memory_begins_to_survive(reads: Runs, writes: Runs, in_size: int, out_size: int) -> None:
     """There every read finds its value, and a byte nearer one does not; None: anywhere. What is written twice is
     destroyed by the first time."""
@@ -90,7 +91,7 @@ def test_separation_is_where_memory_begins_to_survive(reads: Runs, writes: Runs,
 
 
 @given(some_runs(), some_runs(), st.permutations(range(ELEMS)), st.permutations(range(ELEMS)))
-@settings(max_examples=100)
+@examples(100)
 def test_separation_of_what_lies_in_pieces(reads: Runs, writes: Runs, inside: list[int], out: list[int]) -> None:
     """Where each element lies is asked, whichever tensor it is of."""
     accesses = Accesses(STEPS, (reads,), (writes,))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from diagmem.model.graph import Node
@@ -16,6 +16,7 @@ from diagmem.ops.orders import Order
 from tests.ops.cases import kinds_by_file, nodes_of
 from tests.ops.drawing import sampled
 from tests.ops.simulation import by_step, survives
+from tests.profiles import examples
 
 CASES = kinds_by_file()
 
@@ -44,7 +45,7 @@ def test_absent_options_mean_the_defaults(name: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(200, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_contract(case: str, data: st.DataObject) -> None:
     """Shapes, accesses and separations of a random node agree with each other and with the simulation."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from diagmem.frontends import tflite
 from diagmem.ops.fitting import fitted
 from tests.ops.cases import case_modules
 from tests.ops.single_op import to_tflite
+from tests.profiles import examples
 
 CASES = case_modules()
 
 
 @pytest.mark.parametrize("case", CASES)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(100, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_options_are_read_back(case: str, data: st.DataObject) -> None:
     """A file of one node holds its kind, its attributes, its types and its shapes."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from diagmem.model.graph import DType, Node, Padding
@@ -17,6 +17,7 @@ from diagmem.ops.orders import Order
 from diagmem.ops.pooling.pool_2d import Pool2D
 from tests.ops.cases import SIZES, SMALL, activation, constant, node_of
 from tests.ops.simulation import survives
+from tests.profiles import examples
 
 Pair = tuple[int, int]
 
@@ -110,7 +111,7 @@ def test_smallest_counter_examples(node: Node) -> None:
 
 
 @pytest.mark.parametrize("make", [conv, depthwise, pool])
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     image=st.tuples(SIZES, SIZES, SMALL),
     kernel=st.tuples(SMALL, SMALL),

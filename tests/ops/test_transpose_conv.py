@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from diagmem.model.graph import Nhwc, Node, Window2D
 from diagmem.ops.convolution.transpose_conv import IMAGE, KIND
 from diagmem.ops.orders import Order
 from tests.ops.cases import nodes_of
 from tests.ops.simulation import by_step
+from tests.profiles import examples
 
 
 def scattered(node: Node) -> set[tuple[int, int]]:
@@ -37,7 +38,7 @@ def scattered(node: Node) -> set[tuple[int, int]]:
     }
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(nodes_of(KIND))
 def test_gather_equals_scatter(node: Node) -> None:
     """Each output element reads every image element that reaches it, and no other."""

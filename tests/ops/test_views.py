@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from diagmem.model.views import places as numbered_places
@@ -13,6 +13,7 @@ from diagmem.ops.orders import Order
 from tests.ops.cases import case_modules
 from tests.ops.simulation import places, survives
 from tests.ops.spread import with_views
+from tests.profiles import examples
 
 CASES = case_modules()
 
@@ -21,7 +22,7 @@ ORDERS = {"CONV_2D": (Order.REFERENCE, Order.BLOCKS), "DEPTHWISE_CONV_2D": (Orde
 
 
 @pytest.mark.parametrize("case", CASES)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@examples(40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(data=st.data())
 def test_separation_of_views_is_exact(case: str, data: st.DataObject) -> None:
     """Where a kernel can address views: closed form == replay; the simulation is safe there, and catches one byte less.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import diagmem
@@ -11,11 +11,12 @@ from diagmem.model.graph import Graph
 from diagmem.planning.options import Options
 from diagmem.planning.planner import planned
 from tests.networks import nets
+from tests.profiles import examples
 from tests.row_networks import has_image_input, image_net
 
 
 @given(nets())
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_no_plan_of_whole_tensors_is_smaller(graph: Graph) -> None:
     """With overlap and without, in the best order, no op removed."""
     found = diagmem.bound(graph)
@@ -25,7 +26,7 @@ def test_no_plan_of_whole_tensors_is_smaller(graph: Graph) -> None:
 
 
 @given(st.integers(0, 200))
-@settings(max_examples=8, deadline=None)
+@examples(8)
 def test_no_plan_by_rows_is_smaller(seed: int) -> None:
     """With the input given whole, and row by row."""
     graph = image_net(seed)

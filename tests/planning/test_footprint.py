@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.model.errors import PlanError
@@ -13,6 +13,7 @@ from diagmem.model.graph import DType, Graph
 from diagmem.planning.footprint import Footprint, exact_separations, footprint, most_covered
 from diagmem.planning.options import Options
 from tests.networks import Net, chain, nets
+from tests.profiles import examples
 
 
 def stores(needs: Footprint) -> set[tuple[int, ...]]:
@@ -122,7 +123,7 @@ def test_covering_is_first_come_first_served(inputs: list[tuple[int, int]], size
     assert most_covered(size, inputs) == best
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(nets())
 def test_running_more_before_never_makes_an_op_dearer(graph: Graph) -> None:
     """Live bytes are submodular, and so is what an op needs while it runs: the fact that the search rests on."""

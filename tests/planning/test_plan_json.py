@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -27,6 +27,7 @@ from diagmem.planning.plan_json import from_json, from_text, reading, schema_tex
 from diagmem.validation import Fault
 from tests.backends.c.models import tiny, with_weights
 from tests.networks import nets
+from tests.profiles import examples
 from tests.transforms.tangles import tangles
 
 Json = dict[str, Any]
@@ -185,14 +186,14 @@ def test_the_same_c_is_made_of_it(name: str) -> None:
     assert emit(Program.running(read, model(name))) == emit(Program.of(made(name)))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(nets(), st.sampled_from([{}, {"kernels": "cmsis-nn-mve"}, {"schedule": "rows"}, {"keep_inputs": True}]))
 def test_any_plan_is_read_back(graph: Graph, options: Json) -> None:
     planned = diagmem.plan(graph, **options)
     same(from_text(json.dumps(to_json(planned)), graph), planned.plan)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(tangles())
 def test_any_plan_without_some_ops_is_read_back(graph: Graph) -> None:
     planned = diagmem.plan(graph)
@@ -473,7 +474,7 @@ def damage_somewhere(value: Json, data: st.DataObject) -> None:
             del place[key]
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(st.sampled_from(sorted(CASES)), st.integers(1, 3), st.data())
 def test_whatever_was_done_to_a_plan(name: str, damages: int, data: st.DataObject) -> None:
     """It is a plan that can be judged, or one line says what is wrong with it."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.model.errors import PlanError
@@ -22,6 +22,7 @@ from diagmem.planning.problem import BEFORE_RUN, Buffer, Problem
 from diagmem.planning.schedulers import file_order
 from tests.networks import Net, chain, nets
 from tests.planning.problems import problems
+from tests.profiles import examples
 
 
 def posed(graph: Graph, options: Options | None = None) -> Problem:
@@ -180,7 +181,7 @@ def restricted(found: Problem, a: int, b: int) -> tuple[int, int] | None:
 
 
 @given(problems(), st.randoms(use_true_random=False))
-@settings(max_examples=150)
+@examples(150)
 def test_neighbours_are_those_who_meet(found: Problem, chance: random.Random) -> None:
     """Those that live at some step together, and how far apart they start; offsets are right where all pairs are."""
     numbers = range(len(found.buffers))
@@ -196,7 +197,7 @@ def test_neighbours_are_those_who_meet(found: Problem, chance: random.Random) ->
 
 
 @given(problems(), st.randoms(use_true_random=False))
-@settings(max_examples=100)
+@examples(100)
 def test_a_part_is_what_its_buffers_are_to_each_other(found: Problem, chance: random.Random) -> None:
     """Numbered anew, in their old sequence; the bound of the whole stays."""
     bounded = replace(found, lower_bound_bytes=3)
@@ -224,7 +225,7 @@ def test_places_are_aligned_and_not_below_the_start(offsets: tuple[int, int], is
 
 
 @given(nets())
-@settings(max_examples=60)
+@examples(60)
 def test_no_placement_beats_the_lower_bound(graph: Graph) -> None:
     """The pressure of every step is below what an exact allocator needs, at any alignment."""
     for options in (Options(), Options(align=8), Options("tflm-reference", 16, keep_inputs=True)):

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import diagmem
 from diagmem.model.errors import PlanError
@@ -23,6 +23,7 @@ from diagmem.planning.removal import Removed, without_ops
 from diagmem.planning.schedulers.search import Search, search
 from diagmem.transforms import TRANSFORMS, transformed, transformed_again
 from tests.execution import with_values
+from tests.profiles import examples
 from tests.streams import Stream
 from tests.transforms.tangles import Tangle, tangles
 
@@ -92,7 +93,7 @@ def test_trials_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(diagmem.plan(less.graph, remove=()).arena_bytes <= plain.arena_bytes for less in found)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(tangles(most_ops=6))
 def test_the_same_removals_give_the_same_graph(graph: Graph) -> None:
     """What a plan tells of its removals is enough to repeat them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.kernels import library
@@ -11,6 +11,7 @@ from diagmem.model.graph import Node, Tensor
 from diagmem.ops.accesses import Accesses
 from diagmem.planning.row_needs import Turns
 from tests.ops.cases import case_modules
+from tests.profiles import examples
 
 CASES = case_modules()
 DIAGMEM = library("diagmem")
@@ -21,7 +22,7 @@ def has_rows(node: Node) -> bool:
 
 
 @pytest.mark.parametrize("case", CASES)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(data=st.data())
 def test_turns_are_what_accesses_say(case: str, data: st.DataObject) -> None:
     """Each output row needs the rows that its steps read, and its separation from each is the least that is safe."""

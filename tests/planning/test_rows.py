@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import diagmem
@@ -31,6 +31,7 @@ from diagmem.planning.rows import row_graph, sums_of
 from diagmem.planning.schedulers.recompute import recomputing_orders
 from diagmem.transforms import transformed
 from tests.networks import Net, nets
+from tests.profiles import examples
 from tests.row_networks import Images, with_values
 from tests.validation.plans import Laid
 
@@ -99,7 +100,7 @@ def test_never_more_than_layer_by_layer() -> None:
     assert plan.arena_bytes == diagmem.plan("zoo:autoencoder_int8").arena_bytes
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(nets(), st.booleans())
 def test_random_graphs_are_planned_safely(graph: Graph, input_rows: bool) -> None:
     """Each op does each of its rows once, no row is lost on shadow memory, and no more than the layer-by-layer arena is
@@ -157,7 +158,7 @@ def test_recomputation_trades_work_for_memory() -> None:
     assert rows.macs(twice.schedule.ops) == pytest.approx(twice.recompute * rows.macs(once.schedule.ops))
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(nets(), st.booleans())
 def test_random_graphs_are_recomputed_safely(graph: Graph, input_rows: bool) -> None:
     """Each plan of the curve takes less than the one before, for no less work, and loses no byte on shadow memory."""

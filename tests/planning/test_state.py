@@ -6,13 +6,14 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import diagmem
 from diagmem.model.graph import Graph
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.verification import reference
 from tests.execution import random_inputs, run_in_a_row, with_values
+from tests.profiles import examples
 from tests.streams import Stream, streams
 
 RUNS = 4
@@ -28,7 +29,7 @@ def agrees(graph: Graph, plan: diagmem.Plan) -> bool:
 
 
 @pytest.mark.parametrize("names", [[], ["state-in-place"], list(TRANSFORMS)])
-@settings(max_examples=20)
+@examples(20)
 @given(graph=streams(most_moves=2))
 def test_runs_in_a_row_give_what_the_model_gives(names: list[str], graph: Graph) -> None:
     """With everything in one arena, and everything but the state forgotten between runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.kernels import library
@@ -14,6 +14,7 @@ from diagmem.ops import kind_of
 from diagmem.ops.accesses import replayed_separation
 from diagmem.reports.fronts import fronts, simplified
 from tests.ops.cases import case_modules
+from tests.profiles import examples
 
 LIBRARY = library("tflm-reference")
 
@@ -22,7 +23,7 @@ LIBRARY = library("tflm-reference")
 def test_fronts_touch_at_the_separation(module: str) -> None:
     """The largest distance from the front of what is needed to that of what is written is the replayed separation."""
 
-    @settings(max_examples=15)
+    @examples(15)
     @given(case_modules()[module])
     def check(node: Node) -> None:
         kind, order = kind_of(node.op.kind), LIBRARY.order(node)
@@ -49,7 +50,7 @@ def test_fronts_touch_at_the_separation(module: str) -> None:
 def test_fronts_rise_from_start_to_end(module: str) -> None:
     """A front begins with the operation and ends with it, and never falls."""
 
-    @settings(max_examples=15)
+    @examples(15)
     @given(case_modules()[module], st.integers(2, 40))
     def check(node: Node, samples: int) -> None:
         found = fronts(node, LIBRARY, samples=samples)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
 
 from diagmem.model.graph import DType, Node
@@ -14,6 +14,7 @@ from diagmem.tracing.analysis.model import build_model, has_kernel, side_by_side
 from diagmem.tracing.analysis.model_trace import trace_ops
 from tests.ops.cases import case_modules
 from tests.ops.deep_nodes import KINDS, deep_nodes
+from tests.profiles import examples
 from tests.tracing.conftest import require_cortex_m, require_native
 from tests.tracing.dressed import runnable
 
@@ -28,7 +29,7 @@ MOST_SEEDS = 24
 
 
 @pytest.mark.parametrize("on", ["x86", "cortex-m4"])
-@settings(max_examples=2, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+@examples(2, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_traced_overlap_is_the_exact_one(
     on: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -48,7 +49,7 @@ def drawn_nodes(data: st.DataObject, count: int) -> list[Node]:
 
 
 @pytest.mark.parametrize("on", ["x86", "cortex-m4"])
-@settings(max_examples=2, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+@examples(2, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_kernels_for_16_bits_are_traced_alike(
     on: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

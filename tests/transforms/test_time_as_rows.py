@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem import pipeline
@@ -17,6 +17,7 @@ from diagmem.ops.matrix.fully_connected import FullyConnected
 from diagmem.transforms import transformed
 from diagmem.verification import reference
 from diagmem.verification.inputs import sample_inputs
+from tests.profiles import examples
 from tests.row_networks import Lines, line_net, with_values
 
 
@@ -24,7 +25,7 @@ def upright(graph: Graph) -> Graph:
     return transformed(graph, ["time-as-rows"])[0]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 10_000))
 def test_the_result_is_the_same(seed: int) -> None:
     """Bit for bit, whatever shapes are called; every sample is a row, and reshapes are gone."""

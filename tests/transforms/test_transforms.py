@@ -6,13 +6,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import diagmem
 from diagmem.kernels import library
 from diagmem.model.graph import Graph
 from diagmem.transforms import TRANSFORMS, transformed
 from tests.execution import random_inputs, run_planned, run_whole
+from tests.profiles import examples
 from tests.streams import stream
 from tests.transforms.tangles import tangle, tangles
 
@@ -28,7 +29,7 @@ def same(a: list[np.ndarray], b: list[np.ndarray]) -> bool:
 
 
 @pytest.mark.parametrize("name", [*TRANSFORMS, "all"])
-@settings(max_examples=25)
+@examples(25)
 @given(graph=tangles())
 def test_the_result_is_the_same_bit_for_bit(name: str, graph: Graph) -> None:
     """Planned, and run in one arena, a graph that was transformed as far as possible gives what the model gives."""
@@ -38,7 +39,7 @@ def test_the_result_is_the_same_bit_for_bit(name: str, graph: Graph) -> None:
     assert same(run_planned(made.plan, inputs), run_whole(graph, inputs))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(tangles())
 def test_a_plan_never_grows(graph: Graph) -> None:
     """What is removed is chosen so that the plan is no larger than without; it gives what the model gives."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.model.graph import Graph, View
@@ -16,6 +16,7 @@ from diagmem.transforms import transformed
 from diagmem.validation import Fault, Finding, Pool, Rules, replay
 from diagmem.validation.replay import MOST_FINDINGS
 from tests.networks import Net
+from tests.profiles import examples
 from tests.validation.plans import DIAGMEM, LARGE, Laid
 
 CONV, RELU, MEAN, FLAT = range(4)
@@ -274,7 +275,7 @@ NUMBERS = st.one_of(st.integers(-3, 400), st.integers(), st.floats(allow_nan=Tru
     st.lists(st.tuples(st.integers(-3, 6), st.one_of(st.none(), st.integers(-2, 6))), max_size=30),
     st.integers(-5, 1 << 70),
 )
-@settings(max_examples=300)
+@examples(300)
 def test_no_plan_makes_it_fail(rows: Any, scratch: Any, steps: Any, arena_bytes: int) -> None:
     """Whatever the numbers: findings, and no exception."""
     for laid in (streamed(), in_parts()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.kernels import library
@@ -13,6 +13,7 @@ from diagmem.ops.accesses import Runs
 from diagmem.validation.kernel import Kernel, cut_to_turns, within_rows
 from tests.ops.cases import case_modules
 from tests.ops.simulation import by_step
+from tests.profiles import examples
 from tests.validation.shadow_memory import sums_of, turns_of, windows
 
 CASES = case_modules()
@@ -28,7 +29,7 @@ def runs_of(columns: list[tuple[int, ...]]) -> Runs:
 
 
 @given(RUNS, st.sets(st.integers(1, 30), min_size=1))
-@settings(max_examples=300)
+@examples(300)
 def test_any_runs_are_cut_where_turns_end(columns: list[tuple[int, ...]], ends: set[int]) -> None:
     """Each turn touches the elements that the runs touch at its steps, at just those steps; what comes after the last
     turn belongs to it."""
@@ -43,7 +44,7 @@ def test_any_runs_are_cut_where_turns_end(columns: list[tuple[int, ...]], ends: 
 
 
 @given(RUNS, st.integers(1, 12))
-@settings(max_examples=200)
+@examples(200)
 def test_any_runs_are_cut_where_rows_end(columns: list[tuple[int, ...]], row_elems: int) -> None:
     """No run reaches into a second row, and together they touch what the runs do, when they do."""
     runs = runs_of(columns)
@@ -58,7 +59,7 @@ def test_any_runs_are_cut_where_rows_end(columns: list[tuple[int, ...]], row_ele
 
 @pytest.mark.parametrize("kernels", ["diagmem", "cmsis-nn-mve"])
 @pytest.mark.parametrize("case", CASES)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(data=st.data())
 def test_turns_touch_what_accesses_say(case: str, kernels: str, data: st.DataObject) -> None:
     """Over all kinds: how many turns there are, and which elements and rows each reads and writes."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem import pipeline
@@ -20,6 +20,7 @@ from diagmem.planning.plan import Plan
 from diagmem.planning.storage import Storage
 from diagmem.validation import Fault
 from tests.networks import Net
+from tests.profiles import examples
 
 MODELS = ("vww_96_int8", "kws_dscnn_int8", "resnet8_int8")
 
@@ -154,7 +155,7 @@ def test_a_phase_of_a_row_that_is_a_pixel_longer_is_found() -> None:
 
 
 @given(st.integers(-20, 20), st.integers(1, 8), st.sampled_from((How.SHARED, How.HELD)))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_race_within_a_row_is_found_and_nothing_else(apart: int, step: int, how: How) -> None:
     """At any distance, above and below, for phases of any length."""
     plan = a_row(apart, (Phases(8, step, how),))
@@ -220,7 +221,7 @@ def is_racy(plan: Plan, apart: int) -> bool:
     st.integers(0, 40),
     st.lists(st.tuples(st.integers(1, 6), st.sampled_from(How)), max_size=6),
 )
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_what_is_racy_is_found_and_nothing_else(dtype: DType, apart: int, drawn: list[tuple[int, How]]) -> None:
     """Any phases at any distance: a race is found where there is one element by element."""
     ends, phases = 0, list[Phases]()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem import plan
@@ -22,6 +22,7 @@ from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.validation import Fault, Finding, Rules, replay
 from diagmem.validation.replay import NO_MORE
 from tests.networks import Net, chain, nets, random_net
+from tests.profiles import examples
 from tests.validation.plans import DIAGMEM, LARGE
 from tests.validation.shadow_memory import Shadow
 
@@ -65,7 +66,7 @@ def apart(graph: Graph) -> dict[int, int]:
 
 
 @given(nets(one_output_each=True), st.randoms(use_true_random=False))
-@settings(max_examples=100)
+@examples(100)
 def test_it_agrees_with_byte_by_byte_shadow_memory(graph: Graph, chance: random.Random) -> None:
     """A plan whose tensors are shifted about, with or without views, loses bytes if and only if the validator says
     so."""

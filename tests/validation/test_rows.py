@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import diagmem
@@ -19,12 +19,13 @@ from diagmem.planning.plan import Plan
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.validation import Fault, Rules
 from tests.networks import Net, nets
+from tests.profiles import examples
 from tests.row_networks import has_image_input, image_net
 from tests.validation.plans import Laid, mixed
 
 
 @given(nets(one_output_each=True), st.randoms(use_true_random=False))
-@settings(max_examples=60)
+@examples(60)
 def test_it_agrees_with_shadow_memory_on_mixed_plans(graph: Graph, chance: random.Random) -> None:
     """Whole ops and turns in any order, rows made again, streamed input, views, rows anywhere: with everything apart
     nothing is lost; with something moved, bytes are lost if and only if the validator says so."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.model.graph import DType, Tensor, View
@@ -12,6 +12,7 @@ from diagmem.validation.replay import _around
 from diagmem.validation.shadow import FAR, Layout, Touched, Touches, clash, shared_bytes, stretches
 from tests.ops.simulation import by_step, places
 from tests.ops.test_accesses import ELEMS, some_runs
+from tests.profiles import examples
 
 HIGHEST = 40
 
@@ -60,7 +61,7 @@ EVERYWHERE = np.arange(-3, HIGHEST + 5, dtype=np.int64)
 
 
 @given(layouts())
-@settings(max_examples=200)
+@examples(200)
 def test_elements_are_found_where_they_lie(layout: Layout) -> None:
     """At each address, and nowhere else; the lowest and the highest end are theirs."""
     wanted = element_at(layout)
@@ -73,13 +74,13 @@ def test_elements_are_found_where_they_lie(layout: Layout) -> None:
 
 
 @given(layouts(), layouts())
-@settings(max_examples=200)
+@examples(200)
 def test_shared_bytes_are_counted(a: Layout, b: Layout) -> None:
     assert shared_bytes(a, b) == len(element_at(a).keys() & element_at(b).keys())
 
 
 @given(layouts(), st.integers(1, 5), layouts(), st.integers(1, 5))
-@settings(max_examples=150)
+@examples(150)
 def test_stretches_are_cut_where_anything_changes(a: Layout, cell: int, b: Layout, other_cell: int) -> None:
     """They hold all addresses in common, and within one both layouts go on evenly, in one cell."""
     starts, ends = stretches((a, cell), (b, other_cell))
@@ -97,7 +98,7 @@ def test_stretches_are_cut_where_anything_changes(a: Layout, cell: int, b: Layou
 
 
 @given(layouts(), touched(), touched(), st.booleans())
-@settings(max_examples=400)
+@examples(400)
 def test_a_clash_is_a_byte_read_after_it_was_written(
     value: Layout, read: Touched, written: Touched, in_step: bool
 ) -> None:
@@ -113,7 +114,7 @@ def test_a_clash_is_a_byte_read_after_it_was_written(
 
 
 @given(st.lists(some_runs(), min_size=1, max_size=3), st.booleans())
-@settings(max_examples=200)
+@examples(200)
 def test_touches_are_the_last_or_the_first_of_runs(parts: list[Runs], latest: bool) -> None:
     """Of each element over all runs; never is far away."""
     found = Touches.of(parts, ELEMS, latest).at(np.arange(ELEMS)).tolist()
@@ -127,7 +128,7 @@ def test_touches_are_the_last_or_the_first_of_runs(parts: list[Runs], latest: bo
 
 
 @given(some_runs(), st.integers(1, 4), st.integers(0, 3), st.lists(st.integers(0, 2), max_size=4))
-@settings(max_examples=150)
+@examples(150)
 def test_picked_touches_are_those_of_groups(runs: Runs, elems: int, slope: int, groups: list[int]) -> None:
     """In the order of the groups, element by element."""
     touches = Touches(3, slope, np.arange(0, 40, 10, dtype=np.int64))
@@ -137,7 +138,7 @@ def test_picked_touches_are_those_of_groups(runs: Runs, elems: int, slope: int, 
 
 
 @given(st.lists(some_runs(), min_size=1, max_size=2), st.integers(1, 5), st.integers(0, 4))
-@settings(max_examples=150)
+@examples(150)
 def test_runs_around_a_unit_start_with_one(parts: list[Runs], unit_elems: int, unit: int) -> None:
     """Moved so that the first unit that is reached is at 0; all that is touched, and the unit, lie inside."""
     moved, first, elems = _around(parts, unit_elems, unit)

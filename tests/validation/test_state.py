@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.kernels import library
@@ -15,6 +15,7 @@ from diagmem.model.schedule import Schedule
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.validation import Fault, Finding, replay
 from tests.networks import Net
+from tests.profiles import examples
 from tests.streams import Stream, streams
 from tests.validation.shadow_memory import Shadow
 
@@ -123,7 +124,7 @@ def test_a_window_is_looked_at_before_it_moves() -> None:
     assert found[0].fault is Fault.EFFECT_TOO_EARLY
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(streams(2), st.booleans(), st.data())
 def test_it_agrees_with_a_byte_by_byte_oracle(graph: Graph, is_transformed: bool, data: st.DataObject) -> None:
     """On random places, in the model's order, over two runs."""

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 import tflite
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.frontends import tflite as frontend
 from diagmem.frontends.tflite import rewriter as flatbuffer
 from diagmem.model.errors import ModelError
 from tests.backends.tflm import small_models
+from tests.profiles import examples
 
 REAL = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")
 SMALL = small_models.reshapes()
@@ -57,7 +58,7 @@ def test_built_files_keep_every_byte(make: Callable[[], bytes]) -> None:
     assert frontend.parse(new, "model") == frontend.parse(old, "model")
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.dictionaries(st.text(max_size=40), st.binary(max_size=200), max_size=6), st.integers(0, 70))
 def test_blocks_are_read_back(blocks: dict[str, bytes], tail: int) -> None:
     """Whatever is put in comes out, whatever follows the flatbuffer in the file stays behind it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.model.graph import DType, Nhwc, Window2D
@@ -13,6 +13,7 @@ from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.orders import Order
 from tests.ops.cases import SMALL, activation, constant, node_of, windows
 from tests.ops.simulation import survives
+from tests.profiles import examples
 
 
 @st.composite
@@ -26,7 +27,7 @@ def blocks(draw: st.DrawFn) -> ChannelBlocks:
     return ChannelBlocks(WindowedLoop(image, out, window.rows, window.cols, depth, *sizes), draw(SMALL))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(blocks())
 def test_separation_of_blocks_is_exact(blocks: ChannelBlocks) -> None:
     """Closed form == replay; the simulation is safe there, and catches one byte less."""

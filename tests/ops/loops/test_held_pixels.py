@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.model.graph import Nhwc, Window2D
@@ -14,6 +14,7 @@ from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.orders import Order
 from tests.ops.cases import SMALL, activation, constant, node_of, windows
 from tests.ops.simulation import survives
+from tests.profiles import examples
 
 
 @st.composite
@@ -28,7 +29,7 @@ def held_pixels(draw: st.DrawFn) -> HeldPixels:
     return HeldPixels(loop, draw(st.integers(0, 4)), draw(st.integers(0, depth)))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(held_pixels())
 def test_separation_of_held_pixels_is_exact(held: HeldPixels) -> None:
     """Closed form == replay; the simulation is safe there, and catches one byte less."""

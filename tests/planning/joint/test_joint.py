@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import diagmem
@@ -20,6 +20,7 @@ from diagmem.planning.posing import problem
 from diagmem.planning.schedulers import every_order, file_order
 from diagmem.transforms import TRANSFORMS, transformed
 from tests.networks import Net, nets, random_net
+from tests.profiles import examples
 from tests.streams import streams
 
 MOST_ORDERS = 100
@@ -50,7 +51,7 @@ def badly_placed(needs: Footprint) -> Choice:
 
 
 @given(nets(most_ops=7), st.sampled_from([1, 4, 16]), st.booleans(), st.booleans())
-@settings(max_examples=120)
+@examples(120)
 def test_it_equals_placing_every_order(graph: Graph, align: int, overlap: bool, is_lean: bool) -> None:
     """The arena is the least of all orders, it is proven, and one unit less is refuted."""
     lean = transformed(graph, list(TRANSFORMS))[0] if is_lean else graph
@@ -65,7 +66,7 @@ def test_it_equals_placing_every_order(graph: Graph, align: int, overlap: bool, 
 
 
 @given(streams(most_moves=2), st.booleans())
-@settings(max_examples=40)
+@examples(40)
 def test_with_state_no_bound_is_above_the_least(graph: Graph, is_lean: bool) -> None:
     """What is not known of state in all orders may leave a gap, but never proves what is not so."""
     needs = footprint(transformed(graph, list(TRANSFORMS))[0] if is_lean else graph, Options())

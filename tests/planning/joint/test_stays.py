@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.model.graph import Graph
@@ -16,6 +16,7 @@ from diagmem.planning.options import Options
 from diagmem.planning.problem import BEFORE_RUN
 from diagmem.transforms import TRANSFORMS, transformed
 from tests.networks import nets
+from tests.profiles import examples
 from tests.streams import Stream, streams
 
 
@@ -59,14 +60,14 @@ def check(graph: Graph, seed: int) -> None:
 
 
 @given(nets(), st.integers(0, 99))
-@settings(max_examples=60)
+@examples(60)
 def test_a_store_is_there_while_its_stay_lasts(graph: Graph, seed: int) -> None:
     """All of it, at every step of the stay, whatever the order."""
     check(graph, seed)
 
 
 @given(streams(), st.integers(0, 99), st.booleans())
-@settings(max_examples=150)
+@examples(150)
 def test_state_is_there_while_its_stays_last(graph: Graph, seed: int, is_lean: bool) -> None:
     """At every step of a stay its bytes live, whatever the order; also of windows that state is a part of."""
     check(transformed(graph, list(TRANSFORMS))[0] if is_lean else graph, seed)

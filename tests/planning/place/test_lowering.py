@@ -10,7 +10,7 @@ from itertools import pairwise
 from unittest.mock import ANY
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from diagmem.model.errors import PlanError
 from diagmem.planning.compiled import COMPILED, PLAIN, Machine
@@ -26,6 +26,7 @@ from diagmem.planning.place.tree import TreeSearch
 from diagmem.planning.place.tree_loops import FAILED, SOLVED
 from diagmem.planning.problem import Buffer, Problem
 from tests.planning.problems import cut_rectangle, problems, sliding_rows, smallest_arena
+from tests.profiles import examples
 
 LITTLE = Effort(fits=100, most_fits=3_000, nodes=300, nodes_apart=2_000, proof=0.5, moves=20, most_moves=1_000)
 
@@ -40,7 +41,7 @@ def lowered(posed: Problem, loops: Machine, effort: Effort = LITTLE) -> Lowering
 
 
 @given(problems(most=9))
-@settings(max_examples=80)
+@examples(80)
 def test_lowering_keeps_all_separations(posed: Problem) -> None:
     """Whatever it finds solves the problem, is no larger than what it began with, and its bound is no larger."""
     found = lowered(posed, PLAIN)
@@ -49,7 +50,7 @@ def test_lowering_keeps_all_separations(posed: Problem) -> None:
 
 
 @given(problems())
-@settings(max_examples=100)
+@examples(100)
 def test_bounds_are_never_above_the_best(posed: Problem) -> None:
     """What the search proves to be needed, trying everything needs too."""
     least = smallest_arena(posed)
@@ -58,7 +59,7 @@ def test_bounds_are_never_above_the_best(posed: Problem) -> None:
 
 
 @given(problems())
-@settings(max_examples=100)
+@examples(100)
 def test_the_tree_without_jumps_is_exact(posed: Problem) -> None:
     """Buffers kept apart: a placement in the least arena, and none in less."""
     apart = replace(posed, overlaps={})
@@ -72,7 +73,7 @@ def test_the_tree_without_jumps_is_exact(posed: Problem) -> None:
 
 
 @given(problems())
-@settings(max_examples=100)
+@examples(100)
 def test_the_tree_is_exact_where_all_separations_are_positive(posed: Problem) -> None:
     """Then nobody stands on one that starts above it, and the bound that the search proves is the best arena."""
     upright = replace(posed, overlaps={pair: max(1, apart) for pair, apart in posed.overlaps.items()})
@@ -119,7 +120,7 @@ def test_machine_code_finds_the_same(seed: int) -> None:
 
 @needs_numba
 @given(problems(most=9))
-@settings(max_examples=40)
+@examples(40)
 def test_machine_code_finds_the_same_on_small_problems(posed: Problem) -> None:
     """Also with alignments, and separations below zero."""
     assert lowered(posed, PLAIN).offsets == lowered(posed, COMPILED).offsets

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from diagmem.planning.footprint import footprint
 from diagmem.planning.options import Options
@@ -26,11 +26,12 @@ from diagmem.planning.problem import Buffer, Problem
 from diagmem.planning.schedulers import file_order
 from tests.networks import chain
 from tests.planning.problems import problems, smallest_arena
+from tests.profiles import examples
 
 
 @pytest.mark.parametrize("allocate", ALLOCATORS.values(), ids=ALLOCATORS)
 @given(posed=problems(most=9))
-@settings(max_examples=60)
+@examples(60)
 def test_offsets_keep_all_separations(allocate: Callable[[Problem], Placement], posed: Problem) -> None:
     """Whatever the allocator, its offsets solve the problem, and its bound is no larger than its arena."""
     placement = allocate(posed)
@@ -39,7 +40,7 @@ def test_offsets_keep_all_separations(allocate: Callable[[Problem], Placement], 
 
 
 @given(problems())
-@settings(max_examples=150)
+@examples(150)
 def test_optimal_equals_exhaustive_search(posed: Problem) -> None:
     """On up to six buffers the optimal allocator finds, and proves, what trying everything finds."""
     placement = optimal(posed)
@@ -49,7 +50,7 @@ def test_optimal_equals_exhaustive_search(posed: Problem) -> None:
 
 @pytest.mark.parametrize("as_rectangles", [False, True])
 @given(posed=problems())
-@settings(max_examples=60)
+@examples(60)
 def test_cp_sat_equals_exhaustive_search(posed: Problem, as_rectangles: bool) -> None:
     """CP-SAT on the whole problem, without the heuristics and reductions in front of it, finds the same; also where it
     may see buffers as rectangles, which those that overlap are not."""
@@ -64,7 +65,7 @@ def test_cp_sat_equals_exhaustive_search(posed: Problem, as_rectangles: bool) ->
 
 
 @given(problems())
-@settings(max_examples=150)
+@examples(150)
 def test_what_is_left_out_of_the_core_finds_a_place(posed: Problem) -> None:
     """Within any limit that the core can keep, what was removed can be put back."""
     arena = smallest_arena(posed)
@@ -80,7 +81,7 @@ def test_what_is_left_out_of_the_core_finds_a_place(posed: Problem) -> None:
 
 
 @given(problems())
-@settings(max_examples=150)
+@examples(150)
 def test_forests_are_solved_exactly(posed: Problem) -> None:
     """On buffers without a circle the two-number method is exact; on others it bounds from below."""
     members = spanning_forest(posed, range(len(posed.buffers)))
@@ -95,7 +96,7 @@ def test_forests_are_solved_exactly(posed: Problem) -> None:
 
 
 @given(problems(most=5))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_pinned_equals_exhaustive_search(posed: Problem) -> None:
     """Wherever a buffer is pinned, the placement has it there, and is proven to be the smallest."""
     own = posed.buffers[0]
@@ -107,7 +108,7 @@ def test_pinned_equals_exhaustive_search(posed: Problem) -> None:
 
 
 @given(problems(most=9))
-@settings(max_examples=60)
+@examples(60)
 def test_local_search_only_improves(posed: Problem) -> None:
     """It starts from valid offsets and ends with valid ones, no higher, the same ones every time."""
     start = first_fit(posed, range(len(posed.buffers)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import diagmem
@@ -18,10 +18,11 @@ from diagmem.planning.problem import Buffer, Problem
 from diagmem.planning.rows import row_graph
 from diagmem.planning.schedulers.rows import RowOrders
 from diagmem.planning.storage import Storage
+from tests.profiles import examples
 from tests.row_networks import has_image_input, image_net
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 400), st.booleans(), st.sampled_from([1, 4]))
 def test_separations_are_kept_in_the_same_arena(seed: int, input_rows: bool, align: int) -> None:
     """Whatever is moved, the offsets solve the problem, and no more tensors need a table than before."""

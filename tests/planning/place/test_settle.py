@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from diagmem.planning.compiled import COMPILED, PLAIN
 from diagmem.planning.place import greedy
@@ -15,12 +15,13 @@ from diagmem.planning.place.settle import WAYS, Settle, turned_pairs
 from diagmem.planning.place.settle_loops import HALVED_AFTER, MOST_PLACES
 from diagmem.planning.problem import Buffer, Problem
 from tests.planning.problems import problems, sliding_rows, smallest_arena
+from tests.profiles import examples
 
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="needs the extra 'fast'")
 
 
 @given(problems(most=7))
-@settings(max_examples=80)
+@examples(80)
 def test_whatever_settles_keeps_all_separations(posed: Problem) -> None:
     """In the least arena as in a larger one; and in less than the least nothing settles."""
     least, members = smallest_arena(posed), range(len(posed.buffers))

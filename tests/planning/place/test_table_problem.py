@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.planning.place.effort import Effort
 from diagmem.planning.place.table import Table, TableError, conflicts, parse_table
 from diagmem.planning.place.table_problem import table_placement, table_problem
+from tests.profiles import examples
 
 LITTLE = Effort(fits=100, most_fits=2_000, nodes=200, nodes_apart=2_000, proof=0.2, moves=20, most_moves=1_000)
 
@@ -51,7 +52,7 @@ def shared_bytes(table: Table, offsets: tuple[int, ...]) -> list[tuple[int, int]
 
 
 @given(tables(with_separations=False))
-@settings(max_examples=60)
+@examples(60)
 def test_no_two_buffers_use_a_byte_at_once(table: Table) -> None:
     """Gaps are used, but never more than they leave; and the check that the command makes says so too."""
     offsets, found = table_placement(table, LITTLE)
@@ -63,7 +64,7 @@ def test_no_two_buffers_use_a_byte_at_once(table: Table) -> None:
 
 
 @given(tables())
-@settings(max_examples=60)
+@examples(60)
 def test_separations_are_kept(table: Table) -> None:
     """Pairs that share bytes have a separation that allows it, in the direction in which they lie."""
     offsets, _ = table_placement(table, LITTLE)
@@ -74,7 +75,7 @@ def test_separations_are_kept(table: Table) -> None:
 
 
 @given(tables(most=4), st.lists(st.integers(0, 12), min_size=4, max_size=4))
-@settings(max_examples=80)
+@examples(80)
 def test_the_check_finds_what_bytes_show(table: Table, offsets: list[int]) -> None:
     """It finds something at offsets taken at random just where alignment is wrong, or bytes are shared that may not
     be."""
@@ -90,7 +91,7 @@ def test_the_check_finds_what_bytes_show(table: Table, offsets: list[int]) -> No
 
 
 @given(tables(most=4))
-@settings(max_examples=40)
+@examples(40)
 def test_bounds_are_never_above_the_best(table: Table) -> None:
     """No offsets at all, found by trying every one, take less than the bound."""
     posed = table_problem(table)

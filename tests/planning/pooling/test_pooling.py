@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import diagmem
@@ -27,6 +27,7 @@ from diagmem.planning.posing import problem
 from diagmem.validation import Fault
 from tests.backends.c.models import tiny
 from tests.networks import Net, random_net
+from tests.profiles import examples
 
 
 def least_cost(plan: Plan, pools: tuple[tuple[int, float], ...]) -> float | None:
@@ -52,7 +53,7 @@ def least_cost(plan: Plan, pools: tuple[tuple[int, float], ...]) -> float | None
 
 
 @given(st.integers(0, 2**32), st.integers(10, 90), st.integers(40, 140))
-@settings(max_examples=15)
+@examples(15)
 def test_nothing_is_cheaper(seed: int, fast_percent: int, slow_percent: int) -> None:
     """The plan costs what the best of all choices does if that is proven, the bound is below that, and where nothing
     fits something is missing. The plan is safe in any case."""

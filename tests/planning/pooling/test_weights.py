@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import diagmem
@@ -31,6 +31,7 @@ from diagmem.validation import Fault
 from tests.backends.c.models import tiny
 from tests.execution import with_values
 from tests.networks import Net
+from tests.profiles import examples
 
 POOLS = ("fast:400", "slow:2K:3")
 
@@ -77,7 +78,7 @@ def least_cost(plan: Plan) -> float:
 
 
 @given(st.tuples(st.integers(1, 3), st.integers(1, 3)), st.integers(2, 4), st.integers(8, 400))
-@settings(max_examples=12, deadline=None)
+@examples(12)
 def test_nothing_is_cheaper(kernels: tuple[int, ...], pixels: int, fast: int) -> None:
     """The plan costs what the best of all choices does where that is proven, and its bound is below that."""
     pools = (f"fast:{fast}", "slow:4K:3")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.frontends import zoo
@@ -30,6 +30,7 @@ from diagmem.planning.schedulers.rows import RowOrders
 from diagmem.planning.schedulers.segments import Segment
 from diagmem.reports.paper.tables import splitting
 from tests.networks import Net
+from tests.profiles import examples
 from tests.row_networks import Images, has_image_input, image_net
 
 SEEDS = st.integers(0, 400)
@@ -75,7 +76,7 @@ def check_dependencies(rows: RowGraph, turns: tuple[RowStep, ...], input_rows: b
         there |= {(t, row) for t in op.makes for row in (range(rows.rows[t]) if made is None else made)}
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(SEEDS, st.booleans())
 def test_interleaving_keeps_what_matters(seed: int, input_rows: bool) -> None:
     """The same turns, each op's in the same order, everything made before it is read; and never a higher peak, which is
@@ -135,7 +136,7 @@ def check_turns(rows: RowGraph, turns: tuple[RowStep, ...]) -> None:
     assert all(done[op.index] == op.turns for op in rows.ops)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(SEEDS, st.booleans(), st.sampled_from([1, 2, 4]), st.integers(0, 9))
 def test_dropped_tensors_are_made_in_full(seed: int, input_rows: bool, piece: int, which: int) -> None:
     """Whatever tensor is dropped, or all that can be: every turn runs, after the one before it, and finds its rows."""
@@ -151,7 +152,7 @@ def test_dropped_tensors_are_made_in_full(seed: int, input_rows: bool, piece: in
 
 
 @needs_numba
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(SEEDS, st.booleans())
 def test_machine_code_makes_the_same_steps(seed: int, input_rows: bool) -> None:
     """Of all segments, with the same peaks."""

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
@@ -14,6 +14,7 @@ from diagmem.planning.footprint import Footprint, footprint
 from diagmem.planning.options import Options
 from diagmem.planning.schedulers import SCHEDULERS, eager, every_order, gates, lazy, search
 from tests.networks import Net, diamond, nets
+from tests.profiles import examples
 
 
 def orders(needs: Footprint, begun: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
@@ -31,7 +32,7 @@ def peak(needs: Footprint, order: tuple[int, ...]) -> int:
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS.values(), ids=SCHEDULERS)
 @given(graph=nets())
-@settings(max_examples=60)
+@examples(60)
 def test_every_op_runs_once_after_those_it_needs(scheduler: Callable[[Footprint], Schedule], graph: Graph) -> None:
     """Whatever the scheduler."""
     needs = footprint(graph, Options())
@@ -44,7 +45,7 @@ def test_every_op_runs_once_after_those_it_needs(scheduler: Callable[[Footprint]
 
 
 @given(nets(most_ops=8))
-@settings(max_examples=300)
+@examples(300)
 def test_search_equals_trying_all_orders(graph: Graph) -> None:
     """Its order's largest step is the least of all orders, and so is its bound."""
     needs = footprint(graph, Options())
@@ -58,7 +59,7 @@ def test_search_equals_trying_all_orders(graph: Graph) -> None:
 
 
 @given(nets(most_ops=7))
-@settings(max_examples=40)
+@examples(40)
 def test_a_search_cut_short_still_bounds_all_orders(graph: Graph) -> None:
     """After two states its bound is no larger than the true one, and its order is complete."""
     needs = footprint(graph, Options())
@@ -68,7 +69,7 @@ def test_a_search_cut_short_still_bounds_all_orders(graph: Graph) -> None:
 
 
 @given(nets(most_ops=6))
-@settings(max_examples=40)
+@examples(40)
 def test_every_order_below_a_limit_is_found(graph: Graph) -> None:
     """Those and no others."""
     needs = footprint(graph, Options())
@@ -98,7 +99,7 @@ def test_search_finishes_the_branch_that_shrinks_first() -> None:
 
 
 @given(nets(most_ops=6))
-@settings(max_examples=60)
+@examples(60)
 def test_in_a_chain_the_most_demanding_op_is_the_bound(graph: Graph) -> None:
     """Where there is but one order, what must live at each op is all that lives there."""
     needs = footprint(graph, Options())
