@@ -51,3 +51,9 @@ def test_a_kind_is_found_by_name_as_among_all() -> None:
     for name, kind in kinds().items():
         assert kind_of.__wrapped__(name) is kind
     assert kind_of("NO_SUCH_OPERATION") is None
+
+
+def test_lines_of_c_fit_the_page() -> None:
+    """120 columns, as .clang-format says."""
+    lines = (f"{path}: {line}" for path in SOURCE.rglob("*.[ch]") for line in path.read_text().splitlines())
+    assert [line for line in lines if len(line.split(": ", 1)[1]) > 120] == []

@@ -11,8 +11,8 @@
 #define DIAGMEM_INLINE inline
 #endif
 
-/* `rows` rows from `begin` on go over `period` places of a table, from `at` on, again and again; if they move, each time
- * as many bytes further on as the table says `period` entries later. */
+/* `rows` rows from `begin` on go over `period` places of a table, from `at` on, again and again; if they move, each
+ * time as many bytes further on as the table says `period` entries later. */
 typedef struct {
     uint16_t begin, rows, at, period, moves;
 } diagmem_piece;

@@ -1,9 +1,9 @@
 /* A convolution's driver that computes two neighbouring pixels of a row together. The windows of both are read wholly,
  * into a buffer, before anything of either is written. The last pixel of an odd row is alone.
  *
- * The buffer holds a word of the first pixel and one of the second in turn, each with two inputs as 16-bit numbers. Of the
- * inputs in a row of the window, each four become the even ones, then the odd ones; two or three that remain become the
- * first two, and a last one is alone in its word. */
+ * The buffer holds a word of the first pixel and one of the second in turn, each with two inputs as 16-bit numbers. Of
+ * the inputs in a row of the window, each four become the even ones, then the odd ones; two or three that remain become
+ * the first two, and a last one is alone in its word. */
 #ifndef DIAGMEM_PAIRS_S8_H
 #define DIAGMEM_PAIRS_S8_H
 
@@ -115,8 +115,8 @@ static DIAGMEM_APART void diagmem_collect_row(const diagmem_window *w, const dia
     }
 }
 
-/* Fills the buffer with two windows, or with one if `b` is NULL. Pixels whose channels come in fours are widened one by one
- * where a row of the window is not in one piece; of others such rows are first collected, behind the buffer. */
+/* Fills the buffer with two windows, or with one if `b` is NULL. Pixels whose channels come in fours are widened one by
+ * one where a row of the window is not in one piece; of others such rows are first collected, behind the buffer. */
 static DIAGMEM_APART void diagmem_fill_buffer(const diagmem_window *w, const diagmem_paired *how, const diagmem_seen *a,
                                               const diagmem_seen *b, diagmem_word *buffer) {
     const int32_t count = w->kernel_w * w->in_depth;

@@ -1,5 +1,5 @@
-/* CONV_2D on 8-bit integers, two pixels at a time, over vectors of 16 inputs: the windows of two neighbouring pixels are
- * read wholly, into a buffer, before anything of either is written. The last pixel of an odd row is alone. */
+/* CONV_2D on 8-bit integers, two pixels at a time, over vectors of 16 inputs: the windows of two neighbouring pixels
+ * are read wholly, into a buffer, before anything of either is written. The last pixel of an odd row is alone. */
 #include "../loops/_window.h"
 #include "../numerics/_mve_dot_s8.h"
 

@@ -1,5 +1,5 @@
-/* CONV_2D on 8-bit integers with windows of one pixel, straight from the input: eight channels are computed from all inputs
- * of the pixel, then written. */
+/* CONV_2D on 8-bit integers with windows of one pixel, straight from the input: eight channels are computed from all
+ * inputs of the pixel, then written. */
 #include "../loops/_window.h"
 #include "../numerics/_mve_dot_s8.h"
 

@@ -1,6 +1,7 @@
-/* CONV_2D on 16-bit integers with 8-bit weights. For each output pixel, a block of output channels at a time: the window is
- * read, then the block is written. In a grouped convolution a block is one channel. */
+/* CONV_2D on 16-bit integers with 8-bit weights. For each output pixel, a block of output channels at a time: the
+ * window is read, then the block is written. In a grouped convolution a block is one channel. */
 #include "../numerics/_dot_s16.h"
+#include "../numerics/_runs.h"
 
 typedef struct {
     diagmem_window window;

@@ -1,5 +1,5 @@
-/* CONV_2D on 8-bit integers with 4-bit weights. For each output pixel, a block of output channels at a time: the window is read, then the
- * block is written. In a grouped convolution a block is one channel. */
+/* CONV_2D on 8-bit integers with 4-bit weights. For each output pixel, a block of output channels at a time: the window
+ * is read, then the block is written. In a grouped convolution a block is one channel. */
 #include "../numerics/_dot_s4.h"
 #include "../numerics/_runs.h"
 

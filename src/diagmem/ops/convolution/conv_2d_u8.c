@@ -1,12 +1,12 @@
-/* CONV_2D on unsigned 8-bit integers. For each output pixel, a block of output channels at a time: the window is read, then the
- * block is written. In a grouped convolution a block is one channel. */
+/* CONV_2D on unsigned 8-bit integers. For each output pixel, a block of output channels at a time: the window is read,
+ * then the block is written. In a grouped convolution a block is one channel. */
 #include "../numerics/_dot_u8.h"
 #include "../numerics/_runs.h"
 
 typedef struct {
     diagmem_window window;
     int32_t groups;
-    const int8_t *filter;  /* blocks of output channels; each channel has [kernel_h][kernel_w][in_depth / groups] */
+    const int8_t *filter;   /* blocks of output channels; each channel has [kernel_h][kernel_w][in_depth / groups] */
     const uint8_t *padding; /* [in_depth], the input's zero point */
     diagmem_channels_s8 output;
     int32_t filter_zero_point;

@@ -1,5 +1,5 @@
-/* CONV_2D on single precision for floating-point units that multiply and add in one instruction. For each output pixel, a
- * block of output channels at a time: the window is read, then the block is written. */
+/* CONV_2D on single precision for floating-point units that multiply and add in one instruction. For each output pixel,
+ * a block of output channels at a time: the window is read, then the block is written. */
 #include "../numerics/_dot_vfp_f32.h"
 
 typedef struct {

@@ -1,5 +1,5 @@
-/* CONV_2D on single precision with weights of half precision. For each output pixel, a block of output channels at
- * a time: the window is read, then the block is written. In a grouped convolution a block is one channel. */
+/* CONV_2D on single precision with weights of half precision. For each output pixel, a block of output channels at a
+ * time: the window is read, then the block is written. In a grouped convolution a block is one channel. */
 #include "../numerics/_dot_w16_f32.h"
 #include "../numerics/_runs.h"
 
@@ -7,13 +7,13 @@ typedef struct {
     diagmem_window window;
     int32_t groups;
     const uint16_t *filter; /* blocks of output channels; each channel has [kernel_h][kernel_w][in_depth / groups] */
-    const float *padding; /* [in_depth], zeros */
+    const float *padding;   /* [in_depth], zeros */
     diagmem_channels_f32 output;
 } diagmem_conv_2d_w16_f32_params;
 
 /* One output row from the input rows under the window, NULL for those outside the image. */
 static inline void diagmem_conv_2d_w16_f32_row(const diagmem_conv_2d_w16_f32_params *p, const void *const *rows,
-                                              float *out) {
+                                               float *out) {
     const diagmem_window *const w = &p->window;
     const int32_t depth = w->in_depth / p->groups;
     const int32_t size = w->kernel_h * w->kernel_w * depth;

@@ -1,5 +1,5 @@
-/* CONV_2D on single precision with 8-bit weights. For each output pixel, a block of output channels at a time: the window is read, then
- * the block is written. In a grouped convolution a block is one channel. */
+/* CONV_2D on single precision with 8-bit weights. For each output pixel, a block of output channels at a time: the
+ * window is read, then the block is written. In a grouped convolution a block is one channel. */
 #include "../numerics/_dot_w8_f32.h"
 #include "../numerics/_runs.h"
 
@@ -25,7 +25,8 @@ static inline void diagmem_conv_2d_w8_f32_row(const diagmem_conv_2d_w8_f32_param
             const int32_t from = c / (w->out_depth / p->groups) * depth;
             const int32_t count =
                 diagmem_find_runs(w, rows, diagmem_column(w, x), from, depth, p->padding, sizeof *out, runs);
-            diagmem_put_channels_w8_f32(runs, count, p->filter + c * size, size, p->scales, &p->output, c, together, out);
+            diagmem_put_channels_w8_f32(runs, count, p->filter + c * size, size, p->scales, &p->output, c, together,
+                                        out);
         }
     }
 }

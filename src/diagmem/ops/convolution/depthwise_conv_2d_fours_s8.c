@@ -1,15 +1,15 @@
 /* DEPTHWISE_CONV_2D on 8-bit integers with an output channel for each input channel, four channels at a time: their
  * windows are read, then their outputs are written. Channels that remain follow one by one.
  *
- * Weights are 16-bit numbers, those of two taps in a word. A block of four channels has sums to start from, for each two
- * taps a word for each channel, of a last tap two words (channels 0 and 2, 1 and 3), then for each channel a multiplier,
- * an addend and a shift. Where one shift is that of all channels, weights and starts are 256-fold, and for each channel
- * there is only a multiplier. */
+ * Weights are 16-bit numbers, those of two taps in a word. A block of four channels has sums to start from, for each
+ * two taps a word for each channel, of a last tap two words (channels 0 and 2, 1 and 3), then for each channel a
+ * multiplier, an addend and a shift. Where one shift is that of all channels, weights and starts are 256-fold, and for
+ * each channel there is only a multiplier. */
 #include "../numerics/_packed_s8.h"
 #include "../loops/_window.h"
 
-/* Makes the channels from `out` to `stop`, a multiple of four of them, from a window of 3x3 that lies inside the image: its
- * rows from `x`, `y` and `z` on, its columns `step` apart. */
+/* Makes the channels from `out` to `stop`, a multiple of four of them, from a window of 3x3 that lies inside the image:
+ * its rows from `x`, `y` and `z` on, its columns `step` apart. */
 typedef void diagmem_fours_inside(const int8_t *x, const int8_t *y, const int8_t *z, int32_t step,
                                   const diagmem_words *w, int8_t *out, const int8_t *stop);
 

@@ -1,5 +1,5 @@
-/* DEPTHWISE_CONV_2D on 8-bit integers with an output channel for each input channel, eight channels at a time: their windows
- * are read, then their outputs are written. The last ones may be fewer. */
+/* DEPTHWISE_CONV_2D on 8-bit integers with an output channel for each input channel, eight channels at a time: their
+ * windows are read, then their outputs are written. The last ones may be fewer. */
 #include "../loops/_window.h"
 #include "../numerics/_mve.h"
 

@@ -1,5 +1,5 @@
-/* DEPTHWISE_CONV_2D on 16-bit integers with 8-bit weights. For each output pixel and channel: the channel's window is read,
- * then the output is written. */
+/* DEPTHWISE_CONV_2D on 16-bit integers with 8-bit weights. For each output pixel and channel: the channel's window is
+ * read, then the output is written. */
 #include "../numerics/_channels_s16.h"
 #include "../loops/_window.h"
 

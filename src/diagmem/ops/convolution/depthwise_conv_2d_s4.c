@@ -1,5 +1,5 @@
-/* DEPTHWISE_CONV_2D on 8-bit integers with 4-bit weights. For each output pixel and channel: the channel's window is read,
- * then the output is written. */
+/* DEPTHWISE_CONV_2D on 8-bit integers with 4-bit weights. For each output pixel and channel: the channel's window is
+ * read, then the output is written. */
 #include "../numerics/_dot_s4.h"
 #include "../loops/_window.h"
 

@@ -1,6 +1,6 @@
 /* DEPTHWISE_CONV_2D on single precision with an output channel for each input channel, for floating-point units that
- * multiply and add in one instruction and round in between: the same bits as plain C. Eight channels at a time: their windows
- * are read, then their outputs are written. The last ones may be fewer. */
+ * multiply and add in one instruction and round in between: the same bits as plain C. Eight channels at a time: their
+ * windows are read, then their outputs are written. The last ones may be fewer. */
 #include "../loops/_window.h"
 #include "../numerics/_dsp.h"
 #include "../numerics/_real.h"

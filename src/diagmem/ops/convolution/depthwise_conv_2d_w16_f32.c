@@ -6,15 +6,15 @@
 
 typedef struct {
     diagmem_window window;
-    int32_t multiplier;   /* output channels for each input channel */
+    int32_t multiplier;     /* output channels for each input channel */
     const uint16_t *filter; /* [out_depth][kernel_h][kernel_w] */
-    const float *padding; /* [in_depth], zeros */
+    const float *padding;   /* [in_depth], zeros */
     diagmem_channels_f32 output;
 } diagmem_depthwise_conv_2d_w16_f32_params;
 
 /* One output row from the input rows under the window, NULL for those outside the image. */
 static inline void diagmem_depthwise_conv_2d_w16_f32_row(const diagmem_depthwise_conv_2d_w16_f32_params *p,
-                                                     const void *const *rows, float *out) {
+                                                         const void *const *rows, float *out) {
     const diagmem_window *const w = &p->window;
     const diagmem_channels_f32 output = p->output;
     const int32_t count = w->kernel_h * w->kernel_w;
@@ -33,7 +33,7 @@ static inline void diagmem_depthwise_conv_2d_w16_f32_row(const diagmem_depthwise
 }
 
 static inline void diagmem_depthwise_conv_2d_w16_f32(const diagmem_depthwise_conv_2d_w16_f32_params *p, const float *in,
-                                                 float *out) {
+                                                     float *out) {
     const diagmem_window *const w = &p->window;
     const void *rows[DIAGMEM_MAX_ROWS];
     for (int32_t n = 0; n < w->batches; ++n) {

@@ -1,5 +1,5 @@
-/* DEPTHWISE_CONV_2D on single precision with 8-bit weights. For each output pixel and channel: the channel's window is read, then the
- * output is written. */
+/* DEPTHWISE_CONV_2D on single precision with 8-bit weights. For each output pixel and channel: the channel's window is
+ * read, then the output is written. */
 #include "../numerics/_real.h"
 #include "../loops/_window.h"
 
@@ -14,7 +14,7 @@ typedef struct {
 
 /* One output row from the input rows under the window, NULL for those outside the image. */
 static inline void diagmem_depthwise_conv_2d_w8_f32_row(const diagmem_depthwise_conv_2d_w8_f32_params *p,
-                                                     const void *const *rows, float *out) {
+                                                        const void *const *rows, float *out) {
     const diagmem_window *const w = &p->window;
     const diagmem_channels_f32 output = p->output;
     const int32_t count = w->kernel_h * w->kernel_w;
@@ -34,7 +34,7 @@ static inline void diagmem_depthwise_conv_2d_w8_f32_row(const diagmem_depthwise_
 }
 
 static inline void diagmem_depthwise_conv_2d_w8_f32(const diagmem_depthwise_conv_2d_w8_f32_params *p, const float *in,
-                                                 float *out) {
+                                                    float *out) {
     const diagmem_window *const w = &p->window;
     const void *rows[DIAGMEM_MAX_ROWS];
     for (int32_t n = 0; n < w->batches; ++n) {

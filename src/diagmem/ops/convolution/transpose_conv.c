@@ -1,5 +1,5 @@
-/* TRANSPOSE_CONV. For each output pixel and channel: all input pixels that reach it are read, then it is written. Input i
- * reaches output i * stride - pad + k with tap k of the filter. */
+/* TRANSPOSE_CONV. For each output pixel and channel: all input pixels that reach it are read, then it is written. Input
+ * i reaches output i * stride - pad + k with tap k of the filter. */
 #include "../numerics/_channels_s16.h"
 #include "../numerics/_channels_s8.h"
 #include "../loops/_reach.h"
@@ -32,8 +32,8 @@ typedef struct {
     diagmem_channels_f32 output;
 } diagmem_transpose_conv_f32_params;
 
-/* `name`_row makes output row y from the input rows that reach it; `term` is what input x adds to a sum that meets weight w, `result` makes
- * an output channel c from the sum. */
+/* `name`_row makes output row y from the input rows that reach it; `term` is what input x adds to a sum that meets
+ * weight w, `result` makes an output channel c from the sum. */
 #define DIAGMEM_TRANSPOSE_CONV(name, params, type, weight_type, sum_type, term, result)                               \
     static inline sum_type name##_sum(const params *p, const void *const *in, diagmem_reach rows,                    \
                                       diagmem_reach cols, int32_t origin) {                                          \

@@ -1,6 +1,6 @@
 /* TFLite_Detection_PostProcess: the best boxes, without those that overlap better ones too far. For each detection all
- * boxes and scores are read, then it is written: it is the best one behind that before it which no better one leaves out,
- * so that nothing is kept but the detections themselves. At last their number is written. */
+ * boxes and scores are read, then it is written: it is the best one behind that before it which no better one leaves
+ * out, so that nothing is kept but the detections themselves. At last their number is written. */
 #include <math.h>
 
 #include "../numerics/_element.h"

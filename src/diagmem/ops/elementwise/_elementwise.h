@@ -4,8 +4,8 @@
 
 #include "../loops/_broadcast.h"
 
-/* Defines the kernel `name`. Its parameters `p`, of type `params`, have a diagmem_broadcast `shape`; `expression` makes an
- * element of the output from `x`, that of the input. */
+/* Defines the kernel `name`. Its parameters `p`, of type `params`, have a diagmem_broadcast `shape`; `expression` makes
+ * an element of the output from `x`, that of the input. */
 #define DIAGMEM_ELEMENTWISE(name, params, type, expression)                                    \
     static inline void name##_row(const params *p, const type *in, type *out) {                \
         const int32_t last = DIAGMEM_AXES - 1;                                                 \

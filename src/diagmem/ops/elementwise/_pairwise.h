@@ -4,8 +4,8 @@
 
 #include "../loops/_broadcast.h"
 
-/* Defines the kernel `name`. Its parameters `p`, of type `params`, have a diagmem_broadcast `shape`; `expression` makes an
- * element of the output from `x` and `y`, one of each input. */
+/* Defines the kernel `name`. Its parameters `p`, of type `params`, have a diagmem_broadcast `shape`; `expression` makes
+ * an element of the output from `x` and `y`, one of each input. */
 #define DIAGMEM_PAIRWISE(name, params, type, second_type, expression)                                                 \
     static inline void name##_row(const params *p, const type *first, const second_type *second, type *out) {        \
         const int32_t last = DIAGMEM_AXES - 1;                                                                       \

@@ -1,5 +1,5 @@
-/* EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL on elements of any type. For each output element: its inputs
- * are read, then it is written. */
+/* EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL on elements of any type. For each output element: its
+ * inputs are read, then it is written. */
 #include "../numerics/_element.h"
 #include "../numerics/_fixed_point.h"
 

@@ -1,4 +1,5 @@
-/* ADD, SUB, SQUARED_DIFFERENCE, MUL, DIV, MAXIMUM, MINIMUM on integers, quantised ones (s8, u8, s16) and plain ones (s32, s64). */
+/* ADD, SUB, SQUARED_DIFFERENCE, MUL, DIV, MAXIMUM, MINIMUM on integers, quantised ones (s8, u8, s16) and plain ones
+ * (s32, s64). */
 #include "../numerics/_fixed_exp.h"
 #include "_pairwise.h"
 
@@ -60,8 +61,8 @@ DIAGMEM_PAIRWISE(diagmem_mul_s8, diagmem_product_params, int8_t, int8_t, diagmem
 DIAGMEM_PAIRWISE(diagmem_mul_u8, diagmem_product_params, uint8_t, uint8_t, diagmem_product(p, x, y))
 DIAGMEM_PAIRWISE(diagmem_mul_s16, diagmem_product_params, int16_t, int16_t, diagmem_product(p, x, y))
 
-/* The reciprocal of the divisor with 31 bits, times the dividend with all bits that there are. What is divided by 0 becomes
- * the largest number of its sign. */
+/* The reciprocal of the divisor with 31 bits, times the dividend with all bits that there are. What is divided by 0
+ * becomes the largest number of its sign. */
 static inline int32_t diagmem_quotient(const diagmem_product_params *p, int32_t x, int32_t y) {
     const diagmem_requantisation *const to = &p->output;
     const int32_t divisor = y - p->second_zero_point;

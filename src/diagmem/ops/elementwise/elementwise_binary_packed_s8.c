@@ -1,5 +1,5 @@
-/* ADD and MUL on 8-bit integers for cores that multiply and round in one instruction. For each output element: its inputs
- * are read, then it is written. */
+/* ADD and MUL on 8-bit integers for cores that multiply and round in one instruction. For each output element: its
+ * inputs are read, then it is written. */
 #include "../loops/_broadcast.h"
 #include "../numerics/_dsp.h"
 
@@ -77,7 +77,7 @@ static inline int8_t diagmem_packed_result(const diagmem_packed_output *to, int3
 
 DIAGMEM_PAIRWISE_S8(diagmem_add_packed_s8, const diagmem_scaled_addend scaled = p->scaled,
                     diagmem_scaled_sum(&scaled, x, y))
-DIAGMEM_PAIRWISE_S8(diagmem_mul_packed_s8, const int32_t a = p->first_zero_point; const int32_t b = p->second_zero_point,
-                    (x - a) * (y - b))
+DIAGMEM_PAIRWISE_S8(diagmem_mul_packed_s8, const int32_t a = p->first_zero_point;
+                    const int32_t b = p->second_zero_point, (x - a) * (y - b))
 
 DIAGMEM_IN_ANY_ORDER

@@ -1,5 +1,5 @@
-/* LOG, SIN, COS, FLOOR, CEIL, ROUND on single precision, LOGICAL_NOT on truths. What C libraries compute in their own ways
- * is computed in double precision, so that they agree in what is left of it. */
+/* LOG, SIN, COS, FLOOR, CEIL, ROUND on single precision, LOGICAL_NOT on truths. What C libraries compute in their own
+ * ways is computed in double precision, so that they agree in what is left of it. */
 #include <math.h>
 
 #include "_elementwise.h"

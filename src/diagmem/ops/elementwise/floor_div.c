@@ -1,5 +1,5 @@
-/* FLOOR_DIV, FLOOR_MOD, POW on single precision and on plain integers. For each output element: its inputs are read, then
- * it is written. Powers are computed in double precision, so that C libraries agree in what is left of them. */
+/* FLOOR_DIV, FLOOR_MOD, POW on single precision and on plain integers. For each output element: its inputs are read,
+ * then it is written. Powers are computed in double precision, so that C libraries agree in what is left of them. */
 #include <math.h>
 
 #include "_pairwise.h"

@@ -1,5 +1,5 @@
-/* QUANTIZE from real numbers, from integers of another scale; DEQUANTIZE; RELU and its like on integers. Each element is
- * read, then written. */
+/* QUANTIZE from real numbers, from integers of another scale; DEQUANTIZE; RELU and its like on integers. Each element
+ * is read, then written. */
 #include "../numerics/_element.h"
 #include "../numerics/_fixed_point.h"
 
@@ -28,8 +28,8 @@ typedef struct {
     int32_t high;
 } diagmem_quantize_params;
 
-/* The nearest integer, halves away from zero. Numbers that no output can hold become the nearest that one can, and what is
- * no number the least. */
+/* The nearest integer, halves away from zero. Numbers that no output can hold become the nearest that one can, and what
+ * is no number the least. */
 static inline int32_t diagmem_rounded(const diagmem_quantize_params *p, float x) {
     if (!(x > (float)(p->low - p->zero_point))) {
         return p->low;
@@ -60,7 +60,8 @@ static inline void diagmem_quantize_to_even_one(const diagmem_quantize_params *p
     diagmem_store_int(out, p->type, diagmem_rounded_to_even(p, diagmem_load_f32(in) / p->scale));
 }
 
-DIAGMEM_CONVERSION(diagmem_quantize_to_even, diagmem_quantize_params, diagmem_quantize_to_even_one, DIAGMEM_F32, p->type)
+DIAGMEM_CONVERSION(diagmem_quantize_to_even, diagmem_quantize_params, diagmem_quantize_to_even_one, DIAGMEM_F32,
+                   p->type)
 #endif
 
 static inline void diagmem_dequantize_one(const diagmem_quantize_params *p, const unsigned char *in,

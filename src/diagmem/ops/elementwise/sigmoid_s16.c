@@ -1,4 +1,5 @@
-/* LOGISTIC, TANH on 16-bit integers: straight lines between the entries of a table. Each element is read, then written. */
+/* LOGISTIC, TANH on 16-bit integers: straight lines between the entries of a table. Each element is read, then
+ * written. */
 #include "_elementwise.h"
 
 typedef struct {

@@ -1,5 +1,5 @@
-/* LEAKY_RELU, ABS on 16-bit integers: what is below the zero point has a multiplier of its own. Each element is read, then
- * written. */
+/* LEAKY_RELU, ABS on 16-bit integers: what is below the zero point has a multiplier of its own. Each element is read,
+ * then written. */
 #include "_elementwise.h"
 #include "../numerics/_fixed_point.h"
 

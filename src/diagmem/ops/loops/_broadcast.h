@@ -6,8 +6,8 @@
 
 #define DIAGMEM_AXES 4
 
-/* The output's axes, the last one fastest, and for each the elements between neighbours: in the inputs, of which there may
- * be only a first one, and in the output. */
+/* The output's axes, the last one fastest, and for each the elements between neighbours: in the inputs, of which there
+ * may be only a first one, and in the output. */
 typedef struct {
     int32_t size[DIAGMEM_AXES];
     int32_t first[DIAGMEM_AXES];

@@ -16,10 +16,10 @@ typedef struct {
     diagmem_axes reduced;
 } diagmem_fibres;
 
-/* Defines the kernel `name`: for each output element, its fibre is read, then it is written. Its parameters `p`, of type
- * `params`, have the diagmem_fibres `fibres`. `total` is at first `start`, for each `x` of the fibre, of which `in` points
- * at the first, it becomes `step`; `result` makes the output from it. `name`_take takes the input one row a turn: totals
- * are kept in `sums`, and the last turn makes the outputs. */
+/* Defines the kernel `name`: for each output element, its fibre is read, then it is written. Its parameters `p`, of
+ * type `params`, have the diagmem_fibres `fibres`. `total` is at first `start`, for each `x` of the fibre, of which
+ * `in` points at the first, it becomes `step`; `result` makes the output from it. `name`_take takes the input one row a
+ * turn: totals are kept in `sums`, and the last turn makes the outputs. */
 #define DIAGMEM_REDUCTION(name, params, type, total_type, start, step, result)                           \
     static inline total_type name##_fibre(const params *p, const type *in, total_type total) {           \
         const diagmem_axes *const a = &p->fibres.reduced;                                                \

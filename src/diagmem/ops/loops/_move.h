@@ -1,6 +1,6 @@
 /* Elements of any type, moved or filled one after the other: each is read whole, then written. Input and output may
- * overlap; since nothing says `restrict`, a compiler may make wider moves of these loops, or call memmove, only where the
- * bytes that result are those of the loops as written. */
+ * overlap; since nothing says `restrict`, a compiler may make wider moves of these loops, or call memmove, only where
+ * the bytes that result are those of the loops as written. */
 #ifndef DIAGMEM_MOVE_H
 #define DIAGMEM_MOVE_H
 

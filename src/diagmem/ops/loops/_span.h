@@ -18,10 +18,10 @@ static inline void diagmem_move_rows(const diagmem_window *w, int32_t bytes, con
     }
 }
 
-/* The window of `count` output columns from x on, and where their part of the input rows begins. `size`: bytes of an input
- * element; `part`: a copy of `w`. */
-static inline void diagmem_narrow_row(const diagmem_window *w, size_t size, int32_t x, int32_t count, diagmem_window *part,
-                                      const void **rows) {
+/* The window of `count` output columns from x on, and where their part of the input rows begins. `size`: bytes of an
+ * input element; `part`: a copy of `w`. */
+static inline void diagmem_narrow_row(const diagmem_window *w, size_t size, int32_t x, int32_t count,
+                                      diagmem_window *part, const void **rows) {
     const int32_t column = diagmem_column(w, x);
     const int32_t skipped = column < 0 ? 0 : column < w->in_width ? column : w->in_width;
     diagmem_move_rows(w, skipped * w->in_pitch * (int32_t)size, rows);
@@ -30,8 +30,8 @@ static inline void diagmem_narrow_row(const diagmem_window *w, size_t size, int3
     part->pad_left = skipped - column;
 }
 
-/* The window and the input rows of the output pixels from `first` to the end of their row, or to `end`. Returns where that
- * is. */
+/* The window and the input rows of the output pixels from `first` to the end of their row, or to `end`. Returns where
+ * that is. */
 static inline int32_t diagmem_narrow(const diagmem_window *w, const void *in, size_t size, int32_t first, int32_t end,
                                      diagmem_window *part, const void **rows) {
     const int32_t row = first / w->out_width;

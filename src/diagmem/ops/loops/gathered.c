@@ -1,5 +1,5 @@
-/* RESIZE_NEAREST_NEIGHBOR, BATCH_TO_SPACE_ND, MIRROR_PAD on elements of any type: where an element comes from is a sum of
- * one number for each axis of the output. The output is written in order, each element after it is read. */
+/* RESIZE_NEAREST_NEIGHBOR, BATCH_TO_SPACE_ND, MIRROR_PAD on elements of any type: where an element comes from is a sum
+ * of one number for each axis of the output. The output is written in order, each element after it is read. */
 #include "_move.h"
 
 #define DIAGMEM_GATHERED_AXES 4

@@ -1,5 +1,5 @@
-/* TRANSPOSE, SLICE, STRIDED_SLICE, SPACE_TO_DEPTH, DEPTH_TO_SPACE on elements of any type: neighbours along each axis of
- * the output lie evenly apart in the input. The output is written in order, each element after it is read. */
+/* TRANSPOSE, SLICE, STRIDED_SLICE, SPACE_TO_DEPTH, DEPTH_TO_SPACE on elements of any type: neighbours along each axis
+ * of the output lie evenly apart in the input. The output is written in order, each element after it is read. */
 #include "_move.h"
 
 #define DIAGMEM_STRIDED_AXES 6

@@ -1,5 +1,5 @@
-/* FULLY_CONNECTED on 8-bit integers over vectors of 16 inputs: eight outputs of a row are computed from all of its inputs,
- * then written. */
+/* FULLY_CONNECTED on 8-bit integers over vectors of 16 inputs: eight outputs of a row are computed from all of its
+ * inputs, then written. */
 #include "../numerics/_mve_dot_s8.h"
 
 typedef struct {

@@ -1,5 +1,5 @@
-/* FULLY_CONNECTED on 8-bit integers, eight outputs at a time, with weights that two outputs share. For each row and block
- * of outputs the row is read, then the block is written. */
+/* FULLY_CONNECTED on 8-bit integers, eight outputs at a time, with weights that two outputs share. For each row and
+ * block of outputs the row is read, then the block is written. */
 #include "../numerics/_packed_dot_s8.h"
 
 typedef struct {

@@ -1,5 +1,5 @@
-/* FULLY_CONNECTED on 8-bit integers with 4-bit weights. For each row, a block of outputs at a time: the row is read, then the block is
- * written. */
+/* FULLY_CONNECTED on 8-bit integers with 4-bit weights. For each row, a block of outputs at a time: the row is read,
+ * then the block is written. */
 #include "../numerics/_dot_s4.h"
 
 typedef struct {

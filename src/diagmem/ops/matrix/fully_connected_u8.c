@@ -1,5 +1,5 @@
-/* FULLY_CONNECTED on unsigned 8-bit integers. For each row, a block of outputs at a time: the row is read, then the block is
- * written. Sums are scaled in double precision. */
+/* FULLY_CONNECTED on unsigned 8-bit integers. For each row, a block of outputs at a time: the row is read, then the
+ * block is written. Sums are scaled in double precision. */
 #include "../numerics/_dot_u8.h"
 
 typedef struct {

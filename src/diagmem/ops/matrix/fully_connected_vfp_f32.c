@@ -1,5 +1,5 @@
-/* FULLY_CONNECTED on single precision for floating-point units that multiply and add in one instruction. For each row, a
- * block of outputs at a time: the row is read, then the block is written. */
+/* FULLY_CONNECTED on single precision for floating-point units that multiply and add in one instruction. For each row,
+ * a block of outputs at a time: the row is read, then the block is written. */
 #include "../numerics/_dot_vfp_f32.h"
 
 typedef struct {

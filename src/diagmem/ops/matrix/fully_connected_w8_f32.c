@@ -1,5 +1,5 @@
-/* FULLY_CONNECTED on single precision with 8-bit weights. For each row, a block of outputs at a time: the row is read, then the block is
- * written. */
+/* FULLY_CONNECTED on single precision with 8-bit weights. For each row, a block of outputs at a time: the row is read,
+ * then the block is written. */
 #include "../numerics/_dot_w8_f32.h"
 
 typedef struct {
@@ -12,7 +12,7 @@ typedef struct {
 } diagmem_fully_connected_w8_f32_params;
 
 static inline void diagmem_fully_connected_w8_f32(const diagmem_fully_connected_w8_f32_params *p, const float *in,
-                                               float *out) {
+                                                  float *out) {
     for (int32_t row = 0; row < p->rows; ++row, in += p->inputs, out += p->outputs) {
         const diagmem_run run = {in, p->inputs};
         diagmem_put_channels_w8_f32(&run, 1, p->filter, p->inputs, p->scales, &p->output, 0, p->outputs, out);

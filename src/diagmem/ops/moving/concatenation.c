@@ -1,10 +1,10 @@
-/* CONCATENATION, PACK on elements of any type: rows of several inputs in turn. The output is written in order, each element
- * after it is read. */
+/* CONCATENATION, PACK on elements of any type: rows of several inputs in turn. The output is written in order, each
+ * element after it is read. */
 #include "../loops/_move.h"
 
 typedef struct {
     int32_t element;      /* bytes */
-    int32_t size[3];      /* of the axes before that along which the inputs stand; for every index of these there is a row */
+    int32_t size[3]; /* of the axes before that along which the inputs stand; for every index of these there is a row */
     int32_t pitch[3];     /* bytes between neighbours in the output along those axes */
     int32_t count;        /* of inputs */
     const int32_t *width; /* elements of a row of each input */

@@ -1,5 +1,5 @@
-/* EMBEDDING_LOOKUP: rows of a table, picked by index. An index is read, then its row is written, each element after it is
- * read. An index outside the table picks its nearest end. */
+/* EMBEDDING_LOOKUP: rows of a table, picked by index. An index is read, then its row is written, each element after it
+ * is read. An index outside the table picks its nearest end. */
 #include "../loops/_move.h"
 #include "../numerics/_element.h"
 

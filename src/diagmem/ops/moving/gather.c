@@ -1,5 +1,5 @@
-/* GATHER on elements of any type: slices of the input along an axis, picked by index. The output is written in order, each
- * element after it is read. An index outside the axis picks its nearest end. */
+/* GATHER on elements of any type: slices of the input along an axis, picked by index. The output is written in order,
+ * each element after it is read. An index outside the axis picks its nearest end. */
 #include "../loops/_move.h"
 
 typedef struct {

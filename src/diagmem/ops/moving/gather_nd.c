@@ -1,6 +1,6 @@
-/* GATHER_ND on elements of any type: slices of the input, each picked by an index along its first axes. An index is read
- * before its slice; the output is written in order, each element after it is read. Numbers outside an axis pick its nearest
- * end. */
+/* GATHER_ND on elements of any type: slices of the input, each picked by an index along its first axes. An index is
+ * read before its slice; the output is written in order, each element after it is read. Numbers outside an axis pick
+ * its nearest end. */
 #include "../loops/_move.h"
 
 typedef struct {

@@ -1,4 +1,5 @@
-/* ONE_HOT on values of any type. For each element of the output its index and both values are read, then it is written. */
+/* ONE_HOT on values of any type. For each element of the output its index and both values are read, then it is
+ * written. */
 #include "../loops/_move.h"
 #include "../numerics/_element.h"
 

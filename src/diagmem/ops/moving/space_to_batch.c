@@ -1,5 +1,5 @@
-/* SPACE_TO_BATCH_ND on elements of any type: the output's images hold every n-th pixel of the input. The output is written
- * in order, each element after it is read. */
+/* SPACE_TO_BATCH_ND on elements of any type: the output's images hold every n-th pixel of the input. The output is
+ * written in order, each element after it is read. */
 #include "../loops/_move.h"
 
 typedef struct {
@@ -13,8 +13,8 @@ typedef struct {
     const void *value; /* one element, that which is added around the input */
 } diagmem_space_to_batch_params;
 
-/* One row of the output; its first pixel is that in column `first` of the input row, which may be outside. `in`: NULL where
- * the whole row is. */
+/* One row of the output; its first pixel is that in column `first` of the input row, which may be outside. `in`: NULL
+ * where the whole row is. */
 static inline unsigned char *diagmem_space_to_batch_row(const diagmem_space_to_batch_params *p, const unsigned char *in,
                                                         int32_t first, unsigned char *out) {
     for (int32_t x = first; x < first + p->out_width * p->block_w; x += p->block_w) {

@@ -1,5 +1,5 @@
-/* SPLIT, SPLIT_V, UNPACK on elements of any type: each row of the input is dealt out to the outputs in turn. The input is
- * read in order, and each element is written before the next one is read. */
+/* SPLIT, SPLIT_V, UNPACK on elements of any type: each row of the input is dealt out to the outputs in turn. The input
+ * is read in order, and each element is written before the next one is read. */
 #include "../loops/_move.h"
 
 typedef struct {

@@ -1,5 +1,5 @@
-/* SOFTMAX on 8-bit integers by a table of exponentials, rounded once, halves to even. For each row: its elements are read
- * twice, then each is read and written in turn. */
+/* SOFTMAX on 8-bit integers by a table of exponentials, rounded once, halves to even. For each row: its elements are
+ * read twice, then each is read and written in turn. */
 #include <math.h>
 #include <stdint.h>
 
@@ -11,7 +11,8 @@ typedef struct {
     int32_t zero_point;
 } diagmem_softmax_to_even_s8_params;
 
-static inline void diagmem_softmax_to_even_s8(const diagmem_softmax_to_even_s8_params *p, const int8_t *in, int8_t *out) {
+static inline void diagmem_softmax_to_even_s8(const diagmem_softmax_to_even_s8_params *p, const int8_t *in,
+                                              int8_t *out) {
     for (int32_t row = 0; row < p->rows; ++row, in += p->size, out += p->size) {
         int32_t largest = in[0];
         for (int32_t c = 1; c < p->size; ++c) {

@@ -1,5 +1,5 @@
-/* Dot products of 8-bit inputs with 4-bit weights, two in a byte, of a block of output channels: each input is loaded once
- * for all. Weights of a block are interleaved, [input][channel], and those of an input fill whole bytes. */
+/* Dot products of 8-bit inputs with 4-bit weights, two in a byte, of a block of output channels: each input is loaded
+ * once for all. Weights of a block are interleaved, [input][channel], and those of an input fill whole bytes. */
 #ifndef DIAGMEM_DOT_S4_H
 #define DIAGMEM_DOT_S4_H
 

@@ -23,9 +23,9 @@
     "ldrsb r7, [r5, r1]\n\tmuls r7, r6\n\tadd r11, r7\n\t" \
     "adds r1, #8\n\t"
 
-/* Adds the products of all runs to four of a block's sums. Thumb without its second version reaches eight registers with
- * most of its instructions, and adds to all: sums are in the others. Weights go on from run to run, so r0 is a run's start
- * less the inputs before it. */
+/* Adds the products of all runs to four of a block's sums. Thumb without its second version reaches eight registers
+ * with most of its instructions, and adds to all: sums are in the others. Weights go on from run to run, so r0 is a
+ * run's start less the inputs before it. */
 #define DIAGMEM_GIVEN __attribute__((unused))
 #define DIAGMEM_NAKED __attribute__((naked, noinline))
 static DIAGMEM_NAKED void diagmem_add_four_s8(const diagmem_run *runs DIAGMEM_GIVEN,

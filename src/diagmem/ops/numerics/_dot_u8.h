@@ -1,7 +1,8 @@
-/* Dot products of unsigned 8-bit inputs with the weights of a block of output channels: each input is loaded once for all.
+/* Dot products of unsigned 8-bit inputs with the weights of a block of output channels: each input is loaded once for
+ * all.
  *
- * Weights of a block are interleaved as in `_dot_s8.h`. They have a zero point z, so the sum of x * (w - z) is that of x * w
- * less z times the sum of the inputs, which is the same for all channels. */
+ * Weights of a block are interleaved as in `_dot_s8.h`. They have a zero point z, so the sum of x * (w - z) is that of
+ * x * w less z times the sum of the inputs, which is the same for all channels. */
 #ifndef DIAGMEM_DOT_U8_H
 #define DIAGMEM_DOT_U8_H
 
@@ -13,7 +14,8 @@
 
 #define DIAGMEM_BLOCK_U8 8
 
-/* The weights of a layer, their zero point, and what its sums are multiplied with; 0: with the multiplier of each channel. */
+/* The weights of a layer, their zero point, and what its sums are multiplied with; 0: with the multiplier of each
+ * channel. */
 typedef struct {
     const int8_t *weights;
     int32_t zero_point;

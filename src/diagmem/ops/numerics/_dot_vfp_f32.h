@@ -1,6 +1,6 @@
-/* Dot products in single precision with the weights of a block of output channels, for floating-point units that multiply
- * and add in one instruction and round in between: the same bits as plain C. Each sum takes its products one after the
- * other, and the bias last.
+/* Dot products in single precision with the weights of a block of output channels, for floating-point units that
+ * multiply and add in one instruction and round in between: the same bits as plain C. Each sum takes its products one
+ * after the other, and the bias last.
  *
  * Weights of a block are interleaved: [input][channel]. All blocks have eight channels but the last. */
 #ifndef DIAGMEM_DOT_VFP_F32_H
@@ -92,7 +92,8 @@ static DIAGMEM_APART void diagmem_add_rest_vfp_f32(const diagmem_run *runs, int3
     }
 }
 
-/* All outputs of a pixel, block by block: all runs are read, then the block is written. `size`: weights of a channel. */
+/* All outputs of a pixel, block by block: all runs are read, then the block is written. `size`: weights of a
+ * channel. */
 static inline void diagmem_put_channels_vfp_f32(const diagmem_run *runs, int32_t count, const float *weights,
                                                 int32_t size, const diagmem_channels_f32 *to, int32_t channels,
                                                 float *out) {

@@ -1,5 +1,5 @@
-/* Dot products in single precision with weights of half precision: blocks as in _dot_s8.h. Each weight is widened before
- * it is multiplied, so results are those of weights in single precision. */
+/* Dot products in single precision with weights of half precision: blocks as in _dot_s8.h. Each weight is widened
+ * before it is multiplied, so results are those of weights in single precision. */
 #ifndef DIAGMEM_DOT_W16_F32_H
 #define DIAGMEM_DOT_W16_F32_H
 

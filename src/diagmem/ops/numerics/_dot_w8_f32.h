@@ -1,5 +1,6 @@
-/* Dot products in single precision with 8-bit weights, which have a scale for each output channel: blocks as in _dot_s8.h.
- * Each weight becomes the real number that it stands for before it is multiplied, so results are those of real weights. */
+/* Dot products in single precision with 8-bit weights, which have a scale for each output channel: blocks as in
+ * _dot_s8.h. Each weight becomes the real number that it stands for before it is multiplied, so results are those of
+ * real weights. */
 #ifndef DIAGMEM_DOT_W8_F32_H
 #define DIAGMEM_DOT_W8_F32_H
 

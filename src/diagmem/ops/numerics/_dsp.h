@@ -25,8 +25,8 @@ typedef uint64_t diagmem_words;
 #define DIAGMEM_KEEP(variable) ((void)0)
 #endif
 
-/* GCC moves instructions before it knows how many registers there are, and then has to put sums on the stack. What calls
- * the functions below stands between these two, else they are not inlined. */
+/* GCC moves instructions before it knows how many registers there are, and then has to put sums on the stack. What
+ * calls the functions below stands between these two, else they are not inlined. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__arm__)
 #define DIAGMEM_IN_ORDER _Pragma("GCC push_options") _Pragma("GCC optimize(\"no-schedule-insns\")")
 #define DIAGMEM_IN_ANY_ORDER _Pragma("GCC pop_options")
@@ -137,7 +137,8 @@ static inline uint32_t diagmem_larger(uint32_t x, uint32_t y) {
 }
 
 /* Two words, and on to the next two. */
-#define DIAGMEM_TAKE(low, high, from) __asm__("ldrd %0, %1, [%2], #8" : "=&r"(low), "=&r"(high), "+r"(from) : : "memory")
+#define DIAGMEM_TAKE(low, high, from)                                                                                  \
+    __asm__("ldrd %0, %1, [%2], #8" : "=&r"(low), "=&r"(high), "+r"(from) : : "memory")
 
 static inline int8_t diagmem_saturated_s8(int32_t x) {
     int32_t result;

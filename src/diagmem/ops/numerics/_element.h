@@ -74,8 +74,8 @@ static inline void diagmem_store_int(unsigned char *at, int32_t type, int64_t x)
     }
 }
 
-/* Defines the kernel `name`: `convert` makes each element of type `to` from one of type `from`. Its parameters `p`, of type
- * `params`, have a diagmem_broadcast `shape`. */
+/* Defines the kernel `name`: `convert` makes each element of type `to` from one of type `from`. Its parameters `p`, of
+ * type `params`, have a diagmem_broadcast `shape`. */
 #define DIAGMEM_CONVERSION(name, params, convert, from, to)                                               \
     static inline void name##_row(const params *p, const unsigned char *in, unsigned char *out) {         \
         const int32_t last = DIAGMEM_AXES - 1;                                                            \

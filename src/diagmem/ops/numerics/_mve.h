@@ -1,5 +1,5 @@
-/* Vectors of 16 bytes: instructions of Arm's Helium (MVE), and what they mean in plain C. Channels come in eights: the even
- * ones of eight are in one vector of 32-bit sums, the odd ones in another. */
+/* Vectors of 16 bytes: instructions of Arm's Helium (MVE), and what they mean in plain C. Channels come in eights: the
+ * even ones of eight are in one vector of 32-bit sums, the odd ones in another. */
 #ifndef DIAGMEM_MVE_H
 #define DIAGMEM_MVE_H
 
@@ -13,7 +13,8 @@
 #define DIAGMEM_HAS_MVE 0
 #endif
 
-#define DIAGMEM_EIGHT_WORDS 18 /* of eight channels: biases, multipliers, and shifts as bytes; the even ones come first */
+/* Of eight channels: biases, multipliers, and shifts as bytes; the even ones come first. */
+#define DIAGMEM_EIGHT_WORDS 18
 
 /* From the sums of a pixel's channels to its outputs. */
 typedef struct {
@@ -21,7 +22,8 @@ typedef struct {
     int32_t zero_point;
     int32_t low; /* the range that the activation leaves */
     int32_t high;
-    int32_t is_positive;   /* the least output is that of all negative sums, no shift is to the left, all of the range is used */
+    int32_t is_positive; /* the least output is that of all negative sums, no shift is to the left, all of the range is
+                            used */
     const int32_t *eights; /* [channels / 8, rounded up][DIAGMEM_EIGHT_WORDS] */
 } diagmem_eights_s8;
 
@@ -42,10 +44,14 @@ static inline void diagmem_copy_s8(const int8_t *from, int32_t count, int8_t *to
 
 static inline void diagmem_fill_s8(int32_t value, int32_t count, int8_t *to) {
     const int8x16_t some = vdupq_n_s8((int8_t)value);
-    __asm__ volatile("dlstp.8 lr, %2\n1:\tvstrb.8 %q1, [%0], #16\n\tletp lr, 1b" : "+r"(to) : "w"(some), "r"(count) : "lr", "memory");
+    __asm__ volatile("dlstp.8 lr, %2\n1:\tvstrb.8 %q1, [%0], #16\n\tletp lr, 1b"
+                     : "+r"(to)
+                     : "w"(some), "r"(count)
+                     : "lr", "memory");
 }
 
-/* x times a real multiplier for each lane, rounded twice; where `is_positive`, negative numbers may become any others. */
+/* x times a real multiplier for each lane, rounded twice; where `is_positive`, negative numbers may become any
+ * others. */
 static inline int32x4_t diagmem_rescale_four(int32x4_t x, int32x4_t mantissa, int32x4_t shift, int is_positive) {
     if (is_positive) {
         return vrshlq_s32(vqrdmulhq_s32(x, mantissa), shift);

@@ -25,9 +25,9 @@ DIAGMEM_IN_ORDER
     "vmov " first "[" high "], " first "[" low "], %[a], %[b]\n\t" \
     "vmov " second "[" high "], " second "[" low "], %[c], %[d]\n\t"
 
-/* All channels of two pixels, whose windows lie from `x` and `y` on, filled up to a multiple of 16 bytes; outputs of the
- * second one lie `pitch` behind those of the first. Weights are those of channels 0 and 4 of eight, 2 and 6, 1 and 5, 3 and 7:
- * for each 16 inputs those of one, then those of the other. */
+/* All channels of two pixels, whose windows lie from `x` and `y` on, filled up to a multiple of 16 bytes; outputs of
+ * the second one lie `pitch` behind those of the first. Weights are those of channels 0 and 4 of eight, 2 and 6, 1 and
+ * 5, 3 and 7: for each 16 inputs those of one, then those of the other. */
 static DIAGMEM_APART void diagmem_two_pixels_mve_s8(const diagmem_eights_s8 *p, const int8_t *w, const int8_t *x,
                                                     const int8_t *y, int32_t size, int8_t *out, int32_t pitch) {
     const int32_t *t = p->eights;

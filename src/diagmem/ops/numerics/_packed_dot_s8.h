@@ -1,5 +1,5 @@
-/* Blocks of eight output channels of one pixel straight from its inputs, and what remains of them in twos. All runs have a
- * multiple of four inputs. */
+/* Blocks of eight output channels of one pixel straight from its inputs, and what remains of them in twos. All runs
+ * have a multiple of four inputs. */
 #ifndef DIAGMEM_PACKED_DOT_S8_H
 #define DIAGMEM_PACKED_DOT_S8_H
 

@@ -67,8 +67,8 @@ DIAGMEM_IN_ORDER
         out[i] = requantised(p, m, k, s);                       \
     } while (0)
 
-/* Makes the channels from `out` to `stop`, a multiple of four of them, of two pixels that lie `pitch` apart. The buffer ends
- * at `end`. Returns the stream behind the last block. */
+/* Makes the channels from `out` to `stop`, a multiple of four of them, of two pixels that lie `pitch` apart. The buffer
+ * ends at `end`. Returns the stream behind the last block. */
 typedef const diagmem_words *diagmem_two_pixels(const diagmem_words *from, const diagmem_words *end,
                                                 const diagmem_words *w, int8_t *out, const int8_t *stop,
                                                 int32_t pitch);

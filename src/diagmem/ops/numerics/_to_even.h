@@ -25,8 +25,8 @@ static inline int32_t diagmem_bits_above_24(uint64_t x) {
     return bits;
 }
 
-/* x as a single, times the multiplier as a single, to the nearest integer, as a processor for real numbers would. Such a
- * large one that no output can hold it is only known to be large. */
+/* x as a single, times the multiplier as a single, to the nearest integer, as a processor for real numbers would. Such
+ * a large one that no output can hold it is only known to be large. */
 static inline int32_t diagmem_single_product(int32_t x, int32_t mantissa, int32_t shift) {
     uint64_t size = x < 0 ? 0u - (uint32_t)x : (uint32_t)x;
     int32_t bits = diagmem_bits_above_24(size);
@@ -44,8 +44,8 @@ static inline int32_t diagmem_single_product(int32_t x, int32_t mantissa, int32_
     return x < 0 ? -(int32_t)size : (int32_t)size;
 }
 
-/* The product, rounded, in [low, high], which are within 512 of 0. Twenty bits behind the point tell how to round it, but
- * where singles might have been rounded to a half. */
+/* The product, rounded, in [low, high], which are within 512 of 0. Twenty bits behind the point tell how to round it,
+ * but where singles might have been rounded to a half. */
 static inline int32_t diagmem_scaled_to_even(int32_t x, int32_t mantissa, int32_t shift, int32_t low, int32_t high) {
     int32_t value;
     if (shift >= 24) {

@@ -13,31 +13,32 @@ static inline float diagmem_mean_f32(float sum, int32_t count) {
     return sum / (float)count;
 }
 
-/* Defines `name`, for an image that one row of windows covers: it takes the image's rows, one a turn. Totals are kept in
- * `sums`, one for each output, and the last turn makes the outputs: `result` makes one of `total` and `count`. */
-#define DIAGMEM_AVERAGE_OF_ROWS(name, params, type, total_type, result)                                          \
-    static inline void name(const params *p, int32_t turn, int32_t turns, const type *row, total_type *sums, type *out) {\
-        const diagmem_window *const w = &p->window;                                                              \
-        for (int32_t x = 0; x < w->out_width; ++x, sums += w->out_depth, out += w->out_pitch) {                  \
-            const diagmem_columns columns = diagmem_columns_of(w, x);                                            \
-            const int32_t count = columns.count * turns;                                                         \
-            for (int32_t c = 0; c < w->out_depth; ++c) {                                                         \
-                const type *in = row + columns.first * w->in_pitch + c;                                          \
-                total_type total = turn == 0 ? 0 : sums[c];                                                      \
-                for (int32_t tap = 0; tap < columns.count; ++tap, in += w->in_pitch) {                           \
-                    total += *in;                                                                                \
-                }                                                                                                \
-                if (turn < turns - 1) {                                                                          \
-                    sums[c] = total;                                                                             \
-                } else {                                                                                         \
-                    out[c] = (type)(result);                                                                     \
-                }                                                                                                \
-            }                                                                                                    \
-        }                                                                                                        \
+/* Defines `name`, for an image that one row of windows covers: it takes the image's rows, one a turn. Totals are kept
+ * in `sums`, one for each output, and the last turn makes the outputs: `result` makes one of `total` and `count`. */
+#define DIAGMEM_AVERAGE_OF_ROWS(name, params, type, total_type, result)                                                \
+    static inline void name(const params *p, int32_t turn, int32_t turns, const type *row, total_type *sums,           \
+                            type *out) {                                                                               \
+        const diagmem_window *const w = &p->window;                                                                    \
+        for (int32_t x = 0; x < w->out_width; ++x, sums += w->out_depth, out += w->out_pitch) {                        \
+            const diagmem_columns columns = diagmem_columns_of(w, x);                                                  \
+            const int32_t count = columns.count * turns;                                                               \
+            for (int32_t c = 0; c < w->out_depth; ++c) {                                                               \
+                const type *in = row + columns.first * w->in_pitch + c;                                                \
+                total_type total = turn == 0 ? 0 : sums[c];                                                            \
+                for (int32_t tap = 0; tap < columns.count; ++tap, in += w->in_pitch) {                                 \
+                    total += *in;                                                                                      \
+                }                                                                                                      \
+                if (turn < turns - 1) {                                                                                \
+                    sums[c] = total;                                                                                   \
+                } else {                                                                                               \
+                    out[c] = (type)(result);                                                                           \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
     }
 
-/* AVERAGE_POOL_2D for one type of element. For each output pixel and channel: the channel's window is read, then the output
- * is written. `number` holds sums, and the range that the activation leaves, `low` to `high`. */
+/* AVERAGE_POOL_2D for one type of element. For each output pixel and channel: the channel's window is read, then the
+ * output is written. `number` holds sums, and the range that the activation leaves, `low` to `high`. */
 #define DIAGMEM_AVERAGE_POOL_2D(name, element, number, mean, clamp)                                                    \
     typedef struct {                                                                                                   \
         diagmem_window window;                                                                                         \

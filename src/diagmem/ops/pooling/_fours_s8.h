@@ -1,5 +1,5 @@
-/* Poolings of 8-bit integers, four channels of a pixel at a time: their windows are read, then their outputs are written.
- * Channels that remain follow one by one. */
+/* Poolings of 8-bit integers, four channels of a pixel at a time: their windows are read, then their outputs are
+ * written. Channels that remain follow one by one. */
 #ifndef DIAGMEM_POOLING_FOURS_S8_H
 #define DIAGMEM_POOLING_FOURS_S8_H
 
@@ -7,8 +7,8 @@
 #include "../numerics/_fixed_point.h"
 #include "_pool_2d.h"
 
-/* Defines `name`_row, one output row from the input rows under the window, NULL for those outside the image; and `name` of
- * all rows. `fours` and `one` make the outputs of four channels and of one from their first input in a row. */
+/* Defines `name`_row, one output row from the input rows under the window, NULL for those outside the image; and `name`
+ * of all rows. `fours` and `one` make the outputs of four channels and of one from their first input in a row. */
 #define DIAGMEM_POOL_FOURS(name, fours, one)                                                                           \
     static inline void name##_row(const name##_params *p, const void *const *rows, int8_t *out) {                      \
         const diagmem_window *const w = &p->window;                                                                    \

@@ -76,8 +76,8 @@ static inline void diagmem_keep_four_s8(const diagmem_average_pool_2d_fours_s8_p
     sums[3] = d;
 }
 
-/* For an image that one row of windows covers: takes the image's rows, one a turn. Totals are kept in `sums`, one for each
- * output, and the last turn makes the outputs. */
+/* For an image that one row of windows covers: takes the image's rows, one a turn. Totals are kept in `sums`, one for
+ * each output, and the last turn makes the outputs. */
 static inline void diagmem_average_pool_2d_fours_s8_take(const diagmem_average_pool_2d_fours_s8_params *p, int32_t turn,
                                                          int32_t turns, const int8_t *row, int32_t *sums, int8_t *out) {
     const diagmem_window *const w = &p->window;

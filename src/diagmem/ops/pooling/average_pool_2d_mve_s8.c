@@ -1,5 +1,5 @@
-/* AVERAGE_POOL_2D on 8-bit integers, windows of at most 255 pixels, eight channels at a time: their windows are read, then
- * their outputs are written. The last ones may be fewer. */
+/* AVERAGE_POOL_2D on 8-bit integers, windows of at most 255 pixels, eight channels at a time: their windows are read,
+ * then their outputs are written. The last ones may be fewer. */
 #include "../numerics/_mve.h"
 #include "_pool_2d.h"
 

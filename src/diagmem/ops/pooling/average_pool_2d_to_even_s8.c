@@ -1,5 +1,5 @@
-/* AVERAGE_POOL_2D on 8-bit integers of two scales: real numbers in between, rounded once, halves to even. For each output
- * pixel and channel: the channel's window is read, then the output is written. */
+/* AVERAGE_POOL_2D on 8-bit integers of two scales: real numbers in between, rounded once, halves to even. For each
+ * output pixel and channel: the channel's window is read, then the output is written. */
 #include <math.h>
 
 #include "_pool_2d.h"

@@ -1,6 +1,6 @@
-/* UNIDIRECTIONAL_SEQUENCE_LSTM. One row of the output after the other, one unit of it after the other: the row of the input
- * is read whole, the unit's cell is read and written, then the unit is written. The hidden state is read at the first time
- * only, later the output row before; at the end it becomes the last one. */
+/* UNIDIRECTIONAL_SEQUENCE_LSTM. One row of the output after the other, one unit of it after the other: the row of the
+ * input is read whole, the unit's cell is read and written, then the unit is written. The hidden state is read at the
+ * first time only, later the output row before; at the end it becomes the last one. */
 #include <string.h>
 
 #include "../numerics/_fixed_point.h"
@@ -12,8 +12,8 @@ typedef struct {
     int32_t shift;
 } diagmem_lstm_multiplier;
 
-/* Defines what goes through all rows, by the function `diagmem_lstm_name_unit` that makes one unit, and ends with the hidden
- * state. Its parameters begin with batches, times, features, units, time_major. */
+/* Defines what goes through all rows, by the function `diagmem_lstm_name_unit` that makes one unit, and ends with the
+ * hidden state. Its parameters begin with batches, times, features, units, time_major. */
 #define DIAGMEM_LSTM_ROWS(name, type, cell_type)                                                                    \
     static inline void diagmem_lstm_##name(const diagmem_lstm_##name##_params *p, const type *in, type *hidden,     \
                                            cell_type *cell, type *out) {                                            \
@@ -54,8 +54,8 @@ static inline float diagmem_lstm_dot_f32(const float *a, const float *b, int32_t
     return sum;
 }
 
-static inline float diagmem_lstm_before_f32(const diagmem_lstm_f32_params *p, const diagmem_lstm_gate_f32 *gate, int32_t j,
-                                            const float *in, const float *hidden) {
+static inline float diagmem_lstm_before_f32(const diagmem_lstm_f32_params *p, const diagmem_lstm_gate_f32 *gate,
+                                            int32_t j, const float *in, const float *hidden) {
     const float first = diagmem_lstm_dot_f32(gate->weights + j * p->features, in, p->features) + gate->bias[j];
     return first + diagmem_lstm_dot_f32(gate->recurrent + j * p->units, hidden, p->units);
 }

@@ -1,5 +1,5 @@
-/* ARG_MAX, ARG_MIN: where along an axis the largest or smallest element stands, the first of equal ones. For each output
- * element: all along the axis is read, then it is written. */
+/* ARG_MAX, ARG_MIN: where along an axis the largest or smallest element stands, the first of equal ones. For each
+ * output element: all along the axis is read, then it is written. */
 #include "../numerics/_element.h"
 
 typedef struct {

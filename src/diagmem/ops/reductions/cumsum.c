@@ -20,8 +20,8 @@ typedef struct {
     diagmem_requantisation output; /* of sums with 19 bits behind the point */
 } diagmem_cumsum_s8_params;
 
-/* Defines the kernel `name`. `term` is what an element `x` adds to `total`, which is at first `start`; `result` makes an
- * output from `sum`. */
+/* Defines the kernel `name`. `term` is what an element `x` adds to `total`, which is at first `start`; `result` makes
+ * an output from `sum`. */
 #define DIAGMEM_CUMSUM(name, params, type, total_type, start, term, result)                             \
     static inline void name##_fibre(const params *p, const type *in, type *out) {                       \
         const int32_t step = p->is_reverse ? -p->inner : p->inner;                                      \

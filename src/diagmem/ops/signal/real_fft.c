@@ -113,7 +113,7 @@ static inline float diagmem_fft_back_f32(float x, int32_t samples) {
     static inline diagmem_complex_##suffix diagmem_fft_turned_##suffix(const type *numbers, int32_t place,             \
                                                                        int32_t radix, const type *twiddles,            \
                                                                        int32_t twiddle) {                              \
-        return diagmem_fft_times_##suffix(diagmem_fft_divided_##suffix(diagmem_fft_at_##suffix(numbers, place), radix), \
+        return diagmem_fft_times_##suffix(diagmem_fft_divided_##suffix(diagmem_fft_at_##suffix(numbers, place), radix),\
                                           twiddles, twiddle);                                                          \
     }                                                                                                                  \
                                                                                                                        \

@@ -1,5 +1,5 @@
-/* SignalFilterBank: channels of energies. Band by band its frequencies are read, and go into its own channel and into the
- * next one; then its own is written, but for the first band, which has none. */
+/* SignalFilterBank: channels of energies. Band by band its frequencies are read, and go into its own channel and into
+ * the next one; then its own is written, but for the first band, which has none. */
 #include "../numerics/_element.h"
 
 typedef struct {

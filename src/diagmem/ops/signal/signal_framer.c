@@ -1,6 +1,7 @@
-/* SignalFramer. Frame by frame, what is kept of the samples before is written, then each new sample is read and written;
- * what is kept for the next frame is taken from there, and those samples that are too new even for this one are read.
- * Where there is no frame yet, new samples are read first. In the end it is written whether there were frames. */
+/* SignalFramer. Frame by frame, what is kept of the samples before is written, then each new sample is read and
+ * written; what is kept for the next frame is taken from there, and those samples that are too new even for this one
+ * are read. Where there is no frame yet, new samples are read first. In the end it is written whether there were
+ * frames. */
 #include <stdint.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* SignalPCAN: gain control by an estimate of the noise. For each channel: it and its noise are read, then it is written. */
+/* SignalPCAN: gain control by an estimate of the noise. For each channel: it and its noise are read, then it is
+ * written. */
 #include <stdint.h>
 
 typedef struct {

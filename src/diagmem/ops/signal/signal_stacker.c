@@ -1,6 +1,6 @@
 /* SignalStacker. The frames before are written, then each element of the frame is read and written; what the next stack
- * needs is taken from there. Where there is no stack yet, the frame is read first. In the end it is written whether there
- * is one. */
+ * needs is taken from there. Where there is no stack yet, the frame is read first. In the end it is written whether
+ * there is one. */
 #include <stdint.h>
 #include <string.h>
 
@@ -11,7 +11,8 @@ typedef struct {
     int32_t step;   /* frames from one stack to the next */
 } diagmem_signal_stacker_params;
 
-/* The state: how many frames of the next stack have come in, and 1 more, or 0 before the first one; the frames before. */
+/* The state: how many frames of the next stack have come in, and 1 more, or 0 before the first one; the frames
+ * before. */
 static inline void diagmem_signal_stacker(const diagmem_signal_stacker_params *p, const int16_t *in, int16_t *state,
                                           int16_t *out, uint8_t *is_valid) {
     const int32_t before = (p->frames - 1) * p->channels;

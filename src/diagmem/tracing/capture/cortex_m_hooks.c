@@ -83,6 +83,7 @@ void on_access(void *engine, int access, uint64_t address, int bytes, int64_t va
     for (i = 0; i < t->watched_count; i++) {
         const Watched *w = &t->watched[i];
         uint64_t from = address > w->begin ? address : w->begin, to = beyond < w->end ? beyond : w->end;
-        if (from < to) record(engine, t, w->offset + (from - w->begin), to - from, access == ACCESS_READ ? LOAD : STORE);
+        if (from < to)
+            record(engine, t, w->offset + (from - w->begin), to - from, access == ACCESS_READ ? LOAD : STORE);
     }
 }

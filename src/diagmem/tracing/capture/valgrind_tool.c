@@ -88,7 +88,8 @@ static void count_instruction(IRSB *out) {
     IRTemp before = newIRTemp(out->tyenv, Ity_I64), after = newIRTemp(out->tyenv, Ity_I64);
     IRExpr *counter = mkIRExpr_HWord((HWord)&now);
     addStmtToIRSB(out, IRStmt_WrTmp(before, IRExpr_Load(Iend_LE, Ity_I64, counter)));
-    addStmtToIRSB(out, IRStmt_WrTmp(after, IRExpr_Binop(Iop_Add64, IRExpr_RdTmp(before), IRExpr_Const(IRConst_U64(1)))));
+    addStmtToIRSB(out,
+                  IRStmt_WrTmp(after, IRExpr_Binop(Iop_Add64, IRExpr_RdTmp(before), IRExpr_Const(IRConst_U64(1)))));
     addStmtToIRSB(out, IRStmt_Store(Iend_LE, counter, IRExpr_RdTmp(after)));
 }
 
@@ -119,8 +120,8 @@ static void report_guarded_load(IRSB *out, const IRLoadG *load) {
     report(out, False, load->addr, sizeofIRType(loaded), load->guard);
 }
 
-static IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout, const VexGuestExtents *extents,
-                        const VexArchInfo *arch, IRType guest_word, IRType host_word) {
+static IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout,
+                        const VexGuestExtents *extents, const VexArchInfo *arch, IRType guest_word, IRType host_word) {
     IRSB *out = deepCopyIRSBExceptStmts(in);
     Int i;
     for (i = 0; i < in->stmts_used; i++) {
@@ -131,7 +132,8 @@ static IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayo
             break;
         case Ist_WrTmp:
             if (st->Ist.WrTmp.data->tag == Iex_Load)
-                report(out, False, st->Ist.WrTmp.data->Iex.Load.addr, sizeofIRType(st->Ist.WrTmp.data->Iex.Load.ty), NULL);
+                report(out, False, st->Ist.WrTmp.data->Iex.Load.addr, sizeofIRType(st->Ist.WrTmp.data->Iex.Load.ty),
+                       NULL);
             break;
         case Ist_Store:
             report(out, True, st->Ist.Store.addr, sizeofIRType(typeOfIRExpr(in->tyenv, st->Ist.Store.data)), NULL);

@@ -1,5 +1,5 @@
-/* Runs models that share arenas, in whatever order the host asks for: the number of a model, whether its state is set to
- * its first value, and its inputs. Handed back are its outputs, and after them those of all that are to be kept. */
+/* Runs models that share arenas, in whatever order the host asks for: the number of a model, whether its state is set
+ * to its first value, and its inputs. Handed back are its outputs, and after them those of all that are to be kept. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* A plugin for QEMU: counts the instructions between a function `begin` and a function `end`, and prints the count each
- * time `end` is reached. With a file `marks` of addresses, four bytes each, also each time that one of these is reached,
- * and with it the bytes that were read from the arena and written to it up to there.
- * Arguments: begin=ADDRESS,end=ADDRESS[,marks=PATH,arena=ADDRESS,bytes=COUNT].
+ * time `end` is reached. With a file `marks` of addresses, four bytes each, also each time that one of these is
+ * reached, and with it the bytes that were read from the arena and written to it up to there. Arguments:
+ * begin=ADDRESS,end=ADDRESS[,marks=PATH,arena=ADDRESS,bytes=COUNT].
  *
- * Of two cores, with `wait` the address and `waits` the bytes of the function in which they wait for each other: the sum
- * over all stretches between two barriers of what the core executed that had more to do, and how many barriers there were.
- * Instructions of that function are not counted.
+ * Of two cores, with `wait` the address and `waits` the bytes of the function in which they wait for each other: the
+ * sum over all stretches between two barriers of what the core executed that had more to do, and how many barriers
+ * there were. Instructions of that function are not counted.
  *
  * QEMU's packages come without its header, so the few functions used are declared here. */
 #include <stddef.h>
@@ -30,8 +30,8 @@ uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
 uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);
 void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *, void (*)(unsigned int, void *), int, void *);
-void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *, void (*)(unsigned int, uint32_t, uint64_t, void *), int,
-                                      int, void *);
+void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *, void (*)(unsigned int, uint32_t, uint64_t, void *),
+                                      int, int, void *);
 unsigned int qemu_plugin_mem_size_shift(uint32_t);
 _Bool qemu_plugin_mem_is_store(uint32_t);
 

@@ -87,7 +87,8 @@ static int run_model(void) {
 #ifdef HARNESS_STATES
 static int is_state(int pool, size_t at) {
     for (int i = 0; i < HARNESS_STATES; ++i) {
-        if (pool == harness_states[i].pool && at >= harness_states[i].offset && at - harness_states[i].offset < harness_states[i].bytes) {
+        if (pool == harness_states[i].pool && at >= harness_states[i].offset &&
+            at - harness_states[i].offset < harness_states[i].bytes) {
             return 1;
         }
     }

@@ -18,8 +18,8 @@ int harness_read(void *to, size_t bytes);
 
 void harness_write(const void *from, size_t bytes);
 
-/* One run on all cores or, where the input comes row by row, one row of it: whether that is complete. `arena`: or the list
- * of them. */
+/* One run on all cores or, where the input comes row by row, one row of it: whether that is complete. `arena`: or the
+ * list of them. */
 int harness_together(void *arena, const void *row);
 
 /* The stack of another core is painted before that starts; the bytes of it that were used in all runs. */

@@ -1,4 +1,5 @@
-/* What every core calls: it runs the model, or takes the next row of its input, and says whether the run is complete. */
+/* What every core calls: it runs the model, or takes the next row of its input, and says whether the run is
+ * complete. */
 #ifndef HARNESS_TEAM_H
 #define HARNESS_TEAM_H
 

@@ -1,5 +1,5 @@
-/* Runs the model on several threads at once, as if each were a core. Threads that have come to a barrier go on late now and
- * then, each time others: what may happen on cores of any speed happens here sooner. */
+/* Runs the model on several threads at once, as if each were a core. Threads that have come to a barrier go on late now
+ * and then, each time others: what may happen on cores of any speed happens here sooner. */
 #define _POSIX_C_SOURCE 200112L
 
 #include "threads.h"

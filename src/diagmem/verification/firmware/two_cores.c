@@ -1,5 +1,5 @@
-/* The second core of Arm's MPS2 board AN521, which waits until the first one tells where it starts. It runs the model again
- * and again, or takes one row after the other, and waits at the first barrier until the first core calls. */
+/* The second core of Arm's MPS2 board AN521, which waits until the first one tells where it starts. It runs the model
+ * again and again, or takes one row after the other, and waits at the first barrier until the first core calls. */
 #include <stdint.h>
 
 #include "harness.h"
