@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from functools import cache
 from importlib.resources import files
 
+from diagmem.ops import kernel_templates
 from diagmem.ops.numerics.quantised import TO_EVEN
 
 _FUNCTION = re.compile(r"\bstatic ((?:inline|DIAGMEM_\w+) )")
@@ -20,11 +21,16 @@ _OPTIONAL = {macro: re.compile(rf"#ifdef {macro}\n.*?#endif\n", re.DOTALL) for m
 
 @cache
 def sources() -> dict[str, str]:
-    """The texts of all C files that stand beside the op kinds, in whichever package, by their names."""
+    """The texts of all C files that stand beside the op kinds, in whichever package, by their names; also of those that
+    a template stands for."""
     top = files("diagmem.ops")
     folders = (top, *(entry for entry in top.iterdir() if entry.is_dir()))
-    found = (file for folder in folders for file in folder.iterdir() if file.name.endswith((".c", ".h")))
-    return {file.name: file.read_text(encoding="utf-8") for file in found}
+    endings = (".c", ".h", kernel_templates.SUFFIX)
+    found = (file for folder in folders for file in folder.iterdir() if file.name.endswith(endings))
+    texts = {file.name: file.read_text(encoding="utf-8") for file in found}
+    templates = [name for name in texts if name.endswith(kernel_templates.SUFFIX)]
+    made = (kernel for name in templates for kernel in kernel_templates.kernels_of(name, texts.pop(name)))
+    return dict(made) | texts
 
 
 def needed(names: Iterable[str], macros: AbstractSet[str] = frozenset()) -> list[str]:
