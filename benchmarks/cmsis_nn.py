@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from diagmem.model.graph import DType, Node, Window2D
 from diagmem.ops.convolution import conv_2d, depthwise_conv_2d
-from diagmem.ops.elementwise._binary_int import product_requantisation, sum_of
+from diagmem.ops.elementwise.binary import product_requantisation, sum_of
 from diagmem.ops.numerics.quantised import Requantisation, integer_range, zero_point_of
 from diagmem.ops.numerics.weighted_sums import bias_of, requantisation_of
 from diagmem.ops.pooling import pool_2d

@@ -14,7 +14,7 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops import Unsupported, kinds
 from diagmem.ops.fitting import input_values
-from diagmem.ops.numerics.channels_s16 import LARGEST_WIDE_BIAS
+from diagmem.ops.numerics.weighted_sums import LARGEST_WIDE_BIAS
 from diagmem.ops.signature import check_node
 from tests.ops.compiled import COMPILER, compiled, disjoint
 from tests.ops.drawing import CASES, drawn

@@ -28,7 +28,7 @@ def loaded_bytes(plan: Plan, on: str, place: Path) -> dict[int, int]:
         np.add.at(count, touches.byte[is_load], 1)
 
     observe(model.executable, model.contents(1), take)
-    sizes = {op: weights.size_bytes for op, weights in program.staged_weights.items()}
+    sizes = {op: weights.size_bytes for op, weights in program.weight_copies.items()}
     return {op: int(count[at : at + sizes[op]].sum()) for op, at in program.staged.items()}
 
 

@@ -86,7 +86,7 @@ def test_a_copy_over_something_in_use_is_found() -> None:
     """At the end of the op's own input."""
     graph = tiny()
     made = staged(graph, pools=("fast:4K",))
-    op, size = next((op, weights.size_bytes) for op, weights in made.staged_weights.items())
+    op, size = next((op, weights.size_bytes) for op, weights in made.weight_copies.items())
     tensor = made.graph.tensors[made.graph.ops[op].inputs[0]]
     at = (made.offsets[tensor.index] + tensor.size_bytes - 4) // 4 * 4
     longer = replace(made.pools.uses[0], used_bytes=at + size + made.arena_bytes)
@@ -99,7 +99,7 @@ def test_a_copy_over_the_end_is_found() -> None:
     graph = tiny()
     made = staged(graph, pools=("fast:4K",))
     op, end = next(iter(made.staged)), made.arena_bytes
-    size = made.staged_weights[op].size_bytes
+    size = made.weight_copies[op].size_bytes
     shorter = replace(made.pools.uses[0], used_bytes=end + size - 1)
     moved = replace(made, staged={**made.staged, op: end}, pools=replace(made.pools, uses=(shorter,)))
     found = failure(moved, graph)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from diagmem.model.graph import Node
 from diagmem.model.teamwork import Cut
-from diagmem.ops import CCall, InstructionSet, OpKind, StagedWeights, Unsupported, Variant, kind_of, staged_weights
+from diagmem.ops import CCall, InstructionSet, OpKind, Unsupported, Variant, WeightCopies, kind_of, weight_copies
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.orders import Order
 
@@ -123,13 +123,13 @@ class Library:
         variant = self.variant(node)
         return _known(node).c_row_call(node) if variant is None else variant.row_call(node)
 
-    def staged_weights(self, node: Node, by_turns: bool) -> StagedWeights | None:
+    def weight_copies(self, node: Node, by_turns: bool) -> WeightCopies | None:
         """The constants of an operation that may be copied to RAM before it runs; None where it has none, or no kernel
         of ours. The model must hold their values."""
         if not self.is_own:
             return None
         try:
-            return staged_weights(self.row_call(node) if by_turns else self.call(node))
+            return weight_copies(self.row_call(node) if by_turns else self.call(node))
         except Unsupported:
             return None
 

@@ -15,6 +15,7 @@ from diagmem.ops.c_call import (
     CCall,
     CChannels,
     CName,
+    CopiedConstant,
     CPointers,
     CRow,
     CRows,
@@ -24,13 +25,13 @@ from diagmem.ops.c_call import (
     CTable,
     CTurn,
     Unsupported,
+    WeightCopies,
     values_of,
+    weight_copies,
 )
 from diagmem.ops.kind import OpKind
 from diagmem.ops.options import Activation, BuiltinOptions
-from diagmem.ops.orders import Order
-from diagmem.ops.staged import StagedPart, StagedWeights, staged_weights
-from diagmem.ops.variants import InstructionSet, Variant
+from diagmem.ops.orders import InstructionSet, Order, Variant
 
 __all__ = [
     "Activation",
@@ -47,17 +48,17 @@ __all__ = [
     "CStruct",
     "CTable",
     "CTurn",
+    "CopiedConstant",
     "InstructionSet",
     "OpKind",
     "Order",
-    "StagedPart",
-    "StagedWeights",
     "Unsupported",
     "Variant",
+    "WeightCopies",
     "kind_of",
     "kinds",
-    "staged_weights",
     "values_of",
+    "weight_copies",
 ]
 
 SHARED = ("loops", "numerics")

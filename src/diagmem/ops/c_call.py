@@ -1,10 +1,11 @@
-"""How an operation is called in C: small values that the C backend renders."""
+"""How an operation is called in C, whole and for one row: small values that the C backend renders. And which constants
+of a call are copied to RAM before it."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
 import numpy.typing as npt
@@ -235,3 +236,147 @@ def values_of(tensor: Tensor) -> npt.NDArray[Any]:
         reason = "are not in the model" if tensor.is_constant else "are computed, and must be constant"
         raise Unsupported(f"the values of '{tensor.label}' {reason}")
     return tensor.data
+
+
+def joined_axes(limit: int, sizes: Sequence[int], *strides: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Sizes, and each row of strides, for exactly `limit` axes that visit the same elements in the same order.
+
+    Neighbours that run on evenly in all strides become one axis; axes of size 1 are left out, or put in front.
+    """
+    axes: list[tuple[int, ...]] = []
+    for size, *steps in zip(sizes, *strides, strict=True):
+        if size == 1:
+            continue
+        if axes and all(outer == step * size for outer, step in zip(axes[-1][1:], steps, strict=True)):
+            axes[-1] = (axes[-1][0] * size, *steps)
+        else:
+            axes.append((size, *steps))
+    if len(axes) > limit:
+        raise Unsupported(f"{len(axes)} axes that cannot be joined; at most {limit} are supported")
+    blank = (1, *(0 for _ in strides))
+    return tuple(zip(*([blank] * (limit - len(axes)) + axes), strict=True))
+
+
+def outermost(sizes: Sequence[int]) -> int:
+    """The first axis of more than one index; the last, if there is none."""
+    return next((axis for axis, size in enumerate(sizes) if size > 1), len(sizes) - 1)
+
+
+def is_row_local(node: Node) -> bool:
+    """Whether tensors have such shapes that row y of the output can be made of row y of each input, or of the only one
+    that it has. What an operation does with them is another matter."""
+    return len(node.outputs) == 1 and _has_rows(node.output) and all(_fits(t, node.output) for t in node.inputs if t)
+
+
+def _has_rows(tensor: Tensor) -> bool:
+    return len(tensor.shape) == 4 and tensor.shape[0] == 1
+
+
+def _fits(tensor: Tensor, output: Tensor) -> bool:
+    """A constant cannot be cut into rows."""
+    if _has_rows(tensor):
+        return tensor.shape[1] == 1 or (tensor.shape[1] == output.shape[1] and not tensor.is_constant)
+    return len(tensor.shape) <= 2 or (len(tensor.shape) == 3 and tensor.shape[0] == 1)
+
+
+def cut_to_row(node: Node) -> Node:
+    """The node with tensors that are one row high."""
+    return replace(
+        node,
+        inputs=tuple(None if t is None else _one_row(t) for t in node.inputs),
+        outputs=tuple(_one_row(t) for t in node.outputs),
+    )
+
+
+def _one_row(tensor: Tensor) -> Tensor:
+    if not _has_rows(tensor) or tensor.is_constant:
+        return tensor
+    return replace(tensor, shape=(1, 1, *tensor.shape[2:]))
+
+
+def row_call(call: CCall, node: Node) -> CCall:
+    """The call of a kernel for whole tensors, made for the node cut to a row, as that of one row of the node."""
+    whole = {t.index: t for t in (*node.inputs, *node.outputs) if t is not None}
+
+    def row(tensor: Tensor | CRow) -> Tensor | CRow:
+        if isinstance(tensor, CRow) or tensor.is_constant:
+            return tensor
+        found = whole[tensor.index]
+        return CRow(found, step=1 if _has_rows(found) and found.shape[1] > 1 else 0)
+
+    def by_rows(argument: CArgument) -> CArgument:
+        if isinstance(argument, CPointers):
+            return replace(argument, tensors=tuple(row(t) for t in argument.tensors))
+        return row(argument) if isinstance(argument, Tensor) else argument
+
+    arguments = tuple(by_rows(a) for a in call.arguments)
+    return replace(call, arguments=arguments, passes=call.passes * node.output.rows)
+
+
+def window_row_call(call: CCall, node: Node, rows: Window1D) -> CCall:
+    """The call of a windowed kernel's row function, from the call of the kernel."""
+    further = (argument for argument in call.arguments if isinstance(argument, CScratch))
+    arguments: tuple[CArgument, ...] = (CRows(node.input(0), rows), CRow(node.output), *further)
+    return replace(call, function=f"{call.function}_row", arguments=arguments)
+
+
+def taking_call(call: CCall, node: Node) -> CCall:
+    """The call that takes one input row into sums, and makes the output of them when it has taken the last one."""
+    arguments = (CTurn.NUMBER, CTurn.COUNT, CRow(node.input(0)), CTurn.SUMS, CRow(node.output, step=0))
+    return replace(call, function=f"{call.function}_take", arguments=arguments, limits={})
+
+
+LEAST_ALIGN = 4
+"""Kernels load weights in words, and so do most that copy."""
+
+READ_ONCE = frozenset(("padding",))
+"""Tables that are looked at along the edge of an image only."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopiedConstant:
+    """Data at an offset of the copy. `source`: a table, whose address the kernel finds in the `field` of its
+    parameters, such as output.bias; or a constant tensor, whose address it is given."""
+
+    source: CTable | Tensor
+    data: npt.NDArray[Any]
+    field: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightCopies:
+    """All constants that a call reads over and over, one behind the other. `passes`: how often a run reads each."""
+
+    parts: tuple[CopiedConstant, ...]
+    size_bytes: int
+    align_bytes: int
+    passes: int
+
+
+def weight_copies(call: CCall) -> WeightCopies | None:
+    """What of a call can be copied; None where it has no constants."""
+    parts: list[CopiedConstant] = []
+    end, widest = 0, LEAST_ALIGN
+    for source, path, data in _constants(call):
+        align = max(LEAST_ALIGN, data.dtype.itemsize)
+        offset = -(-end // align) * align
+        parts.append(CopiedConstant(source, data, path, offset))
+        end, widest = offset + data.nbytes, max(widest, align)
+    return WeightCopies(tuple(parts), end, widest, call.passes) if parts else None
+
+
+def _constants(call: CCall) -> Iterator[tuple[CTable | Tensor, str, npt.NDArray[Any]]]:
+    for table, path in _tables(call.parameters):
+        if table.name not in READ_ONCE and table.data.nbytes:
+            yield table, path, table.data
+    for tensor in dict.fromkeys(t for t in call.tensors if t.is_constant and t.elems):
+        yield tensor, "", values_of(tensor)
+
+
+def _tables(struct: CStruct, before: str = "") -> Iterator[tuple[CTable, str]]:
+    for name, value in struct.fields.items():
+        if isinstance(value, CTable):
+            yield value, f"{before}{name}"
+        elif isinstance(value, CStruct):
+            yield from _tables(value, f"{before}{name}.")

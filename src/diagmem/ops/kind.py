@@ -15,14 +15,12 @@ from diagmem.model.graph import Node, Shape, Tensor
 from diagmem.model.teamwork import Along, Cut
 from diagmem.model.views import pieces, places
 from diagmem.ops.accesses import Accesses, Runs, replayed_separation
-from diagmem.ops.c_call import CCall, CPointers, CRow, CRows, Unsupported
-from diagmem.ops.c_rows import cut_to_row, row_call
+from diagmem.ops.c_call import CCall, CPointers, CRow, CRows, Unsupported, cut_to_row, row_call
 from diagmem.ops.options import Options
-from diagmem.ops.orders import Order
+from diagmem.ops.orders import InstructionSet, Order, Variant
 from diagmem.ops.sampling import Draw, Fitting
 from diagmem.ops.signature import MANY, Signature
 from diagmem.ops.upright import Standing, Upright, upright_pixels
-from diagmem.ops.variants import InstructionSet, Variant
 
 Array = npt.NDArray[Any]
 

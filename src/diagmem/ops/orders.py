@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from diagmem.model.graph import Node
+from diagmem.ops.c_call import CCall
 
 
 class Order(enum.Enum):
@@ -70,3 +75,28 @@ class Order(enum.Enum):
 PIXEL_BY_PIXEL = frozenset((Order.REFERENCE, Order.BLOCKS, Order.IM2COL, Order.FOURS, Order.EIGHTS, Order.SIXTEENS))
 """Orders in which a kernel has written a pixel of the output before it reads anything for the next, so that it may
 begin and end at any."""
+
+
+class InstructionSet(enum.Enum):
+    """What a core offers beyond plain C."""
+
+    DSP = "dsp"
+    """Pairs of 16-bit numbers in a word, and a floating-point unit where there is one: Cortex-M4, M7, M33, M35P."""
+
+    MVE = "mve"
+    """Vectors of 16 bytes (Helium), and all that DSP says: Cortex-M55, M85."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A kernel for an operation. `order`: that of a run of the whole operation; `row_order`: that of a run row by row.
+    `scratch_bytes`: what it takes from the arena while it runs. `block`: its calls can be narrowed to whole blocks of
+    so many channels; 0: they cannot. All of that follows from shapes and types alone, so that a plan need not know any
+    weights; the calls may choose among kernels of this order."""
+
+    order: Order
+    row_order: Order
+    call: Callable[[Node], CCall]
+    row_call: Callable[[Node], CCall]
+    scratch_bytes: int = 0
+    block: int = 0

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from diagmem.kernels import Library
 from diagmem.model.graph import IntArray, Node, Tensor
 from diagmem.model.views import distinct
-from diagmem.ops import StagedWeights, kind_of
+from diagmem.ops import WeightCopies, kind_of
 from diagmem.ops.accesses import Accesses, Runs
 
 BoolArray = npt.NDArray[np.bool_]
@@ -64,9 +64,9 @@ class Kernel:
     def scratch_bytes(self) -> int:
         return self._library.scratch_bytes(self.node, self._cores)
 
-    def weights(self, by_turns: bool) -> StagedWeights | None:
+    def weights(self, by_turns: bool) -> WeightCopies | None:
         """What is copied of its constants where they are copied to RAM."""
-        return self._library.staged_weights(self.node, by_turns)
+        return self._library.weight_copies(self.node, by_turns)
 
     @property
     def scratch_align_bytes(self) -> int:

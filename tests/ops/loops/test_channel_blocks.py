@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from diagmem.model.graph import DType, Nhwc, Window2D
 from diagmem.ops.accesses import Accesses, replayed_separation
 from diagmem.ops.convolution.depthwise_conv_2d import CHANNELS_OF_A_BLOCK, KIND, DepthwiseConv2D
-from diagmem.ops.loops.channel_blocks import ChannelBlocks
+from diagmem.ops.loops.pixels import ChannelBlocks
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.orders import Order
 from tests.ops.cases import SMALL, activation, constant, node_of, windows

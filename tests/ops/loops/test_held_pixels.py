@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from diagmem.model.graph import Nhwc, Window2D
 from diagmem.ops.accesses import Accesses, Runs, replayed_separation
 from diagmem.ops.convolution.conv_2d import KIND, Conv2D
-from diagmem.ops.loops.held_pixels import HeldPixels
+from diagmem.ops.loops.pixels import HeldPixels
 from diagmem.ops.loops.windowed import WindowedLoop
 from diagmem.ops.orders import Order
 from tests.ops.cases import SMALL, activation, constant, node_of, windows

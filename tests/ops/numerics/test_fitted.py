@@ -8,9 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem.ops.numerics.fitted import SHIFTS, Fitted, fitted
 from diagmem.ops.numerics.fixed_point import Ints, Multiplier
-from diagmem.ops.numerics.packed import INT8, Channels
+from diagmem.ops.numerics.packed import INT8, SHIFTS, Channels, Fitted, fitted
 from diagmem.ops.numerics.quantised import Requantisation
 
 

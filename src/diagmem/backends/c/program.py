@@ -12,7 +12,7 @@ from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import DType, Graph, Node, Tensor
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.model.teamwork import Along, Teamwork
-from diagmem.ops import CCall, CPointers, CRow, CRows, StagedWeights, Unsupported, kind_of, staged_weights, values_of
+from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, WeightCopies, kind_of, values_of, weight_copies
 from diagmem.ops.state import changed_variables
 from diagmem.planning.owned import as_asked, next_frames
 from diagmem.planning.plan import Plan, offsets_in_one_piece
@@ -214,16 +214,16 @@ class Program:
     def align_bytes(self) -> int:
         """What the arena's start must be a multiple of."""
         held = [self.state.at_bytes if op == PUSH else self.library.scratch_align_bytes for op in self.scratch]
-        held += [weights.align_bytes for weights in self.staged_weights.values()]
+        held += [weights.align_bytes for weights in self.weight_copies.values()]
         return max([self.offset_align_bytes, *(t.dtype.size_bytes for t in self.tensors), *held])
 
     @cached_property
-    def staged_weights(self) -> Mapping[int, StagedWeights]:
+    def weight_copies(self) -> Mapping[int, WeightCopies]:
         """Op -> what is copied before it runs, and how the copy lies."""
         if not self.staged:
             return {}
         calls = {op: self.calls.get(op) for op in self.staged}
-        found = {op: staged_weights(call) for op, call in calls.items() if call is not None}
+        found = {op: weight_copies(call) for op, call in calls.items() if call is not None}
         return {op: weights for op, weights in found.items() if weights is not None}
 
     @cached_property
@@ -231,7 +231,7 @@ class Program:
         """Op -> how often it has run before -> the ops whose weights are copied before it runs then."""
         found: dict[int, dict[int, tuple[Node, ...]]] = {}
         begins = self.schedule.begins(self.copies_ahead)
-        for op in sorted(self.staged_weights, key=lambda op: begins[op]):
+        for op in sorted(self.weight_copies, key=lambda op: begins[op]):
             at = begins[op]
             runs, visit = self.steps[at].op, sum(step.op == self.steps[at].op for step in self.steps[:at])
             due = found.setdefault(runs, {})

@@ -39,10 +39,10 @@ def with_copies(node: Node, text: str, program: Program, tables: Tables, name: s
     weights lie; those copies, or a wait for them; and copies for the operation behind it. Where it has turns, `turn`
     says how many it has had, until `again` says which it is."""
     op, call = node.op.index, program.calls[node.op.index]
-    fields = list(_fields(node, program)) if op in program.staged_weights else []
+    fields = list(_fields(node, program)) if op in program.weight_copies else []
     if fields and call is not None:
         fields = [f"{call.parameters.type} {STAGED} = op{node.op.number};", *fields]
-    waits = [f"{name.upper()}_COPIED();"] if program.copies_ahead and op in program.staged_weights else []
+    waits = [f"{name.upper()}_COPIED();"] if program.copies_ahead and op in program.weight_copies else []
     lines = list[str]()
     for is_own in (True, False):
         for visit, nodes in sorted(program.copies.get(op, {}).items()):
@@ -61,14 +61,14 @@ def _at_turn(visit: int, lines: list[str], program: Program, op: int) -> list[st
 
 def parameters_name(node: Node, program: Program) -> str:
     """What a call is given the address of."""
-    found = program.staged_weights.get(node.op.index)
+    found = program.weight_copies.get(node.op.index)
     has_fields = found is not None and any(part.field for part in found.parts)
     return STAGED if has_fields else f"op{node.op.number}"
 
 
 def staged_address(node: Node, tensor: Tensor, program: Program) -> str | None:
     """Where the copy of a constant tensor lies, if there is one."""
-    found = program.staged_weights.get(node.op.index)
+    found = program.weight_copies.get(node.op.index)
     for part in found.parts if found is not None else ():
         if isinstance(part.source, Tensor) and part.source.index == tensor.index:
             return address(program, program.staged[node.op.index] + part.offset)
@@ -77,14 +77,14 @@ def staged_address(node: Node, tensor: Tensor, program: Program) -> str | None:
 
 def _fields(node: Node, program: Program) -> Iterator[str]:
     at = program.staged[node.op.index]
-    for part in program.staged_weights[node.op.index].parts:
+    for part in program.weight_copies[node.op.index].parts:
         if part.field:
             yield f"{STAGED}.{part.field} = {address(program, at + part.offset)};"
 
 
 def _copies(node: Node, program: Program, tables: Tables, name: str) -> Iterator[str]:
     at = program.staged[node.op.index]
-    for part in program.staged_weights[node.op.index].parts:
+    for part in program.weight_copies[node.op.index].parts:
         source = part.source
         table = tables.constants[source.index] if isinstance(source, Tensor) else tables.names[source]
         yield f"{name.upper()}_COPY({address(program, at + part.offset)}, {table}, {part.data.nbytes});"

@@ -12,7 +12,7 @@ from diagmem.model.errors import PlanError
 from diagmem.model.graph import Node, Tensor
 from diagmem.model.teamwork import Along, Sharing
 from diagmem.ops import CCall, CChannels, CPointers, CRow, CRows, CScratch, CStretch, CStruct, CTable, CTurn
-from diagmem.ops.c_axes import outermost
+from diagmem.ops.c_call import outermost
 from diagmem.planning.teamwork import unit_bytes
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -14,21 +14,44 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
 from diagmem.model.teamwork import Along, Cut
 from diagmem.ops.accesses import Accesses
-from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, CChannels, by_type, kernel_call, values_of
-from diagmem.ops.c_rows import window_row_call
-from diagmem.ops.convolution._conv_2d_dsp import DspConv2D
-from diagmem.ops.convolution._conv_2d_mve import MveConv2D
+from diagmem.ops.c_call import (
+    MAX_ROWS,
+    QUANTISED_OR_REAL,
+    CCall,
+    CChannels,
+    CName,
+    CScratch,
+    CStruct,
+    CTable,
+    by_type,
+    kernel_call,
+    values_of,
+    window_row_call,
+)
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
-from diagmem.ops.loops.held_pixels import HeldPixels
-from diagmem.ops.loops.pixels import all_have_pitches, pitches_of, pixel_cut
-from diagmem.ops.loops.taps import tap_images
-from diagmem.ops.loops.windowed import WindowedLoop
-from diagmem.ops.numerics.packed import is_8_bit
+from diagmem.ops.loops.pixels import HeldPixels, all_have_pitches, pitches_of, pixel_cut
+from diagmem.ops.loops.windowed import WindowedLoop, c_window, tap_images, window_limits
+from diagmem.ops.numerics.fixed_point import Ints
+from diagmem.ops.numerics.packed import (
+    VECTOR_BYTES,
+    Channels,
+    blocks_of_four,
+    bytes_of,
+    c_eights,
+    c_packed,
+    filled_up,
+    fitted,
+    fitted_blocks,
+    is_8_bit,
+    packed_channels,
+    vectors_of,
+)
 from diagmem.ops.numerics.quantised import centred_weights, real_weights, zero_point_of
 from diagmem.ops.numerics.weighted_sums import (
     BY_CHANNEL,
     CHANNELS_OF_A_BLOCK,
     block_start,
+    c_padding,
     filter_window,
     finished,
     interleaved,
@@ -37,11 +60,10 @@ from diagmem.ops.numerics.weighted_sums import (
     window_call,
 )
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
-from diagmem.ops.orders import Order
+from diagmem.ops.orders import InstructionSet, Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature, Weights
 from diagmem.ops.upright import Standing, Upright, upright_convolution
-from diagmem.ops.variants import InstructionSet, Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +316,184 @@ def _vfp_call(node: Node) -> CCall:
 
 def _vfp_row_call(node: Node) -> CCall:
     return window_row_call(_vfp_call(node), node, window_of(node).rows)
+
+
+COLUMNS = 8
+"""The buffer holds a multiple of so many inputs of a window."""
+
+TOGETHER = 4
+"""Channels of a pixel are widened in so many at once."""
+
+LEAST_DEPTH = 4
+"""From so many output channels on it is worth widening a window first."""
+
+LEAST_SINGLES = 8
+"""From so many pixels without a neighbour on it is worth having code for sixteen of their inputs at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class DspConv2D:
+    """The kernels for a node. `loop`: its loops, row by row; `whole`: as they are if all of it is run. `plain`: its
+    call in plain C, for weights that cannot be packed."""
+
+    node: Node
+    loop: WindowedLoop
+    whole: WindowedLoop
+    plain: Callable[[Node], CCall]
+
+    def variants(self) -> tuple[Variant, ...]:
+        """The fastest first."""
+        out, is_even = self.loop.out, self.loop.image.depth % TOGETHER == 0
+        pairs = Variant(Order.PAIRS, Order.ROW_PAIRS, self._pairs, self._pairs_row, self._buffer_bytes)
+        direct = Variant(Order.BLOCKS, Order.BLOCKS, self._direct, self._direct_row, block=CHANNELS_OF_A_BLOCK)
+        has_pairs = out.height * out.width > 1 and out.depth >= LEAST_DEPTH
+        return (*((pairs,) if has_pairs else ()), *((direct,) if is_even else ()))
+
+    @property
+    def _buffered(self) -> int:
+        """Inputs of a window in the buffer, with what fills them up."""
+        size = self.loop.rows.kernel * 2 * len(_words(self._in_row))
+        return -(-size // COLUMNS) * COLUMNS
+
+    @property
+    def _in_row(self) -> int:
+        """Inputs in a row of the window."""
+        return self.loop.cols.kernel * self.loop.image.depth
+
+    @property
+    def _buffer_bytes(self) -> int:
+        """16 bits for each input of two pixels; and room to collect two rows of windows where channels do not come in
+        fours."""
+        return 4 * self._buffered + (2 * self._in_row if self.loop.image.depth % TOGETHER else 0)
+
+    @property
+    def _channels(self) -> Channels:
+        return Channels.of(self.node, 0, values_of(self.node.input(1)))
+
+    def _in_buffer(self, weights: Ints) -> Ints:
+        """The weights of each channel as they meet the words of the buffer, two each."""
+        rows = weights.reshape(len(weights), -1, self._in_row)
+        met = np.pad(rows, ((0, 0), (0, 0), (0, 1)))[:, :, _words(self._in_row)].reshape(len(rows), -1, 2)
+        return np.pad(met, ((0, 0), (0, self._buffered // 2 - met.shape[1]), (0, 0)))
+
+    def _pairs(self, node: Node) -> CCall:
+        return self._pairs_call(self.whole)
+
+    def _pairs_row(self, node: Node) -> CCall:
+        return window_row_call(self._pairs_call(self.loop), node, self.loop.rows)
+
+    def _pairs_call(self, loop: WindowedLoop) -> CCall:
+        size, channels = self._buffered, self._channels
+        weights = self._in_buffer(channels.weights)
+        fields = {
+            "window": c_window(loop),
+            "paired": CStruct("diagmem_paired", {"size": size, "padding": c_padding(self.node, self.loop)}),
+        }
+        arguments = self.node.input(0), self.node.output, CScratch()
+        made = _blocks(channels, weights)
+        if made is None:
+            own = {"filter": CTable("filter", bytes_of(weights)), "output": channels.c_output()}
+            return kernel_call("conv_2d_wide_pairs_s8", {**fields, **own}, arguments, _limits(loop), loop.output_pixels)
+        (how, blocks), inputs = made, 8 if size % 16 else 16
+        singles = loop.out.height * (loop.out.width % 2)
+        two = CName(f"diagmem_two_{how}_{inputs}_s8")
+        one = CName(f"diagmem_one_{how}_{inputs if singles >= LEAST_SINGLES else 8}_s8")
+        own = {"two": two, "one": one, "blocks": blocks}
+        return kernel_call("conv_2d_pairs_s8", {**fields, **own}, arguments, _limits(loop), loop.output_pairs)
+
+    def _direct(self, node: Node) -> CCall:
+        output = c_packed(self._channels)
+        if output is None:
+            return self.plain(node)
+        fields = {"window": c_window(self.loop), "padding": c_padding(node, self.loop), "output": output}
+        arguments, limits = (node.input(0), node.output), window_limits(self.loop)
+        call = kernel_call("conv_2d_direct_s8", fields, arguments, limits, self.loop.output_pixels)
+        return replace(call, channels=packed_channels(self.loop.rows.kernel * self._in_row, "window.out_depth"))
+
+    def _direct_row(self, node: Node) -> CCall:
+        return window_row_call(self._direct(node), node, self.loop.rows)
+
+
+def _blocks(channels: Channels, weights: Ints) -> tuple[str, CTable] | None:
+    """Weights and constants for the kernels of this name; None where the numbers do not allow any."""
+    short = fitted(channels)
+    if short is not None:
+        blocks = fitted_blocks(short, weights)
+        return None if blocks is None else (f"fitted_{short.shift}", blocks)
+    blocks = blocks_of_four(channels, weights)
+    return None if blocks is None else ("positive" if channels.is_positive else "any", blocks)
+
+
+def _words(count: int) -> list[tuple[int, int]]:
+    """The numbers of the inputs of a row of the window that share words of the buffer; `count` stands for none."""
+    fours, last = count // 4 * 4, count - 1
+    found = [pair for first in range(0, fours, 4) for pair in ((first, first + 2), (first + 1, first + 3))]
+    if count % 4 >= 2:
+        found.append((fours, fours + 1))
+    return [*found, (last, count)] if count % 2 else found
+
+
+def _limits(loop: WindowedLoop) -> dict[str, int]:
+    return {MAX_ROWS: loop.rows.kernel}
+
+
+@dataclass(frozen=True, slots=True)
+class MveConv2D:
+    """The kernels for a node. `loop`: its loops, row by row; `whole`: as they are if all of it is run."""
+
+    node: Node
+    loop: WindowedLoop
+    whole: WindowedLoop
+
+    def variants(self) -> tuple[Variant, ...]:
+        """The fastest first. A window of one pixel is in one piece where it lies, so that it needs no buffer."""
+        axes, out = (self.loop.rows, self.loop.cols), self.loop.out
+        pairs = Variant(Order.PAIRS, Order.ROW_PAIRS, self._pairs, self._pairs_row, 2 * self._buffered)
+        point = Variant(Order.BLOCKS, Order.BLOCKS, self._point, self._point_row)
+        is_point = all(axis.kernel == 1 and len(axis.taps()[0]) == axis.size_out for axis in axes)
+        is_single = out.height * out.width == 1
+        return (*(() if is_point and is_single else (pairs,)), *((point,) if is_point else ()))
+
+    @property
+    def _buffered(self) -> int:
+        """Inputs of a window in the buffer, with what fills them up."""
+        return filled_up(self.loop.rows.kernel * self.loop.cols.kernel * self.loop.image.depth, VECTOR_BYTES)
+
+    @property
+    def _channels(self) -> Channels:
+        return Channels.of(self.node, 0, values_of(self.node.input(1)))
+
+    def _pairs(self, node: Node) -> CCall:
+        return self._pairs_call(self.whole)
+
+    def _pairs_row(self, node: Node) -> CCall:
+        return window_row_call(self._pairs_call(self.loop), node, self.loop.rows)
+
+    def _pairs_call(self, loop: WindowedLoop) -> CCall:
+        channels = self._channels
+        fields = {
+            "window": c_window(loop),
+            "zero": zero_point_of(self.node.input(0)),
+            "size": self._buffered,
+            "filter": vectors_of(channels.weights),
+            "output": c_eights(channels),
+        }
+        arguments = self.node.input(0), self.node.output, CScratch()
+        limits = {MAX_ROWS: loop.rows.kernel}
+        return kernel_call("conv_2d_mve_s8", fields, arguments, limits, loop.output_pairs)
+
+    def _point(self, node: Node) -> CCall:
+        channels = self._channels
+        fields = {
+            "window": c_window(self.loop),
+            "filter": vectors_of(channels.weights),
+            "output": c_eights(channels),
+        }
+        arguments = node.input(0), node.output
+        return kernel_call("conv_2d_point_mve_s8", fields, arguments, passes=self.loop.output_pixels)
+
+    def _point_row(self, node: Node) -> CCall:
+        return window_row_call(self._point(node), node, self.loop.rows)
 
 
 KIND = Conv2DKind()

@@ -13,19 +13,38 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
 from diagmem.model.teamwork import Along, Cut
 from diagmem.ops.accesses import Accesses
-from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, CTable, by_type, kernel_call, values_of
-from diagmem.ops.c_rows import window_row_call
-from diagmem.ops.convolution._depthwise_conv_2d_dsp import OWN_CHANNELS, TOGETHER, DspDepthwiseConv2D, by_channel
-from diagmem.ops.convolution._depthwise_conv_2d_mve import MveDepthwiseConv2D
+from diagmem.ops.c_call import (
+    QUANTISED_OR_REAL,
+    CCall,
+    CChannels,
+    CName,
+    CTable,
+    by_type,
+    kernel_call,
+    values_of,
+    window_row_call,
+)
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
-from diagmem.ops.loops.channel_blocks import ChannelBlocks
-from diagmem.ops.loops.channel_groups import GROUPS, ChannelGroups
-from diagmem.ops.loops.pixels import all_have_pitches, pitches_of, pixel_cut
-from diagmem.ops.loops.taps import tap_images
-from diagmem.ops.loops.windowed import WindowedLoop
-from diagmem.ops.numerics.packed import is_8_bit
+from diagmem.ops.loops.pixels import GROUPS, ChannelBlocks, ChannelGroups, all_have_pitches, pitches_of, pixel_cut
+from diagmem.ops.loops.windowed import WindowedLoop, c_window, tap_images, window_limits
+from diagmem.ops.numerics.fixed_point import Ints
+from diagmem.ops.numerics.packed import (
+    Channels,
+    Fitted,
+    Packed,
+    Words,
+    c_eights,
+    fitted,
+    is_8_bit,
+    stream,
+    taps_of,
+    words,
+    words_of,
+)
 from diagmem.ops.numerics.quantised import centred_weights, real_weights, zero_point_of
 from diagmem.ops.numerics.weighted_sums import (
+    BY_CHANNEL,
+    c_padding,
     filter_window,
     finished,
     halves,
@@ -35,11 +54,10 @@ from diagmem.ops.numerics.weighted_sums import (
     window_call,
 )
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
-from diagmem.ops.orders import Order
+from diagmem.ops.orders import InstructionSet, Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature, Weights
 from diagmem.ops.upright import Standing, Upright, upright_convolution
-from diagmem.ops.variants import InstructionSet, Variant
 
 CHANNELS_OF_A_BLOCK = 124
 """Input channels that a kernel in order CHANNEL_BLOCKS does for the whole image; as in CMSIS-NN for cores with MVE."""
@@ -231,6 +249,106 @@ def _vfp_call(node: Node) -> CCall:
 
 def _vfp_row_call(node: Node) -> CCall:
     return window_row_call(_vfp_call(node), node, window_of(node).rows)
+
+
+TOGETHER = GROUPS[Order.FOURS]
+
+OWN_CHANNELS = CChannels(("window.in_depth", "window.out_depth"), BY_CHANNEL | {"padding", "blocks"}, are_of_input=True)
+"""Each output channel is made of the input channel of its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class DspDepthwiseConv2D:
+    """The kernels for a node with an output channel for each input channel."""
+
+    loop: WindowedLoop
+
+    def variants(self) -> tuple[Variant, ...]:
+        return (Variant(Order.FOURS, Order.FOURS, self._call, self._row_call),)
+
+    def _row_call(self, node: Node) -> CCall:
+        return window_row_call(self._call(node), node, self.loop.rows)
+
+    def _call(self, node: Node) -> CCall:
+        channels = Channels.of(node, 3, by_channel(values_of(node.input(1))))
+        fields = {"window": c_window(self.loop), "padding": c_padding(node, self.loop)}
+        arguments, limits, passes = (node.input(0), node.output), window_limits(self.loop), self.loop.output_pixels
+        packed = channels.packed()
+        if packed is None:
+            own = {"filter": CTable("filter", channels.weights.astype(np.int8)), "output": channels.c_output()}
+            wide = kernel_call("depthwise_conv_2d_wide_fours_s8", {**fields, **own}, arguments, limits, passes)
+            return replace(wide, channels=OWN_CHANNELS)
+        whole = len(channels.bias) // TOGETHER * TOGETHER
+        short = fitted(channels)
+        how = f"fitted_{short.shift}" if short else "positive" if channels.is_positive else "any"
+        name = f"diagmem_{how}_fours_s8"
+        is_3x3 = self.loop.rows.kernel == self.loop.cols.kernel == 3 and whole == len(channels.bias)
+        own = {
+            "is_positive": int(channels.is_positive),
+            "inside": CName(f"{name}_inside") if is_3x3 else None,
+            "taps": CName(f"{name}_taps") if whole else None,
+            "blocks": _blocks(channels.weights, short or packed, whole) if whole else None,
+            "ones": CName("diagmem_fours_rest_s8") if whole < len(channels.bias) else None,
+            "rest": _rest(channels.weights, packed, whole) if whole < len(channels.bias) else None,
+        }
+        call = kernel_call("depthwise_conv_2d_fours_s8", {**fields, **own}, arguments, limits, passes)
+        return replace(call, channels=OWN_CHANNELS)
+
+
+def by_channel(filters: Array) -> Array:
+    """The weights of each output channel side by side."""
+    return np.ascontiguousarray(filters[0].reshape(-1, filters.shape[3]).T)
+
+
+def _blocks(weights: Ints, found: Packed | Fitted, whole: int) -> CTable:
+    """Of the first `whole` channels, in fours."""
+    if isinstance(found, Fitted):
+        starts, constants, weights = found.starts, words(found.multipliers), 256 * weights
+    else:
+        starts, constants = found.bias, found.constants
+    parts: list[Words] = []
+    for first in range(0, whole, TOGETHER):
+        four = slice(first, first + TOGETHER)
+        parts += [words(starts[four]), *_taps(weights[four]), constants[four]]
+    return stream(parts)
+
+
+def _taps(weights: Ints) -> list[Words]:
+    """For each two taps a word for each of four channels; of a last tap the channels 0 and 2, then 1 and 3."""
+    pairs = weights.shape[1] // 2
+    found = [words_of(weights[:, 2 * t : 2 * t + 2]) for t in range(pairs)]
+    last = weights[:, 2 * pairs :]
+    return [*found, words_of(last.reshape(2, 2).T)] if last.size else found
+
+
+def _rest(weights: Ints, packed: Packed, whole: int) -> CTable:
+    """Bias, weights and constants of the channels from `whole` on."""
+    rows = [words(packed.bias)[:, None], words(weights), packed.constants]
+    return CTable("rest", np.concatenate(rows, axis=1)[whole:].astype(np.int32))
+
+
+@dataclass(frozen=True, slots=True)
+class MveDepthwiseConv2D:
+    """The kernel for a node with an output channel for each input channel."""
+
+    loop: WindowedLoop
+
+    def variants(self) -> tuple[Variant, ...]:
+        return (Variant(Order.EIGHTS, Order.EIGHTS, self._call, self._row_call),)
+
+    def _row_call(self, node: Node) -> CCall:
+        return window_row_call(self._call(node), node, self.loop.rows)
+
+    def _call(self, node: Node) -> CCall:
+        channels = Channels.of(node, 3, by_channel(values_of(node.input(1))))
+        fields = {
+            "window": c_window(self.loop),
+            "padding": c_padding(node, self.loop),
+            "filter": CTable("filter", taps_of(channels.weights)),
+            "output": c_eights(channels),
+        }
+        arguments, limits = (node.input(0), node.output), window_limits(self.loop)
+        return kernel_call("depthwise_conv_2d_mve_s8", fields, arguments, limits, self.loop.output_pixels)
 
 
 KIND = DepthwiseConv2DKind()

@@ -30,10 +30,8 @@ from diagmem.ops.c_call import (
     values_of,
 )
 from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, input_at, swept
-from diagmem.ops.loops.c_window import c_window
 from diagmem.ops.loops.pixels import PixelLoop, all_have_pitches, pitches_of
-from diagmem.ops.loops.windowed import WindowedLoop
-from diagmem.ops.numerics.channels_s16 import ChannelsS16
+from diagmem.ops.loops.windowed import WindowedLoop, c_window
 from diagmem.ops.numerics.quantised import (
     Requantisation,
     centred_weights,
@@ -42,12 +40,18 @@ from diagmem.ops.numerics.quantised import (
     scale_of,
     zero_point_of,
 )
-from diagmem.ops.numerics.weighted_sums import BY_CHANNEL, UNSIGNED_BIAS, finished_8_bit, finished_f32, weighted_fitting
+from diagmem.ops.numerics.weighted_sums import (
+    BY_CHANNEL,
+    UNSIGNED_BIAS,
+    ChannelsS16,
+    finished_8_bit,
+    finished_f32,
+    weighted_fitting,
+)
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
-from diagmem.ops.orders import Order
+from diagmem.ops.orders import Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature, Weights
-from diagmem.ops.variants import Variant
 
 FILTER, IMAGE = 1, 2
 """Where these stand among the inputs."""

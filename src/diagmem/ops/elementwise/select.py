@@ -8,8 +8,7 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
-from diagmem.ops.c_axes import joined_axes
-from diagmem.ops.c_call import CCall, kernel_call, require_types
+from diagmem.ops.c_call import CCall, joined_axes, kernel_call, require_types
 from diagmem.ops.kind import Array, Values, input_at
 from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape, pitches
 from diagmem.ops.numerics.quantised import require_same_quantisation

@@ -10,33 +10,34 @@ import numpy as np
 
 from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.model.teamwork import Cut
-from diagmem.ops.c_call import TYPES, CCall, CStruct, by_type, require_types
-from diagmem.ops.c_rows import is_row_local
-from diagmem.ops.elementwise._conversions import (
-    STORED,
-    cast,
-    cast_call,
-    dequantize,
-    dequantize_call,
-    lookup_to_even_call,
-    quantize,
-    quantize_call,
-    table_to_even,
-)
-from diagmem.ops.elementwise._unary_int import (
+from diagmem.ops.c_call import TYPES, CCall, CStruct, by_type, is_row_local, require_types
+from diagmem.ops.elementwise._unary_arithmetic import (
     CLAMPS,
     LOOKUPS,
+    MATH,
+    STORED,
     UNSIGNED_LOOKUPS,
+    cast,
+    cast_call,
     clamped_s16,
     clamped_s16_call,
+    dequantize,
+    dequantize_call,
+    logical_not,
+    logical_not_call,
     lookup,
     lookup_call,
+    lookup_to_even_call,
+    math_call,
+    math_f32,
+    quantize,
+    quantize_call,
     sigmoid_s16,
     sigmoid_s16_call,
+    table_to_even,
     two_sided_s16,
     two_sided_s16_call,
 )
-from diagmem.ops.elementwise._unary_math import MATH, logical_not, logical_not_call, math_call, math_f32
 from diagmem.ops.kind import Array, OpKind, Values, input_at
 from diagmem.ops.loops.broadcast import c_elementwise, outer_cut
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
@@ -44,10 +45,9 @@ from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics import single_precision
 from diagmem.ops.numerics.quantised import rounds_to_even
 from diagmem.ops.options import TYPE_CODES, BuiltinOptions
-from diagmem.ops.orders import Order
+from diagmem.ops.orders import Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
-from diagmem.ops.variants import Variant
 
 
 @dataclass(frozen=True, slots=True)

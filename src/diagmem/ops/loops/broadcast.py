@@ -8,9 +8,7 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Shape, row_major_strides
 from diagmem.model.teamwork import Along, Cut
 from diagmem.ops.accesses import Accesses
-from diagmem.ops.c_axes import joined_axes
-from diagmem.ops.c_call import CStruct, Unsupported
-from diagmem.ops.c_rows import is_row_local
+from diagmem.ops.c_call import CStruct, Unsupported, is_row_local, joined_axes
 from diagmem.ops.kind import OpKind, swept
 from diagmem.ops.loops.chunks import Chunks, strided
 from diagmem.ops.loops.pixels import all_have_pitches

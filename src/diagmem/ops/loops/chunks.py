@@ -7,8 +7,9 @@ largest distance between the two lies at an end of a chunk, and a look at the en
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -16,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.graph import IntArray, Node, Shape, row_major_strides
-from diagmem.model.views import Pieces, distinct, pieces
+from diagmem.model.teamwork import Cut
+from diagmem.model.views import Pieces, Strides, distinct, pieces
 from diagmem.ops.accesses import Accesses, Ints, Runs, unknown_accesses
-from diagmem.ops.c_call import Unsupported
-from diagmem.ops.kind import Array, OpKind, Values
-from diagmem.ops.orders import Order
+from diagmem.ops.c_call import CCall, CStretch, CTable, Unsupported, joined_axes, kernel_call, outermost, require_types
+from diagmem.ops.kind import Array, OpKind, Values, stretch_cuts
+from diagmem.ops.orders import Order, Variant
 
 FILL = -(1 << 48)
 """A source that does not exist: the element gets a fill value. It stays below zero when offsets are added to it."""
@@ -269,3 +271,90 @@ def _ascending_stretches(index: IntArray) -> tuple[IntArray, IntArray]:
     runs_on = (np.diff(index) == 1) | ((index[1:] < 0) & (index[:-1] < 0))
     firsts = np.flatnonzero(np.concatenate([[len(index) > 0], ~runs_on]))
     return index[firsts], np.diff(np.append(firsts, len(index)))
+
+
+STRIDED_AXES = 6
+"""How many axes `strided.c` walks over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """An output of `shape` whose neighbours along each axis lie `strides` elements apart in the input, from `offset`
+    on."""
+
+    shape: Shape
+    strides: tuple[int, ...]
+    offset: int = 0
+
+    def chunks(self) -> Chunks:
+        return strided(self.shape, self.strides, self.offset)
+
+    def c_call(self, node: Node) -> CCall:
+        element = node.output.dtype.size_bytes
+        if not node.output.elems:
+            raise Unsupported("an output without elements")
+        sizes, strides = joined_axes(STRIDED_AXES, self.shape, self.strides)
+        steps = tuple(stride * element for stride in strides)
+        fields = {"element": element, "offset": self.offset * element, "size": sizes, "step": steps}
+        axis = outermost(sizes)
+        units, made = sizes[axis], math.prod(self.shape)
+        stretch = CStretch(units, f"size[{axis}]", (0, made // units), {"offset": steps[axis]})
+        return replace(kernel_call("strided", fields, (node.input(0), node.output)), stretch=stretch)
+
+
+class StridedKind(RearrangeKind):
+    """An op kind whose kernel is one walk."""
+
+    @abstractmethod
+    def walk(self, node: Node) -> Walk | None:
+        """None where it depends on values that are not constant in the file."""
+
+    def chunks(self, node: Node, order: Order) -> Chunks | None:
+        walk = self.walk(node)
+        return None if walk is None else walk.chunks()
+
+    def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        return stretch_cuts(self.c_call, node)
+
+    def row_cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        return stretch_cuts(self.c_row_call, node)
+
+    def c_call(self, node: Node) -> CCall:
+        require_types(node.output.dtype, (node.input(0),))
+        walk = self.walk(node)
+        if walk is None:
+            raise Unsupported(COMPUTED)
+        return walk.c_call(node)
+
+
+GATHERED_AXES = 4
+"""How many axes `gathered.c` walks over."""
+
+
+def gathered_call(node: Node, places: Sequence[IntArray], run: int = 1, strides: Strides | None = None) -> CCall:
+    """`places`: for each axis, and each index along it, elements from the input's start. `run`: elements that lie side
+    by side behind each place. `strides`: elements between neighbours in the output, if it is not in one piece."""
+    require_types(node.output.dtype, (node.input(0),))
+    dense = (run * stride for stride in row_major_strides([len(axis) for axis in places]))
+    axes, run = _joined(zip(places, strides or dense, strict=True), run)
+    if len(axes) > GATHERED_AXES:
+        raise Unsupported(f"{len(axes)} axes that cannot be joined; at most {GATHERED_AXES} are supported")
+    axes = [(np.zeros(1, np.int64), 0)] * (GATHERED_AXES - len(axes)) + axes
+    element = node.output.dtype.size_bytes
+    fields = {
+        "element": element,
+        "run": run,
+        "size": tuple(len(axis) for axis, _ in axes),
+        "step": tuple(stride * element for _, stride in axes),
+        "places": CTable("places", (np.concatenate([axis for axis, _ in axes]) * element).astype(np.int32)),
+    }
+    return kernel_call("gathered", fields, (node.input(0), node.output))
+
+
+def _joined(places: Iterable[tuple[IntArray, int]], run: int) -> tuple[list[tuple[IntArray, int]], int]:
+    """The same places with fewer axes: those of one index that is 0 are left out, last ones that run on become part of
+    the run."""
+    axes = [(axis, stride) for axis, stride in places if len(axis) != 1 or axis[0]]
+    while axes and axes[-1][1] == run and (axes[-1][0] == np.arange(len(axes[-1][0])) * run).all():
+        run *= len(axes.pop()[0])
+    return axes, run

@@ -7,7 +7,7 @@ Channels fall into groups: the output channels of a group read all input channel
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -16,7 +16,58 @@ import numpy as np
 from diagmem.model.graph import IntArray, Nhwc, Node, Tensor
 from diagmem.model.teamwork import Along, Cut
 from diagmem.ops.accesses import Runs
-from diagmem.ops.loops.separable import AxisTerm, separation_of
+from diagmem.ops.orders import Order
+
+
+@dataclass(frozen=True, slots=True)
+class AxisTerm:
+    """What one loop adds to (bytes written - bytes' offset read): at its index 0, and at most at a later one.
+
+    None where no index of that sort exists or reads anything.
+    """
+
+    first: int | None
+    later: int | None
+
+    @classmethod
+    def even(cls, count: int, gain_bytes: int) -> AxisTerm:
+        """A loop over `count` indices, each of which adds `gain_bytes`."""
+        return cls(0, max(gain_bytes, (count - 1) * gain_bytes) if count > 1 else None)
+
+    @classmethod
+    def table(cls, index: IntArray, term_bytes: IntArray) -> AxisTerm:
+        """A loop whose terms are listed, by ascending index; indices that are missing read nothing. Those that stand
+        more than once are turns that begin together."""
+        split = int(np.count_nonzero(index == 0))
+        return cls(
+            int(term_bytes[:split].max()) if split else None,
+            int(term_bytes[split:].max()) if len(index) > split else None,
+        )
+
+    @property
+    def largest(self) -> int | None:
+        return max((term for term in (self.first, self.later) if term is not None), default=None)
+
+
+def separation_of(axes: Sequence[AxisTerm]) -> int | None:
+    """separation(output below, input above) in bytes, exact; None where no read follows a write.
+
+    At least one index is not 0: that axis gives its largest later term, the others their largest of all.
+    """
+    largest = [axis.largest for axis in axes]
+    total = 0
+    for term in largest:
+        if term is None:
+            return None
+        total += term
+    return max(
+        (
+            total - whole + axis.later
+            for axis, whole in zip(axes, largest, strict=True)
+            if axis.later is not None and whole is not None
+        ),
+        default=None,
+    )
 
 
 class Pitches(NamedTuple):
@@ -198,3 +249,126 @@ def _sum(*terms: int | None) -> int | None:
     """The sum of the terms; None if one of them is."""
     known = [term for term in terms if term is not None]
     return sum(known) if len(known) == len(terms) else None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPixels:
+    """A pixel is read until `writes` elements are written of the pixel `ahead` places further on in its row, or of the
+    row's last pixel if that comes first. Pixels of a row are read in groups of `together`, when the first is begun."""
+
+    loop: PixelLoop
+    ahead: int
+    writes: int
+    together: int = 1
+
+    @property
+    def steps(self) -> int:
+        """One more than there are elements where the last pixel is still read after its last write."""
+        return self.loop.steps + self.writes // self.loop.out.depth
+
+    def reads(self) -> Runs:
+        depth, width = self.loop.out.depth, self.loop.out.width
+        step, start = self.loop.pixels()
+        column = step // depth % width
+        first = column - column % self.together
+        behind = np.minimum(first + self.ahead, width - 1) - first
+        step -= (column - first) * depth
+        return Runs.of(start, self.loop.image.depth, step, stride=0, hold=behind * depth + self.writes + 1)
+
+    def separation(self) -> int | None:
+        """separation(output below, input above) in bytes, exact; None where no read follows a write."""
+        own = self.writes * self.loop.out_size
+        return self.loop.separation_with(
+            (AxisTerm(None, own) if own else AxisTerm(0, None),), self.ahead, self.together
+        )
+
+
+GROUPS = {Order.FOURS: 4, Order.EIGHTS: 8, Order.SIXTEENS: 16}
+"""How many channels are together."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelGroups:
+    """A pixel loop with a group for each channel, of one output channel. `order`: one of `GROUPS`."""
+
+    loop: PixelLoop
+    order: Order
+
+    @property
+    def steps(self) -> int:
+        return self.loop.steps
+
+    @property
+    def _begun(self) -> IntArray:
+        """For each channel, the one that is the first to be written after it is read. Of fours, channels that remain
+        follow one by one; else they are together too."""
+        channel, together = np.arange(self.loop.out.depth, dtype=np.int64), GROUPS[self.order]
+        whole = self.loop.out.depth // together * together if self.order is Order.FOURS else self.loop.out.depth
+        return np.where(channel < whole, channel - channel % together, channel)
+
+    def reads(self) -> Runs:
+        step, start = self.loop.pixels()
+        channel = np.arange(self.loop.out.depth, dtype=np.int64)
+        return Runs.of(start[:, None] + channel, 1, step[:, None] + self._begun)
+
+    def separation(self) -> int | None:
+        """separation(output below, input above) in bytes, exact; None where no read follows a write."""
+        loop, begun = self.loop, self._begun
+        channel = np.arange(loop.out.depth, dtype=np.int64)
+        return loop.separation_with((AxisTerm.table(begun, begun * loop.out_size - channel * loop.in_size),))
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelBlocks:
+    """A pixel loop with a group for each input channel, done in blocks of `size` input channels."""
+
+    loop: PixelLoop
+    size: int
+
+    def reads(self) -> Runs:
+        step, start = self.loop.pixels()
+        pixel, each = step // self.loop.out.depth, self.loop.group_out
+        return Runs.join(
+            *(
+                Runs.of(start + first, count, self._step(pixel, first, count), stride=each, hold=each)
+                for first, count in self._blocks()
+            )
+        )
+
+    def writes(self) -> Runs:
+        out, each = self.loop.out, self.loop.group_out
+        pixel = np.arange(self.loop.steps // out.depth, dtype=np.int64)
+        return Runs.join(
+            *(
+                Runs.of(pixel * out.depth + first * each, count * each, self._step(pixel, first, count))
+                for first, count in self._blocks()
+            )
+        )
+
+    def separation(self) -> int | None:
+        """separation(output below, input above) in bytes, exact; None where no read follows a write."""
+        found = [bound for first, count in self._blocks() for bound in self._bounds(first, count)]
+        return max((bound for bound in found if bound is not None), default=None)
+
+    def _bounds(self, first: int, count: int) -> Iterator[int | None]:
+        """What a block asks for because of its own writes, and because of those of the block before it."""
+        loop = self.loop
+        each_bytes = loop.group_out * loop.out_size
+        channels = AxisTerm.even(count, each_bytes - loop.in_size), AxisTerm.even(loop.group_out, loop.out_size)
+        own = separation_of((*loop.pixel_terms(), *channels))
+        yield None if own is None else own + first * (each_bytes - loop.in_size)
+        rows, cols = loop.rows.first_reads()[1], loop.cols.first_reads()[1]
+        if first and len(rows) and len(cols):
+            last_pixel = (loop.steps - loop.out.depth) * loop.out_size
+            lowest = (int(rows.min()) * loop.image.width + int(cols.min())) * loop.image.depth + first
+            yield last_pixel + first * each_bytes - lowest * loop.in_size
+
+    def _blocks(self) -> Iterator[tuple[int, int]]:
+        """First channel and number of channels of each block."""
+        depth = self.loop.image.depth
+        return ((first, min(self.size, depth - first)) for first in range(0, depth, self.size))
+
+    def _step(self, pixel: IntArray, first: int, count: int) -> IntArray:
+        """The step at which a block begins a pixel."""
+        pixels = self.loop.steps // self.loop.out.depth
+        return (pixels * first + pixel * count) * self.loop.group_out

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from diagmem.model.graph import Window1D
 from diagmem.ops.accesses import Runs
+from diagmem.ops.c_call import MAX_ROWS, MAX_TAPS, CStruct, Unsupported
 from diagmem.ops.loops.pixels import PixelLoop
 
 
@@ -90,3 +94,98 @@ class WindowedLoop(PixelLoop):
 def _unclamped_padding(axis: Window1D) -> int:
     out, stride, dilation = axis.size_out, axis.stride, axis.dilation
     return (out * stride - stride + axis.kernel * dilation - dilation - axis.size_in + 1) // 2
+
+
+MOST_TAPS = 4096
+"""Along an axis. A kernel keeps a pointer for each row on the stack; a window of a pool may be any size."""
+
+MOST_REACH_ELEMS = (1 << 31) - 1
+"""That kernels count in 32 bits, from the start of an image to the last tap of a window, also where it is outside."""
+
+
+def c_window(loop: WindowedLoop) -> CStruct:
+    """The `diagmem_window` of a loop."""
+    image, out, rows, cols = loop.image, loop.out, loop.rows, loop.cols
+    pitches_in, pitches_out = loop.pitches_in, loop.pitches_out
+    if max(rows.kernel, cols.kernel) > MOST_TAPS:
+        raise Unsupported(f"a window of {rows.kernel}x{cols.kernel} pixels; at most {MOST_TAPS}x{MOST_TAPS}")
+    for axis, pitch in (rows, pitches_in.row), (cols, pitches_in.pixel):
+        if _reach(axis) * pitch > MOST_REACH_ELEMS:
+            raise Unsupported(
+                f"a window that reaches over {_reach(axis) * pitch} elements, with stride {axis.stride} and dilation "
+                f"{axis.dilation}; at most {MOST_REACH_ELEMS}"
+            )
+    return CStruct(
+        "diagmem_window",
+        {
+            "batches": image.batch,
+            "in_height": image.height,
+            "in_width": image.width,
+            "in_depth": image.depth,
+            "in_image": pitches_in.image,
+            "in_row": pitches_in.row,
+            "in_pitch": pitches_in.pixel,
+            "out_height": out.height,
+            "out_width": out.width,
+            "out_depth": out.depth,
+            "out_image": pitches_out.image,
+            "out_row": pitches_out.row,
+            "out_pitch": pitches_out.pixel,
+            "kernel_h": rows.kernel,
+            "kernel_w": cols.kernel,
+            "stride_h": rows.stride,
+            "stride_w": cols.stride,
+            "dilation_h": rows.dilation,
+            "dilation_w": cols.dilation,
+            "pad_top": rows.pad_before,
+            "pad_left": cols.pad_before,
+        },
+    )
+
+
+def _reach(axis: Window1D) -> int:
+    """More than any tap, of any output or of the one behind the last, is away from the first element."""
+    return axis.size_out * axis.stride + axis.kernel * axis.dilation + axis.pad_before
+
+
+def window_limits(loop: WindowedLoop) -> dict[str, int]:
+    """What a kernel keeps on the stack: a pointer for each row and each pixel of the window."""
+    return {MAX_ROWS: loop.rows.kernel, MAX_TAPS: loop.rows.kernel * loop.cols.kernel}
+
+
+Array = npt.NDArray[Any]
+
+
+def tap_images(image: Array, rows: Window1D, cols: Window1D, fill: float) -> Iterator[tuple[int, int, Array]]:
+    """(row tap, column tap, what the output pixels read there): NHWC arrays of the output's height and width. Pixels
+    outside the image read `fill`; taps that are outside for all outputs are left out, but for one if all are."""
+    batch, _, _, depth = image.shape
+    for k_y, k_x in itertools.product(_taps_inside(rows), _taps_inside(cols)):
+        (to_y, from_y), (to_x, from_x) = _places(rows, k_y), _places(cols, k_x)
+        pixels = np.full((batch, rows.size_out, cols.size_out, depth), fill, image.dtype)
+        pixels[:, to_y, to_x] = image[:, from_y, from_x]
+        yield k_y, k_x, pixels
+
+
+def tap_counts(rows: Window1D, cols: Window1D) -> Array:
+    """For each output pixel (row, column), how many taps lie inside the image."""
+    inside_y, inside_x = (np.maximum(0, axis.end_taps() - axis.first_taps()) for axis in (rows, cols))
+    counts: Array = np.multiply.outer(inside_y, inside_x)
+    return counts
+
+
+def _taps_inside(axis: Window1D) -> range:
+    """The taps that lie inside the image for any output. The windows of a hostile file have billions of others."""
+    reach = (axis.size_out - 1) * axis.stride
+    first = max(0, -((reach - axis.pad_before) // axis.dilation))
+    end = min(axis.kernel, (axis.size_in - 1 + axis.pad_before) // axis.dilation + 1)
+    return range(first, end) if first < end else range(1)
+
+
+def _places(axis: Window1D, tap: int) -> tuple[slice, slice]:
+    """The outputs for which the tap lies inside the image, and what they read there."""
+    at = tap * axis.dilation - axis.pad_before
+    first = max(0, -(at // axis.stride))
+    end = max(first, min(axis.size_out, (axis.size_in - 1 - at) // axis.stride + 1))
+    start = at + first * axis.stride
+    return slice(first, end), slice(start, start + (end - first) * axis.stride, axis.stride)

@@ -16,9 +16,9 @@ from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, Unsupported, by
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.broadcast import c_walk
 from diagmem.ops.loops.chunks import outer_sum
-from diagmem.ops.loops.separable import AxisTerm, separation_of
-from diagmem.ops.numerics.channels_s16 import require_wide_shifts, rescale_wide, wide_mantissas
+from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.numerics.quantised import Requantisation, scale_of, stored_zero, zero_point_of
+from diagmem.ops.numerics.weighted_sums import require_wide_shifts, rescale_wide, wide_mantissas
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import OPERAND_SIZE, Draw, Fitting, activation, node_of

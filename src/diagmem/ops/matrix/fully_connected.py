@@ -15,10 +15,9 @@ from diagmem.model.teamwork import Along, Cut
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, CChannels, by_type, kernel_call, values_of
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
-from diagmem.ops.loops.separable import AxisTerm, separation_of
-from diagmem.ops.numerics.packed import Channels, c_packed, is_8_bit, packed_channels
+from diagmem.ops.loops.pixels import AxisTerm, separation_of
+from diagmem.ops.numerics.packed import Channels, c_eights, c_packed, is_8_bit, packed_channels, vectors_of
 from diagmem.ops.numerics.quantised import centred_weights, real_weights, scale_of, zero_point_of
-from diagmem.ops.numerics.vectors import c_eights, vectors_of
 from diagmem.ops.numerics.weighted_sums import (
     BY_CHANNEL,
     CHANNELS_OF_A_BLOCK,
@@ -30,10 +29,9 @@ from diagmem.ops.numerics.weighted_sums import (
     weighted_fitting,
 )
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
-from diagmem.ops.orders import Order
+from diagmem.ops.orders import InstructionSet, Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature, Weights
-from diagmem.ops.variants import InstructionSet, Variant
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Rounding, Shape, Tensor
 from diagmem.model.teamwork import Cut
 from diagmem.model.views import in_one_piece
-from diagmem.ops.c_axes import joined_axes, outermost
 from diagmem.ops.c_call import (
     QUANTISED_OR_REAL,
     CCall,
@@ -21,20 +20,21 @@ from diagmem.ops.c_call import (
     CStretch,
     CTable,
     Unsupported,
+    is_row_local,
+    joined_axes,
     kernel_call,
+    outermost,
     require_types,
 )
-from diagmem.ops.c_rows import is_row_local
 from diagmem.ops.kind import Array, Values, axis_of, input_at, stretch_cuts
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics.quantised import require_same_quantisation, scale_of, zero_point_of
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
-from diagmem.ops.orders import Order
+from diagmem.ops.orders import Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, constant, node_of
 from diagmem.ops.signature import MANY, Signature
 from diagmem.ops.upright import Standing, Upright
-from diagmem.ops.variants import Variant
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ import numpy as np
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
-from diagmem.ops.c_axes import joined_axes
-from diagmem.ops.c_call import CCall, Unsupported, element_code, kernel_call, require_types
+from diagmem.ops.c_call import CCall, Unsupported, element_code, joined_axes, kernel_call, require_types
 from diagmem.ops.kind import Array, OpKind, Values, input_at
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, constant, ints, node_of

@@ -11,11 +11,9 @@ import numpy as np
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, IntArray, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
-from diagmem.ops.c_call import CCall, CRow, CTable, Unsupported, kernel_call, require_types, values_of
-from diagmem.ops.c_rows import cut_to_row
+from diagmem.ops.c_call import CCall, CRow, CTable, Unsupported, cut_to_row, kernel_call, require_types, values_of
 from diagmem.ops.kind import Array, Values, constant_ints, input_at
-from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind, gathered
-from diagmem.ops.loops.gathered import gathered_call
+from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind, gathered, gathered_call
 from diagmem.ops.numerics.quantised import zero_point_of
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order

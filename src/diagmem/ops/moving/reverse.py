@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.kind import axis_of, constant_ints, input_at
-from diagmem.ops.loops.strided import StridedKind, Walk
+from diagmem.ops.loops.chunks import StridedKind, Walk
 from diagmem.ops.sampling import Draw, activation, ints, node_of
 from diagmem.ops.signature import Signature
 

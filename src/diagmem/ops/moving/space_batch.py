@@ -12,8 +12,7 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import IntArray, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.c_call import CCall, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.kind import constant_ints, input_at
-from diagmem.ops.loops.chunks import COMPUTED, FILL, Chunks, RearrangeKind, outer_sum
-from diagmem.ops.loops.gathered import gathered_call
+from diagmem.ops.loops.chunks import COMPUTED, FILL, Chunks, RearrangeKind, gathered_call, outer_sum
 from diagmem.ops.numerics.quantised import stored_zero
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, ints, node_of

@@ -9,8 +9,7 @@ from typing import Any
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Nhwc, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.kind import input_at
-from diagmem.ops.loops.chunks import Chunks
-from diagmem.ops.loops.strided import StridedKind, Walk
+from diagmem.ops.loops.chunks import Chunks, StridedKind, Walk
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, node_of

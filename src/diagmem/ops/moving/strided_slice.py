@@ -12,8 +12,7 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Shape, Tensor, row_major_strides
 from diagmem.ops.c_call import CCall, CRow, Unsupported
 from diagmem.ops.kind import constant_ints, input_at
-from diagmem.ops.loops.chunks import COMPUTED, Chunks, outer_sum
-from diagmem.ops.loops.strided import StridedKind, Walk
+from diagmem.ops.loops.chunks import COMPUTED, Chunks, StridedKind, Walk, outer_sum
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, ints, node_of

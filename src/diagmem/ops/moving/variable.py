@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from diagmem.model.graph import Node, Shape, Tensor
 from diagmem.model.teamwork import Cut
 from diagmem.ops.kind import input_at
-from diagmem.ops.loops.strided import StridedKind, Walk
+from diagmem.ops.loops.chunks import StridedKind, Walk
+from diagmem.ops.orders import Variant
 from diagmem.ops.sampling import Draw, activation, node_of
 from diagmem.ops.signature import Signature
-from diagmem.ops.variants import Variant
 
 
 class VariableKind(StridedKind):

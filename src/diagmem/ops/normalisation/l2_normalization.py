@@ -10,9 +10,8 @@ import numpy as np
 from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Unsupported, by_type, require_types
 from diagmem.ops.kind import Array, Values
-from diagmem.ops.loops.rowwise import RowwiseKind
-from diagmem.ops.numerics.fixed_functions import inverse_sqrt
-from diagmem.ops.numerics.fixed_point import rescale
+from diagmem.ops.loops.fibres import RowwiseKind
+from diagmem.ops.numerics.fixed_point import inverse_sqrt, rescale
 from diagmem.ops.numerics.quantised import quantisation_of, stored_zero, zero_point_of
 from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of

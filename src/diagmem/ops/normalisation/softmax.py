@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import (
     QUANTISED_OR_REAL,
     SUFFIXES,
     CCall,
+    CTable,
     Fields,
     Unsupported,
     by_type,
@@ -19,22 +24,20 @@ from diagmem.ops.c_call import (
     require_types,
 )
 from diagmem.ops.kind import Array, Values
-from diagmem.ops.loops.rowwise import RowwiseKind
-from diagmem.ops.normalisation._softmax_s16 import softmax_s16, softmax_s16_fields
-from diagmem.ops.normalisation._softmax_to_even import softmax_to_even, softmax_to_even_fields
+from diagmem.ops.loops.fibres import RowwiseKind
 from diagmem.ops.numerics import single_precision
-from diagmem.ops.numerics.fixed_functions import log_of_sum
 from diagmem.ops.numerics.fixed_point import (
     Ints,
     Multiplier,
     exp_of_negative,
     high_mul,
+    log_of_sum,
     reciprocal,
     rescale,
     rounding_shift,
     wrapped,
 )
-from diagmem.ops.numerics.quantised import quantisation_of, rounds_to_even, scale_of
+from diagmem.ops.numerics.quantised import quantisation_of, rounds_to_even, scale_of, zero_point_of
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
@@ -228,6 +231,120 @@ def _call_log_s8(node: Node) -> CCall:
 
 def _call_log_f32(node: Node) -> CCall:
     return kernel_call("log_softmax_f32", _rows(node), (node.input(0), node.output))
+
+
+_RANGE = 2**16 - 1
+_LEAST, _MOST = -(2**15), 2**15 - 1
+_STEPS = 512
+
+
+def _scaling(node: Node) -> Multiplier:
+    """From a difference of stored inputs to a place in the table of exponentials, which spans 10."""
+    output = quantisation_of(node.output)
+    if not math.isclose(output.scales[0], 1 / 32768, rel_tol=1e-3) or output.zero_points[0]:
+        raise Unsupported("an output scale other than 1/32768 with zero point 0; TensorFlow Lite refuses it too")
+    if zero_point_of(node.input(0)):
+        raise Unsupported("16-bit inputs with a zero point other than 0; TensorFlow Lite refuses it too")
+    return Multiplier.of(scale_of(node.input(0)) * node.attributes.beta / (10 / _RANGE))
+
+
+def softmax_s16(node: Node, data: Array) -> Array:
+    mantissa, shift = _scaling(node)
+    place = wrapped(rescale(data.astype(np.int64) - data.max(axis=-1, keepdims=True), mantissa, shift) + _MOST)
+    exponentials = _on_lines(_exponentials(), np.clip(place, _LEAST, _MOST))
+    total = exponentials.sum(axis=-1, keepdims=True)
+    bits = np.frexp(total.astype(np.float64))[1].astype(np.int64)
+    fraction = (((total << (31 - bits)) + (1 << 13)) >> 14) - ((1 << 15) + (1 << 16))
+    scale = _on_lines(_reciprocals(), np.clip(fraction, _LEAST, _MOST))
+    rounded = (exponentials * scale + (np.int64(1) << (bits - 2))) >> (bits - 1)
+    stored: Array = np.clip(rounded, 0, _MOST).astype(np.int16)
+    return stored
+
+
+def softmax_s16_fields(node: Node) -> Fields:
+    mantissa, shift = _scaling(node)
+    return {
+        "mantissa": mantissa,
+        "shift": shift,
+        "exponentials": CTable("exponentials", _exponentials().astype(DType.INT16.numpy)),
+        "reciprocals": CTable("reciprocals", _reciprocals().astype(DType.INT16.numpy)),
+    }
+
+
+def _on_lines(table: Ints, place: Ints) -> Ints:
+    """The value at a place of 16 bits, on straight lines between the entries."""
+    index = 256 + (place >> 7)
+    value: Ints = table[index] + (((table[index + 1] - table[index]) * (place & 0x7F) + 64) >> 7)
+    return value
+
+
+@cache
+def _exponentials() -> Ints:
+    return _table_s16(np.exp, np.float32(10) / np.float32(_RANGE), _MOST)
+
+
+@cache
+def _reciprocals() -> Ints:
+    return _table_s16(lambda x: np.float32(1) / (np.float32(1) + x), np.float32(1) / np.float32(_RANGE), _LEAST)
+
+
+def _table_s16(function: Callable[[Any], Any], scale: Any, zero_point: int) -> Ints:
+    """A function at 513 places of the 16-bit range, 15 fractional bits, in single precision as TFLite computes it. Each
+    entry is moved by half of what the line to the next one misses at its middle."""
+    out_scale, two = np.float32(2) / np.float32(_RANGE), np.float32(2)
+    least, most = scale * np.float32(_LEAST - zero_point), scale * np.float32(_MOST - zero_point)
+    step = (most - least) / np.float32(_STEPS)
+    units = np.float32(2**16) / (out_scale * np.float32(_MOST) - out_scale * np.float32(_LEAST))
+    i = np.arange(_STEPS, dtype=np.float32)
+    here, middle = function(least + i * step), function(least + i * step + step / two)
+    after = function(least + (i + np.float32(1)) * step)
+    sample = _rounded(here * units)
+    missed = _rounded((after * units + sample) / two) - _rounded(middle * units)
+    entries = np.append(sample - _rounded(missed / two), _rounded(function(most) * units))
+    table: Ints = np.clip(entries, _LEAST, _MOST).astype(np.int64)
+    return table
+
+
+def _rounded(x: Any) -> npt.NDArray[np.float32]:
+    """The nearest integers, halves away from zero."""
+    nearest: npt.NDArray[np.float32] = np.sign(x) * np.floor(np.abs(x) + np.float32(0.5))
+    return nearest
+
+
+SPARE = 5.0
+"""Of the logarithm of the largest single, so that sums stay below it."""
+
+
+def _table_to_even(node: Node) -> Array:
+    """exp of each difference to the largest element of a row, -255 to 0, scaled so that it uses singles well."""
+    scale, size = float(np.float32(scale_of(node.input(0)))), node.output.shape[-1]
+    if size < 2 or _steps(node) > 256:
+        raise Unsupported("rows of one element, or an output scale below 1/256, of which the arithmetic overflows")
+    room = max(0.0, math.log(float(np.finfo(np.float32).max) / size) - SPARE) / scale
+    exponents = (np.arange(256, dtype=np.float64) - 255 + room) * scale
+    if exponents[-1] > 88:
+        raise Unsupported("an input scale too large for its arithmetic")
+    return np.exp(exponents).astype(np.float32)
+
+
+def _steps(node: Node) -> float:
+    """How many units of the output there are in 1."""
+    return float(np.floor(np.float32(1) / np.float32(scale_of(node.output))))
+
+
+def softmax_to_even(node: Node, data: Array) -> Array:
+    exponentials = _table_to_even(node)[data.astype(np.int64) - data.max(axis=-1, keepdims=True) + 255]
+    total = np.zeros((*data.shape[:-1], 1), np.float32)
+    for c in range(data.shape[-1]):
+        total += exponentials[..., c : c + 1]
+    units = exponentials * np.float32(_steps(node)) / total
+    stored: Array = np.clip(np.rint(units).astype(np.int64) + zero_point_of(node.output), -128, 127).astype(np.int8)
+    return stored
+
+
+def softmax_to_even_fields(node: Node) -> Fields:
+    table = CTable("exponentials", _table_to_even(node))
+    return {"table": table, "steps": _steps(node), "zero_point": zero_point_of(node.output)}
 
 
 _REFERENCES = {

@@ -22,23 +22,19 @@ from diagmem.ops.c_call import (
     by_type,
     kernel_call,
     require_types,
+    taking_call,
+    window_row_call,
 )
-from diagmem.ops.c_rows import taking_call, window_row_call
 from diagmem.ops.kind import SUM_BYTES, Array, OpKind, Values, held_separation, input_at, swept
-from diagmem.ops.loops.c_window import c_window
-from diagmem.ops.loops.channel_groups import GROUPS, ChannelGroups
-from diagmem.ops.loops.held_pixels import HeldPixels
-from diagmem.ops.loops.pixels import all_have_pitches, pitches_of, pixel_cut
-from diagmem.ops.loops.taps import tap_counts, tap_images
-from diagmem.ops.loops.windowed import WindowedLoop
+from diagmem.ops.loops.pixels import GROUPS, ChannelGroups, HeldPixels, all_have_pitches, pitches_of, pixel_cut
+from diagmem.ops.loops.windowed import WindowedLoop, c_window, tap_counts, tap_images
 from diagmem.ops.numerics.quantised import integer_range, real_range, rounds_to_even, scale_of, zero_point_of
 from diagmem.ops.numerics.single_precision import clamped, larger
 from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
-from diagmem.ops.orders import Order
+from diagmem.ops.orders import InstructionSet, Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
 from diagmem.ops.upright import Standing, Upright, upright_window
-from diagmem.ops.variants import InstructionSet, Variant
 
 MOST_SUMMED = 255
 """Pixels whose bytes add up to less than 16 bits hold, as in `average_pool_2d_fours_s8.c`."""

@@ -11,8 +11,17 @@ import numpy as np
 
 from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
-from diagmem.ops.c_call import QUANTISED_OR_REAL, SUFFIXES, CCall, CStruct, Fields, by_type, require_types, values_of
-from diagmem.ops.c_rows import taking_call
+from diagmem.ops.c_call import (
+    QUANTISED_OR_REAL,
+    SUFFIXES,
+    CCall,
+    CStruct,
+    Fields,
+    by_type,
+    require_types,
+    taking_call,
+    values_of,
+)
 from diagmem.ops.kind import SUM_BYTES, Array, OpKind, Values, axis_of, held_separation, input_at, swept
 from diagmem.ops.loops.fibres import c_fibres, fibre_reads, fibre_separation, kept_shape
 from diagmem.ops.loops.pixels import has_pitches

@@ -23,19 +23,17 @@ from diagmem.ops.c_call import (
     CTable,
     CTurn,
     by_type,
+    cut_to_row,
     require_types,
 )
-from diagmem.ops.c_rows import cut_to_row
 from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, input_at, stretch_cuts, swept
-from diagmem.ops.loops.gathered import gathered_call
-from diagmem.ops.loops.held_pixels import HeldPixels
-from diagmem.ops.loops.pixels import Pitches, PixelLoop, all_have_pitches, pitches_of
+from diagmem.ops.loops.chunks import gathered_call
+from diagmem.ops.loops.pixels import HeldPixels, Pitches, PixelLoop, all_have_pitches, pitches_of
 from diagmem.ops.numerics.quantised import require_same_quantisation
 from diagmem.ops.options import BuiltinOptions
-from diagmem.ops.orders import Order
+from diagmem.ops.orders import Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature
-from diagmem.ops.variants import Variant
 
 
 @dataclass(frozen=True, slots=True)

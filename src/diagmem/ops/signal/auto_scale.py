@@ -10,7 +10,7 @@ from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, kernel_call, require_types
 from diagmem.ops.kind import Array, OpKind, Values, input_at
-from diagmem.ops.loops.separable import AxisTerm, separation_of
+from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.options import CustomOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of

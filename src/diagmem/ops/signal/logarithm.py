@@ -12,7 +12,7 @@ from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.kind import Array, OpKind, Values, input_at, swept
-from diagmem.ops.loops.separable import AxisTerm, separation_of
+from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.numerics.fixed_point import Ints, bit_lengths
 from diagmem.ops.options import CustomOptions, whole_number
 from diagmem.ops.orders import Order

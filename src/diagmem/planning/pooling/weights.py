@@ -22,7 +22,7 @@ def weights_of(needs: Footprint, schedule: Schedule) -> tuple[OpWeights, ...]:
     found = []
     for node in needs.graph.nodes:
         op = node.op.index
-        held = library.staged_weights(node, op in by_turns)
+        held = library.weight_copies(node, op in by_turns)
         if held is None:
             continue
         share = Fraction(steps[op], needs.rows.ops[op].turns) if op in by_turns else Fraction(1)

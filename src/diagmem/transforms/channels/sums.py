@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from diagmem.model.graph import DType, Node, Tensor, Window1D, Window2D
 from diagmem.ops.convolution import conv_2d, depthwise_conv_2d
-from diagmem.ops.numerics.channels_s16 import ChannelsS16
 from diagmem.ops.numerics.quantised import stored_zero
-from diagmem.ops.numerics.weighted_sums import bias_of, finished, requantisation_of
+from diagmem.ops.numerics.weighted_sums import ChannelsS16, bias_of, finished, requantisation_of
 
 Array = npt.NDArray[Any]
 
