@@ -104,7 +104,7 @@ def main() -> None:
     candidates = list(product(WIDTHS, SIDES, DEPTHS))
     begin = time.perf_counter()
     with on(sys.argv[2] if len(sys.argv) > 2 else None) as executor:
-        everything = list(executor.map(scored, candidates, [chip.largest_region_bytes] * len(candidates)))
+        everything = list(executor.map(scored, candidates, [chip.largest_region[1]] * len(candidates)))
     seconds = time.perf_counter() - begin
     found = [one for one in everything if one.ram_bytes is not None and one.flash_bytes <= chip.flash_bytes]
     best = front(found)

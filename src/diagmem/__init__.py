@@ -44,20 +44,21 @@ if TYPE_CHECKING:
     )
     from diagmem.planning.options import Options
     from diagmem.planning.plan import Plan
-    from diagmem.reports.targets import Target
+    from diagmem.targets import Chip
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Chip": "targets",
     "DiagmemError": "model.errors",
     "Graph": "model.graph",
     "Options": "planning.options",
     "Plan": "planning.plan",
     "Source": "frontends.source",
-    "Target": "reports.targets",
 }
 
 __all__ = [
+    "Chip",
     "DiagmemError",
     "EmittedC",
     "Failed",
@@ -66,7 +67,6 @@ __all__ = [
     "Plan",
     "Planned",
     "Source",
-    "Target",
     "__version__",
     "bound",
     "check",

@@ -13,8 +13,6 @@ from diagmem.backends.c.flash import code_sizes, flash_of
 from diagmem.backends.c.kernel_sources import sources
 from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
-from diagmem.model.errors import PlanError
-from diagmem.reports.targets import BOARDS, TARGETS, target
 from tests.backends.c.models import compiler
 from tests.cli.calling import call
 
@@ -73,27 +71,6 @@ def test_chips_that_run_nothing_are_refused_with_a_reason(chip: str) -> None:
     assert done.returncode == 2
     assert "no kernels run there" in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_boards_are_known_by_their_names() -> None:
-    assert target("arduino nano 33 ble").name == "nRF52840"
-    assert target("ESP32-S3-DevKitC").name == "ESP32-S3"
-    assert set(BOARDS.values()) <= {known.name for known in TARGETS}
-
-
-@pytest.mark.parametrize(
-    ("asked", "meant"),
-    [("STM32F103", "STM32F103xF or STM32F103xG?"), ("stm32h7", "mean STM32H743ZI?"), ("Nano 33", "Arduino Nano 33 ")],
-)
-def test_suggestions_are_of_the_family(asked: str, meant: str) -> None:
-    with pytest.raises(PlanError, match="did you mean") as raised:
-        target(asked)
-    assert meant in str(raised.value)
-
-
-def test_nothing_like_it_is_suggested_for_nonsense() -> None:
-    with pytest.raises(PlanError, match="`diagmem targets` lists"):
-        target("qqqqqqq")
 
 
 def test_compilers_with_small_ints_are_told(tmp_path: Path) -> None:

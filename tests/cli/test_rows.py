@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from diagmem.reports.targets import target
+from diagmem.targets import chip_named
 from tests.backends.c.models import compiler
 from tests.cli.calling import call
 from tests.cli.test_command_line import run
@@ -63,7 +63,7 @@ def test_the_curve_says_what_fits(budget: str, status: int) -> None:
 
 def test_the_curve_is_measured_by_a_chip() -> None:
     """What a target leaves to the arena is a limit too, and the least one counts."""
-    limit = target("STM32F103xF").arena_limit_bytes
+    limit = chip_named("STM32F103xF").arena_limit_bytes
     for more, least in ((), limit), (("--budget", "5000"), 5000), (("--budget", "999999"), limit):
         done = call(*CURVE, "--target", "STM32F103xF", *more, "--json", "-")
         assert (done.returncode, json.loads(done.stdout)["limit_bytes"]) == (0, least)

@@ -19,7 +19,7 @@ from diagmem import zoo_models
 from diagmem.frontends.source import Source
 from diagmem.planning.options import Options
 from diagmem.planning.planner import planned_front
-from diagmem.reports.targets import TARGETS
+from diagmem.targets import chips
 from tests.backends.tflm import small_models
 from tests.cli.calling import call
 
@@ -48,7 +48,7 @@ def _read(terminal: int) -> bytes:
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
-        (("targets",), [target.name for target in TARGETS]),
+        (("targets",), [chip.name for chip in chips()]),
         (("zoo",), list(zoo_models())),
         (("inspect", "zoo:vww_96_int8"), ["DEPTHWISE_CONV_2D", "55296  peak"]),
         (("overlap", "zoo:kws_dscnn_int8"), ["DEPTHWISE_CONV_2D", "7616"]),

@@ -12,7 +12,7 @@ from diagmem import pipeline
 from diagmem.model.graph import Graph
 from diagmem.planning.plan_json import to_json
 from diagmem.reports.report import report_page
-from diagmem.reports.targets import TARGETS
+from diagmem.targets import chips
 from tests.browsing import Opened
 from tests.reports.hostile import hostile_graph
 
@@ -21,7 +21,7 @@ MOST_MS = 100
 
 def written(model: str | Graph, place: Path) -> Path:
     path = place / "report.html"
-    path.write_text(report_page(pipeline.plan(model), TARGETS), encoding="utf-8")
+    path.write_text(report_page(pipeline.plan(model), chips()), encoding="utf-8")
     return path
 
 
@@ -142,7 +142,7 @@ def test_a_thousand_operations_respond_at_once(browser: Any, tmp_path: Path) -> 
 def by_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("rows") / "report.html"
     made = pipeline.plan("zoo:kws_dscnn_int8", schedule="rows", input_rows=True)
-    path.write_text(report_page(made, TARGETS), encoding="utf-8")
+    path.write_text(report_page(made, chips()), encoding="utf-8")
     return path
 
 

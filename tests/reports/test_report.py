@@ -17,13 +17,13 @@ from diagmem import pipeline
 from diagmem.model.graph import Graph
 from diagmem.reports.pages import as_json
 from diagmem.reports.report import Fit, report_page
-from diagmem.reports.targets import RESERVE_BYTES, TARGETS, target
+from diagmem.targets import RESERVE_BYTES, chip_named, chips
 from tests.reports.hostile import NAMES, apart, hostile_graph
 from tests.streams import stream
 
 
 def page_of(model: str | Graph) -> str:
-    return report_page(pipeline.plan(model), TARGETS)
+    return report_page(pipeline.plan(model), chips())
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_the_bound_says_how_far_the_plan_may_be_from_the_best() -> None:
     loose = replace(made, plan=replace(made.plan, lower_bound_bytes=made.plan.arena_bytes - 10))
     for planned, words in ((made, "proven the best over all orders"), (loose, "above the best over all orders")):
         assert planned.plan.standing.endswith(words)
-        beside = report_page(planned, TARGETS).split("lower bound<b>")[1].split("</div>")[0]
+        beside = report_page(planned, chips()).split("lower bound<b>")[1].split("</div>")[0]
         assert planned.plan.standing in beside
         assert ('class="yes"' in beside) == planned.plan.optimal
 
@@ -122,7 +122,7 @@ def test_fit_leaves_room_for_a_stack() -> None:
     """An arena that takes all of a chip's RAM does not fit; the paper's example fits the paper's chip only after."""
     model = "zoo:mobilenet_v1_0.25_128_int8"
     before, after = apart(model), pipeline.plan(model).plan
-    fit = Fit.of(target("STM32F103xF"), before, after, weights_bytes=478812)
+    fit = Fit.of(chip_named("STM32F103xF"), before, after, weights_bytes=478812)
     assert fit.before_bytes == 0 < RESERVE_BYTES
     assert (fit.fitted, fit.fits) == (False, True)
 
@@ -138,7 +138,7 @@ def test_json_cannot_end_its_element(value: object) -> None:
 def test_state_is_a_part_of_the_arena_by_itself(page: str) -> None:
     """Where a model has some: in the accounting, and in the pictures."""
     made = pipeline.plan(stream(3))
-    with_state = report_page(made, TARGETS)
+    with_state = report_page(made, chips())
     words = "in it: state, kept from run to run"
     assert re.search(rf'{words}</td><td class="number">{made.plan.state_bytes}</td>', with_state)
     assert 'class="block state"' in with_state

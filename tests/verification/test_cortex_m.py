@@ -11,7 +11,7 @@ from diagmem.backends.c.program import Program
 from diagmem.frontends.zoo import build
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.storage import Storage
-from diagmem.reports.targets import target
+from diagmem.targets import chip_named
 from diagmem.tracing.analysis.model import side_by_side
 from diagmem.verification.cortex_m import CORES, Core, Memory, run_on_core
 from diagmem.verification.inputs import sample_inputs
@@ -104,7 +104,7 @@ def test_a_wrong_plan_is_found_and_its_op_named() -> None:
 def test_the_paper_s_model_runs_in_96_kilobytes() -> None:
     """MobileNet v1 0.25 128 in 8 bits within the memory map of an STM32F103xF: arena, stack and data."""
     graph = _mobilenet()
-    chip = target("STM32F103xF")
+    chip = chip_named("STM32F103xF")
     memory = Memory(chip.flash_bytes, chip.sram_bytes)
     assert memory.ram_bytes == 96 * 1024
     run = run_on_core(program(graph), sample_inputs(graph, 1, seed=1), CORES["cortex-m3"], memory)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from diagmem.model.graph import Graph
     from diagmem.planning.planner import Planned
     from diagmem.reports.memory import Fit, Need
-    from diagmem.reports.targets import Target
+    from diagmem.targets import Chip
 
 MOST_KINDS = 6
 """That a line lists."""
@@ -26,15 +26,15 @@ class Limits:
     """What was asked for with --budget and --target."""
 
     budget: int | None
-    chip: Target | None
+    chip: Chip | None
 
     @classmethod
     def of(cls, budget: int | None, target_name: str | None) -> Limits:
         if not target_name:
             return cls(budget, None)
-        from diagmem.reports.targets import target
+        from diagmem.targets import chip_named
 
-        return cls(budget, target(target_name))
+        return cls(budget, chip_named(target_name))
 
     @property
     def ram_bytes(self) -> int | None:
@@ -64,7 +64,7 @@ class Limits:
         from diagmem import pipeline
         from diagmem.reports.memory import Fit
 
-        need = pipeline.needs_of(source, made, self.chip.core)
+        need = pipeline.needs_of(source, made, self.chip.core.name)
         missing = made.plan.pools.missing_bytes if made.plan.options.pools else None
         return Verdict(self, made.arena_bytes, Fit(self.chip, need, missing))
 
@@ -124,7 +124,7 @@ class Verdict:
 def _chip_lines(fit: Fit) -> Iterator[str]:
     chip, need = fit.target, fit.need
     region, size = chip.largest_region
-    yield f"{'fits         ' if fit.fits else 'too large    for '}{chip.name} ({chip.core})"
+    yield f"{'fits         ' if fit.fits else 'too large    for '}{chip.name} ({chip.core.name})"
     if fit.pools_missing is not None:
         rest = f"short by {size_text(fit.pools_missing)}" if fit.pools_missing else "all within its memories"
     elif fit.ram_left_bytes >= 0:

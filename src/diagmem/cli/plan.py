@@ -63,7 +63,7 @@ BAD_INPUT = 2
     "--target",
     "target_name",
     metavar="MCU",
-    help="Say whether it fits this chip or board, RAM and flash; see `diagmem targets`.",
+    help="Say whether it fits this chip or board (see `diagmem targets`), or one that a FILE.toml describes.",
 )
 @fitting_options
 @click.option("--svg", "svg_path", metavar="FILE", help="Draw the arena into FILE.")

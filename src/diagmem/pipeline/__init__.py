@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from diagmem.pipeline.together import emit_c_together, verify_together, wired
     from diagmem.planning.bounds import Bounds
     from diagmem.planning.inspection import Inspection
-    from diagmem.reports.targets import Target
+    from diagmem.targets import Chip
     from diagmem.verification.places import Verdict
 
 __all__ = [
@@ -336,10 +336,12 @@ def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = No
     from diagmem.reports.cores import cores_drawing
     from diagmem.reports.live import live_drawing
     from diagmem.reports.report import report_page
-    from diagmem.reports.targets import TARGETS
+    from diagmem.targets import chips
 
     files = {
-        "report.html": report_page(made, [t for t in TARGETS if t.refusal is None], instructions).encode(),
+        "report.html": report_page(
+            made, [chip for chip in chips() if chip.core.refusal is None], instructions
+        ).encode(),
         "plan.json": (json.dumps(plan_json.to_json(made), indent=2) + "\n").encode(),
     }
     for name, draw in (("arena", before_after_drawing), ("live", live_drawing)):
@@ -349,15 +351,15 @@ def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = No
     return files
 
 
-def known_targets() -> tuple[Target, ...]:
+def known_targets() -> tuple[Chip, ...]:
     """The micro-controllers that are known.
 
-    >>> "STM32F103xF" in [target.name for target in diagmem.known_targets()]
+    >>> "STM32F103xF" in [chip.name for chip in diagmem.known_targets()]
     True
     """
-    from diagmem.reports.targets import TARGETS
+    from diagmem.targets import chips
 
-    return tuple(TARGETS)
+    return chips()
 
 
 def zoo_models() -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from diagmem.reports.targets import RESERVE_BYTES, Target
+from diagmem.targets import RESERVE_BYTES, Chip
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Fit:
     """A need beside what a micro-controller has. Of its RAM a part must stay free for stack and data. `pools_missing`:
     where the arena is in several memories, what these have too little; None where it is in one."""
 
-    target: Target
+    target: Chip
     need: Need
     pools_missing: int | None = None
 
@@ -56,4 +56,4 @@ class Fit:
     @property
     def ram_kept_bytes(self) -> int:
         """What the region has beside the largest arena that is allowed."""
-        return min(RESERVE_BYTES, self.target.largest_region_bytes)
+        return min(RESERVE_BYTES, self.target.largest_region[1])

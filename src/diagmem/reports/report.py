@@ -19,7 +19,7 @@ from diagmem.reports.cores import cores_drawing
 from diagmem.reports.live import live_drawing
 from diagmem.reports.pages import render
 from diagmem.reports.steps import steps_data
-from diagmem.reports.targets import RESERVE_BYTES, Target
+from diagmem.targets import RESERVE_BYTES, Chip
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class Fit:
     """Bytes left of a micro-controller's largest region of RAM, before and after, and of its flash (None: it has none
     of its own)."""
 
-    target: Target
+    target: Chip
     before_bytes: int
     after_bytes: int
     flash_bytes: int | None
 
     @classmethod
-    def of(cls, target: Target, before: Plan, after: Plan, weights_bytes: int) -> Fit:
+    def of(cls, target: Chip, before: Plan, after: Plan, weights_bytes: int) -> Fit:
         _, room = target.largest_region
         flash = target.flash_bytes - weights_bytes if target.flash_bytes else None
         return cls(target, room - before.arena_bytes, room - after.arena_bytes, flash)
@@ -51,7 +51,7 @@ class Fit:
         return self.flash_bytes is None or self.flash_bytes >= 0
 
 
-def report_page(made: Planned, targets: Sequence[Target], instructions: Mapping[int, int] | None = None) -> str:
+def report_page(made: Planned, targets: Sequence[Chip], instructions: Mapping[int, int] | None = None) -> str:
     """The page about a plan, beside the best one without overlap in the file's order. `instructions`: those of each op,
     by its index in the file, where they were counted."""
     before, after = made.baseline, made.plan

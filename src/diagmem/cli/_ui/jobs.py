@@ -30,7 +30,7 @@ from diagmem.planning.planner import Planned
 from diagmem.planning.teamwork import estimated_speedup
 from diagmem.reports.pareto import Point, front_drawing
 from diagmem.reports.report import Fit, report_page
-from diagmem.reports.targets import TARGETS
+from diagmem.targets import chips
 
 Send = Callable[[str, Any], None]
 """Hands a part of the answer to the page: its name, and a value that can be JSON."""
@@ -111,7 +111,7 @@ def _told(send: Send) -> Callable[[str, int, int], None]:
 
 
 def _chips() -> list[Any]:
-    return [target for target in TARGETS if target.refusal is None]
+    return [chip for chip in chips() if chip.core.refusal is None]
 
 
 def figures(job: Job, made: Planned) -> dict[str, Any]:

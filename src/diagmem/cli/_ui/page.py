@@ -32,5 +32,5 @@ def page(first: str | None = None) -> str:
 def _memories() -> Iterator[tuple[str, list[str]]]:
     """Chips that have several, with what they are called as pools of a plan."""
     for chip in pipeline.known_targets():
-        if len(chip.regions) > 1 and chip.refusal is None:
+        if len(chip.regions) > 1 and chip.core.refusal is None:
             yield chip.name, [f"{re.sub('[^A-Za-z0-9]+', '_', name)}:{size // 1024}K" for name, size in chip.regions]

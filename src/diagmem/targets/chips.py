@@ -1,0 +1,280 @@
+"""Micro-controllers and the boards that carry them: core, clock, memories, flash, and where the figures come from.
+
+They are read from chips.toml, or from a file of one's own (`--target ./my_board.toml`), which describes one chip with
+the same keys.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from diagmem.model.errors import PlanError, one_line
+from diagmem.targets.cores import Core, core_named
+from diagmem.targets.names import did_you_mean, plain
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+KB = 1024
+
+RESERVE_BYTES = 1 * KB
+"""What any firmware needs beside its arena, at the very least: stack, vectors in RAM, the C library's data."""
+
+
+class Memory(NamedTuple):
+    """`cost`: of an access, relative to the fastest memory."""
+
+    name: str
+    size_bytes: int
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A micro-controller. `mhz`: its highest clock. `memories`: all RAM for data, fastest first. `regions`: name and
+    bytes of each contiguous stretch of it, for an arena that is not split. `flash_bytes`: 0 where flash is external.
+    `wait_states`: of flash at the highest clock, None where they are not known; flash runs at the core's clock divided
+    by `flash_divider`. `source`: of all figures but those that have a source of their own."""
+
+    name: str
+    core: Core
+    regions: tuple[tuple[str, int], ...]
+    memories: tuple[Memory, ...]
+    flash_bytes: int
+    mhz: float | None = None
+    vendor: str = ""
+    aliases: tuple[str, ...] = ()
+    source: str = ""
+    order_source: str = ""
+    wait_states: int | None = None
+    flash_divider: int = 1
+    wait_source: str = ""
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """Its memories as `--pool` takes them, the largest without what firmware needs beside its arena."""
+        largest = max(memory.size_bytes for memory in self.memories)
+        reserved = next(n for n, memory in enumerate(self.memories) if memory.size_bytes == largest)
+        return tuple(
+            f"{_identifier(memory.name)}:{memory.size_bytes - RESERVE_BYTES * (n == reserved)}:{memory.cost}"
+            for n, memory in enumerate(self.memories)
+        )
+
+    @property
+    def flash_cost(self) -> int:
+        """The core's cycles for a load from flash that no cache or buffer serves; 0 where they are not known."""
+        return 0 if self.wait_states is None else (self.wait_states + 1) * self.flash_divider
+
+    @property
+    def flash_source(self) -> str:
+        """Of `flash_cost`: wait states, clock and document."""
+        if self.wait_states is None or self.mhz is None:
+            return ""
+        half = ", half of the core's clock" if self.flash_divider == 2 else ""
+        return f"{self.wait_states} at {self.mhz / self.flash_divider:g} MHz{half}: {self.wait_source}"
+
+    @property
+    def sram_bytes(self) -> int:
+        return sum(size for _, size in self.regions)
+
+    @property
+    def largest_region(self) -> tuple[str, int]:
+        """Name and bytes of the region that an arena would go into."""
+        return max(self.regions, key=lambda region: region[1])
+
+    @property
+    def arena_limit_bytes(self) -> int:
+        """The largest arena that leaves room for a stack and some data in the same region."""
+        return max(0, self.largest_region[1] - RESERVE_BYTES)
+
+
+class Board(NamedTuple):
+    """What people know by its own name, and the chip on it."""
+
+    name: str
+    chip: Chip
+
+
+def chip_named(name: str) -> Chip:
+    """The chip of that name, or that of the board of that name, or the one that a file NAME.toml describes. One that
+    runs no kernels is refused with a reason."""
+    found = chip_in_file(name) if name.lower().endswith(".toml") else find_chip(name)
+    if found is None:
+        known = (*(chip.name for chip in chips()), *(board.name for board in boards()))
+        hint = did_you_mean(name, known, "`diagmem targets` lists those known")
+        raise PlanError(f"target '{one_line(name)}' is not known; {hint} (or give the bytes with --budget)")
+    if found.core.refusal is not None:
+        raise PlanError(f"target {found.name} ({found.core.name}): no kernels run there: {found.core.refusal}")
+    return found
+
+
+def find_chip(name: str) -> Chip | None:
+    """The chip or board of that name. Packages do not matter: letters may be missing at the end where only one chip is
+    meant, and of ST's names the one for the number of pins may differ."""
+    asked = plain(name)
+    found = _by_plain_name().get(asked)
+    if found is not None or not asked:
+        return found
+    longer = [
+        chip
+        for chip in chips()
+        if 0 < len(plain(chip.name)) - len(asked) <= 2 and plain(chip.name)[: len(asked)] == asked
+    ]
+    return longer[0] if len(longer) == 1 else _same_but_for_pins(asked)
+
+
+def _same_but_for_pins(asked: str) -> Chip | None:
+    """STM32, line, letter for the pins, letter or digit for the flash, and then package and temperature."""
+    part = re.compile(r"(stm32(?:wba|wb|wl|[a-z]\w)\w\w)[a-z](\w)(?:[a-z]\d.*)?")
+    wanted = part.fullmatch(asked)
+    same = (
+        chip
+        for chip in chips()
+        if wanted and (own := part.fullmatch(plain(chip.name))) and own.groups() == wanted.groups()
+    )
+    return next(same, None)
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    table: dict[str, Any] = tomllib.loads(files(__package__).joinpath("chips.toml").read_text(encoding="utf-8"))
+    return table
+
+
+@cache
+def chips() -> tuple[Chip, ...]:
+    """All that are known."""
+    return tuple(_chip(entry, f"chips.toml: {entry.get('name')}") for entry in _table()["chip"])
+
+
+@cache
+def boards() -> tuple[Board, ...]:
+    """All that are known."""
+    by_name = {chip.name: chip for chip in chips()}
+    return tuple(Board(name, by_name[chip]) for name, chip in _table()["boards"].items())
+
+
+@cache
+def _by_plain_name() -> Mapping[str, Chip]:
+    named = {plain(board.name): board.chip for board in boards()}
+    return named | {plain(name): chip for chip in chips() for name in (*chip.aliases, chip.name)}
+
+
+MOST_FILE_BYTES = 1_000_000
+
+
+def chip_in_file(path: str) -> Chip:
+    """The chip that a TOML file describes."""
+    where = one_line(path)
+    try:
+        content = Path(path).read_bytes()[: MOST_FILE_BYTES + 1]
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise PlanError(f"target '{where}': cannot be read: {reason}") from error
+    try:
+        if len(content) > MOST_FILE_BYTES:
+            raise ValueError("it is too large")
+        entry = tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise PlanError(f"target '{where}': is not TOML: {one_line(str(error))}") from error
+    return _chip({"name": Path(path).stem, "source": where, **entry}, f"target '{where}'")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable() and 0 < len(value) <= 300
+
+
+def _is_number(value: Any, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+_TEXT = (_is_text, "is not a text of one line")
+_MEMORIES = (lambda value: isinstance(value, list) and 1 <= len(value) <= 8, "is not a list of one to eight memories")
+
+_KEYS = {
+    "name": _TEXT,
+    "also": (lambda value: isinstance(value, list) and all(map(_is_text, value)), "is not a list of names"),
+    "vendor": _TEXT,
+    "core": _TEXT,
+    "mhz": (lambda value: isinstance(value, float) or _is_number(value, 1, 10_000), "is not a number of MHz"),
+    "ram": _MEMORIES,
+    "ram_source": _TEXT,
+    "regions": _MEMORIES,
+    "flash_kb": (lambda value: _is_number(value, 0, 2**22), "is not a number of KB (0: flash is external)"),
+    "flash_wait_states": (lambda value: _is_number(value, 0, 1000), "is not a number of wait states"),
+    "flash_clock_divider": (lambda value: _is_number(value, 1, 16), "is not a number from 1 to 16"),
+    "flash_source": _TEXT,
+    "source": _TEXT,
+}
+"""Key of a chip -> what it must be, and what is said if it is not."""
+
+
+def _chip(entry: Mapping[str, Any], where: str) -> Chip:
+    """A chip as chips.toml or a file of one's own describes it."""
+    for key, value in entry.items():
+        if key not in _KEYS:
+            raise PlanError(f"{where}: key '{one_line(key)}' is not known; known: {', '.join(_KEYS)}")
+        is_right, complaint = _KEYS[key]
+        if not is_right(value):
+            raise PlanError(f"{where}: {key} = {one_line(repr(value), 60)} {complaint}")
+    missing = next((key for key in ("core", "ram") if key not in entry), None)
+    if missing is not None:
+        raise PlanError(f"{where}: key '{missing}' is missing; it needs at least core and ram")
+    if "flash_wait_states" in entry and "mhz" not in entry:
+        raise PlanError(f"{where}: flash_wait_states are those at a clock: give mhz too")
+    try:
+        core = core_named(entry["core"])
+    except PlanError as error:
+        raise PlanError(f"{where}: {error}") from error
+    memories = tuple(_memories(entry["ram"], f"{where}: ram"))
+    regions = tuple(_memories(entry.get("regions", entry["ram"]), f"{where}: regions"))
+    if sum(m.size_bytes for m in memories) != sum(m.size_bytes for m in regions):
+        raise PlanError(
+            f"{where}: regions have not the same size as ram: they are the same bytes, as contiguous stretches"
+        )
+    return Chip(
+        name=entry["name"],
+        core=core,
+        regions=tuple((region.name, region.size_bytes) for region in regions),
+        memories=memories,
+        flash_bytes=entry.get("flash_kb", 0) * KB,
+        mhz=entry.get("mhz"),
+        vendor=entry.get("vendor", ""),
+        aliases=tuple(entry.get("also", ())),
+        source=entry.get("source", ""),
+        order_source=entry.get("ram_source", ""),
+        wait_states=entry.get("flash_wait_states"),
+        flash_divider=entry.get("flash_clock_divider", 1),
+        wait_source=entry.get("flash_source", ""),
+    )
+
+
+def _memories(entries: list[Any], where: str) -> Iterator[Memory]:
+    """Each with a name that a pool can have, fastest first."""
+    names, fastest = set[str](), 1
+    for entry in entries:
+        if not isinstance(entry, dict) or not {"name", "kb"} <= set(entry) <= {"name", "kb", "cost"}:
+            raise PlanError(f'{where}: {one_line(repr(entry), 60)} is not {{ name = "SRAM", kb = 64, cost = 1 }}')
+        name, kb, cost = entry["name"], entry["kb"], entry.get("cost", 1)
+        if not _is_text(name) or not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", _identifier(name)):
+            raise PlanError(f"{where}: {one_line(repr(name), 60)} is not a name: a letter first, 31 at most")
+        if not _is_number(kb, 1, 2**22) or not _is_number(cost, 1, 1000):
+            raise PlanError(f"{where}: '{one_line(name)}' has kb = {kb!r} and cost = {cost!r}: at least 1 each")
+        if _identifier(name) in names or cost < fastest:
+            raise PlanError(f"{where}: '{one_line(name)}' must be listed once, and the fastest memory first")
+        names.add(_identifier(name))
+        fastest = cost
+        yield Memory(name, kb * KB, cost)
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower())
