@@ -13,13 +13,9 @@ from hypothesis import strategies as st
 from diagmem import pipeline, reports
 from diagmem.planning.plan import Plan
 from diagmem.reports.arena import arena_drawing, before_after_drawing, legend_entries
-from diagmem.reports.axes import kb, short_kb, ticks
 from diagmem.reports.blocks import Picture
-from diagmem.reports.drawing import Drawing
-from diagmem.reports.live import live_drawing
-from diagmem.reports.separation import separation_drawing
-from diagmem.reports.style import DARK, LIGHT, THEMES
-from diagmem.reports.svg import number, plain, tag
+from diagmem.reports.charts import live_drawing, separation_drawing
+from diagmem.reports.drawing import DARK, LIGHT, THEMES, Drawing, kb, number, plain, short_kb, tag, ticks
 from tests.reports.hostile import apart, hostile_graph, small_graph
 from tests.streams import stream
 
@@ -67,7 +63,7 @@ def test_themes_use_their_own_colours(plans: tuple[Plan, Plan]) -> None:
 
 def test_both_palettes_name_the_same_colours() -> None:
     """No colour is missing in the dark, and every variable of the style sheet is one of them."""
-    from diagmem.reports.style import rules
+    from diagmem.reports.drawing import rules
 
     assert set(LIGHT) == set(DARK) == set(re.findall(r"var\(--([\w-]+)\)", rules()))
 

@@ -9,8 +9,7 @@ import pytest
 
 import diagmem
 from diagmem.reports import arena_svg
-from diagmem.reports.arena import arena_drawing
-from diagmem.reports.text import arena_lines
+from diagmem.reports.arena import arena_drawing, arena_lines
 from tests.backends.c.models import tiny
 
 POOLS = ("quick:140", "large:1K:5")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import diagmem
 from diagmem.planning.plan import Plan
 from diagmem.reports.arena import arena_drawing
-from diagmem.reports.blocks import Picture
-from diagmem.reports.row_windows import row_windows
+from diagmem.reports.blocks import Picture, row_windows
 from tests.networks import Net
 
 

@@ -10,8 +10,7 @@ import zlib
 import numpy as np
 import pytest
 
-from diagmem.reports.pixels import indexed_png
-from diagmem.reports.trace import COLOURS, LEGEND, Band, Panel, trace_drawing
+from diagmem.reports.trace import COLOURS, LEGEND, Band, Panel, indexed_png, trace_drawing
 from diagmem.tracing.analysis.raster import Cell, Raster
 from diagmem.tracing.capture.events import EVENT, Kind, Recorder
 

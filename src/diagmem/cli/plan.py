@@ -260,7 +260,7 @@ def _show(result: _Result) -> None:
     for line in (*(embedded_lines(result.carried) if result.carried else ()), *_headline(result.made)):
         click.echo(line)
     if sys.stdout.isatty():
-        from diagmem.reports.text import arena_lines
+        from diagmem.reports.arena import arena_lines
 
         out = console()
         out.print()

@@ -333,8 +333,8 @@ def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = No
     """The report about a plan that is there already. `instructions`: those of each op, by its index in the file."""
     from diagmem.planning import plan_json
     from diagmem.reports.arena import before_after_drawing
+    from diagmem.reports.charts import live_drawing
     from diagmem.reports.cores import cores_drawing
-    from diagmem.reports.live import live_drawing
     from diagmem.reports.report import report_page
     from diagmem.targets import chips
 

@@ -19,8 +19,7 @@ def arena_svg(plan: Plan, theme: str = "auto") -> str:
 
 def plan_html(made: Planned) -> str:
     """A plan for a notebook: its figures, and the arena map as an image, so that its style stays its own."""
-    from diagmem.reports.axes import kb
-    from diagmem.reports.svg import plain, tag
+    from diagmem.reports.drawing import kb, plain, tag
 
     plan = made.plan
     words = f"{plan.graph.name}: {kb(made.baseline_bytes)} before, {kb(plan.arena_bytes)} after, {plan.standing}"

@@ -1,4 +1,7 @@
-"""A plan as shapes: every buffer with its place, its steps, and the window of it that matters at each moment."""
+"""A plan as shapes: every buffer with its place, its steps, and the window of it that matters at each moment.
+
+Windows come from `fronts` (how far an op has read and written) and from the rows that a buffer holds at each step.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,167 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from diagmem.model.graph import Node
+import numpy as np
+
+from diagmem.kernels import Library
+from diagmem.model.graph import DType, IntArray, Node
 from diagmem.model.schedule import PUSH
+from diagmem.ops import kind_of
+from diagmem.ops.accesses import Accesses, Runs
 from diagmem.planning.plan import Plan
 from diagmem.planning.problem import Buffer
-from diagmem.reports.fronts import Front, Fronts, fronts, sort_of
-from diagmem.reports.row_windows import RowWindow, row_windows
+from diagmem.planning.rows import row_graph
+from diagmem.planning.schedulers.lives import Life, row_lives
+
+SAMPLES = 64
+
+TOLERANCE = 0.01
+
+Front = tuple[tuple[float, int], ...]
+"""Points (share of the operation's steps done, bytes), from 0 to 1; between them it is a straight line."""
+
+
+def sort_of(node: Node) -> Hashable:
+    """The same for operations that touch their tensors alike: many of a network's do, and each sort need be looked at
+    only once."""
+    tensors = tuple((t.shape, t.dtype, t.is_constant, t.strides) if t else None for t in (*node.inputs, *node.outputs))
+    reads_values = any(t is not None and t.data is not None and t.dtype is DType.INT32 for t in node.inputs)
+    return node.op.kind, node.op.attributes, tensors, node.op.index if reads_values else None
+
+
+@dataclass(frozen=True, slots=True)
+class Fronts:
+    """`written[o]`: end of what is written of output o. `needed[i]`: start of what will still be read of input i, None
+    for constants."""
+
+    written: tuple[Front, ...]
+    needed: tuple[Front | None, ...]
+
+
+def fronts(node: Node, library: Library, samples: int = SAMPLES, tolerance: float | None = TOLERANCE) -> Fronts | None:
+    """The fronts of an operation as the library runs it; None where its loops are not known.
+
+    `tolerance`: how far a drawn line may pass from a point that is left out, as a part of the buffer; None: none is.
+    """
+    kind, order = kind_of(node.op.kind), library.order(node)
+    if kind is None or order is None or kind.is_alias:
+        return None
+    accesses = kind.accesses(node, order)
+    steps = np.unique(np.linspace(0, accesses.steps - 1, min(samples, accesses.steps)).astype(np.int64))
+    return Fronts(
+        tuple(
+            _front(accesses, steps, _written(runs, steps) * tensor.dtype.size_bytes, 0, tolerance)
+            for runs, tensor in zip(accesses.writes, node.outputs, strict=True)
+        ),
+        tuple(
+            None
+            if runs is None or tensor is None
+            else _front(accesses, steps, *_needed_bytes(runs, steps, tensor.elems, tensor.dtype.size_bytes), tolerance)
+            for runs, tensor in zip(accesses.reads, node.inputs, strict=True)
+        ),
+    )
+
+
+def _front(accesses: Accesses, steps: IntArray, size_bytes: IntArray, at_start: int, tolerance: float | None) -> Front:
+    """Points after each of the steps, and the one before the first; those on a straight line are left out."""
+    done = (steps + 1) / accesses.steps
+    points = [(0.0, at_start), *zip(done.tolist(), size_bytes.tolist(), strict=True)]
+    if tolerance is None:
+        return tuple(points)
+    return tuple(simplified(points, tolerance * max(value for _, value in points)))
+
+
+def simplified(points: list[tuple[float, int]], tolerance: float) -> list[tuple[float, int]]:
+    """The fewest of the points such that the line through them passes within `tolerance` bytes of the others."""
+    if len(points) < 3:
+        return points
+    (t0, b0), (t1, b1) = points[0], points[-1]
+    off = [abs(b - (b0 + (b1 - b0) * (t - t0) / (t1 - t0))) for t, b in points]
+    worst = max(range(len(points)), key=off.__getitem__)
+    if off[worst] <= tolerance:
+        return [points[0], points[-1]]
+    return simplified(points[: worst + 1], tolerance)[:-1] + simplified(points[worst:], tolerance)
+
+
+def _written(runs: Runs, steps: IntArray) -> IntArray:
+    """The end of everything written up to and including each of the steps, in elements."""
+    found = np.zeros(len(steps), dtype=np.int64)
+    stride = np.maximum(runs.stride, 1)
+    for place, step in enumerate(steps):
+        begun = runs.step <= step
+        count = np.where(runs.stride > 0, (step - runs.step) // stride + 1, runs.length)
+        last = np.minimum(count, runs.length) - 1
+        ends = runs.start + np.maximum(0, last * runs.pitch) + 1
+        found[place] = ends[begun].max(initial=0)
+    return found
+
+
+def _needed_bytes(runs: Runs, steps: IntArray, elems: int, size_bytes: int) -> tuple[IntArray, int]:
+    needed = _needed(runs, np.append(-1, steps), elems) * size_bytes
+    return needed[1:], int(needed[0])
+
+
+def _needed(runs: Runs, steps: IntArray, elems: int) -> IntArray:
+    """The first element that is read after each of the steps; `elems` if none is."""
+    if not len(runs.start):
+        return np.full(len(steps), elems, dtype=np.int64)
+    # A run's elements are read for the last time from `first` to `last`, one after the other.
+    first = runs.step + runs.hold - 1
+    last = first + (runs.length - 1) * runs.stride
+    lowest = runs.start + np.minimum(0, (runs.length - 1) * runs.pitch)
+    order = np.argsort(first, kind="stable")
+    still_whole = np.append(np.minimum.accumulate(lowest[order][::-1])[::-1], elems)
+    found = still_whole[np.searchsorted(first[order], steps, side="right")]
+    for place, step in enumerate(steps):
+        under_way = np.flatnonzero((first <= step) & (step < last))
+        if len(under_way):
+            passed = (step - first[under_way]) // np.maximum(1, runs.stride[under_way]) + 1
+            ahead = runs.start[under_way] + passed * np.maximum(0, runs.pitch[under_way])
+            falling = runs.pitch[under_way] < 0
+            found[place] = min(found[place], np.where(falling, lowest[under_way], ahead).min())
+    return found
+
+
+Edge = tuple[tuple[float, float], ...]
+"""Points (byte of the tensor, step), both ascending; none where the tensor is there at once, or to the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowWindow:
+    """`made`: where what has been made ends. `needed`: where what is still needed starts."""
+
+    made: Edge
+    needed: Edge
+
+
+def row_windows(plan: Plan) -> Mapping[int, RowWindow]:
+    """Tensor -> its window, for those of a plan that runs row by row which are in one piece and have several rows."""
+    rows = row_graph(plan.graph, plan.options.library)
+    steps = [(step.op, step.turn or 0) for step in plan.schedule.steps]
+    lives: dict[int, list[Life]] = {}
+    for life in row_lives(rows, steps):
+        lives.setdefault(life.tensor, []).append(life)
+    given = plan.graph.inputs if all(op != PUSH for op, _ in steps) else ()
+    kept = {*plan.graph.outputs, *(plan.graph.inputs if plan.options.keep_inputs else ())}
+    return {
+        tensor: RowWindow(
+            () if tensor in given else _stairs([(life.row, life.first) for life in found], rows.row_bytes[tensor]),
+            () if tensor in kept else _stairs([(life.row, life.end) for life in found], rows.row_bytes[tensor]),
+        )
+        for tensor, found in lives.items()
+        if tensor in plan.offsets and rows.rows[tensor] > 1
+    }
+
+
+def _stairs(steps_of_rows: list[tuple[int, int]], size: int) -> Edge:
+    """Row r is passed at a step, or at that of a row before it if that is later."""
+    points: list[tuple[float, float]] = []
+    latest = 0
+    for row, step in steps_of_rows:
+        latest = max(latest, step)
+        points += [(row * size, latest), ((row + 1) * size, latest)]
+    return tuple(points)
+
 
 MARGIN_ROWS = 0.5
 """What the caller holds before and after the run is drawn half a row beyond the steps."""

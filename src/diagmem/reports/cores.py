@@ -13,9 +13,7 @@ from diagmem.planning.plan import Plan
 from diagmem.planning.rows import RowGraph, row_graph
 from diagmem.planning.sharing import BARRIER_INSTRUCTIONS, SharedOp, critical_path
 from diagmem.planning.teamwork import running_steps, step_work
-from diagmem.reports.axes import byte_ticks, kb, short_kb
-from diagmem.reports.drawing import Drawing
-from diagmem.reports.svg import clipped, line, rect, text, text_width
+from diagmem.reports.drawing import Drawing, byte_ticks, clipped, kb, line, rect, short_kb, text, text_width
 
 LABELS = 164
 WIDTH = 640

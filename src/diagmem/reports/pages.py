@@ -10,9 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from diagmem.reports.axes import kb
-from diagmem.reports.drawing import HATCH
-from diagmem.reports.style import DARK, LIGHT, rules, variables
+from diagmem.reports.drawing import DARK, HATCH, LIGHT, kb, rules, variables
 
 if TYPE_CHECKING:
     from jinja2 import Environment

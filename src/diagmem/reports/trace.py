@@ -3,21 +3,45 @@
 from __future__ import annotations
 
 import base64
+import struct
+import zlib
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from diagmem.reports.axes import KB, byte_ticks, short_kb, ticks
-from diagmem.reports.drawing import Drawing
-from diagmem.reports.pixels import Colour, indexed_png
-from diagmem.reports.svg import clipped, line, rect, tag, text, text_width
+from diagmem.reports.drawing import KB, Drawing, byte_ticks, clipped, line, rect, short_kb, tag, text, text_width, ticks
 from diagmem.tracing.analysis.model import TracedModel
 from diagmem.tracing.analysis.model_trace import PlanRun
 from diagmem.tracing.analysis.raster import Cell, Raster
 from diagmem.tracing.analysis.traced_pairs import TracedRow
 from diagmem.tracing.capture.calls import Call, Role
 from diagmem.tracing.capture.run import SEEDS, CallTrace, Executable, observe
+
+Colour = tuple[int, int, int, int]
+"""Red, green, blue, opacity; 0 to 255."""
+
+
+def indexed_png(cells: npt.NDArray[np.uint8], palette: Sequence[Colour]) -> bytes:
+    """The picture of `cells` (rows from the top, columns), each the index of its colour."""
+    rows, columns = cells.shape
+    # Each row starts with the number of its filter; 0 is none.
+    lines = np.concatenate((np.zeros((rows, 1), dtype=np.uint8), cells), axis=1)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        (
+            _chunk(b"IHDR", struct.pack(">IIBBBBB", columns, rows, 8, 3, 0, 0, 0)),
+            _chunk(b"PLTE", bytes(part for colour in palette for part in colour[:3])),
+            _chunk(b"tRNS", bytes(colour[3] for colour in palette)),
+            _chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)),
+            _chunk(b"IEND", b""),
+        )
+    )
+
+
+def _chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
 
 WIDTH, WIDTH_ALONE, HEIGHT = 400, 640, 480
 LEFT, RIGHT = 78, 24

@@ -10,9 +10,8 @@ import pytest
 from diagmem import pipeline
 from diagmem.frontends import zoo
 from diagmem.kernels import library
-from diagmem.reports.paper.build import document, tables
+from diagmem.reports.paper.build import document, errata, tables
 from diagmem.reports.paper.document import Document, Table, markdown, page
-from diagmem.reports.paper.errata import errata
 from diagmem.reports.paper.figures import MAKERS
 from diagmem.reports.paper.procedure import ANALYTICAL, EXACT, reference_overlap, reproduce, with_other_ties
 from diagmem.reports.paper.published import TABLE_I, TABLE_II, TABLE_III, PeakRow

@@ -28,7 +28,7 @@ from diagmem.planning.options import BEST, ROWS
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
 from diagmem.planning.teamwork import estimated_speedup
-from diagmem.reports.pareto import Point, front_drawing
+from diagmem.reports.charts import Point, front_drawing
 from diagmem.reports.report import Fit, report_page
 from diagmem.targets import chips
 

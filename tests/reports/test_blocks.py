@@ -12,7 +12,7 @@ from diagmem.kernels import library
 from diagmem.model.graph import Node
 from diagmem.ops import kind_of
 from diagmem.ops.accesses import replayed_separation
-from diagmem.reports.fronts import fronts, simplified
+from diagmem.reports.blocks import fronts, simplified
 from tests.ops.cases import case_modules
 from tests.profiles import examples
 
