@@ -53,9 +53,8 @@ class Limits:
         return {"pools": (*chip, *pools), "weights_pool": weights_pool}
 
     def graph(self, source: Source, options: Mapping[str, Any]) -> Graph:
-        """What is planned. Weights are needed only for the question how much flash they take, or how they lie where
-        they are copied to."""
-        return source.graph if self.chip is None and not options.get("weights_pool") else source.runnable
+        """What is planned."""
+        return source.graph_for(self.chip, options.get("weights_pool"))
 
     def verdict(self, source: Source, made: Planned) -> Verdict:
         """How a plan stands to them."""

@@ -37,7 +37,7 @@ def show_curve(source: Source, options: dict[str, Any], limits: Limits, json_pat
 
     limit = limits.ram_bytes
     with naming_model(source.label), working("planning") as bar:
-        found = pareto_telling(source.graph if limits.chip is None else source.runnable, bar.tell, options)
+        found = pareto_telling(source.graph_for(limits.chip), bar.tell, options)
         verdicts = [limits.verdict(source, made) for made in found]
     rows = []
     for made, verdict in zip(found, verdicts, strict=True):

@@ -103,6 +103,12 @@ class Source:
             return check_signatures(graph)
         return self.parsed(self.content)
 
+    def graph_for(self, *needs_weights: object) -> Graph:
+        """The graph to plan, with weights if any of these is set: the pool that they are copied to, since how they lie
+        there depends on their values; the chip whose flash they take; the core that runs them; a plan that places
+        them. To make them for a model of the zoo takes time."""
+        return self.runnable if any(needs_weights) else self.graph
+
     def parsed(self, content: bytes) -> Graph:
         """The graph in another file of the same model."""
         if self.is_onnx:

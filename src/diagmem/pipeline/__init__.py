@@ -176,8 +176,7 @@ def plan(model: Model, example_inputs: Any = None, **options: Any) -> Planned:
 def plan_telling(model: Model, tell: Tell, options: Mapping[str, Any]) -> Planned:
     """As `plan`; `tell` is called as each stage begins."""
     asked, source = Options.of(options), source_of(model)
-    # How weights lie where they are copied to, only their values tell.
-    return _shown(planner.planned(source.runnable if asked.weights_pool else source.graph, asked, tell))
+    return _shown(planner.planned(source.graph_for(asked.weights_pool), asked, tell))
 
 
 def pareto(model: Model, **options: Any) -> tuple[Planned, ...]:

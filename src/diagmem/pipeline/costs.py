@@ -74,7 +74,7 @@ def _side(model: Model, on: str | None, options: Mapping[str, Any]) -> Side:
     source = source_of(model)
     try:
         asked = Options.of(for_cpu(None, options, on))
-        made = planner.planned(source.graph if on is None and not asked.weights_pool else source.runnable, asked)
+        made = planner.planned(source.graph_for(on, asked.weights_pool), asked)
         if on is None:
             return planned_side(source.name, made)
         from diagmem.backends.c.program import Program

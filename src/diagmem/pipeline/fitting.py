@@ -40,7 +40,7 @@ def attempts(
     with an input that comes row by row, with rows that are made again. Then the same in `more_pools`, memories that the
     chip has besides. At last, where pools were given, with the last of them as large as it must be."""
     source, smallest = source_of(model), None
-    graph = source.runnable if options.get("weights_pool") else source.graph
+    graph = source.graph_for(options.get("weights_pool"))
     for changes in _changes(options, more_pools):
         found = _tried(graph, {**options, **changes}, changes, missing)
         yield found

@@ -37,11 +37,11 @@ def read_plan(model: Model, plan: GivenPlan) -> Plan:
 
     source = source_of(model)
     if not isinstance(plan, Path):
-        return plan_json.from_json(plan, source.runnable if "weights" in plan else source.graph)
+        return plan_json.from_json(plan, source.graph_for("weights" in plan))
     try:
         with plan.open("rb") as file:
             text = file.read(plan_json.LARGEST_TEXT_BYTES + 1)
-        return plan_json.from_text(text, source.runnable if b'"weights"' in text else source.graph)
+        return plan_json.from_text(text, source.graph_for(b'"weights"' in text))
     except PlanError as error:
         raise PlanError(f"{one_line(str(plan))}: {error}") from error
 
