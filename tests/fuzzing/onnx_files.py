@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.frontends.onnx.wire import BYTES, FIXED32, VARINT, Message
+from diagmem.frontends.onnx.proto import BYTES, FIXED32, VARINT, Message
 from diagmem.frontends.source import Source
 from diagmem.verification import onnx_runtime, reference
 from diagmem.verification.inputs import sample_inputs

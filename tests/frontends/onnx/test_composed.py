@@ -239,6 +239,49 @@ def test_weights_around_another_number(zero: int, spread: int, kinds: set[str]) 
         assert np.abs(ours - theirs).max() <= (0.51 if found["DEQUANTIZE"] > 1 else 0.0)
 
 
+Q_OPERATORS: list[tuple[str, int, dict[str, Any], int]] = [
+    ("QLinearAdd", 2, {}, 17),
+    ("QLinearMul", 2, {}, 17),
+    ("QLinearConcat", 2, {"axis": 1}, 17),
+    ("QLinearAveragePool", 1, {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, 17),
+    ("QLinearAveragePool", 1, {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}, 17),
+    ("QLinearGlobalAveragePool", 1, {}, 17),
+    ("QLinearSigmoid", 1, {}, 17),
+    ("QLinearLeakyRelu", 1, {"alpha": 0.2}, 17),
+    ("QLinearSoftmax", 1, {"axis": 1, "opset": 13}, 17),
+    ("QLinearSoftmax", 1, {"axis": 1, "opset": 11}, 11),
+]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(("kind", "count", "attributes", "opset"), Q_OPERATORS)
+def test_operators_on_integers(kind: str, count: int, attributes: dict[str, Any], opset: int, dtype: str) -> None:
+    """Operators that have the scales of what they read and make among their inputs compute what onnxruntime does."""
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime to compare with")
+    rng = np.random.default_rng(0)
+    zero = 0 if dtype == "int8" else 128
+    constants: dict[str, Array] = {"c": rng.integers(zero - 100, zero + 100, (1, 4, 6, 6)).astype(dtype)}
+    x, c = (scaled(constants, name, scale, zero, dtype) for name, scale in (("x", 0.05), ("c", 0.02)))
+    y = scaled(constants, "y", 0.004 if kind in ("QLinearSoftmax", "QLinearSigmoid") else 0.06, zero - 10, dtype)
+    operands = [["q", *x], ["c", *c]][:count]
+    flat = [name for operand in operands for name in operand]
+    nodes = [
+        making.node("QuantizeLinear", ["x", *x], ["q"]),
+        making.node(
+            kind, [*y, *flat] if kind == "QLinearConcat" else [*flat, *y], ["t"], "com.microsoft", **attributes
+        ),
+        making.node("DequantizeLinear", ["t", *y], ["y"]),
+    ]
+    used = {name: array for name, array in constants.items() if count == 2 or not name.startswith("c")}
+    content = making.model(nodes, {"x": (1, 4, 6, 6)}, {"y": None}, used, opset)
+    source = Source(content + making.data(8, making.data(1, "com.microsoft") + making.number(2, 1)))
+    values = [[rng.normal(size=(1, 4, 6, 6)).astype(np.float32) * 2] for _ in range(5)]
+    for given, (theirs,) in zip(values, outputs_of(source, values), strict=True):
+        ours = reference.run(source.runnable, given)[source.runnable.outputs[0]]
+        # A step of the output's scale: onnxruntime rounds some of these in float32.
+        assert np.abs(ours - theirs).max() <= 1.001 * float(constants[y[0]])
+
+
 def test_activations_that_are_quantised_at_each_run() -> None:
     """DynamicQuantizeLinear and MatMulInteger, as `quantize_dynamic` writes them."""
     rng = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.frontends.onnx.layout import Constant, Value
+from diagmem.frontends.onnx.builder import Constant, Value
 from diagmem.frontends.onnx.proto import DEFAULT_DOMAINS, TYPES, OnnxNode
 from diagmem.model.errors import ModelError
 

@@ -3,18 +3,188 @@ but whatever cannot be held apart from a damaged file is refused."""
 
 from __future__ import annotations
 
+import os
+import stat
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.frontends.onnx.external import External
-from diagmem.frontends.onnx.wire import Message
 from diagmem.model.errors import ModelError, one_line
 from diagmem.model.graph import Shape
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+MOST_VARINT_BYTES = 10
+
+
+class Field(NamedTuple):
+    """One field of a message: a number if it is a varint, else where its bytes lie."""
+
+    number: int
+    wire: int
+    value: int
+    start: int
+    end: int
+
+
+class Message:
+    """A message inside a file: bytes [start, end)."""
+
+    def __init__(self, content: memoryview, start: int, end: int, what: str) -> None:
+        self.content, self.start, self.end, self.what = content, start, end, what
+
+    def fields(self) -> Iterator[Field]:
+        """All fields in the order of the file."""
+        at = self.start
+        while at < self.end:
+            key, at = self._varint(at)
+            number, wire = key >> 3, key & 7
+            if number == 0:
+                raise self.damaged("a field has the number 0")
+            if wire == VARINT:
+                value, at = self._varint(at)
+                yield Field(number, wire, value, 0, 0)
+                continue
+            length = 8 if wire == FIXED64 else 4
+            if wire == BYTES:
+                length, at = self._varint(at)
+            elif wire not in (FIXED64, FIXED32):
+                raise self.damaged(f"wire type {wire} is not one that ONNX uses")
+            if length > self.end - at:
+                raise self.damaged("it ends in the midst of a field")
+            yield Field(number, wire, 0, at, at + length)
+            at += length
+
+    def message(self, field: Field, what: str) -> Message:
+        self._expect(field, BYTES)
+        return Message(self.content, field.start, field.end, what)
+
+    def text(self, field: Field) -> str:
+        try:
+            return self.data(field).decode("utf-8")
+        except UnicodeDecodeError:
+            raise self.damaged("a name is not UTF-8") from None
+
+    def data(self, field: Field) -> bytes:
+        self._expect(field, BYTES)
+        return bytes(self.content[field.start : field.end])
+
+    def integer(self, field: Field) -> int:
+        """A signed number of 64 bits."""
+        self._expect(field, VARINT)
+        return signed(field.value)
+
+    def real(self, field: Field) -> float:
+        self._expect(field, FIXED32)
+        return float(struct.unpack_from("<f", self.content, field.start)[0])
+
+    def integers(self, field: Field) -> list[int]:
+        """One number, or several that are packed."""
+        if field.wire == VARINT:
+            return [signed(field.value)]
+        self._expect(field, BYTES)
+        found, at = [], field.start
+        while at < field.end:
+            value, at = self._varint(at, field.end)
+            found.append(signed(value))
+        return found
+
+    def reals(self, field: Field) -> list[float]:
+        """One number, or several that are packed."""
+        if field.wire == FIXED32:
+            return [self.real(field)]
+        self._expect(field, BYTES)
+        if (field.end - field.start) % 4:
+            raise self.damaged("a list of real numbers has a part of one")
+        return [float(v) for (v,) in struct.iter_unpack("<f", self.content[field.start : field.end])]
+
+    def doubles(self, field: Field) -> list[float]:
+        """The same of 64 bits."""
+        if field.wire == FIXED64:
+            return [float(struct.unpack_from("<d", self.content, field.start)[0])]
+        self._expect(field, BYTES)
+        if (field.end - field.start) % 8:
+            raise self.damaged("a list of real numbers has a part of one")
+        return [float(v) for (v,) in struct.iter_unpack("<d", self.content[field.start : field.end])]
+
+    def damaged(self, why: str) -> ModelError:
+        return ModelError(f"the file is damaged or no ONNX model: {self.what}: {why}")
+
+    def _expect(self, field: Field, wire: int) -> None:
+        if field.wire != wire:
+            raise self.damaged(f"field {field.number} has wire type {field.wire} instead of {wire}")
+
+    def _varint(self, at: int, end: int | None = None) -> tuple[int, int]:
+        value, limit = 0, self.end if end is None else end
+        for place in range(MOST_VARINT_BYTES):
+            if at >= limit:
+                raise self.damaged("it ends in the midst of a number")
+            byte = self.content[at]
+            at += 1
+            value |= (byte & 0x7F) << (7 * place)
+            if byte < 0x80:
+                return value & 0xFFFF_FFFF_FFFF_FFFF, at
+        raise self.damaged("a number has more than ten bytes")
+
+
+def signed(value: int) -> int:
+    """64 bits as a signed number."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+KEYS = ("location", "offset", "length", "checksum")
+
+
+class External:
+    """Files beside a model in `directory`; None where the model itself is no file."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = directory
+
+    def read(self, places: dict[str, str], size_bytes: int, where: str) -> bytes:
+        """The bytes of a tensor that takes `size_bytes`."""
+        location = places.get("location", "")
+        if not set(places) <= set(KEYS) or not location:
+            raise ModelError(f"{where}: its external data is described by other than {', '.join(KEYS)}")
+        if self._directory is None:
+            raise ModelError(
+                f"{where}: its values lie in '{one_line(location)}' beside the model; give the model as a file"
+            )
+        if Path(location).name != location or location in (".", "..") or "\\" in location or "\0" in location:
+            raise ModelError(f"{where}: external data in '{one_line(location)}' is not in the model's own folder")
+        offset, length = (_number(places.get(key), where) for key in ("offset", "length"))
+        if length is not None and length != size_bytes:
+            raise ModelError(f"{where}: {length} bytes of external data for a shape that takes {size_bytes}")
+        return _bytes(self._directory / location, offset or 0, size_bytes, where)
+
+
+def _number(text: str | None, where: str) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise ModelError(f"{where}: offset or length of its external data is not a number; the file is damaged")
+    return int(text)
+
+
+def _bytes(path: Path, offset: int, size_bytes: int, where: str) -> bytes:
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "not a file name"
+        raise ModelError(f"{where}: external data '{one_line(path.name)}' cannot be opened: {why}") from None
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+            raise ModelError(f"{where}: external data '{one_line(path.name)}' is not a plain file of its own")
+        if offset + size_bytes > found.st_size:
+            raise ModelError(f"{where}: external data '{one_line(path.name)}' ends before it")
+        file.seek(offset)
+        return file.read(size_bytes)
+
 
 MOST_NODES = 100_000
 MOST_DEPTH = 16

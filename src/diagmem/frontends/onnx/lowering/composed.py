@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.frontends.onnx.branches import Parts
-from diagmem.frontends.onnx.importer import Importer, Lowering
-from diagmem.frontends.onnx.layout import Constant
+from diagmem.frontends.onnx.builder import Constant
+from diagmem.frontends.onnx.importer import Importer, Lowering, Parts
 from diagmem.frontends.onnx.lowering.elementwise import unary_of
 from diagmem.frontends.onnx.proto import OnnxNode
 from diagmem.ops.elementwise.unary import Unary

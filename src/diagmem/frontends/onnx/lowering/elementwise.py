@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from diagmem.frontends.onnx.builder import Constant, Dims, Shuffled, Stored, Value, stored_as
 from diagmem.frontends.onnx.importer import Importer
-from diagmem.frontends.onnx.layout import Constant, Dims, Shuffled, Stored, Value, in_file_order, sizes, stored_as
 from diagmem.frontends.onnx.proto import TYPES, OnnxNode
 from diagmem.model.graph import DType, Shape, Tensor
 from diagmem.ops import Activation
@@ -78,11 +78,7 @@ def unary_of(
     im: Importer, kind: str, value: Value, attributes: Any = None, name: str = "", dtype: DType | None = None
 ) -> Value:
     """A function of each element, whatever order they lie in."""
-    if isinstance(value, Constant):
-        dims = in_file_order(value.shape)
-        value = Stored(im.build.constant(value.array.reshape(sizes(value.shape, dims))), dims, value.shape)
-    source = value.source if isinstance(value, Shuffled) else value
-    source = im.build.real(source)
+    source = im.build.real(value.source if isinstance(value, Shuffled) else im.build.in_ram(value))
     tensor = im.build.make(kind, [source.tensor], attributes, name=name, dtype=dtype)
     made = replace(source, tensor=tensor)
     return Shuffled(made, value.shape) if isinstance(value, Shuffled) else made

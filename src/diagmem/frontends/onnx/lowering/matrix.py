@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.frontends.onnx.branches import Parts
-from diagmem.frontends.onnx.importer import Importer
-from diagmem.frontends.onnx.layout import Constant, Shuffled, Stored, Value, in_file_order, stored_as
+from diagmem.frontends.onnx.builder import Constant, Shuffled, Stored, Value, in_file_order, stored_as
+from diagmem.frontends.onnx.importer import Importer, Parts
 from diagmem.frontends.onnx.lowering.elementwise import binary_of, fused
 from diagmem.frontends.onnx.proto import OnnxNode
 from diagmem.model.graph import Shape, Tensor

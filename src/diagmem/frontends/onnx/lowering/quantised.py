@@ -14,12 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.frontends.onnx.importer import Importer
-from diagmem.frontends.onnx.layout import Constant, Scale, Shuffled, Stored, Value, in_file_order, sizes
-from diagmem.frontends.onnx.lowering.elementwise import RANGES, limits_of
+from diagmem.frontends.onnx.builder import Constant, Scale, Shuffled, Stored, Value, in_file_order, stored_as
+from diagmem.frontends.onnx.folding import axes_of
+from diagmem.frontends.onnx.importer import Importer, Lowering, Parts
+from diagmem.frontends.onnx.lowering import windows
+from diagmem.frontends.onnx.lowering.elementwise import RANGES, broadcast_operands, limits_of
+from diagmem.frontends.onnx.lowering.matrix import layer_input
+from diagmem.frontends.onnx.lowering.moving import joined
+from diagmem.frontends.onnx.lowering.reductions import last
 from diagmem.frontends.onnx.proto import OnnxNode
 from diagmem.model.graph import DType, Quantisation, Tensor
 from diagmem.ops import Activation
+from diagmem.ops.elementwise.binary import Binary
+from diagmem.ops.elementwise.unary import Unary
+from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.normalisation.softmax import Softmax
+from diagmem.ops.pooling.pool_2d import Pool2D
+from diagmem.ops.reductions.reduce import Reduce
 
 Attributes = Callable[[Importer, OnnxNode], Any]
 """What a node says of our operation."""
@@ -178,40 +189,385 @@ def is_integer(value: Value | None) -> bool:
     return isinstance(value, Stored) and value.is_real and value.tensor.dtype is DType.INT8
 
 
-def finish(im: Importer, target: Target, value: Value) -> None:
+def _finish(im: Importer, target: Target, value: Value) -> None:
     """Binds what an operation on integers made, in place of the nodes behind it."""
     im.done |= set(target.done)
     im.bind(target.name, value)
 
 
-def made(im: Importer, kind: str, inputs: Sequence[Tensor | None], attributes: Any, target: Target) -> Tensor:
+def _made(im: Importer, kind: str, inputs: Sequence[Tensor | None], attributes: Any, target: Target) -> Tensor:
     rest = {"name": target.name, "dtype": target.dtype, "quantisation": target.scale.quantisation}
     return im.build.make(kind, inputs, attributes, **rest)
 
 
-def unary(kind: str, attributes: Attributes | None = None) -> Callable[[Importer, OnnxNode], bool]:
-    """A function of one 8-bit integer: all its results stand in a table."""
+Weights = tuple[Any, Scale]
+Inputs = Sequence[Value | None]
+Lower = Callable[[Importer, OnnxNode, Inputs, Target], bool]
+"""Appends an operation on integers; False where there is none, and float32 must do."""
 
-    def lower(im: Importer, node: OnnxNode) -> bool:
-        value, target = im.input(node), target_of(im, node)
-        if not is_integer(value) or target is None or target.activation is not Activation.NONE:
-            return False
-        source = value.source if isinstance(value, Shuffled) else value
-        assert isinstance(source, Stored)
-        given = None if attributes is None else attributes(im, node)
-        result = replace(source, tensor=made(im, kind, [source.tensor], given, target), is_real=False)
-        finish(im, target, Shuffled(result, value.shape) if isinstance(value, Shuffled) else result)
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """How an operator is computed on integers, in both forms that files have. `takes_constants`: its operands behind
+    the first are constants. `takes_activation`: it limits its outputs in passing."""
+
+    lower: Lower
+    takes_constants: bool = False
+    takes_activation: bool = False
+
+
+def weights_of(value: Value | None, channel_axis: int) -> Weights | None:
+    """Weights of 8 bits around zero, with one scale or one for each output channel; None if they are not such. Those
+    around another number are moved where that leaves them 8 bits."""
+    if not isinstance(value, Constant) or value.stored is None:
+        return None
+    values, scale = value.stored
+    if values.dtype != np.int8 or not (len(scale.scales) == 1 or scale.axis == channel_axis):
+        return None
+    if any(scale.zero_points):
+        shape = [1] * values.ndim
+        shape[scale.axis] = -1
+        zeros = np.array(scale.zero_points).reshape(shape if len(scale.zero_points) > 1 else ())
+        moved = values.astype(np.int64) - zeros
+        if moved.min(initial=0) < -128 or moved.max(initial=0) > 127:
+            return None
+        values, scale = moved.astype(np.int8), replace(scale, zero_points=(0,) * len(scale.zero_points))
+    return values, scale
+
+
+def bias_of(given: Inputs, unit: Any, channels: int) -> Any:
+    """32-bit integers in units of the products; None where that cannot be. Those in float32 are rounded to them."""
+    value = given[0] if given else None
+    if value is None:
+        return np.zeros(channels, np.int32)
+    if not isinstance(value, Constant) or value.array.size != channels:
+        return None
+    if value.stored is not None and value.stored[0].dtype == np.int32:
+        return value.stored[0].reshape(-1)
+    found = np.rint(value.array.reshape(-1).astype(np.float32) / unit)
+    return np.clip(found, -(2**31), 2**31 - 1).astype(np.int64).astype(np.int32)
+
+
+def unit_of(tensor: Tensor, scale: Scale) -> Any:
+    """What a product of data and weights is worth."""
+    found = tensor.quantisation
+    assert found is not None
+    return np.float32(found.scales[0]) * np.array(scale.scales, np.float32)
+
+
+def conv(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
+    image, weights = operands[0], weights_of(operands[1], 0)
+    if image is None or weights is None:
+        return False
+    values, scale = weights
+    found = windows.convolution(im, node, image, values, target.activation, as_stored=True)
+    sums = bias_of(operands[2:], unit_of(found.tensor, scale), values.shape[0])
+    if sums is None:
+        return False
+    inputs = [found.tensor, *_constants(im, found.filter, replace(scale, axis=found.channel_axis), sums)]
+    made = _made(im, found.kind, inputs, found.attributes, target)
+    _finish(im, target, windows.bind_image(made, len(image.shape)))
+    return True
+
+
+def _constants(im: Importer, data: Any, scale: Scale, sums: Any) -> list[Tensor]:
+    return [im.build.constant(data, "filter", scale.quantisation), im.build.constant(sums, "bias")]
+
+
+def gemm(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
+    """Gemm and MatMul: weights with a row for each output."""
+    by_rows, data = im.attribute(node, "transB", 0), operands[0]
+    weights = weights_of(operands[1], 0 if by_rows else 1)
+    is_plain = im.attribute(node, "alpha", 1.0) == 1.0 == im.attribute(node, "beta", 1.0)
+    if weights is None or not is_plain or im.attribute(node, "transA", 0):
+        return False
+    values, scale = weights[0] if by_rows else weights[0].T, weights[1]
+    if data is None or isinstance(data, Constant) or values.ndim != 2 or len(data.shape) < 2:
+        return False
+    if data.shape[-1] != values.shape[1]:
+        return False
+    tensor, columns = layer_input(im, data, as_stored=True)
+    sums = bias_of(operands[2:], unit_of(tensor, scale), values.shape[0])
+    if sums is None:
+        return False
+    rows = np.ascontiguousarray(values if columns is None else values[:, columns])
+    inputs = [tensor, *_constants(im, rows, replace(scale, axis=0), sums)]
+    attributes = FullyConnected(target.activation, len(tensor.shape) > 2)
+    shape = (*data.shape[:-1], values.shape[0])
+    made = _made(im, "FULLY_CONNECTED", inputs, attributes, target)
+    _finish(im, target, Stored(made, in_file_order(shape), shape))
+    return True
+
+
+def pool(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
+    image = _present(operands[0])
+    kernel = im.attribute(node, "kernel_shape")
+    window = windows.window_of(im, node, windows.image_shape(im, node, image.shape), kernel)
+    if window.dilation != (1, 1) or (im.attribute(node, "count_include_pad", 0) and window.pads):
+        return False
+    tensor = im.build.form(image, windows.image_dims(image.shape), as_stored=True)
+    attributes = Pool2D(window.padding(tensor.shape[1:3]), *window.stride, *window.kernel, target.activation)
+    made = _made(im, "AVERAGE_POOL_2D", [tensor], attributes, target)
+    _finish(im, target, windows.bind_image(made, len(image.shape)))
+    return True
+
+
+def global_pool(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
+    image = _present(operands[0])
+    windows.image_shape(im, node, image.shape)
+    _finish(im, target, windows.bind_image(_mean(im, image, True, target), len(image.shape)))
+    return True
+
+
+def _mean(im: Importer, image: Value, keep_dims: bool, target: Target) -> Tensor:
+    """Over height and width."""
+    tensor = im.build.form(image, windows.image_dims(image.shape), as_stored=True)
+    return _made(im, "MEAN", [tensor, im.build.ints([1, 2], "axes")], Reduce(keep_dims=keep_dims), target)
+
+
+def mean(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
+    """Over height and width, as exporters write a pool of the whole image."""
+    image = _present(operands[0])
+    axes = node.attributes.get("axes") or axes_of(node, [None, im.optional_array(node, 1)])
+    if len(image.shape) != 4 or sorted(a % 4 for a in axes or ()) != [2, 3]:
+        return False
+    im.attribute(node, "axes", None)
+    im.attribute(node, "noop_with_empty_axes", 0)
+    shape = image.shape[:2]
+    made = Stored(_mean(im, image, False, target), stored_as(shape, (0, 1)), shape)
+    _finish(im, target, im.build.reshape(made, (*shape, 1, 1) if im.attribute(node, "keepdims", 1) else shape))
+    return True
+
+
+def softmax(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
+    """QLinearSoftmax says itself by which opset it means its axis."""
+    value = _present(operands[0])
+    own_opset = im.attribute(node, "opset", 0)
+    opset = own_opset or im.model.opset
+    axis = im.axis(node, im.attribute(node, "axis", -1 if own_opset or opset >= 13 else 1), len(value.shape))
+    if opset < 13 and any(n > 1 for n in value.shape[axis + 1 :]):
+        return False
+    rows = last(im, im.build.in_ram(value), [axis], as_stored=True)
+    made = _made(im, "SOFTMAX", [rows.tensor], Softmax(), target)
+    _finish(im, target, replace(rows, tensor=made, is_real=False))
+    return True
+
+
+def arithmetic(kind: str) -> Lower:
+    """A sum or a product, element by element."""
+
+    def lower(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
+        found = broadcast_operands(im, [_present(value) for value in operands], as_stored=True)
+        _finish(im, target, found.result(_made(im, kind, found.tensors, Binary(target.activation), target)))
         return True
 
     return lower
 
 
-def whole(im: Importer, value: Value) -> Stored:
-    """A value in RAM, as it is stored."""
+def concat(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
+    """Each part on the scale of the whole, then side by side."""
+    parts = [quantised(im, _present(value), target.scale, target.dtype, "") for value in operands]
+    axis = im.axis(node, im.attribute(node, "axis", 1), len(parts[0].shape))
+    _finish(im, target, joined(im, node, parts, axis, as_stored=True))
+    return True
+
+
+def unary(kind: str, attributes: Attributes | None = None) -> Lower:
+    """A function of one 8-bit integer: all its results stand in a table."""
+
+    def lower(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
+        value = _present(operands[0])
+        source = value.source if isinstance(value, Shuffled) else im.build.in_ram(value)
+        given = None if attributes is None else attributes(im, node)
+        made = replace(source, tensor=_made(im, kind, [source.tensor], given, target), is_real=False)
+        _finish(im, target, Shuffled(made, value.shape) if isinstance(value, Shuffled) else made)
+        return True
+
+    return lower
+
+
+def _slope(im: Importer, node: OnnxNode) -> Unary:
+    return Unary(alpha=float(np.float32(im.attribute(node, "alpha", 0.01))))
+
+
+def _present(value: Value | None) -> Value:
+    assert value is not None
+    return value
+
+
+LAYERS = {
+    "Conv": Layer(conv, takes_constants=True, takes_activation=True),
+    "Gemm": Layer(gemm, takes_constants=True, takes_activation=True),
+    "MatMul": Layer(gemm, takes_constants=True, takes_activation=True),
+    "AveragePool": Layer(pool, takes_activation=True),
+    "GlobalAveragePool": Layer(global_pool),
+    "Softmax": Layer(softmax),
+    "Add": Layer(arithmetic("ADD"), takes_activation=True),
+    "Mul": Layer(arithmetic("MUL"), takes_activation=True),
+    "ReduceMean": Layer(mean, takes_constants=True),
+    "Concat": Layer(concat),
+    "Sigmoid": Layer(unary("LOGISTIC")),
+    "Tanh": Layer(unary("TANH")),
+    "HardSwish": Layer(unary("HARD_SWISH")),
+    "Elu": Layer(unary("ELU")),
+    "LeakyRelu": Layer(unary("LEAKY_RELU", _slope)),
+}
+"""What may be one operation on integers, by the name of the operator on float32."""
+
+
+def on_integers_or(float32: Lowering) -> Lowering:
+    """Between DequantizeLinear and QuantizeLinear on integers where that can be, else as it is."""
+
+    def lower(im: Importer, node: OnnxNode) -> None:
+        layer, target = LAYERS[node.kind], target_of(im, node)
+        operands = [im.given(node, place) for place in range(len(node.inputs))]
+        data = operands[:1] if layer.takes_constants else operands
+        fits = bool(data) and all(map(is_integer, data)) and target is not None
+        if target is not None and target.activation is not Activation.NONE:
+            fits = fits and layer.takes_activation
+        if not fits or target is None or not layer.lower(im, node, operands, target):
+            float32(im, node)
+
+    return lower
+
+
+@dataclass(frozen=True, slots=True)
+class QOperator:
+    """An operator on integers with the scales of what it reads and makes among its inputs. `kind`: what it computes.
+    `operands`: where they stand, each with its scale and zero point behind it. `result`: where the scale of the output
+    stands. `bias`: where it stands, in units of the products."""
+
+    kind: str
+    operands: tuple[int, ...] = (0,)
+    result: int = 3
+    bias: int | None = None
+
+    def __call__(self, im: Importer, node: OnnxNode) -> None:
+        places = self.operands or range(2, len(node.inputs), 3)
+        values: list[Value | None] = [_operand(im, node, place) for place in places]
+        target, layer = _own_target(im, node, self.result), LAYERS[self.kind]
+        if im.attribute(node, "channels_last", 0):
+            raise im.refuse(node, "channels_last is not supported")
+        if layer.takes_constants:
+            fits = is_integer(values[0])
+            bias = None if self.bias is None else im.given(node, self.bias)
+            values.append(
+                Constant(bias.array, (bias.array, Scale((1.0,), (0,)))) if isinstance(bias, Constant) else bias
+            )
+        else:
+            fits, values = True, [_in_memory(im, _present(value)) for value in values]
+        if not fits or not layer.lower(im, node, values, target):
+            self._in_float32(im, node)
+
+    def _in_float32(self, im: Importer, node: OnnxNode) -> None:
+        """What cannot be computed on 8-bit integers, as weights of nine bits: in float32, then quantised."""
+        parts, given = Parts(im, node), node.inputs
+        axis = 0 if self.kind == "Conv" or im.attribute(node, "transB", 0) else 1
+        operands = [parts("DequantizeLinear", *given[place : place + 3], axis=axis) for place in self.operands]
+        if self.bias is not None and im.given(node, self.bias) is not None:
+            unit = im.array(node, 1).astype(np.float32).reshape(-1) * im.array(node, 4).astype(np.float32).reshape(-1)
+            operands.append(parts("Identity", (im.array(node, self.bias).reshape(-1) * unit).astype(np.float32)))
+        own = ("name", "doc_string", "channels_last", "opset")
+        rest = {name: im.attribute(node, name) for name in node.attributes if name not in own}
+        parts.end("QuantizeLinear", parts(self.kind, *operands, **rest), *given[self.result : self.result + 2])
+
+
+def _operand(im: Importer, node: OnnxNode, place: int) -> Value:
+    """An operand with its scale and zero point behind it, as the float32 values that it stands for."""
+    scale, _ = scale_at(im, node, place + 1)
+    value = im.input(node, place)
     if isinstance(value, Constant):
-        dims = in_file_order(value.shape)
-        return Stored(im.build.constant(value.array.reshape(sizes(value.shape, dims))), dims, value.shape)
-    return im.build.unshuffled(value) if isinstance(value, Shuffled) else value
+        return Constant(value.array, (signed(value.array), scale))
+    return meant(im, node, value, scale)
 
 
-LOWERINGS = {"DequantizeLinear": dequantize, "QuantizeLinear": quantize}
+def _own_target(im: Importer, node: OnnxNode, place: int) -> Target:
+    scale, dtype = scale_at(im, node, place)
+    if len(scale.scales) > 1 or dtype.name not in TYPES:
+        raise im.refuse(node, "outputs of one scale, int8 or uint8, are supported")
+    return Target(node.outputs[0], scale, TYPES[dtype.name])
+
+
+def _in_memory(im: Importer, value: Value) -> Value:
+    """A constant operand as a tensor that holds its integers."""
+    if not isinstance(value, Constant) or value.stored is None:
+        return value
+    values, scale = value.stored
+    tensor = im.build.constant(values, "operand", scale.quantisation)
+    return Stored(tensor, tuple(range(values.ndim)), values.shape, is_real=True)
+
+
+Q_OPERATORS = {
+    "QLinearConv": QOperator("Conv", (0, 3), 6, 8),
+    "QLinearMatMul": QOperator("MatMul", (0, 3), 6),
+    "com.microsoft.QGemm": QOperator("Gemm", (0, 3), 7, 6),
+    "com.microsoft.QLinearAdd": QOperator("Add", (0, 3), 6),
+    "com.microsoft.QLinearMul": QOperator("Mul", (0, 3), 6),
+    "com.microsoft.QLinearAveragePool": QOperator("AveragePool"),
+    "com.microsoft.QLinearGlobalAveragePool": QOperator("GlobalAveragePool"),
+    "com.microsoft.QLinearSoftmax": QOperator("Softmax"),
+    "com.microsoft.QLinearSigmoid": QOperator("Sigmoid"),
+    "com.microsoft.QLinearLeakyRelu": QOperator("LeakyRelu"),
+    "com.microsoft.QLinearConcat": QOperator("Concat", (), 0),
+}
+
+
+LEVELS = 255.0
+
+
+def dynamic_quantize(im: Importer, node: OnnxNode) -> None:
+    """8 bits without a sign between the least and the largest element, 0 among them."""
+    parts, x = Parts(im, node), node.inputs[0]
+    every = np.arange(len(im.input(node).shape))
+    low = parts("Min", parts("ReduceMin", x, every, keepdims=0), 0.0)
+    high = parts("Max", parts("ReduceMax", x, every, keepdims=0), 0.0)
+    scale = parts("Div", parts("Sub", high, low), LEVELS)
+    # Where all elements are 0, any scale will do.
+    scale = parts("Where", parts("Equal", scale, 0.0), 1.0, scale)
+    zero = parts("Clip", parts("Round", parts("Neg", parts("Div", low, scale))), 0.0, LEVELS)
+    steps = parts("Round", parts("Div", x, scale))
+    names = [parts("Clip", parts("Add", steps, zero), 0.0, LEVELS), scale, zero]
+    for name, made in zip(node.outputs, names, strict=False):
+        if name:
+            im.bind(name, im.values[made])
+
+
+def _centred(im: Importer, parts: Parts, name: str, zero: str) -> str:
+    """Integers less their zero point, as real numbers."""
+    value, below = im.values[name], im.values[zero] if zero else None
+    if isinstance(value, Constant) and (below is None or isinstance(below, Constant)):
+        shift: Any = 0 if below is None else below.array.astype(np.float32)
+        # Zero points of rows or columns stand along the last axis but one, or the first of a filter.
+        if np.ndim(shift) == 1 and len(shift) > 1 and value.array.ndim > 2:
+            shift = shift.reshape(-1, *[1] * (value.array.ndim - 1))
+        return parts("Identity", (value.array.astype(np.float32) - shift).astype(np.float32))
+    real = parts("Cast", name, to=1)
+    return real if below is None else parts("Sub", real, parts("Cast", zero, to=1))
+
+
+def _operands(im: Importer, node: OnnxNode, parts: Parts) -> tuple[str, str]:
+    zeros = [*node.inputs[2:4], "", ""]
+    first, second = (_centred(im, parts, node.inputs[place], zeros[place]) for place in (0, 1))
+    return first, second
+
+
+def matmul_integer(im: Importer, node: OnnxNode) -> None:
+    parts = Parts(im, node)
+    parts.end("MatMul", *_operands(im, node, parts))
+
+
+def conv_integer(im: Importer, node: OnnxNode) -> None:
+    parts = Parts(im, node)
+    names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+    given = {name: im.attribute(node, name) for name in names if name in node.attributes}
+    parts.end("Conv", *_operands(im, node, parts), **given)
+
+
+LOWERINGS: dict[str, Lowering] = {
+    "DequantizeLinear": dequantize,
+    "QuantizeLinear": quantize,
+    **Q_OPERATORS,
+    "DynamicQuantizeLinear": dynamic_quantize,
+    "MatMulInteger": matmul_integer,
+    "ConvInteger": conv_integer,
+}

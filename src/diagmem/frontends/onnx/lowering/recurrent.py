@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from diagmem.frontends.onnx.builder import Constant, Stored, Value, in_file_order
 from diagmem.frontends.onnx.importer import Importer
-from diagmem.frontends.onnx.layout import Constant, Stored, Value, in_file_order
 from diagmem.frontends.onnx.lowering.elementwise import binary_of, unary_of
 from diagmem.frontends.onnx.lowering.moving import joined
 from diagmem.frontends.onnx.proto import OnnxNode

@@ -9,10 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from diagmem.frontends.onnx.branches import Parts
+from diagmem.frontends.onnx.builder import Constant, Stored, Value, stored_as
 from diagmem.frontends.onnx.folding import axes_of
-from diagmem.frontends.onnx.importer import Importer, Lowering
-from diagmem.frontends.onnx.layout import Constant, Stored, Value, stored_as
+from diagmem.frontends.onnx.importer import Importer, Lowering, Parts
 from diagmem.frontends.onnx.lowering.elementwise import binary_of, chain, unary_of
 from diagmem.frontends.onnx.lowering.moving import placed
 from diagmem.frontends.onnx.proto import OnnxNode

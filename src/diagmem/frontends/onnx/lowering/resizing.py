@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from diagmem.frontends.onnx.builder import CHANNELS_LAST, Constant, Stored, stored_as
 from diagmem.frontends.onnx.importer import Importer, integers
-from diagmem.frontends.onnx.layout import CHANNELS_LAST, Constant, Stored, stored_as
 from diagmem.frontends.onnx.lowering.elementwise import binary_of
 from diagmem.frontends.onnx.lowering.moving import taken
 from diagmem.frontends.onnx.proto import OnnxNode

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from diagmem.frontends.onnx.builder import Constant, Dims, Stored, Value, stored_as
 from diagmem.frontends.onnx.importer import Importer
-from diagmem.frontends.onnx.layout import Constant, Dims, Stored, stored_as
 from diagmem.frontends.onnx.lowering.elementwise import binary_of, fused
 from diagmem.frontends.onnx.proto import OnnxNode
 from diagmem.model.graph import ExplicitPadding, Padding, Shape, Tensor
 from diagmem.model.sliding_window import Window1D
+from diagmem.ops import Activation
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.convolution.transpose_conv import TransposeConv
@@ -104,37 +105,52 @@ def _missing(size: int, kernel: int, stride: int, dilation: int, before: int, af
     return stride - spare if spare and windows * stride < size + before else 0
 
 
-def conv(im: Importer, node: OnnxNode) -> None:
-    """Conv, its weights in our order; one with a group for each channel is a depthwise one."""
-    image = im.input(node)
-    weights = im.array(node, 1)
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """As our kernels take it: the image, weights in our order with output channels along `channel_axis`."""
+
+    kind: str
+    tensor: Tensor
+    filter: Any
+    channel_axis: int
+    attributes: Conv2D | DepthwiseConv2D
+
+
+def convolution(
+    im: Importer,
+    node: OnnxNode,
+    image: Value,
+    weights: Any,
+    activation: Activation = Activation.NONE,
+    as_stored: bool = False,
+) -> Convolution:
+    """A Conv; one with a group for each channel is a depthwise one."""
     size = image_shape(im, node, image.shape)
     groups = im.attribute(node, "group", 1)
     if weights.ndim != len(image.shape) or weights.shape[1] * groups != image.shape[1] or weights.shape[0] % groups:
         raise im.refuse(node, f"weights {list(weights.shape)} and group {groups} do not fit {list(image.shape)}")
     window = window_of(im, node, size, weights.shape[2:])
-    bias = im.optional_array(node, 2)
+    kernel = weights.reshape(*weights.shape[:2], *window.kernel)
+    tensor = im.build.form(image, image_dims(image.shape), as_stored)
+    rest = window.padding(tensor.shape[1:3]), *window.stride, *window.dilation
+    if groups == image.shape[1] and weights.shape[1] == 1:
+        depthwise = DepthwiseConv2D(*rest, weights.shape[0] // groups, activation)
+        return Convolution("DEPTHWISE_CONV_2D", tensor, kernel.transpose(1, 2, 3, 0), 3, depthwise)
+    return Convolution("CONV_2D", tensor, kernel.transpose(0, 2, 3, 1), 0, Conv2D(*rest, activation))
+
+
+def conv(im: Importer, node: OnnxNode) -> None:
+    image, weights = im.input(node), im.array(node, 1)
+    found = convolution(im, node, image, weights)
+    name, data, bias = node.outputs[0], found.filter, im.optional_array(node, 2)
     scale = _batch_normalisation_behind(im, node, weights.shape[0])
     if scale is not None:
         factor, shift, name = scale
-        weights = (weights * factor.reshape(-1, *[1] * (weights.ndim - 1))).astype(np.float32)
+        data = (data * np.expand_dims(factor, [a for a in range(4) if a != found.channel_axis])).astype(np.float32)
         bias = ((bias if bias is not None else 0) * factor + shift).astype(np.float32)
-    else:
-        name = node.outputs[0]
-    channels = weights.shape[0]
-    bias = np.zeros(channels, dtype=np.float32) if bias is None else bias
-    kernel = weights.reshape(*weights.shape[:2], *window.kernel)
-    tensor = im.build.form(image, image_dims(image.shape))
-    plane = tensor.shape[1:3]
-    rest = window.padding(plane), *window.stride, *window.dilation
-    attributes: Conv2D | DepthwiseConv2D
-    if groups == image.shape[1] and weights.shape[1] == 1:
-        data = im.build.constant(kernel.transpose(1, 2, 3, 0), "filter")
-        kind, attributes = "DEPTHWISE_CONV_2D", DepthwiseConv2D(*rest, multiplier=channels // groups)
-    else:
-        data = im.build.constant(kernel.transpose(0, 2, 3, 1), "filter")
-        kind, attributes = "CONV_2D", Conv2D(*rest)
-    made = im.build.make(kind, [tensor, data, im.build.constant(bias, "bias")], attributes, name=name)
+    bias = np.zeros(weights.shape[0], dtype=np.float32) if bias is None else bias
+    inputs = [found.tensor, im.build.constant(data, "filter"), im.build.constant(bias, "bias")]
+    made = im.build.make(found.kind, inputs, found.attributes, name=name)
     fused(im, name, bind_image(made, len(image.shape)))
 
 
