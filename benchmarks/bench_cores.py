@@ -17,8 +17,8 @@ from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
 from diagmem.model.schedule import PUSH, Step
+from diagmem.planning.cores.multicore import most_held_bytes, running_steps, speedup, step_work
 from diagmem.planning.plan import Plan
-from diagmem.planning.teamwork import most_held_bytes, running_steps, speedup, step_work
 from diagmem.verification.cortex_m import CORES, run_on_team
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.profile import profiled
@@ -55,7 +55,7 @@ def _row(model: str, way: Mapping[str, Any]) -> Iterator[str]:
     yield str(made.arena_bytes)
     yield f"{made.arena_bytes - alone.arena_bytes:+}"
     yield str(run.barriers)
-    yield str(most_held_bytes(made.plan.graph, made.plan.teamwork) // 2)
+    yield str(most_held_bytes(made.plan.graph, made.plan.multicore) // 2)
     yield f"{run.speedup:.3f}"
     for cores in (3, 4):
         yield f"{_computed(pipeline.plan(source, cores=cores, **way).plan, work, cores):.2f}"
@@ -68,8 +68,8 @@ def _computed(plan: Plan, work: Mapping[int, int], cores: int) -> float:
     each: dict[Step, float] = {
         step: step_work(plan.graph, step) if step.op == PUSH else work[step.op] / times[step.op] for step in {*steps}
     }
-    assert plan.teamwork is not None
-    return speedup(plan.teamwork, steps, each, cores)
+    assert plan.multicore is not None
+    return speedup(plan.multicore, steps, each, cores)
 
 
 if __name__ == "__main__":

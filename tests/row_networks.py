@@ -20,7 +20,7 @@ from diagmem.ops.convolution.transpose_conv import TransposeConv
 from diagmem.ops.moving.concatenation import Concatenation
 from diagmem.ops.moving.reshape import Reshape
 from diagmem.ops.reductions.reduce import Reduce
-from diagmem.planning.storage import Storage
+from diagmem.planning.plan import Storage
 
 GAP_BYTES = 64
 

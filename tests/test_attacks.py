@@ -23,7 +23,7 @@ from diagmem.frontends.source import Source
 from diagmem.kernels import library, signature
 from diagmem.model.errors import DiagmemError, one_line, shell_word
 from diagmem.model.graph import Graph, Op, Tensor
-from diagmem.planning.overlaps import all_overlaps
+from diagmem.planning.bounds import all_overlaps
 from diagmem.tracing.capture.harness import harness
 from diagmem.tracing.capture.kernel import read_calls
 from diagmem.verification.places import Verification

@@ -22,14 +22,15 @@ from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.model.errors import ModelError, PlanError, UnsafePlanError
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
-from diagmem.planning import checked, choices
-from diagmem.planning.checked import findings_of
-from diagmem.planning.footprint import footprint
+from diagmem.planning import choices
+from diagmem.planning import plan as plans
+from diagmem.planning.json import to_json
+from diagmem.planning.needs.build_problem import build_problem
+from diagmem.planning.needs.footprint import footprint
 from diagmem.planning.options import Options
+from diagmem.planning.order import SCHEDULERS, every_order
 from diagmem.planning.place import ALLOCATORS, optimal
-from diagmem.planning.plan_json import to_json
-from diagmem.planning.posing import problem
-from diagmem.planning.schedulers import SCHEDULERS, every_order
+from diagmem.planning.plan import findings_of
 from diagmem.validation import Fault, Finding
 from tests.networks import chain, diamond, nets, random_net
 from tests.profiles import examples
@@ -71,7 +72,7 @@ def test_optimal_means_over_all_orders(graph: Graph) -> None:
     needs = footprint(graph, Options())
     orders = every_order(needs, below_bytes=1 << 20, most=1000)
     assert orders is not None
-    least = min(optimal(problem(needs, order)).arena_bytes for order in orders)
+    least = min(optimal(build_problem(needs, order)).arena_bytes for order in orders)
     made = diagmem.plan(graph, remove=())
     assert made.optimal
     assert made.arena_bytes == made.lower_bound_bytes == least
@@ -127,7 +128,7 @@ def test_unknown_names_are_refused(options: dict[str, Any]) -> None:
 
 def test_an_unsafe_plan_is_never_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the validator finds anything, the plan is a bug: neither it nor what is made of it leaves the pipeline."""
-    monkeypatch.setattr(checked, "replay", lambda *given: [Finding(Fault.NO_PLACE, tensor="t1")])
+    monkeypatch.setattr(plans, "replay", lambda *given: [Finding(Fault.NO_PLACE, tensor="t1")])
     model = to_tflite(zoo.build("kws_dscnn_int8"))
     for make in (diagmem.plan, diagmem.pareto, diagmem.emit_c, diagmem.emit_tflm, diagmem.verify):
         with pytest.raises(UnsafePlanError, match="no place"):

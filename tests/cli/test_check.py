@@ -15,7 +15,7 @@ import diagmem
 from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.graph import DType
-from diagmem.planning.plan_json import schema_text
+from diagmem.planning.json import schema_text
 from tests.backends.c.models import compiler
 from tests.cli.calling import call
 

@@ -20,7 +20,7 @@ import random, sys
 from diagmem.planning import planner
 from diagmem.planning.place import cp_sat
 from diagmem.planning.place.effort import Effort
-from diagmem.planning.problem import Buffer, Problem
+from diagmem.planning.needs.problem import Buffer, Problem
 
 draw = random.Random(0)
 firsts = [draw.randrange(30) for _ in range(60)]

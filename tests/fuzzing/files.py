@@ -19,7 +19,7 @@ from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
 from diagmem.model.graph import Graph
 from diagmem.planning import planner
-from diagmem.planning.inspection import inspect
+from diagmem.planning.bounds import inspect
 from diagmem.planning.options import Options
 from diagmem.verification.inputs import sample_inputs
 from tests.frontends.tflite.test_hostile import corrupted

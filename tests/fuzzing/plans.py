@@ -12,8 +12,9 @@ from functools import lru_cache, partial
 from typing import Any
 
 from diagmem.backends.c.program import Program
-from diagmem.planning import plan_json, planner
-from diagmem.planning.checked import findings_of
+from diagmem.planning import json as plan_json
+from diagmem.planning import planner
+from diagmem.planning.plan import findings_of
 from tests.attack_strings import ATTACKS
 from tests.fuzzing import batches
 from tests.fuzzing.attempts import attempted

@@ -17,7 +17,7 @@ from diagmem.kernels._traced import TracedLibrary, TracedOp, signature_text
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph
 from diagmem.ops.accesses import replayed_separation
-from diagmem.planning.overlaps import all_overlaps
+from diagmem.planning.bounds import all_overlaps
 from tests.ops.cases import activation, node_of
 
 BAD_ROWS = (

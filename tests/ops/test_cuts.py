@@ -15,12 +15,11 @@ from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.kernels import library
 from diagmem.model.graph import Node
-from diagmem.model.teamwork import Along, How, Phases, Sharing, Teamwork
+from diagmem.model.multicore import Along, How, Multicore, Phases, Split
 from diagmem.ops import OpKind
 from diagmem.ops.fitting import input_values
-from diagmem.planning.checked import findings_of
-from diagmem.planning.plan import Plan
-from diagmem.planning.sharing import SharedOp
+from diagmem.planning.cores.split import SharedOp
+from diagmem.planning.plan import Plan, findings_of
 from diagmem.verification.threads import run_on_threads
 from tests.ops.deep_nodes import KINDS, deep_nodes
 from tests.ops.drawing import CASES, runnable
@@ -39,53 +38,51 @@ ELEMENT_BY_ELEMENT = ("binary", "unary", "concatenation", "transpose", "strided_
 """They can nearly always be shared: a few are enough."""
 
 
-def shared(node: Node, kernels: str) -> Iterator[tuple[Plan, Sharing]]:
+def shared(node: Node, kernels: str) -> Iterator[tuple[Plan, Split]]:
     """The node planned on its own, with each way to share it among cores for which waiting costs nothing."""
     plan = pipeline.plan(alone(node, ""), cores=CORES, kernels=kernels, remove=()).plan
     for cut in library(kernels).cuts(node):
-        sharing = SharedOp(plan, plan.graph.nodes[0], CORES, barrier=0).sharing(cut) if cut.units > cut.grain else None
-        if sharing is not None:
-            yield replace(plan, teamwork=Teamwork(CORES, (sharing,))), sharing
+        split = SharedOp(plan, plan.graph.nodes[0], CORES, barrier=0).split(cut) if cut.units > cut.grain else None
+        if split is not None:
+            yield replace(plan, multicore=Multicore(CORES, (split,))), split
 
 
-def as_planned(sharing: Sharing) -> Sharing:
-    return sharing
+def as_planned(split: Split) -> Split:
+    return split
 
 
-def without_a_barrier(sharing: Sharing) -> Sharing:
+def without_a_barrier(split: Split) -> Split:
     """The first two of several phases become one."""
-    phases = list(sharing.each_phase())
+    phases = list(split.each_phase())
     if {phase.how for phase in phases[:2]} != {How.SHARED} or len(phases) < 2:
-        return sharing
+        return split
     rows = [phases[0]._replace(end=phases[1].end), *phases[2:]]
-    return replace(sharing, phases=tuple(Phases(phase.end, phase.units, phase.how) for phase in rows))
+    return replace(split, phases=tuple(Phases(phase.end, phase.units, phase.how) for phase in rows))
 
 
-def check_parts(nodes: Sequence[Node], kernels: str = "diagmem") -> list[Sharing]:
+def check_parts(nodes: Sequence[Node], kernels: str = "diagmem") -> list[Split]:
     """Has all of them made by threads, each by itself in one program, and compares. Returns how they were shared."""
-    failure, sharings = run_parts(nodes, kernels, as_planned)
+    failure, splits = run_parts(nodes, kernels, as_planned)
     assert failure is None
-    return sharings
+    return splits
 
 
-def run_parts(
-    nodes: Sequence[Node], kernels: str, changed: Callable[[Sharing], Sharing]
-) -> tuple[str | None, list[Sharing]]:
-    programs, values, sharings = list[Program](), [], list[Sharing]()
+def run_parts(nodes: Sequence[Node], kernels: str, changed: Callable[[Split], Split]) -> tuple[str | None, list[Split]]:
+    programs, values, splits = list[Program](), [], list[Split]()
     for number, node in enumerate(nodes):
         found = zip(node.op.inputs, input_values(node, np.random.default_rng(number)), strict=True)
         given = {index: value for index, value in found if value is not None}
-        for plan, sharing in shared(node, kernels):
+        for plan, split in shared(node, kernels):
             assert findings_of(plan) == []
             programs.append(Program.running(plan))
-            sharings.append(changed(replace(sharing, op=len(sharings))))
+            splits.append(changed(replace(split, op=len(splits))))
             values += [given[index] for index in plan.graph.inputs]
-    program = replace(side_by_side(programs), teamwork=Teamwork(CORES, tuple(sharings)))
-    return run_on_threads(program, [values], CORES).failure, sharings
+    program = replace(side_by_side(programs), multicore=Multicore(CORES, tuple(splits)))
+    return run_on_threads(program, [values], CORES).failure, splits
 
 
-def hows(sharings: Sequence[Sharing]) -> set[How]:
-    return {phases.how for sharing in sharings for phases in sharing.phases}
+def hows(splits: Sequence[Split]) -> set[How]:
+    return {phases.how for split in splits for phases in split.phases}
 
 
 def test_kinds_that_can_be_cut_are_found() -> None:
@@ -123,7 +120,7 @@ def test_parts_of_many_channels_are_right(kernels: str) -> None:
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
     found = check_parts([node for kind in KINDS for node in deep_nodes(kind, 6)], kernels)
-    assert {sharing.cut.along for sharing in found} == {Along.PIXELS, Along.CHANNELS}
+    assert {split.cut.along for split in found} == {Along.PIXELS, Along.CHANNELS}
     assert {How.SHARED, How.HELD} <= hows(found)
 
 
@@ -133,7 +130,7 @@ def test_parts_of_kernels_without_scratch_are_right() -> None:
         pytest.skip("needs gcc")
     nodes = [node for kind in ("CONV_2D", "FULLY_CONNECTED") for node in deep_nodes(kind, 12)]
     found = check_parts(nodes, "diagmem-dsp/all")
-    assert Along.CHANNELS in {sharing.cut.along for sharing in found}
+    assert Along.CHANNELS in {split.cut.along for split in found}
 
 
 def test_a_missing_barrier_is_seen() -> None:
@@ -141,6 +138,6 @@ def test_a_missing_barrier_is_seen() -> None:
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
     nodes = [node for kind in ("POINTWISE", "CONV_2D") for node in deep_nodes(kind, 8)]
-    failure, sharings = run_parts(nodes, "diagmem", without_a_barrier)
-    assert sharings
+    failure, splits = run_parts(nodes, "diagmem", without_a_barrier)
+    assert splits
     assert failure is not None

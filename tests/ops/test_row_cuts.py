@@ -13,12 +13,11 @@ import pytest
 from diagmem.backends.c.program import Program
 from diagmem.kernels import library
 from diagmem.model.graph import Node
-from diagmem.model.teamwork import Along, Cut, How, Sharing, Teamwork
+from diagmem.model.multicore import Along, Cut, How, Multicore, Split
 from diagmem.ops.fitting import input_values
-from diagmem.planning.checked import findings_of
+from diagmem.planning.cores.split import SharedTurn, SharedTurns
 from diagmem.planning.options import Options
-from diagmem.planning.plan import Plan
-from diagmem.planning.shared_turns import SharedTurn, SharedTurns
+from diagmem.planning.plan import Plan, findings_of
 from diagmem.validation import Fault
 from diagmem.verification import reference
 from diagmem.verification.stream import differences, spans
@@ -40,7 +39,7 @@ def _gcc() -> None:
         pytest.skip("needs gcc")
 
 
-def shared(node: Node, name: str, kernels: str) -> Iterator[tuple[Program, tuple[Sharing, ...]]]:
+def shared(node: Node, name: str, kernels: str) -> Iterator[tuple[Program, tuple[Split, ...]]]:
     """The node run row by row in two places, each row shared in every way that there is."""
     for place in (anywhere, overlapped):
         program = place(alone(node, f"{place.__name__} {name}"), kernels)
@@ -50,31 +49,31 @@ def shared(node: Node, name: str, kernels: str) -> Iterator[tuple[Program, tuple
         plan = Plan(program.graph, options, program.schedule, program.storage, program.scratch, program.arena_bytes, 0)
         for cut in library(kernels).row_cuts(node):
 
-            def in_phases(turn: SharedTurn, cut: Cut = cut) -> Sharing | None:
-                return turn.sharing(cut) if cut.units > cut.grain else None
+            def in_phases(turn: SharedTurn, cut: Cut = cut) -> Split | None:
+                return turn.split(cut) if cut.units > cut.grain else None
 
-            sharings = SharedTurns(plan, program.graph.nodes[0], CORES, barrier=0).sharings(in_phases)
-            if sharings:
-                found = {finding.fault for finding in findings_of(replace(plan, teamwork=Teamwork(CORES, sharings)))}
+            splits = SharedTurns(plan, program.graph.nodes[0], CORES, barrier=0).splits(in_phases)
+            if splits:
+                found = {finding.fault for finding in findings_of(replace(plan, multicore=Multicore(CORES, splits)))}
                 assert found <= OF_ONLY_ROWS
-                yield program, sharings
+                yield program, splits
 
 
-def check_parts_of_rows(nodes: Sequence[Node], kernels: str = "diagmem") -> list[Sharing]:
-    programs, values, sharings = list[Program](), [], list[Sharing]()
+def check_parts_of_rows(nodes: Sequence[Node], kernels: str = "diagmem") -> list[Split]:
+    programs, values, splits = list[Program](), [], list[Split]()
     for number, node in enumerate(nodes):
         found = zip(node.op.inputs, input_values(node, np.random.default_rng(number)), strict=True)
         given = {index: value for index, value in found if value is not None}
         for program, ways in shared(node, str(number), kernels):
-            sharings += (replace(way, op=len(programs)) for way in ways)
+            splits += (replace(way, op=len(programs)) for way in ways)
             programs.append(program)
             values += [given[index] for index in program.graph.inputs]
-    program = replace(side_by_side(programs), teamwork=Teamwork(CORES, tuple(sharings)))
+    program = replace(side_by_side(programs), multicore=Multicore(CORES, tuple(splits)))
     sent, complaint = sent_by_threads(program, [values], CORES)
     assert not complaint
     wrong = differences(spans(program, is_traced=True), reference.run(program.graph, values), sent)
     assert [text for text in wrong if not text.startswith("output ")] == []
-    return sharings
+    return splits
 
 
 @pytest.mark.parametrize("case", [case for case in BY_ROWS if case in OWN])
@@ -90,5 +89,5 @@ def test_parts_of_rows_of_many_channels_are_right(kernels: str) -> None:
     drawn = (node for kind in kinds for node in deep_nodes(kind, 6))
     nodes = [node for node in drawn if not row_op(alone(node, ""), kernels).is_whole]
     found = check_parts_of_rows(nodes, kernels)
-    assert {sharing.cut.along for sharing in found} == {Along.PIXELS, Along.CHANNELS}
-    assert {How.SHARED, How.HELD} <= {phases.how for sharing in found for phases in sharing.phases}
+    assert {split.cut.along for split in found} == {Along.PIXELS, Along.CHANNELS}
+    assert {How.SHARED, How.HELD} <= {phases.how for split in found for phases in split.phases}

@@ -15,8 +15,8 @@ from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import Schedule, Step
 from diagmem.ops import CPointers, CRow, CRows, OpKind, kinds
 from diagmem.ops.fitting import input_values
-from diagmem.planning.rows import RowOp, row_graph
-from diagmem.planning.storage import Storage
+from diagmem.planning.needs.rows import RowOp, row_graph
+from diagmem.planning.plan import Storage
 from diagmem.verification import reference
 from diagmem.verification.host import Machine, trace_on_host
 from diagmem.verification.stream import differences, spans

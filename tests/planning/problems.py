@@ -7,7 +7,7 @@ import random
 
 from hypothesis import strategies as st
 
-from diagmem.planning.problem import Buffer, Problem
+from diagmem.planning.needs.problem import Buffer, Problem
 
 
 @st.composite

@@ -12,14 +12,14 @@ import diagmem
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.graph import DType, Graph, Tensor
 from diagmem.planning import removal
-from diagmem.planning.footprint import Footprint, footprint
+from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.options import EFFORTS as NAMES
 from diagmem.planning.options import Options
+from diagmem.planning.order import search
+from diagmem.planning.order.search import Search
+from diagmem.planning.order.simple import under_bound
 from diagmem.planning.place import cp_sat
 from diagmem.planning.place.effort import EFFORTS, LARGE, MANY, NORMAL, Effort, Purse
-from diagmem.planning.schedulers import search
-from diagmem.planning.schedulers.bounded import under_bound
-from diagmem.planning.schedulers.search import Search
 from diagmem.transforms import TRANSFORMS
 from tests.cli.calling import call
 from tests.networks import random_net

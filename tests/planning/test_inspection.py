@@ -6,7 +6,7 @@ import pytest
 
 from diagmem.model.graph import DType, Graph, Op, Tensor
 from diagmem.planning import planner
-from diagmem.planning.inspection import inspect
+from diagmem.planning.bounds import inspect
 from diagmem.planning.options import Options
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 
 from diagmem.model.graph import Graph, View
-from diagmem.planning.lifetimes import Lifetime, lifetimes, live_bytes
+from diagmem.planning.bounds import Lifetime, lifetimes, live_bytes
 from tests.networks import Net, nets
 
 

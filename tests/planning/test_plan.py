@@ -9,7 +9,7 @@ import pytest
 
 import diagmem
 from diagmem.model.graph import Graph
-from diagmem.planning.storage import Storage
+from diagmem.planning.plan import Storage
 from tests.networks import Net, chain
 from tests.row_networks import image_net, line_net
 

@@ -14,13 +14,13 @@ from diagmem.model.graph import Graph, Padding
 from diagmem.model.schedule import Schedule
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.planning import removal
-from diagmem.planning.footprint import Footprint, footprint
+from diagmem.planning.json import to_json
+from diagmem.planning.needs.build_problem import build_problem
+from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.options import Options
+from diagmem.planning.order.search import Search, search
 from diagmem.planning.place.effort import NORMAL
-from diagmem.planning.plan_json import to_json
-from diagmem.planning.posing import problem
 from diagmem.planning.removal import Removed, without_ops
-from diagmem.planning.schedulers.search import Search, search
 from diagmem.transforms import TRANSFORMS, transformed, transformed_again
 from tests.execution import with_values
 from tests.profiles import examples
@@ -123,7 +123,7 @@ def test_a_whole_is_held_from_its_first_part_on() -> None:
     needs = footprint(graph, Options())
     store = next(s for s in needs.stores if whole in s.tensors)
     assert store.writers == {0, 1}
-    posed = problem(needs, Schedule.whole(range(3)))
+    posed = build_problem(needs, Schedule.whole(range(3)))
     names = [buffer.name for buffer in posed.buffers]
     buffer = posed.buffers[names.index(f"t{whole}")]
     assert (buffer.first_step, buffer.end_step) == (0, 3)

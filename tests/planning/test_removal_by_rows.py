@@ -12,22 +12,18 @@ from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.graph import DType, Graph
-from diagmem.model.teamwork import How, Phases, Sharing, Teamwork
-from diagmem.planning.checked import checked, findings_of
+from diagmem.model.multicore import How, Multicore, Phases, Split
 from diagmem.planning.choices import Choice
-from diagmem.planning.footprint import footprint
-from diagmem.planning.live_windows import LiveWindows
+from diagmem.planning.json import from_json, to_json
+from diagmem.planning.needs.footprint import Store, footprint
+from diagmem.planning.needs.problem import Problem
+from diagmem.planning.needs.rows import lines_up
+from diagmem.planning.needs.windows import Life, LiveWindows
 from diagmem.planning.options import Options
+from diagmem.planning.order.rows import RowSchedule, recomputing_orders
 from diagmem.planning.place import greedy
 from diagmem.planning.place.placement import Placement
-from diagmem.planning.plan import Plan
-from diagmem.planning.plan_json import from_json, to_json
-from diagmem.planning.problem import Problem
-from diagmem.planning.rows import lines_up
-from diagmem.planning.schedulers.lives import Life
-from diagmem.planning.schedulers.recompute import recomputing_orders
-from diagmem.planning.schedulers.rows import RowSchedule
-from diagmem.planning.store import Store
+from diagmem.planning.plan import Plan, checked, findings_of
 from diagmem.transforms import FOR_ROWS, transformed
 from diagmem.validation.findings import Fault
 from diagmem.verification.host import run_on_host
@@ -139,7 +135,7 @@ def test_cores_share_no_rows_of_parts() -> None:
         turns = tuple(step.turn for step in plan.schedule.steps if step.op == node.op.index and step.turn is not None)
         is_part = any(t is not None and t.view is not None for t in (*node.inputs, *node.outputs))
         for cut in options.library.row_cuts(node) if turns else ():
-            alone = Sharing(node.op.index, cut, (Phases(cut.units, cut.units, How.ALONE),), turns)
-            shared = replace(plan, options=options, teamwork=Teamwork(2, (alone,)))
+            alone = Split(node.op.index, cut, (Phases(cut.units, cut.units, How.ALONE),), turns)
+            shared = replace(plan, options=options, multicore=Multicore(2, (alone,)))
             found = {finding.fault for finding in findings_of(shared)}
             assert found == ({Fault.SHARED_UNKNOWN} if is_part else set())

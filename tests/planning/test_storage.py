@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem.planning.storage import Storage
+from diagmem.planning.plan import Storage
 
 
 @pytest.mark.parametrize(

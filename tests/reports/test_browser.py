@@ -10,7 +10,7 @@ import pytest
 
 from diagmem import pipeline
 from diagmem.model.graph import Graph
-from diagmem.planning.plan_json import to_json
+from diagmem.planning.json import to_json
 from diagmem.reports.report import report_page
 from diagmem.targets import chips
 from tests.browsing import Opened

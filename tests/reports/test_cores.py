@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from diagmem import pipeline
-from diagmem.planning.teamwork import running_steps
+from diagmem.planning.cores.multicore import running_steps
 from diagmem.reports.cores import LABELS, WIDTH, cores_drawing
 
 

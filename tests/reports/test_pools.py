@@ -37,7 +37,7 @@ def test_copies_of_weights_are_shown() -> None:
     options = {"pools": ("quick:600", "large:1K:5"), "weights_pool": "quick:20"}
     made = diagmem.plan(tiny(), **options)
     drawn = arena_svg(made.plan)
-    assert drawn.count('class="block weights"') == len(made.plan.staged) > 0
+    assert drawn.count('class="block weights"') == len(made.plan.weight_copies) > 0
     assert "weights, copied for an op" in drawn
     page = diagmem.report(tiny(), **options)["report.html"].decode()
     assert "weights copied to quick" in page

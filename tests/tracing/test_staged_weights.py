@@ -48,6 +48,6 @@ def test_as_many_bytes_as_are_counted(dtype: DType, kernels: str, on: str, sched
     options = {"pools": ("ram:64K",), "weights_pool": "ram:50", "kernels": kernels, "schedule": schedule}
     plan = diagmem.plan(tiny(dtype), **options).plan
     assert plan.weights is not None
-    assert len(plan.staged) == 3
-    counted = {weights.op: weights.read_bytes for weights in plan.weights.ops if weights.op in plan.staged}
+    assert len(plan.weight_copies) == 3
+    counted = {weights.op: weights.read_bytes for weights in plan.weights.ops if weights.op in plan.weight_copies}
     assert loaded_bytes(plan, on, tmp_path) == counted

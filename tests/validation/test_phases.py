@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from diagmem import pipeline
 from diagmem.model.graph import DType
+from diagmem.model.multicore import Along, Cut, How, Multicore, Phase, Phases, Split
 from diagmem.model.schedule import Schedule, Step
-from diagmem.model.teamwork import Along, Cut, How, Phase, Phases, Sharing, Teamwork
 from diagmem.ops import Order, kind_of
-from diagmem.planning.checked import findings_of
-from diagmem.planning.plan import Plan
-from diagmem.planning.storage import Storage
+from diagmem.planning.plan import Plan, Storage, findings_of
 from diagmem.validation import Fault
 from tests.networks import Net
 from tests.profiles import examples
@@ -35,12 +33,12 @@ def planned_by_rows(model: str) -> Plan:
     return pipeline.plan(f"zoo:{model}", cores=2, schedule="rows", input_rows=True).plan
 
 
-def with_phases(plan: Plan, sharing: Sharing, phases: Sequence[Phase]) -> Plan:
+def with_phases(plan: Plan, split: Split, phases: Sequence[Phase]) -> Plan:
     """The plan with other phases of one op, or of some turns of it."""
-    assert plan.teamwork is not None
+    assert plan.multicore is not None
     rows = tuple(Phases(phase.end, phase.units, phase.how) for phase in phases)
-    others = (replace(s, phases=rows) if s == sharing else s for s in plan.teamwork.sharings)
-    return replace(plan, teamwork=Teamwork(plan.teamwork.cores, tuple(others)))
+    others = (replace(s, phases=rows) if s == split else s for s in plan.multicore.splits)
+    return replace(plan, multicore=Multicore(plan.multicore.cores, tuple(others)))
 
 
 def faults(plan: Plan) -> set[Fault]:
@@ -75,8 +73,8 @@ def test_plans_for_cores_are_safe(model: str) -> None:
     """As the planner makes them, with phases of several sorts among them."""
     plan = planned(model)
     assert findings_of(plan) == []
-    assert plan.teamwork is not None
-    assert any(len(sharing.phases) > 1 or sharing.most_held for sharing in plan.teamwork.sharings)
+    assert plan.multicore is not None
+    assert any(len(split.phases) > 1 or split.most_held for split in plan.multicore.splits)
 
 
 @pytest.mark.parametrize("fault", [longer, without_barrier, not_held])
@@ -92,14 +90,14 @@ def test_rows_that_are_not_held_back_are_found() -> None:
 
 def planted(plan: Plan, fault: Callable[[list[Phase], int], list[Phase] | None]) -> int:
     """Plants a fault wherever one can be, and expects that it is found. Returns how many there were."""
-    assert plan.teamwork is not None
+    assert plan.multicore is not None
     found = 0
-    for sharing in plan.teamwork.sharings:
-        phases = list(sharing.each_phase())
+    for split in plan.multicore.splits:
+        phases = list(split.each_phase())
         for at in range(len(phases) - (fault is not not_held)):
             changed = fault(phases, at)
             if changed is not None:
-                assert faults(with_phases(plan, sharing, changed)) == {Fault.RACE}, (sharing.op, at)
+                assert faults(with_phases(plan, split, changed)) == {Fault.RACE}, (split.op, at)
                 found += 1
                 break
     return found
@@ -108,9 +106,9 @@ def planted(plan: Plan, fault: Callable[[list[Phase], int], list[Phase] | None])
 def test_turns_that_are_not_run_cannot_be_shared() -> None:
     """One that does not exist, one that is shared twice, one of an op that runs whole, and all of one by turns."""
     plan = planned_by_rows("kws_dscnn_int8")
-    assert plan.teamwork is not None
-    first = plan.teamwork.sharings[0]
-    whole = next(sharing for sharing in plan.teamwork.sharings if sharing.turns is None)
+    assert plan.multicore is not None
+    first = plan.multicore.splits[0]
+    whole = next(split for split in plan.multicore.splits if split.turns is None)
     assert first.turns is not None
     for wrong in (
         (replace(first, turns=(99,)),),
@@ -120,15 +118,15 @@ def test_turns_that_are_not_run_cannot_be_shared() -> None:
         (replace(first, turns=None),),
         (replace(first, op=-1),),
     ):
-        assert faults(replace(plan, teamwork=Teamwork(2, wrong))) == {Fault.SHARED_UNKNOWN}
+        assert faults(replace(plan, multicore=Multicore(2, wrong))) == {Fault.SHARED_UNKNOWN}
 
 
 def test_what_sums_up_rows_is_not_shared() -> None:
     plan = planned_by_rows("kws_dscnn_int8")
-    assert plan.teamwork is not None
+    assert plan.multicore is not None
     pool = next(node for node in plan.graph.nodes if node.op.kind == "AVERAGE_POOL_2D")
-    shared = Sharing(pool.op.index, Cut(Along.CHANNELS, 64), (Phases(64, 64, How.SHARED),), (0,))
-    assert faults(replace(plan, teamwork=Teamwork(2, (shared,)))) == {Fault.SHARED_UNKNOWN}
+    shared = Split(pool.op.index, Cut(Along.CHANNELS, 64), (Phases(64, 64, How.SHARED),), (0,))
+    assert faults(replace(plan, multicore=Multicore(2, (shared,)))) == {Fault.SHARED_UNKNOWN}
 
 
 def a_row(apart: int, phases: tuple[Phases, ...]) -> Plan:
@@ -144,7 +142,7 @@ def a_row(apart: int, phases: tuple[Phases, ...]) -> Plan:
     cut = Cut(Along.PIXELS, 8, can_hold=True)
     steps = Schedule(tuple(Step(0, turn) for turn in range(3)))
     plan = Plan(graph, options, steps, storage, {}, 1000, 0)
-    return replace(plan, teamwork=Teamwork(2, (Sharing(0, cut, phases, (0, 1, 2)),)))
+    return replace(plan, multicore=Multicore(2, (Split(0, cut, phases, (0, 1, 2)),)))
 
 
 def test_a_phase_of_a_row_that_is_a_pixel_longer_is_found() -> None:
@@ -189,19 +187,19 @@ def moved(plan: Plan, apart: int, phases: tuple[Phases, ...], cut: Cut = PIXELS)
         target.index: Storage.linear(0, target.rows, target.row_bytes),
         source.index: Storage.linear(apart * source.dtype.size_bytes, source.rows, source.row_bytes),
     }
-    return replace(plan, storage=storage, arena_bytes=4096, teamwork=Teamwork(2, (Sharing(0, cut, phases),)))
+    return replace(plan, storage=storage, arena_bytes=4096, multicore=Multicore(2, (Split(0, cut, phases),)))
 
 
 def is_racy(plan: Plan, apart: int) -> bool:
     """Element by element, by the definition: all that are between the same two barriers come in every order."""
-    assert plan.teamwork is not None
-    node, (sharing,) = plan.graph.nodes[0], plan.teamwork.sharings
+    assert plan.multicore is not None
+    node, (split,) = plan.graph.nodes[0], plan.multicore.splits
     kind = kind_of(node.op.kind)
     assert kind is not None
     reads = kind.accesses(node, Order.REFERENCE).reads[0]
     assert reads is not None
     when: dict[int, tuple[int, int, int]] = {}
-    for number, phase in enumerate(sharing.each_phase()):
+    for number, phase in enumerate(split.each_phase()):
         for unit in range(phase.first, phase.end):
             core = -1 - number if phase.how is How.ALONE else unit
             when[unit] = number, number + (phase.how is How.HELD), core
@@ -255,8 +253,8 @@ def test_phases_that_make_no_sense_are_refused(cut: Cut, phases: tuple[Phases, .
 
 def test_ops_that_are_not_run_cannot_be_shared() -> None:
     plan = moved(small(), 100, (Phases(16, 16, How.SHARED),))
-    twice = Teamwork(2, (Sharing(7, PIXELS, ()), *(plan.teamwork.sharings if plan.teamwork else ()) * 2))
-    assert [finding.fault for finding in findings_of(replace(plan, teamwork=twice))] == [Fault.SHARED_UNKNOWN] * 2
+    twice = Multicore(2, (Split(7, PIXELS, ()), *(plan.multicore.splits if plan.multicore else ()) * 2))
+    assert [finding.fault for finding in findings_of(replace(plan, multicore=twice))] == [Fault.SHARED_UNKNOWN] * 2
 
 
 def test_a_part_alone_asks_for_a_kernel_that_may_begin_anywhere() -> None:
@@ -266,7 +264,7 @@ def test_a_part_alone_asks_for_a_kernel_that_may_begin_anywhere() -> None:
     cut = plan.options.library.cuts(plan.graph.nodes[0])[0]
     assert cut.grain == 2
     phases = (Phases(3, 3, How.ALONE), Phases(16, 13, How.SHARED))
-    lone = replace(plan, teamwork=Teamwork(2, (Sharing(0, cut, phases),)))
+    lone = replace(plan, multicore=Multicore(2, (Split(0, cut, phases),)))
     assert Fault.ALONE_AMID in faults(lone)
 
 
@@ -277,4 +275,4 @@ def test_scratch_is_there_for_each_core() -> None:
     plan = pipeline.plan(graph, remove=(), kernels="diagmem-dsp").plan
     assert plan.scratch
     assert findings_of(plan) == []
-    assert faults(replace(plan, teamwork=Teamwork(2, ()))) & {Fault.OUTSIDE, Fault.OVERWRITTEN}
+    assert faults(replace(plan, multicore=Multicore(2, ()))) & {Fault.OUTSIDE, Fault.OVERWRITTEN}

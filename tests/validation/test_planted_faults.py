@@ -19,7 +19,7 @@ import pytest
 
 from diagmem.model.errors import DiagmemError
 from diagmem.model.schedule import PUSH, Schedule
-from diagmem.planning import checked
+from diagmem.planning import plan as plans
 from diagmem.planning.plan import Plan
 from tests.validation.beds import BEDS
 
@@ -148,80 +148,83 @@ def shifted_views(views: Iterator[Any], *_: Any) -> Iterator[Any]:
 
 FAULTS: dict[str, tuple[Any, ...]] = {
     # What turns need.
-    "a turn forgets the last row of its window": ("planning.row_needs:Turns.need", then(without_last_row)),
-    "a turn forgets the first row of its window": ("planning.row_needs:Turns.need", then(without_first_row)),
-    "a turn forgets all inputs but one": ("planning.row_needs:Turns.need", then(needs_only_the_first_input)),
-    "a row may lie one byte nearer to what it is made of": ("planning.row_needs:Turns.need", nearer_by(1)),
-    "a row may lie anywhere over what it is made of": ("planning.row_needs:Turns.need", nearer_by(1 << 20)),
+    "a turn forgets the last row of its window": ("planning.needs.rows:Turns.need", then(without_last_row)),
+    "a turn forgets the first row of its window": ("planning.needs.rows:Turns.need", then(without_first_row)),
+    "a turn forgets all inputs but one": ("planning.needs.rows:Turns.need", then(needs_only_the_first_input)),
+    "a row may lie one byte nearer to what it is made of": ("planning.needs.rows:Turns.need", nearer_by(1)),
+    "a row may lie anywhere over what it is made of": ("planning.needs.rows:Turns.need", nearer_by(1 << 20)),
     "an element is taken as written one step late": (
-        "planning.row_needs:Turns.written_before",
+        "planning.needs.rows:Turns.written_before",
         property_then(lambda found, turns: (found - turns.node.output.dtype.size_bytes).clip(0)),
     ),
     "sums are taken as half as large": (
-        "planning.rows:row_graph",
+        "planning.needs.rows:row_graph",
         with_ops(lambda op: replace(op, accumulator_bytes=op.accumulator_bytes // 2)),
     ),
     "the last turn of all sums is forgotten": (
-        "planning.rows:row_graph",
+        "planning.needs.rows:row_graph",
         with_ops(lambda op: replace(op, turns=op.turns - 1) if op.accumulator_bytes else op),
     ),
     # When rows live.
     "rows die a step early": (
-        "planning.schedulers.lives:row_lives",
+        "planning.needs.windows:row_lives",
         then_each(lambda life: life._replace(end=max(life.first + 1, life.end - 1))),
     ),
     "rows are born a step late": (
-        "planning.schedulers.lives:row_lives",
+        "planning.needs.windows:row_lives",
         then_each(born_late),
     ),
     "the last row that a step reads does not live for it": (
-        "planning.schedulers.lives:rows_read",
+        "planning.needs.windows:rows_read",
         then(lambda found, *_: found[:-1]),
     ),
     "sums live for one step": (
-        "planning.schedulers.lives:sum_lives",
+        "planning.needs.windows:sum_lives",
         then_each(lambda life: (life[0], life[1], life[1] + 1)),
     ),
     "sums live from the last turn on": (
-        "planning.schedulers.lives:sum_lives",
+        "planning.needs.windows:sum_lives",
         then_each(lambda life: (life[0], life[2] - 1, life[2])),
     ),
     # What is posed of rows.
     "the state is not placed": (
-        "planning.live_windows:LiveWindows.held_by_ops",
+        "planning.needs.windows:LiveWindows.held_by_ops",
         buffers_changed(lambda buffer: None if buffer.scratch_of == PUSH else buffer),
     ),
-    "the state dies at once": ("planning.live_windows:LiveWindows.held_by_ops", buffers_changed(state_dies)),
+    "the state dies at once": ("planning.needs.windows:LiveWindows.held_by_ops", buffers_changed(state_dies)),
     "sums and state are not aligned": (
-        "planning.live_windows:LiveWindows.held_by_ops",
+        "planning.needs.windows:LiveWindows.held_by_ops",
         buffers_changed(lambda buffer: replace(buffer, align_bytes=1)),
     ),
     "rows that live on are taken to die": (
-        *("planning.posing:_Posed._dies", then(lambda *_: True)),
-        *("planning.posing:_Posed._beside", then(lambda *_: [-(1 << 30)])),
+        *("planning.needs.build_problem:_Posed._dies", then(lambda *_: True)),
+        *("planning.needs.build_problem:_Posed._beside", then(lambda *_: [-(1 << 30)])),
     ),
-    "a row that is made again is not held again": ("planning.live_windows:LiveWindow.of_lives", never_again),
-    "windows grow a row late": ("planning.live_windows:LiveWindows._moving", then(late_window)),
+    "a row that is made again is not held again": ("planning.needs.windows:LiveWindow.of_lives", never_again),
+    "windows grow a row late": ("planning.needs.windows:LiveWindows._moving", then(late_window)),
     "rows are taken as a byte shorter": (
-        "planning.live_windows:LiveWindows._table",
+        "planning.needs.windows:LiveWindows._table",
         then_each(
             lambda window: replace(window, buffer=replace(window.buffer, size_bytes=window.buffer.size_bytes - 1))
         ),
     ),
     # What is posed of whole tensors.
-    "an input that is read again later is overlapped": ("planning.posing:problem", then(with_all_overlaps)),
+    "an input that is read again later is overlapped": (
+        "planning.needs.build_problem:build_problem",
+        then(with_all_overlaps),
+    ),
     "pairs may start a unit nearer": (
-        "planning.problem:Problem.near",
+        "planning.needs.problem:Problem.near",
         property_then(
             lambda near, posed: near._replace(below=near.below - posed.unit_bytes, above=near.above - posed.unit_bytes)
         ),
     ),
     "what ends in the step in which another begins is clear of it": (
-        "planning.problem:Problem._pairs",
+        "planning.needs.problem:Problem._pairs",
         then(lambda found, posed: _but(found, lambda a, b: _meet_in_one_step(posed.buffers[a], posed.buffers[b]))),
     ),
     "each third pair is forgotten": (
-        "planning.problem:Problem._pairs",
+        "planning.needs.problem:Problem._pairs",
         then(lambda found, *_: tuple(np.delete(side, np.s_[::3]) for side in found)),
     ),
     # What a graph needs.
@@ -234,65 +237,65 @@ FAULTS: dict[str, tuple[Any, ...]] = {
         then(lambda apart, kind, node, *_: apart - node.output.dtype.size_bytes if "CONV" in node.op.kind else apart),
     ),
     "element-wise ops are taken for reshapes": (
-        "planning.footprint:is_alias",
+        "planning.needs.footprint:is_alias",
         then(lambda found, node: found or node.op.kind == "RELU"),
     ),
     "graph outputs are not kept": (
-        "planning.footprint:footprint",
+        "planning.needs.footprint:footprint",
         every_store(lambda store: replace(store, is_kept=False)),
     ),
     "--keep-inputs is ignored": (
-        "planning.footprint:footprint",
+        "planning.needs.footprint:footprint",
         asking(lambda graph, options, *rest: (graph, replace(options, keep_inputs=False), *rest)),
     ),
     "--align is ignored": (
-        "planning.footprint:footprint",
+        "planning.needs.footprint:footprint",
         asking(lambda graph, options, *rest: (graph, replace(options, align=1), *rest)),
     ),
     "the caller is taken to hold inputs and outputs": (
-        "planning.footprint:footprint",
+        "planning.needs.footprint:footprint",
         asking(lambda graph, options, *rest: (graph, replace(options, external_io=True), *rest)),
     ),
-    "scratch is forgotten": ("planning.footprint:_scratch_stores", then(lambda *_: [])),
+    "scratch is forgotten": ("planning.needs.footprint:_scratch_stores", then(lambda *_: [])),
     "scratch is half as large": (
-        "planning.footprint:_scratch_stores",
+        "planning.needs.footprint:_scratch_stores",
         then_each(lambda store: replace(store, size_bytes=store.size_bytes // 2)),
     ),
     "stores are a byte too small": (
-        "planning.footprint:footprint",
+        "planning.needs.footprint:footprint",
         every_store(lambda store: replace(store, size_bytes=store.size_bytes - 1)),
     ),
     "the last reader of a store is forgotten": (
-        "planning.footprint:footprint",
+        "planning.needs.footprint:footprint",
         every_store(lambda store: replace(store, readers=frozenset(sorted(store.readers)[:-1]))),
     ),
     "only the last writer of a store counts": (
-        "planning.footprint:footprint",
+        "planning.needs.footprint:footprint",
         every_store(lambda store: replace(store, writers=frozenset(sorted(store.writers)[-1:]))),
     ),
     "an op waits for one of its inputs only": (
-        "planning.state:predecessors",
+        "planning.needs.footprint:predecessors",
         then_each(lambda before: before[:1]),
     ),
     # Orders.
     "two steps that depend on each other are swapped": (
-        "planning.schedulers.rows:RowOrders.best",
+        "planning.order.rows:RowOrders.best",
         steps_changed(with_dependent_steps_swapped),
     ),
     "the last step is left out": (
-        "planning.schedulers.rows:RowOrders.best",
+        "planning.order.rows:RowOrders.best",
         steps_changed(lambda steps: steps[:-1]),
     ),
     "an op runs twice": (
-        "planning.schedulers.rows:RowOrders.best",
+        "planning.order.rows:RowOrders.best",
         steps_changed(lambda steps: [*steps, steps[-1]]),
     ),
     "a row counts as made before it is": (
-        "planning.schedulers.demand:flat_rows",
+        "planning.order.demand:flat_rows",
         then(lambda flat, *_: _asked_for_less(flat)),
     ),
     "more is made again than is allowed": (
-        "planning.schedulers.recompute:recomputing_orders",
+        "planning.order.rows:recomputing_orders",
         asking(lambda rows, input_rows, most: (rows, input_rows, 4 * most)),
     ),
     # Allocators.
@@ -371,7 +374,7 @@ def plans_with(fault: str) -> dict[str, Plan]:
     expected = {bed: sound(bed) for bed in BEDS}
     found = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checked, "findings_of", lambda plan: [])
+        patch.setattr(plans, "findings_of", lambda plan: [])
         planted(patch, fault)
         for name, bed in BEDS.items():
             try:

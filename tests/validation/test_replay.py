@@ -15,9 +15,9 @@ from diagmem import plan
 from diagmem.kernels import library
 from diagmem.model.graph import DType, Graph
 from diagmem.model.schedule import Schedule
-from diagmem.planning.footprint import footprint
+from diagmem.planning.needs.build_problem import build_problem
+from diagmem.planning.needs.footprint import footprint
 from diagmem.planning.plan import Plan
-from diagmem.planning.posing import problem
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.validation import Fault, Finding, Rules, replay
 from diagmem.validation.replay import NO_MORE
@@ -125,7 +125,7 @@ def test_one_byte_closer_is_caught_in_every_tight_pair() -> None:
 
 def _exact_pairs(made: Plan) -> list[tuple[int, int]]:
     """Pairs (output, input) of plain convolutions whose input starts exactly as low as it may."""
-    posed = problem(footprint(made.graph, made.options), made.schedule)
+    posed = build_problem(footprint(made.graph, made.options), made.schedule)
     offsets = made.buffer_offsets
     pairs = [(a, b) for (a, b), apart in posed.overlaps.items() if 0 < offsets[b] - offsets[a] == apart]
     reached = [(posed.buffers[a].tensors[0], posed.buffers[b].tensors[0]) for a, b in pairs]

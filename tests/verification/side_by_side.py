@@ -9,7 +9,7 @@ from diagmem.backends.c.program import Program
 from diagmem.model.graph import ABSENT, Graph, Node, Op, Tensor
 from diagmem.model.schedule import Schedule
 from diagmem.ops.moving.concatenation import Concatenation
-from diagmem.planning.storage import Storage
+from diagmem.planning.plan import Storage
 
 ALIGN_BYTES = 16
 

@@ -10,7 +10,7 @@ import pytest
 from diagmem.backends.c.program import Program
 from diagmem.frontends.zoo import build
 from diagmem.model.graph import DType, Graph
-from diagmem.planning.storage import Storage
+from diagmem.planning.plan import Storage
 from diagmem.targets import chip_named
 from diagmem.tracing.analysis.model import side_by_side
 from diagmem.verification.cortex_m import CORES, Core, Memory, run_on_core

@@ -12,8 +12,8 @@ from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType
-from diagmem.planning.plan_json import from_json, to_json
-from diagmem.planning.storage import Storage
+from diagmem.planning.json import from_json, to_json
+from diagmem.planning.plan import Storage
 from diagmem.validation import Fault
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs

@@ -16,14 +16,12 @@ from diagmem.frontends import tflite
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.kernels import library
 from diagmem.model.graph import DType, Graph
-from diagmem.planning.checked import findings_of
-from diagmem.planning.footprint import footprint
+from diagmem.planning.needs.build_problem import build_problem
+from diagmem.planning.needs.footprint import footprint
+from diagmem.planning.needs.rows import row_graph
+from diagmem.planning.order.rows import RowOrders
 from diagmem.planning.place.many_orders import many_orders
-from diagmem.planning.plan import scratch_of, stored
-from diagmem.planning.posing import problem
-from diagmem.planning.rows import row_graph
-from diagmem.planning.schedulers.rows import RowOrders
-from diagmem.planning.storage import Storage
+from diagmem.planning.plan import Storage, findings_of, scratch_of, stored
 from diagmem.transforms import FOR_ROWS
 from diagmem.validation import Fault, replay
 from diagmem.verification import reference
@@ -155,7 +153,7 @@ def test_rows_that_are_made_again_in_pieces(piece: int) -> None:
     plan = pipeline.plan(graph, schedule="rows", input_rows=True, remove=()).plan
     rows = row_graph(graph, library("diagmem"))
     split = RowOrders(rows, input_rows=True, again=4).best(frozenset({(graph.ops[1].outputs[0], piece)}))
-    posed = problem(footprint(graph, plan.options), split.schedule)
+    posed = build_problem(footprint(graph, plan.options), split.schedule)
     placed = many_orders(posed)
     made = replace(
         plan,

@@ -14,11 +14,10 @@ from diagmem.frontends.source import Source
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType
+from diagmem.model.multicore import How, Multicore, Phases, Split
 from diagmem.model.schedule import Step
-from diagmem.model.teamwork import How, Phases, Sharing, Teamwork
+from diagmem.planning.cores.split import SharedOp, SharedTurns
 from diagmem.planning.plan import Plan
-from diagmem.planning.shared_turns import SharedTurns
-from diagmem.planning.sharing import SharedOp
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.threads import run_on_threads
 from tests.backends.c.models import compiler
@@ -62,10 +61,10 @@ def test_any_network_is_right_row_by_row(seed: int) -> None:
     graph, streamed = image_net(seed), seed % 2 == 1
     options: dict[str, Any] = {"schedule": "rows", "input_rows": streamed, "recompute": 3.0, "remove": ()}
     plan = pipeline.plan(graph, cores=3, **options).plan
-    made = Program.running(replace(plan, teamwork=every_step_shared(plan)))
+    made = Program.running(replace(plan, multicore=every_step_shared(plan)))
     assert made.visits
-    assert made.teamwork is not None
-    assert made.teamwork.sharings
+    assert made.multicore is not None
+    assert made.multicore.splits
     assert run_on_threads(made, sample_inputs(made.graph, 2), 3).failure is None
 
 
@@ -73,9 +72,9 @@ def test_any_network_is_right_row_by_row(seed: int) -> None:
 def test_images_from_images_are_right(options: dict[str, Any]) -> None:
     """Transposed convolutions, slices and a join, all of them shared."""
     planned = pipeline.plan(image_to_image(DType.INT8), cores=3, **options)
-    made = Program.running(replace(planned.plan, teamwork=every_step_shared(planned.plan)), planned.model)
-    assert made.teamwork is not None
-    kinds = {planned.plan.graph.ops[sharing.op].kind for sharing in made.teamwork.sharings}
+    made = Program.running(replace(planned.plan, multicore=every_step_shared(planned.plan)), planned.model)
+    assert made.multicore is not None
+    kinds = {planned.plan.graph.ops[split.op].kind for split in made.multicore.splits}
     assert {"CONV_2D", "TRANSPOSE_CONV", "SLICE", "CONCATENATION"} <= kinds
     assert run_on_threads(made, sample_inputs(made.graph, 2), 3).failure is None
 
@@ -86,28 +85,26 @@ def test_rows_whose_table_is_in_pieces_are_held_back() -> None:
     x = b.conv(b.conv(b.conv(b.input(1, 200, 6, 3), 8, 3), 16, 3), 8, 3)
     graph = with_values(b.graph(b.mean(b.conv(b.depthwise(x, 3), 8, 1), keep_dims=True)), 1)
     planned = pipeline.plan(graph, cores=3, schedule="rows", input_rows=True)
-    made = Program.running(replace(planned.plan, teamwork=every_step_shared(planned.plan)), planned.model)
-    assert made.teamwork is not None
-    held = {
-        planned.plan.graph.nodes[sharing.op].output.index for sharing in made.teamwork.sharings if sharing.most_held
-    }
+    made = Program.running(replace(planned.plan, multicore=every_step_shared(planned.plan)), planned.model)
+    assert made.multicore is not None
+    held = {planned.plan.graph.nodes[split.op].output.index for split in made.multicore.splits if split.most_held}
     assert held & {*made.in_pieces}
     assert run_on_threads(made, sample_inputs(made.graph, 1), 3).failure is None
 
 
-def every_step_shared(plan: Plan) -> Teamwork:
+def every_step_shared(plan: Plan) -> Multicore:
     """Though waiting takes longer than so small ops do."""
-    sharings = list[Sharing]()
+    splits = list[Split]()
     for node in plan.graph.nodes:
         if Step(node.op.index) in plan.schedule.steps:
             whole = SharedOp(plan, node, 3)
-            found = (whole.sharing(cut) for cut in whole.cuts)
-            sharings += [sharing for sharing in found if sharing is not None][:1]
+            found = (whole.split(cut) for cut in whole.cuts)
+            splits += [split for split in found if split is not None][:1]
         else:
-            sharings += SharedTurns(plan, node, 3).sharings(
-                lambda turn: next((s for cut in turn.cuts if (s := turn.sharing(cut)) is not None), None)
+            splits += SharedTurns(plan, node, 3).splits(
+                lambda turn: next((s for cut in turn.cuts if (s := turn.split(cut)) is not None), None)
             )
-    return Teamwork(3, tuple(sharings))
+    return Multicore(3, tuple(splits))
 
 
 NO_BARRIER = "-DMODEL_BARRIER(team, core, cores)=((void)(team), (void)(core), (void)(cores))"
@@ -124,29 +121,29 @@ def test_rows_that_nobody_waits_for_are_seen() -> None:
 def test_rows_that_are_not_held_back_are_seen() -> None:
     """A row over one that it is made of, written at once."""
     made = program_by_rows(True)
-    assert made.teamwork is not None
-    assert any(sharing.most_held and sharing.turns for sharing in made.teamwork.sharings)
+    assert made.multicore is not None
+    assert any(split.most_held and split.turns for split in made.multicore.splits)
     assert run_on_threads(not_held(made), sample_inputs(made.graph, 4), 2).failure is not None
 
 
 def not_held(made: Program) -> Program:
-    assert made.teamwork is not None
+    assert made.multicore is not None
     shared = (
-        replace(s, phases=tuple(Phases(p.end, p.step, How.SHARED) for p in s.phases)) for s in made.teamwork.sharings
+        replace(s, phases=tuple(Phases(p.end, p.step, How.SHARED) for p in s.phases)) for s in made.multicore.splits
     )
-    return replace(made, teamwork=Teamwork(made.teamwork.cores, tuple(shared)))
+    return replace(made, multicore=Multicore(made.multicore.cores, tuple(shared)))
 
 
 def broken(how: How, step: int | None = None) -> Program:
     """What is to be held back is done in another way, in longer steps if these are given."""
-    team = program().teamwork
+    team = program().multicore
     assert team is not None
 
     def changed(phases: Phases) -> Phases:
         return Phases(phases.end, step or phases.step, how) if phases.how is How.HELD else phases
 
-    sharings = (replace(s, phases=tuple(map(changed, s.phases))) for s in team.sharings)
-    return replace(program(), teamwork=Teamwork(team.cores, tuple(sharings)))
+    splits = (replace(s, phases=tuple(map(changed, s.phases))) for s in team.splits)
+    return replace(program(), multicore=Multicore(team.cores, tuple(splits)))
 
 
 @pytest.mark.parametrize("faulty", [broken(How.SHARED), broken(How.SHARED, 1000)], ids=["not held", "one phase"])

@@ -13,8 +13,8 @@ from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
 from diagmem.model.errors import PlanError
-from diagmem.model.teamwork import How, Phases, Teamwork
-from diagmem.planning.teamwork import running_steps
+from diagmem.model.multicore import How, Multicore, Phases
+from diagmem.planning.cores.multicore import running_steps
 from diagmem.verification.cortex_m import CORES, run_on_team
 from diagmem.verification.inputs import sample_inputs
 
@@ -39,8 +39,8 @@ def test_two_cores_are_twice_as_fast() -> None:
     run = run_on_team(made, sample_inputs(made.graph, 2), TWO)
     assert (run.failure, run.cores) == (None, 2)
     assert run.arena_bytes == pipeline.plan("zoo:kws_dscnn_int8").arena_bytes
-    assert made.teamwork is not None
-    assert run.barriers == made.teamwork.barriers([step for step in made.steps if made.calls[step.op] is not None])
+    assert made.multicore is not None
+    assert run.barriers == made.multicore.barriers([step for step in made.steps if made.calls[step.op] is not None])
     assert run.speedup is not None
     assert 1.95 < run.speedup < 2.05
     assert [200 < used < 4000 for used in run.core_stacks_bytes] == [True, True]
@@ -56,18 +56,18 @@ def test_rows_are_shared_by_two_cores() -> None:
     run = run_on_team(made, sample_inputs(made.graph, 1), TWO)
     assert run.failure is None
     assert run.arena_bytes == pipeline.plan("zoo:resnet8_int8", **options).arena_bytes
-    assert made.teamwork is not None
-    assert run.barriers == made.teamwork.barriers(running_steps(planned.plan))
+    assert made.multicore is not None
+    assert run.barriers == made.multicore.barriers(running_steps(planned.plan))
     assert run.speedup is not None
     assert 1.95 < run.speedup < 2.05
 
 
 def test_what_is_not_held_back_is_wrong() -> None:
     """The second core begins with the pixel that overwrites the last one that the first core needs."""
-    team = program().teamwork
+    team = program().multicore
     assert team is not None
-    sharings = (replace(s, phases=tuple(Phases(p.end, p.step, How.SHARED) for p in s.phases)) for s in team.sharings)
-    broken = replace(program(), teamwork=Teamwork(2, tuple(sharings)))
+    splits = (replace(s, phases=tuple(Phases(p.end, p.step, How.SHARED) for p in s.phases)) for s in team.splits)
+    broken = replace(program(), multicore=Multicore(2, tuple(splits)))
     assert run_on_team(broken, sample_inputs(broken.graph, 3), TWO).failure is not None
 
 

@@ -54,7 +54,7 @@ def embedded_lines(found: EmbeddedPlan) -> list[str]:
 
 
 def embedded_json(found: EmbeddedPlan) -> dict[str, Any]:
-    from diagmem.planning import plan_json
+    from diagmem.planning import json as plan_json
 
     return {
         "kernels": found.plan.options.kernels,

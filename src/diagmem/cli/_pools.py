@@ -63,7 +63,7 @@ def _weights_lines(plan: Plan) -> Iterator[str]:
     if found is None:
         return
     cost = next(use.pool.cost for use in plan.pools.uses if use.pool.name == found.pool)
-    copied = sorted((w for w in found.ops if w.op in plan.staged), key=lambda w: -w.read_bytes)
+    copied = sorted((w for w in found.ops if w.op in plan.weight_copies), key=lambda w: -w.read_bytes)
     size_bytes = sum(w.size_bytes for w in copied)
     yield (
         f"weights      {len(copied)} of {len(found.ops)} ops copy theirs to {found.pool}, "
@@ -77,7 +77,7 @@ def _weights_lines(plan: Plan) -> Iterator[str]:
             f"             {weights.size_bytes:>9} B, each read {weights.times:.0f} times, saves {saved:.0f} at "
             f"{op_text(plan.graph.nodes[weights.op])}"
         )
-    stay = [w for w in found.ops if w.op not in plan.staged]
+    stay = [w for w in found.ops if w.op not in plan.weight_copies]
     seldom = sum(not w.pays(cost, found.flash_cost) for w in stay)
     if seldom:
         yield f"             {_ops(seldom)} weights too seldom to gain by a copy"

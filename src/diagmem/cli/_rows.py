@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from diagmem.cli._shared import console, naming_model, size_text, working, write_json
-from diagmem.planning.storage import Form
+from diagmem.planning.plan import Form
 
 ANSWER_IS_NO = 1
 

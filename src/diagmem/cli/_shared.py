@@ -25,8 +25,8 @@ from diagmem.cli._models import wire_option as wire_option
 from diagmem.cli._progress import progress as progress
 from diagmem.cli._progress import working as working
 from diagmem.model.errors import DiagmemError, one_line
+from diagmem.planning.memory.pools import parsed_size
 from diagmem.planning.options import Options
-from diagmem.planning.pools import parsed_size
 
 if TYPE_CHECKING:
     from rich.console import Console

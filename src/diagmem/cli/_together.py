@@ -11,8 +11,8 @@ from diagmem.model.errors import PlanError
 if TYPE_CHECKING:
     from diagmem.cli._fit import Limits
     from diagmem.frontends.source import Source
+    from diagmem.planning.memory.caller import Together
     from diagmem.planning.planner import Planned
-    from diagmem.planning.together import Together
     from diagmem.verification.places import Verdict
 
 
@@ -24,7 +24,7 @@ class _Planned(Protocol):
 def _together(results: Sequence[_Planned]) -> Together | None:
     if not results or not results[0].made.plan.options.together:
         return None
-    from diagmem.planning.together import Together
+    from diagmem.planning.memory.caller import Together
 
     return Together.of([result.made for result in results])
 

@@ -22,7 +22,7 @@ from diagmem.model.errors import one_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from diagmem.planning.inspection import Inspection
+    from diagmem.planning.bounds import Inspection
     from diagmem.transforms.channels.counting import ChannelCounts
 
 BAR_WIDTH = 30
@@ -44,7 +44,7 @@ def command(model: str, json_path: str | None) -> None:
       diagmem inspect zoo:mobilenet_v1_0.25_128_int8
       diagmem inspect model.tflite --json - | jq .peak_bytes
     """
-    from diagmem.planning.inspection import inspect
+    from diagmem.planning.bounds import inspect
 
     found = inspect(load_model(model))
     if json_path:

@@ -23,7 +23,7 @@ from diagmem.cli._tables import Column, number, print_table
 from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
-    from diagmem.planning.overlaps import Overlap
+    from diagmem.planning.bounds import Overlap
 
 
 @click.command(short_help="How far inputs and outputs may overlap, by each method.")
@@ -56,7 +56,7 @@ def command(model: str, op_index: int | None, method: str, kernels: str, json_pa
       diagmem overlap model.tflite --method exact --kernels cmsis-nn --json -
     """
     from diagmem.kernels import library
-    from diagmem.planning.overlaps import METHODS, overlaps
+    from diagmem.planning.bounds import METHODS, overlaps
 
     if method == "traced" and kernels != "diagmem":
         raise click.UsageError("Only diagmem's own kernels can be traced here; for others see 'diagmem trace --elf'.")

@@ -151,7 +151,7 @@ class _Result:
         return replace(self, made=made, verdict=limits.verdict(self.source, made))
 
     def to_json(self) -> dict[str, Any]:
-        from diagmem.planning.plan_json import to_json
+        from diagmem.planning.json import to_json
 
         carried = {"embedded": embedded_json(self.carried)} if self.carried else {}
         tried = self.fitting.to_json() if self.fitting else {}
@@ -218,7 +218,7 @@ def _many(
 
 def _beside_each_other(found: list[_Result | _Bad], limits: Limits) -> list[_Result | _Bad]:
     """With room in the pools for what all models keep."""
-    from diagmem.planning.together import beside_each_other
+    from diagmem.planning.memory.caller import beside_each_other
 
     plans = iter(beside_each_other([one.made for one in found if isinstance(one, _Result)]))
     return [one.again(next(plans), limits) if isinstance(one, _Result) else one for one in found]
@@ -284,11 +284,11 @@ def _effort_lines(plan: Plan) -> list[str]:
 
 def _core_lines(plan: Plan) -> list[str]:
     """How several cores share the run, where that was asked for."""
-    if plan.teamwork is None:
+    if plan.multicore is None:
         return []
-    from diagmem.planning.teamwork import estimated_speedup, most_held_bytes, running_steps
+    from diagmem.planning.cores.multicore import estimated_speedup, most_held_bytes, running_steps
 
-    shared, steps = plan.teamwork, running_steps(plan)
+    shared, steps = plan.multicore, running_steps(plan)
     together = sum(step in shared.by_step for step in steps)
     what = "steps" if plan.runs_by_rows else "ops"
     faster = f"about {estimated_speedup(plan, shared, shared.cores):.2f} times as fast"

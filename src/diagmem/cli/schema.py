@@ -13,6 +13,6 @@ def command() -> None:
     Example:
       diagmem schema > plan.schema.json
     """
-    from diagmem.planning.plan_json import schema_text
+    from diagmem.planning.json import schema_text
 
     click.echo(schema_text(), nl=False)

@@ -56,7 +56,7 @@ def command(ctx: click.Context, json_path: str | None) -> None:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    from diagmem.planning.inspection import inspect
+    from diagmem.planning.bounds import inspect
 
     graph = entry.make()
     found = inspect(graph)

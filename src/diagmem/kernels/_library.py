@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from diagmem.model.graph import Node
-from diagmem.model.teamwork import Cut
+from diagmem.model.multicore import Cut
 from diagmem.ops import CCall, InstructionSet, OpKind, Unsupported, Variant, WeightCopies, kind_of, weight_copies
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.orders import Order

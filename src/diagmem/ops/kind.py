@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Shape, Tensor
-from diagmem.model.teamwork import Along, Cut
+from diagmem.model.multicore import Along, Cut
 from diagmem.model.views import pieces, places
 from diagmem.ops.accesses import Accesses, Runs, replayed_separation
 from diagmem.ops.c_call import CCall, CPointers, CRow, CRows, Unsupported, cut_to_row, row_call

@@ -16,10 +16,9 @@ from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, PlanError
 from diagmem.pipeline.given import GivenPlan, Model, check_no_options, for_cpu, read_plan, safe_plan, source_of
 from diagmem.planning import planner
-from diagmem.planning.checked import findings_of
+from diagmem.planning.bounds import METHODS, Overlap, all_overlaps
 from diagmem.planning.options import ROWS, Options
-from diagmem.planning.overlaps import METHODS, Overlap, all_overlaps
-from diagmem.planning.plan import Plan
+from diagmem.planning.plan import Plan, findings_of
 from diagmem.planning.planner import Tell, silently
 from diagmem.validation import Finding
 
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from diagmem.pipeline.costs import diff, needs_of, profile
     from diagmem.pipeline.planned_files import emit_tflm
     from diagmem.pipeline.together import emit_c_together, verify_together, wired
-    from diagmem.planning.bounds import Bounds
-    from diagmem.planning.inspection import Inspection
+    from diagmem.planning.bounds import Bounds, Inspection
     from diagmem.targets import Chip
     from diagmem.verification.places import Verdict
 
@@ -99,7 +97,7 @@ class Planned(planner.Planned):
 
     def to_json(self) -> dict[str, Any]:
         """The plan as `diagmem plan --json` writes it."""
-        from diagmem.planning import plan_json
+        from diagmem.planning import json as plan_json
 
         return plan_json.to_json(self)
 
@@ -127,7 +125,7 @@ def inspect(model: Model) -> Inspection:
     >>> found.peak_bytes, found.peak_op
     (55296, 2)
     """
-    from diagmem.planning.inspection import inspect as inspect_graph
+    from diagmem.planning.bounds import inspect as inspect_graph
 
     return inspect_graph(source_of(model).graph)
 
@@ -330,7 +328,7 @@ def report(model: Model, **options: Any) -> dict[str, bytes]:
 
 def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = None) -> dict[str, bytes]:
     """The report about a plan that is there already. `instructions`: those of each op, by its index in the file."""
-    from diagmem.planning import plan_json
+    from diagmem.planning import json as plan_json
     from diagmem.reports.arena import before_after_drawing
     from diagmem.reports.charts import live_drawing
     from diagmem.reports.cores import cores_drawing
@@ -345,8 +343,8 @@ def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = No
     }
     for name, draw in (("arena", before_after_drawing), ("live", live_drawing)):
         files.update(draw(made.baseline, made.plan).files(name))
-    if made.plan.teamwork is not None:
-        files.update(cores_drawing(made.plan, made.plan.teamwork.cores).files("cores"))
+    if made.plan.multicore is not None:
+        files.update(cores_drawing(made.plan, made.plan.multicore.cores).files("cores"))
     return files
 
 

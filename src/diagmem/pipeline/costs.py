@@ -11,7 +11,7 @@ from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.pipeline.given import GivenPlan, Model, check_no_options, for_cpu, safe_plan, source_of
 from diagmem.planning import planner
-from diagmem.planning.inspection import inspect as inspect_graph
+from diagmem.planning.bounds import inspect as inspect_graph
 from diagmem.planning.options import Options
 
 if TYPE_CHECKING:

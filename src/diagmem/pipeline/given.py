@@ -9,8 +9,7 @@ from typing import Any
 from diagmem.frontends.source import Source
 from diagmem.model.errors import PlanError, one_line
 from diagmem.model.graph import Graph
-from diagmem.planning.checked import checked
-from diagmem.planning.plan import Plan
+from diagmem.planning.plan import Plan, checked
 
 Model = str | Path | bytes | Graph | Source | object
 """A path to a .tflite or .onnx file, its bytes, `zoo:NAME` for a built-in model, a Graph, or a Source: any of these
@@ -33,7 +32,7 @@ def source_of(model: Model, example_inputs: Any = None) -> Source:
 
 def read_plan(model: Model, plan: GivenPlan) -> Plan:
     """The plan of a model that was written as JSON. It may be unsafe: see `check`."""
-    from diagmem.planning import plan_json
+    from diagmem.planning import json as plan_json
 
     source = source_of(model)
     if not isinstance(plan, Path):

@@ -12,7 +12,7 @@ from typing import Any
 
 from diagmem.model.errors import DiagmemError, one_line
 from diagmem.pipeline import plan
-from diagmem.planning.inspection import inspect
+from diagmem.planning.bounds import inspect
 
 Record = dict[str, Any]
 """What is known of one model: a line of a sweep's file."""

@@ -52,7 +52,7 @@ def emit_c_together(
     from diagmem.backends.c.program import Program
     from diagmem.backends.c.several import emit_several
     from diagmem.pipeline import EmittedC
-    from diagmem.planning.together import Together
+    from diagmem.planning.memory.caller import Together
 
     plans = _planned({own: source_of(model) for own, model in models.items()}, together, for_cpu(cpu, options))
     programs = {own: Program.of(made) for own, made in plans.items()}
@@ -61,7 +61,7 @@ def emit_c_together(
 
 def _planned(sources: Mapping[str, Source], together: str, options: Mapping[str, Any]) -> dict[str, planner.Planned]:
     """The plans of models that share an arena, in pools that have room for what all of them keep."""
-    from diagmem.planning.together import beside_each_other
+    from diagmem.planning.memory.caller import beside_each_other
 
     asked = Options.of({**options, "together": together})
     plans = [planner.planned(source.runnable, asked) for source in sources.values()]

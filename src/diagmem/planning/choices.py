@@ -7,9 +7,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from diagmem.model.schedule import Schedule
-from diagmem.planning.footprint import Footprint, footprint
-from diagmem.planning.joint import Joint, jointly
+from diagmem.planning.needs.build_problem import build_problem
+from diagmem.planning.needs.footprint import Footprint, footprint
+from diagmem.planning.needs.problem import Problem
 from diagmem.planning.options import BEST
+from diagmem.planning.order import SCHEDULERS, every_order, file_order, gates, search
+from diagmem.planning.order.joint import Joint, jointly
+from diagmem.planning.order.rows import RowSchedule
 from diagmem.planning.place import ALLOCATORS, Placement, optimal
 from diagmem.planning.place.effort import Effort
 from diagmem.planning.place.fit import first_fit
@@ -17,10 +21,6 @@ from diagmem.planning.place.many_orders import many_orders
 from diagmem.planning.place.pinned import pinned
 from diagmem.planning.place.rings import with_rings
 from diagmem.planning.plan import Plan, scratch_of, stored
-from diagmem.planning.posing import problem
-from diagmem.planning.problem import Problem
-from diagmem.planning.schedulers import SCHEDULERS, every_order, file_order, gates, search
-from diagmem.planning.schedulers.rows import RowSchedule
 
 MOST_ORDERS = 50
 """Where nothing cheaper proves a plan to be the best, and there are no more orders than these, all are placed."""
@@ -41,7 +41,7 @@ class Choice:
 
     @classmethod
     def of(cls, needs: Footprint, schedule: Schedule, place: Allocator) -> Choice:
-        posed = problem(needs, schedule)
+        posed = build_problem(needs, schedule)
         placement = _placed(needs, posed, place)
         return cls(schedule, posed, placement, placement.lower_bound_bytes)
 
@@ -98,7 +98,7 @@ def layer_by_layer(needs: Footprint, order: str, effort: Effort, allocator: str,
         return chosen
     if plain is None:
         apart = footprint(needs.graph, replace(needs.options, overlap=False))
-        if problem(apart, file_order(apart)).lower_bound_bytes >= chosen.arena_bytes:
+        if build_problem(apart, file_order(apart)).lower_bound_bytes >= chosen.arena_bytes:
             return chosen
         plain = in_file_order(apart, effort)
     if chosen.arena_bytes <= plain.arena_bytes:
@@ -117,7 +117,7 @@ def row_by_row(needs: Footprint, order: RowSchedule, place: Allocator, others: C
         briefly = place
         if isinstance(place, partial) and place.func is many_orders:
             briefly = partial(many_orders, effort=place.keywords["effort"].times(0.25))
-        posed = problem(needs, order.plain)
+        posed = build_problem(needs, order.plain)
         if posed.lower_bound_bytes <= best.arena_bytes:
             placement = _placed(needs, posed, briefly)
             plain = Choice(order.plain, posed, placement, placement.lower_bound_bytes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from diagmem.model.errors import PlanError, one_line
-from diagmem.planning.pools import LEAST_ALIGN_BYTES, Pool, WeightsPool, parsed_weights_pool, pools_of
+from diagmem.planning.memory.pools import LEAST_ALIGN_BYTES, Pool, WeightsPool, parsed_weights_pool, pools_of
 
 if TYPE_CHECKING:
     from diagmem.kernels import Library

@@ -1,21 +1,77 @@
-"""The plan: in what order a graph runs, and where every tensor lies."""
+"""The plan: in what order a graph runs, and where every tensor lies; and what it saves beside other plans.
+
+No plan leaves the planner, or is used, unless the validator has replayed it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal, NamedTuple
 
+from diagmem.model.errors import UnsafePlanError
 from diagmem.model.graph import Graph, Tensor
+from diagmem.model.multicore import Multicore
 from diagmem.model.schedule import Schedule
-from diagmem.model.teamwork import Teamwork
-from diagmem.planning.gap import Gap
-from diagmem.planning.lifetimes import lifetimes
+from diagmem.planning.bounds import lifetimes
+from diagmem.planning.memory.pools import NO_POOLS, PoolLayout, WeightsTraffic
+from diagmem.planning.needs.problem import Buffer, Gap
 from diagmem.planning.options import BEST, Options, next_frame_name
-from diagmem.planning.pools import NO_POOLS, PoolLayout
-from diagmem.planning.problem import Buffer
-from diagmem.planning.staging import WeightsTraffic
-from diagmem.planning.storage import Storage
+from diagmem.transforms import Removal
+from diagmem.validation import Finding, Pool, Rules, replay
+
+Form = Literal["linear", "ring", "table"]
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Row r lies at `table[r]` or, where there is no table, at `base + r % period * pitch`, in bytes."""
+
+    height: int
+    base: int
+    period: int
+    pitch: int
+    table: tuple[int, ...] | None = None
+
+    @classmethod
+    def linear(cls, base: int, height: int, row_bytes: int) -> Storage:
+        """All rows in one piece."""
+        return cls(height, base, height, row_bytes if height > 1 else 0)
+
+    @classmethod
+    def of(cls, offsets: Sequence[int]) -> Storage:
+        """The form that needs least: no table where a rule says where all rows lie."""
+        for period in range(1, len(offsets) + 1):
+            pitch = offsets[1] - offsets[0] if period > 1 else 0
+            if all(offset == offsets[0] + row % period * pitch for row, offset in enumerate(offsets)):
+                return cls(len(offsets), offsets[0], period, pitch)
+        return cls(len(offsets), 0, 1, 0, tuple(offsets))
+
+    def moved(self, offset: int) -> Storage:
+        """All rows so many bytes further on."""
+        if not offset:
+            return self
+        if self.table is not None:
+            return replace(self, table=tuple(at + offset for at in self.table))
+        return replace(self, base=self.base + offset)
+
+    @property
+    def form(self) -> Form:
+        if self.table is not None:
+            return "table"
+        return "linear" if self.period == self.height else "ring"
+
+    def is_in_one_piece(self, row_bytes: int) -> bool:
+        """Whether rows of so many bytes follow each other without a gap. A rule may as well leave gaps, or go down."""
+        return self.form == "linear" and (self.height == 1 or self.pitch == row_bytes)
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """The offset of each row."""
+        if self.table is not None:
+            return self.table
+        return tuple(self.base + row % self.period * self.pitch for row in range(self.height))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +119,8 @@ class Plan:
     at each step. Both are for people who look at a plan, and empty where nobody knows them.
 
     `pools`: which addresses lie in which memory, where there are several; the arena is then all of them together.
-    `teamwork`: how several cores share the run, where that was asked for. `staged`: op -> where its weights are copied
-    to before it first runs, a step earlier if `copies_ahead`; `weights`: what that is worth, where somebody knows.
+    `multicore`: how several cores share the run, where that was asked for. `weight_copies`: op -> where its weights are
+    copied to before it first runs, a step earlier if `copies_ahead`; `weights`: what that saves, where somebody knows.
     """
 
     graph: Graph
@@ -80,8 +136,8 @@ class Plan:
     buffer_offsets: tuple[int, ...] = ()
     pressure: tuple[int, ...] = ()
     pools: PoolLayout = NO_POOLS
-    teamwork: Teamwork | None = None
-    staged: Mapping[int, int] = field(default_factory=dict)
+    multicore: Multicore | None = None
+    weight_copies: Mapping[int, int] = field(default_factory=dict)
     weights: WeightsTraffic | None = None
     copies_ahead: bool = False
 
@@ -241,7 +297,85 @@ def scratch_of(buffers: Sequence[Buffer], offsets: Sequence[int]) -> dict[int, i
     return {buffer.scratch_of: offset for buffer, offset in placed if buffer.scratch_of is not None}
 
 
-def staged_of(buffers: Sequence[Buffer], offsets: Sequence[int]) -> dict[int, int]:
+def weight_copies_of(buffers: Sequence[Buffer], offsets: Sequence[int]) -> dict[int, int]:
     """Op -> where its weights are copied to."""
     placed = zip(buffers, offsets, strict=True)
     return {buffer.weights_of: offset for buffer, offset in placed if buffer.weights_of is not None}
+
+
+class Rung(NamedTuple):
+    """A step from whole tensors towards a plan, and what the arena takes with it and all before it."""
+
+    step: str
+    arena_bytes: int
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and what it is worth beside other plans of the same model.
+
+    `baseline` is the best plan of the model without any overlap, in its file's order. `ladder`: what each step from
+    there to the plan is worth. `removals`: what made the plan's graph from the model's.
+    """
+
+    plan: Plan
+    baseline: Plan
+    ladder: tuple[Rung, ...] = ()
+    removals: tuple[Removal, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"{repr(self.plan)[:-1]}, {self.baseline_bytes} without overlap>"
+
+    @property
+    def model(self) -> Graph:
+        """The graph as its file has it."""
+        return self.baseline.graph
+
+    @property
+    def baseline_bytes(self) -> int:
+        return self.baseline.arena_bytes
+
+    @property
+    def arena_bytes(self) -> int:
+        return self.plan.arena_bytes
+
+    @property
+    def lower_bound_bytes(self) -> int:
+        return self.plan.lower_bound_bytes
+
+    @property
+    def optimal(self) -> bool:
+        """Proven: see Plan.optimal."""
+        return self.plan.optimal
+
+    @property
+    def saved_bytes(self) -> int:
+        return self.baseline_bytes - self.plan.arena_bytes
+
+
+def findings_of(plan: Plan) -> list[Finding]:
+    """What is wrong with a plan: nothing, if it is safe."""
+    options = plan.options
+    pools = tuple(Pool(u.pool.name, u.start, u.end, u.pool.capacity_bytes) for u in plan.pools.uses)
+    rules = Rules(
+        options.align_bytes,
+        options.keep_inputs,
+        options.external_io,
+        plan.recompute,
+        pools,
+        options.input_align or 1,
+        plan.multicore,
+        plan.weight_copies,
+        plan.copies_ahead,
+    )
+    places = plan.schedule, plan.row_offsets, plan.scratch, plan.end_bytes
+    return replay(plan.graph, options.library, *places, rules)
+
+
+def checked(plan: Plan, advice: str = "") -> Plan:
+    """The plan, if it is safe; else UnsafePlanError."""
+    findings = findings_of(plan)
+    if findings:
+        more = f" (and {len(findings) - 1} more: see `check`)" if len(findings) > 1 else ""
+        raise UnsafePlanError(f"{plan.graph.name}: the plan is not safe: {findings[0]}{more}{advice}")
+    return plan

@@ -12,7 +12,6 @@ from functools import cached_property, partial
 
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
-from diagmem.planning.checked import checked
 from diagmem.planning.choices import (
     Allocator,
     Choice,
@@ -22,17 +21,16 @@ from diagmem.planning.choices import (
     row_by_row,
     with_other_orders,
 )
-from diagmem.planning.footprint import Footprint, footprint
+from diagmem.planning.memory.caller import as_asked, check_external, has_caller_memory, with_caller_memory
+from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.options import BEST, ROWS, SPEED, Options
-from diagmem.planning.owned import as_asked, check_external, is_owned, with_owned
+from diagmem.planning.order.rows import RowSchedule, recomputing_orders
 from diagmem.planning.place.effort import Effort
 from diagmem.planning.place.many_orders import many_orders
-from diagmem.planning.plan import Plan
+from diagmem.planning.plan import Plan, checked
+from diagmem.planning.plan import Planned as Planned
+from diagmem.planning.plan import Rung as Rung
 from diagmem.planning.removal import Removed, leaner_graphs, wide_orders, without_ops_by_rows
-from diagmem.planning.schedulers.recompute import recomputing_orders
-from diagmem.planning.schedulers.rows import RowSchedule
-from diagmem.planning.worth import Planned as Planned
-from diagmem.planning.worth import Rung as Rung
 from diagmem.transforms import ALWAYS, FOR_ROWS, ONLY_FOR_ROWS, TRANSFORMS, Removal, transformed
 
 MOST_TURNS = 16_384
@@ -58,7 +56,7 @@ def planned(model: Graph, options: Options, tell: Tell = silently) -> Planned:
     found = found if options.prefer == SPEED else _leaner(model, options, effort, found)
     if not options.pools:
         return found
-    from diagmem.planning.memories import in_memories  # As all that few plans need: loaded for these.
+    from diagmem.planning.memory.caller import in_memories  # As all that few plans need: loaded for these.
 
     return in_memories(found, effort)
 
@@ -245,11 +243,12 @@ class _Planner:
         return needs, best, ()
 
     def _told(self, plan: Plan, ladder: tuple[Rung, ...], removals: tuple[Removal, ...] = ()) -> Planned:
-        plan, advice = with_owned(plan) if is_owned(plan) else plan, "; this is a bug, please report it"
+        plan = with_caller_memory(plan) if has_caller_memory(plan) else plan
+        advice = "; this is a bug, please report it"
         if self.options.cores > 1:
-            from diagmem.planning.roomier import checked_team
+            from diagmem.planning.cores.multicore import checked_multicore
 
-            plan = checked_team(plan, advice)
+            plan = checked_multicore(plan, advice)
         else:
             plan = checked(plan, advice)
         return Planned(plan, self.baseline.plan(self.apart), ladder, removals)

@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 
 from diagmem.model.graph import Graph, Node, Op
 from diagmem.model.schedule import PUSH, Schedule
-from diagmem.planning.footprint import Footprint, footprint
+from diagmem.planning.needs.build_problem import build_problem
+from diagmem.planning.needs.footprint import Footprint, footprint
+from diagmem.planning.needs.problem import Problem
 from diagmem.planning.options import Options
+from diagmem.planning.order import search
+from diagmem.planning.order.rows import RowSchedule, recomputing_orders
 from diagmem.planning.place import greedy, optimal
 from diagmem.planning.place.effort import Effort
-from diagmem.planning.posing import problem
-from diagmem.planning.problem import Problem
-from diagmem.planning.schedulers import search
-from diagmem.planning.schedulers.recompute import recomputing_orders
-from diagmem.planning.schedulers.rows import RowSchedule
 from diagmem.transforms import ALWAYS, CHANNELS, SOMETIMES_WORSE, Removal, transformed
 
 LEAST_TRIALS, MOST_TRIALS = 4, 60
@@ -103,7 +102,7 @@ def without_ops_by_rows(needs: Footprint, order: RowSchedule, names: Collection[
     matters = any(graph.tensors[t].rows > 1 for op in graph.ops if op.number in gone for t in op.outputs)
     if not trials.left or not matters:
         return None
-    trials.limit_bytes = problem(needs, order.schedule).lower_bound_bytes
+    trials.limit_bytes = build_problem(needs, order.schedule).lower_bound_bytes
     plain = transformed(graph, [name for name in AT_ONCE_BY_ROWS if name in names])
     lean, removals = plain if plain[1] and trials.is_no_worse(plain[0]) else (graph, ())
     trials.graph = lean
@@ -160,7 +159,7 @@ class _Trials:
         self.states_left = max(0, self.states_left - searched.states)
         if searched.bound_bytes > self.limit_bytes:
             return False
-        arena_bytes = _placed_bytes(problem(needs, searched.schedule), self.limit_bytes, self.effort)
+        arena_bytes = _placed_bytes(build_problem(needs, searched.schedule), self.limit_bytes, self.effort)
         self.limit_bytes = min(self.limit_bytes, arena_bytes)
         return arena_bytes <= self.limit_bytes
 
@@ -185,7 +184,7 @@ class _RowTrials(_Trials):
             return False
         needs = footprint(graph, self.options)
         order = recomputing_orders(needs.rows, self.options.input_rows, 1.0)[0]
-        bound = problem(needs, order.schedule).lower_bound_bytes
+        bound = build_problem(needs, order.schedule).lower_bound_bytes
         if bound > self.limit_bytes:
             return False
         self.limit_bytes = bound

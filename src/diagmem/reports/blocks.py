@@ -16,10 +16,10 @@ from diagmem.model.graph import DType, IntArray, Node
 from diagmem.model.schedule import PUSH
 from diagmem.ops import kind_of
 from diagmem.ops.accesses import Accesses, Runs
+from diagmem.planning.needs.problem import Buffer
+from diagmem.planning.needs.rows import row_graph
+from diagmem.planning.needs.windows import Life, row_lives
 from diagmem.planning.plan import Plan
-from diagmem.planning.problem import Buffer
-from diagmem.planning.rows import row_graph
-from diagmem.planning.schedulers.lives import Life, row_lives
 
 SAMPLES = 64
 

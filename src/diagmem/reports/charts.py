@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from diagmem.kernels import Library
 from diagmem.model.graph import Node
-from diagmem.planning.overlaps import overlaps
+from diagmem.planning.bounds import overlaps
 from diagmem.planning.plan import Plan
 from diagmem.reports.blocks import Front, Picture, fronts
 from diagmem.reports.drawing import KB, Axes, Drawing, kb, line, path, plain, rect, short_kb, tag, text, text_width

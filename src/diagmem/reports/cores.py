@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from diagmem.model.multicore import Along, How, Multicore, Phase, Split
 from diagmem.model.schedule import PUSH, Step
-from diagmem.model.teamwork import Along, How, Phase, Sharing, Teamwork
+from diagmem.planning.cores.multicore import running_steps, step_work
+from diagmem.planning.cores.split import BARRIER_INSTRUCTIONS, SharedOp, critical_path
+from diagmem.planning.needs.rows import RowGraph, row_graph
 from diagmem.planning.plan import Plan
-from diagmem.planning.rows import RowGraph, row_graph
-from diagmem.planning.sharing import BARRIER_INSTRUCTIONS, SharedOp, critical_path
-from diagmem.planning.teamwork import running_steps, step_work
 from diagmem.reports.drawing import Drawing, byte_ticks, clipped, kb, line, rect, short_kb, text, text_width
 
 LABELS = 164
@@ -47,7 +47,7 @@ class _Sheet:
 def cores_drawing(plan: Plan, cores: int = 2, last_op: int | None = None) -> Drawing:
     """The run of a plan on so many cores, up to the op `last_op` of those that run, if not to the end. Of a run row by
     row the first steps, as many as can be seen."""
-    shared, sheet = plan.teamwork, _Sheet(plan, cores)
+    shared, sheet = plan.multicore, _Sheet(plan, cores)
     assert shared is not None
     steps = running_steps(plan)
     shown = steps[:MOST_STEPS] if plan.runs_by_rows else steps[: None if last_op is None else last_op + 1]
@@ -71,9 +71,9 @@ def cores_drawing(plan: Plan, cores: int = 2, last_op: int | None = None) -> Dra
     return Drawing(LABELS + WIDTH + 24, top + 28, "".join(body), title)
 
 
-def _path(plan: Plan, shared: Teamwork, step: Step, cores: int) -> float:
-    work, sharing = step_work(plan.graph, step), shared.by_step.get(step)
-    return work + BARRIER_INSTRUCTIONS if sharing is None else critical_path(sharing, work, cores)
+def _path(plan: Plan, shared: Multicore, step: Step, cores: int) -> float:
+    work, split = step_work(plan.graph, step), shared.by_step.get(step)
+    return work + BARRIER_INSTRUCTIONS if split is None else critical_path(split, work, cores)
 
 
 def _label(plan: Plan, step: Step) -> str:
@@ -108,20 +108,20 @@ def _legend(cores: int) -> Iterator[str]:
         x += 24 + text_width(words, 11) + 16
 
 
-def _op(sheet: _Sheet, step: Step, sharing: Sharing | None, top: float, height: float) -> Iterator[str]:
+def _op(sheet: _Sheet, step: Step, split: Split | None, top: float, height: float) -> Iterator[str]:
     read, written = list(_read(sheet, step)), list(_written(sheet, step))
-    if sharing is None or not written:
+    if split is None or not written:
         yield from (sheet.block(low, high, top, height, "t3") for low, high in read)
         yield from (sheet.block(low, high, top, height, CORES[0]) for low, high in written)
         return
-    phases = list(sharing.each_phase())
+    phases = list(split.each_phase())
     lengths = [phase.units if phase.how is How.ALONE else phase.units / sheet.cores for phase in phases]
     for phase, length in zip(phases, lengths, strict=True):
         part = height * length / sum(lengths)
-        still = read if step.turn is not None else _still_read(sheet, sharing, phase)
+        still = read if step.turn is not None else _still_read(sheet, split, phase)
         for low, high in still:
             yield sheet.block(low, high, top, part, "t3")
-        yield from _parts(sheet, sharing, phase, _Band(*written[0], top, part))
+        yield from _parts(sheet, split, phase, _Band(*written[0], top, part))
         if phase is not phases[-1]:
             yield line(LABELS, top + part, LABELS + WIDTH, top + part, "grid")
         top += part
@@ -158,17 +158,17 @@ def _written(sheet: _Sheet, step: Step) -> Iterator[tuple[int, int]]:
         yield start, start + plan.graph.tensors[index].row_bytes
 
 
-def _still_read(sheet: _Sheet, sharing: Sharing, phase: Phase) -> Iterator[tuple[int, int]]:
+def _still_read(sheet: _Sheet, split: Split, phase: Phase) -> Iterator[tuple[int, int]]:
     """Of each input the bytes that are read in the phase, or later."""
-    node = sheet.plan.graph.nodes[sharing.op]
+    node = sheet.plan.graph.nodes[split.op]
     op = SharedOp(sheet.plan, node, sheet.cores)
     near = {near.tensor.index: near for near in op.near}
     for _, tensor in node.activations():
         if tensor.index in sheet.plan.offsets:
             start = sheet.plan.offsets[tensor.index]
             low = start
-            if tensor.index in near and sharing.cut.along is not Along.CHANNELS:
-                low = int(op.pair(sharing.cut, near[tensor.index]).in_first[phase.first])
+            if tensor.index in near and split.cut.along is not Along.CHANNELS:
+                low = int(op.pair(split.cut, near[tensor.index]).in_first[phase.first])
             if low < start + tensor.span_bytes:
                 yield low, start + tensor.span_bytes
 
@@ -182,10 +182,10 @@ class _Band(NamedTuple):
     height: float
 
 
-def _parts(sheet: _Sheet, sharing: Sharing, phase: Phase, made: _Band) -> Iterator[str]:
+def _parts(sheet: _Sheet, split: Split, phase: Phase, made: _Band) -> Iterator[str]:
     """What each core writes: its stretch; of channels, which lie all over, a stripe."""
-    start, size, units = made.low, made.high - made.low, sharing.cut.units
-    if sharing.cut.along is Along.CHANNELS:
+    start, size, units = made.low, made.high - made.low, split.cut.units
+    if split.cut.along is Along.CHANNELS:
         for core in range(sheet.cores):
             stripe = made.height / sheet.cores
             yield sheet.block(start, start + size, made.top + core * stripe, stripe, CORES[core % len(CORES)])

@@ -12,8 +12,8 @@ from typing import Any
 
 from diagmem.model.errors import PlanError, one_line
 from diagmem.model.schedule import PUSH
-from diagmem.planning.inspection import inspect
-from diagmem.planning.plan_json import LARGEST_TEXT_BYTES
+from diagmem.planning.bounds import inspect
+from diagmem.planning.json import LARGEST_TEXT_BYTES
 from diagmem.planning.planner import Planned
 from diagmem.verification.profile import Profile
 

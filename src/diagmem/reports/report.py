@@ -12,12 +12,11 @@ from diagmem.kernels import Library
 from diagmem.model.graph import Node
 from diagmem.model.schedule import PUSH
 from diagmem.ops import kind_of
-from diagmem.planning.inspection import inspect
-from diagmem.planning.overlaps import METHODS, overlaps
+from diagmem.planning.bounds import METHODS, inspect, overlaps
+from diagmem.planning.cores.multicore import running_steps
+from diagmem.planning.json import to_json
 from diagmem.planning.plan import Plan
-from diagmem.planning.plan_json import to_json
 from diagmem.planning.planner import Planned
-from diagmem.planning.teamwork import running_steps
 from diagmem.reports.arena import legend_entries, page_map
 from diagmem.reports.blocks import Fronts, Picture, sort_of
 from diagmem.reports.charts import live_drawing
@@ -157,10 +156,10 @@ def report_page(made: Planned, targets: Sequence[Chip], instructions: Mapping[in
 
 def _of_cores(plan: Plan) -> dict[str, Any]:
     """How several cores share the run, where that was asked for."""
-    if plan.teamwork is None:
+    if plan.multicore is None:
         return {"cores": "", "barriers": 0}
-    drawn = cores_drawing(plan, plan.teamwork.cores)
-    return {"cores": drawn.inline(), "barriers": plan.teamwork.barriers(running_steps(plan))}
+    drawn = cores_drawing(plan, plan.multicore.cores)
+    return {"cores": drawn.inline(), "barriers": plan.multicore.barriers(running_steps(plan))}
 
 
 def _op_rows(picture: Picture, instructions: Mapping[int, int]) -> Iterator[dict[str, Any]]:
@@ -192,7 +191,7 @@ def _op_rows(picture: Picture, instructions: Mapping[int, int]) -> Iterator[dict
 def _weights(plan: Plan) -> Iterator[dict[str, Any]]:
     """A row of the page's table for each op whose weights are copied before it runs."""
     for found in plan.weights.ops if plan.weights is not None else ():
-        if found.op in plan.staged:
+        if found.op in plan.weight_copies:
             label = plan.graph.nodes[found.op].label
             yield {"label": label, "size_bytes": found.size_bytes, "times": round(found.times)}
 

@@ -6,8 +6,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from diagmem.model.multicore import Multicore
 from diagmem.model.schedule import PUSH
-from diagmem.model.teamwork import Teamwork
 
 
 class Fault(enum.Enum):
@@ -62,7 +62,7 @@ class Rules:
     inputs and outputs may lie with the caller. `recompute`: the most multiply-accumulates, as a multiple of those of a
     run that computes everything once. `pools`: the memories, where there are several; what lies in one of them is
     reached by the address of its start, so nothing may lie in two. `input_align_bytes`: where graph inputs may start.
-    `teamwork`: how several cores share it, if they do. `staged`: op -> the address to which its weights are copied
+    `multicore`: how several cores share it, if they do. `staged`: op -> the address to which its weights are copied
     before its first step, or if they are `copied_ahead` during the step before that; its kernel then reads them there.
     """
 
@@ -72,13 +72,13 @@ class Rules:
     recompute: float = 1.0
     pools: tuple[Pool, ...] = ()
     input_align_bytes: int = 1
-    teamwork: Teamwork | None = None
+    multicore: Multicore | None = None
     staged: Mapping[int, int] = field(default_factory=dict)
     copied_ahead: bool = False
 
     @property
     def cores(self) -> int:
-        return 1 if self.teamwork is None else self.teamwork.cores
+        return 1 if self.multicore is None else self.multicore.cores
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ import numpy as np
 
 from diagmem.kernels import Library
 from diagmem.model.graph import Graph, IntArray, Node, Tensor
+from diagmem.model.multicore import Along, How, Multicore, Split
 from diagmem.model.schedule import Schedule, Step
-from diagmem.model.teamwork import Along, How, Sharing, Teamwork
 from diagmem.model.views import places
 from diagmem.ops import Order, kind_of
 from diagmem.ops.accesses import Runs
@@ -30,57 +30,57 @@ MOST_TOUCHES = 1 << 21
 """That are looked at together."""
 
 
-def faults_of_teamwork(
-    graph: Graph, library: Library, schedule: Schedule, placed: Placed, teamwork: Teamwork
+def faults_of_multicore(
+    graph: Graph, library: Library, schedule: Schedule, placed: Placed, multicore: Multicore
 ) -> Iterator[Finding]:
     """What is wrong with how cores share steps, one finding for each op or turn of it."""
     step_of = {step: number for number, step in enumerate(schedule.steps)}
     seen: set[Step] = set()
-    for sharing in teamwork.sharings:
-        steps = [Step(sharing.op, turn) for turn in ((None,) if sharing.turns is None else sharing.turns)]
-        if not step_of.keys() >= {*steps} or seen & {*steps} or len({*steps}) < len(steps) or sharing.op < 0:
-            yield Finding(Fault.SHARED_UNKNOWN, tensor=f"op {sharing.op}")
+    for split in multicore.splits:
+        steps = [Step(split.op, turn) for turn in ((None,) if split.turns is None else split.turns)]
+        if not step_of.keys() >= {*steps} or seen & {*steps} or len({*steps}) < len(steps) or split.op < 0:
+            yield Finding(Fault.SHARED_UNKNOWN, tensor=f"op {split.op}")
             continue
         seen.update(steps)
-        node = graph.nodes[sharing.op]
-        fault = _fault_of_cut(node, library, sharing)
+        node = graph.nodes[split.op]
+        fault = _fault_of_cut(node, library, split)
         if fault is not None:
-            yield Finding(fault, step_of[steps[0]] if steps else None, sharing.op, number=node.op.number)
+            yield Finding(fault, step_of[steps[0]] if steps else None, split.op, number=node.op.number)
             continue
-        work = _Work.of(node, placed, sharing)
+        work = _Work.of(node, placed, split)
         for step in steps if work is not None else ():
             assert work is not None
             yield from work.races(step.turn, step_of[step])
 
 
-def _fault_of_cut(node: Node, library: Library, sharing: Sharing) -> Fault | None:
+def _fault_of_cut(node: Node, library: Library, split: Split) -> Fault | None:
     """What is wrong with the units and phases, whatever lies where."""
-    cut, is_row = sharing.cut, sharing.turns is not None
+    cut, is_row = split.cut, split.turns is not None
     kind = kind_of(node.op.kind)
     is_known = kind is not None and Order.REFERENCE in kind.orders and len(node.outputs) == 1
     # Rows that are parts of others lie where phases are not checked for them.
     is_known &= not (is_row and any(t is not None and t.view is not None for t in (*node.inputs, *node.outputs)))
     known = library.row_cuts(node) if is_row else library.cuts(node)
-    if not is_known or cut not in known or _made_elems(node, sharing) % max(1, cut.units):
+    if not is_known or cut not in known or _made_elems(node, split) % max(1, cut.units):
         return Fault.SHARED_UNKNOWN
-    ends = [0, *(phases.end for phases in sharing.phases)]
+    ends = [0, *(phases.end for phases in split.phases)]
     is_ascending = all(end > begin for begin, end in pairwise(ends))
-    if not is_ascending or ends[-1] != cut.units or any(phases.step < 1 for phases in sharing.phases):
+    if not is_ascending or ends[-1] != cut.units or any(phases.step < 1 for phases in split.phases):
         return Fault.PHASES_AMISS
-    if cut.along is Along.CHANNELS and any(phase.first % cut.grain for phase in sharing.each_phase()):
+    if cut.along is Along.CHANNELS and any(phase.first % cut.grain for phase in split.each_phase()):
         return Fault.PHASES_AMISS
-    hows = {phases.how for phases in sharing.phases}
+    hows = {phases.how for phases in split.phases}
     if How.HELD in hows and not (cut.can_hold and node.output.is_in_one_piece):
         return Fault.HELD_AMISS
     order = library.row_order(node) if is_row else library.order(node)
-    if How.ALONE in hows and (len(list(sharing.each_phase())) > 1 and order not in PIXEL_BY_PIXEL):
+    if How.ALONE in hows and (len(list(split.each_phase())) > 1 and order not in PIXEL_BY_PIXEL):
         return Fault.ALONE_AMID
     return None
 
 
-def _made_elems(node: Node, sharing: Sharing) -> int:
+def _made_elems(node: Node, split: Split) -> int:
     """Elements that are made at once: all of the output, or a row of it."""
-    return node.output.elems // (1 if sharing.turns is None else node.output.rows)
+    return node.output.elems // (1 if split.turns is None else node.output.rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +93,10 @@ class _Times:
     by: IntArray
 
     @classmethod
-    def of(cls, sharing: Sharing) -> _Times:
-        units = sharing.cut.units
+    def of(cls, split: Split) -> _Times:
+        units = split.cut.units
         read, written, by = np.zeros(units, dtype=np.int64), np.zeros(units, dtype=np.int64), np.arange(units)
-        for barriers, phase in enumerate(sharing.each_phase()):
+        for barriers, phase in enumerate(split.each_phase()):
             span = slice(phase.first, phase.end)
             read[span], written[span] = barriers, barriers + (phase.how is How.HELD)
             if phase.how is How.ALONE:
@@ -110,26 +110,26 @@ class _Work:
     each input its touches, by turn where there are turns; `places`: tensor -> where each element lies."""
 
     node: Node
-    sharing: Sharing
+    split: Split
     times: _Times
     made: int
     reads: Sequence[tuple[Tensor, Runs | TurnedRuns]]
     places: Mapping[int, IntArray]
 
     @classmethod
-    def of(cls, node: Node, placed: Placed, sharing: Sharing) -> _Work | None:
+    def of(cls, node: Node, placed: Placed, split: Split) -> _Work | None:
         """None where the output's place is not known."""
-        kind, made = kind_of(node.op.kind), _made_elems(node, sharing)
+        kind, made = kind_of(node.op.kind), _made_elems(node, split)
         assert kind is not None
         tensors = {t.index: t for t in (node.output, *(t for _, t in node.activations()))}
         places = {index: at for index, t in tensors.items() if (at := _addresses(t, placed)) is not None}
         if node.output.index not in places:
             return None
-        ends = None if sharing.turns is None else np.arange(1, node.output.rows + 1, dtype=np.int64) * made
+        ends = None if split.turns is None else np.arange(1, node.output.rows + 1, dtype=np.int64) * made
         accesses = kind.cut_accesses(node)
         given = ((t, accesses.reads[position]) for position, t in node.activations() if t.index in places)
         reads = [(t, runs if ends is None else cut_to_turns(runs, ends)) for t, runs in given if runs is not None]
-        return cls(node, sharing, _Times.of(sharing), made, reads, places)
+        return cls(node, split, _Times.of(split), made, reads, places)
 
     def races(self, turn: int | None, step: int) -> Iterator[Finding]:
         """The first byte of an input that may be overwritten too early, for each input."""
@@ -138,10 +138,10 @@ class _Work:
         low, high = int(written.min(initial=0)), int(written.max(initial=0)) + out.dtype.size_bytes
         # The unit that writes each byte; below 0: none does.
         writer = np.full(high - low, -1, dtype=np.int64)
-        made = _units(self.sharing, self.made, np.arange(self.made, dtype=np.int64))
+        made = _units(self.split, self.made, np.arange(self.made, dtype=np.int64))
         for byte in range(out.dtype.size_bytes):
             writer[written - low + byte] = made
-        readers = _Readers(self.sharing, self.made, first, self.times)
+        readers = _Readers(self.split, self.made, first, self.times)
         for tensor, reads in self.reads:
             runs = reads if isinstance(reads, Runs) else reads.of_turn(turn or 0)
             byte_at = _first_race(
@@ -149,7 +149,7 @@ class _Work:
             )
             if byte_at is not None:
                 lost = tensor.label, low + byte_at
-                yield Finding(Fault.RACE, step, self.sharing.op, *lost, number=self.node.op.number)
+                yield Finding(Fault.RACE, step, self.split.op, *lost, number=self.node.op.number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,18 +157,16 @@ class _Readers:
     """Which units read at a kernel step: those that make the elements of the output of that number. `made` of them are
     made at once, from `first` on."""
 
-    sharing: Sharing
+    split: Split
     made: int
     first: int
     times: _Times
 
     def clash(self, first: IntArray, last: IntArray, writer: IntArray) -> IntArray:
         """Which of some touches find a byte that its writer may have written by then."""
-        begin, end = (
-            _units(self.sharing, self.made, np.minimum(at - self.first, self.made - 1)) for at in (first, last)
-        )
+        begin, end = (_units(self.split, self.made, np.minimum(at - self.first, self.made - 1)) for at in (first, last))
         times = self.times
-        is_channel = self.sharing.cut.along is Along.CHANNELS
+        is_channel = self.split.cut.along is Along.CHANNELS
         late = np.maximum(times.read[begin], times.read[end])
         late = np.full_like(late, times.read.max()) if is_channel and (first != last).any() else late
         is_own = (times.by[begin] == times.by[writer]) & (times.by[end] == times.by[writer])
@@ -210,10 +208,10 @@ def _in_parts(runs: Runs) -> Iterator[Runs]:
         begin = end
 
 
-def _units(sharing: Sharing, made: int, elements: IntArray) -> IntArray:
+def _units(split: Split, made: int, elements: IntArray) -> IntArray:
     """The units that elements of the output belong to, of so many that are made at once."""
-    units = sharing.cut.units
-    return elements % units if sharing.cut.along is Along.CHANNELS else elements // (made // units)
+    units = split.cut.units
+    return elements % units if split.cut.along is Along.CHANNELS else elements // (made // units)
 
 
 def _addresses(tensor: Tensor, placed: Placed) -> IntArray | None:

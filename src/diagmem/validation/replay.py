@@ -98,10 +98,10 @@ def _findings(
         yield from found
         if not found:
             yield from Losses(run).find()
-            if rules.teamwork is not None:
-                from diagmem.validation.phases import faults_of_teamwork
+            if rules.multicore is not None:
+                from diagmem.validation.phases import faults_of_multicore
 
-                yield from faults_of_teamwork(graph, library, schedule, placed, rules.teamwork)
+                yield from faults_of_multicore(graph, library, schedule, placed, rules.multicore)
 
 
 class Losses:

@@ -21,7 +21,7 @@ from diagmem.backends.c.names import identifier
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.several import emit_several
 from diagmem.model.errors import PlanError, one_line
-from diagmem.planning.owned import KEPT
+from diagmem.planning.memory.caller import KEPT
 from diagmem.verification import reference, tools
 from diagmem.verification.host import SANITIZED
 from diagmem.verification.inputs import restarts

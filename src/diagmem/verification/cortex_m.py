@@ -12,7 +12,7 @@ from pathlib import Path
 
 from diagmem.backends.c.program import Program
 from diagmem.model.errors import PlanError
-from diagmem.planning.sharing import BARRIER_INSTRUCTIONS
+from diagmem.planning.cores.split import BARRIER_INSTRUCTIONS
 from diagmem.verification import tools
 from diagmem.verification.runs import Run
 from diagmem.verification.stream import Inputs, encoded, first_difference, write_model
@@ -181,9 +181,9 @@ def _critical(waited: Sequence[tuple[int, int]]) -> dict[str, int]:
 
 def run_on_team(program: Program, inputs: Inputs, core: Core) -> Run:
     """The same on all of its cores at once, and on one of them what runs without others."""
-    if program.teamwork is None:
+    if program.multicore is None:
         raise PlanError(f"{core.name} has {core.cores} cores: plan with as many")
-    alone = run_on_core(replace(program, teamwork=None), inputs, core)
+    alone = run_on_core(replace(program, multicore=None), inputs, core)
     run = run_on_core(program, inputs, core)
     run = run if alone.ok else run.failed(f"on one core: {alone.failure}")
     return replace(run, instructions=alone.instructions)
@@ -321,7 +321,7 @@ def _sizes(core: Core, directory: Path) -> Mapping[str, int]:
 
 def _is_team(program: Program, core: Core) -> bool:
     """Whether several cores run it."""
-    return core.cores > 1 and program.teamwork is not None
+    return core.cores > 1 and program.multicore is not None
 
 
 def _sections(core: Core, directory: Path) -> Mapping[str, int]:

@@ -12,9 +12,9 @@ from diagmem.model.errors import PlanError
 from diagmem.model.graph import Node
 from diagmem.model.schedule import PUSH
 from diagmem.ops import kind_of
-from diagmem.planning.footprint import footprint
+from diagmem.planning.needs.build_problem import build_problem
+from diagmem.planning.needs.footprint import footprint
 from diagmem.planning.plan import Plan
-from diagmem.planning.posing import problem
 from diagmem.verification.cortex_m import CORES, count_marks
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.tools import ToolError
@@ -98,7 +98,7 @@ def profiled(program: Program, plan: Plan, core: str, seed: int = 0) -> Profile:
     done = {op: np.zeros(3, dtype=np.int64) for op in program.order}
     needed = dict.fromkeys(program.order, 0)
     # A plan that was read says where things lie, and not what no placement can do without.
-    pressure = plan.pressure or problem(footprint(plan.graph, plan.options), plan.schedule).pressure
+    pressure = plan.pressure or build_problem(footprint(plan.graph, plan.options), plan.schedule).pressure
     before = np.zeros(3, dtype=np.int64)
     for (number, step), mark in zip(own_steps, marks, strict=True):
         now = np.array([mark.instructions, mark.read_bytes, mark.written_bytes])

@@ -19,7 +19,7 @@ PLAIN = ("-O2",)
 def run_on_threads(program: Program, inputs: Inputs, cores: int, hooks: tuple[str, ...] = ()) -> Run:
     """Builds the model with all warnings as errors, runs it on so many threads, and compares every output. Where one is
     wrong, a second build tells which operation is. `hooks`: what else the compiler is told of the model."""
-    most = 1 if program.teamwork is None else program.teamwork.cores
+    most = 1 if program.multicore is None else program.multicore.cores
     if not 1 < cores <= most:
         raise PlanError(f"the plan is for up to {most} cores, not {cores}: plan again with cores {cores}")
     sent, complaint = sent_by_threads(program, inputs, cores, (*SANITIZED, *hooks), is_traced=False)

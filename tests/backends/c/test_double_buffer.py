@@ -13,7 +13,7 @@ import pytest
 import diagmem
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
-from diagmem.planning.checked import findings_of
+from diagmem.planning.plan import findings_of
 from diagmem.verification import reference
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.tools import STANDARD, WARNINGS

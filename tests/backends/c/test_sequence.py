@@ -17,7 +17,7 @@ from diagmem.backends.c.sequence import sequence_bytes, step_repeats
 from diagmem.frontends.source import Source
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.graph import DType, Graph
-from diagmem.planning.plan_json import from_json, to_json
+from diagmem.planning.json import from_json, to_json
 from diagmem.verification import reference
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.threads import run_on_threads
@@ -210,6 +210,6 @@ def test_pieces_are_read_by_several_cores() -> None:
     """Also where they share rows, and hold some of them back."""
     program = Program.of(pipeline.plan(deconvolved_line(), schedule="rows", input_rows=True, cores=2))
     assert len(program.in_pieces) >= 3
-    assert program.teamwork is not None
-    assert any(sharing.turns for sharing in program.teamwork.sharings)
+    assert program.multicore is not None
+    assert any(split.turns for split in program.multicore.splits)
     assert run_on_threads(program, sample_inputs(program.graph, 2), 2).failure is None

@@ -18,10 +18,9 @@ from diagmem.kernels import library
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import Graph, Node
 from diagmem.ops import kind_of
-from diagmem.planning.footprint import exact_separations, footprint
+from diagmem.planning.needs.build_problem import build_problem
+from diagmem.planning.needs.footprint import SeparationRule, footprint
 from diagmem.planning.place import optimal
-from diagmem.planning.posing import problem
-from diagmem.planning.separations import SeparationRule
 from diagmem.validation import Fault
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.tflm import runtime
@@ -172,8 +171,8 @@ def test_inflated_overlaps_are_caught() -> None:
     """A plan with every overlap 16 bytes too large fails, both replayed and, where it is installed, run."""
     data = to_tflite(zoo.build("kws_dscnn_int8"))
     plan = pipeline.plan(data, kernels=REFERENCE).plan
-    unsafe = footprint(plan.graph, plan.options, inflated(exact_separations(plan.options.library), 16))
-    posed = problem(unsafe, plan.schedule)
+    unsafe = footprint(plan.graph, plan.options, inflated(plan.options.library.separation, 16))
+    posed = build_problem(unsafe, plan.schedule)
     placed = optimal(replace(posed, lower_bound_bytes=0))
     offsets = {t: at for b, at in zip(posed.buffers, placed.offsets, strict=True) for t in b.tensors}
     held = [offsets.get(t.index, ONLINE) for t in plan.graph.tensors]

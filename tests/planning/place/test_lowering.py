@@ -14,6 +14,7 @@ from hypothesis import given
 
 from diagmem.model.errors import PlanError
 from diagmem.planning.compiled import COMPILED, PLAIN, Machine
+from diagmem.planning.needs.problem import Buffer, Problem
 from diagmem.planning.place import attempt, greedy, lowering
 from diagmem.planning.place.attempt import Attempt
 from diagmem.planning.place.effort import EFFORTS, Effort, Meter, Purse
@@ -24,7 +25,6 @@ from diagmem.planning.place.repair import Repair
 from diagmem.planning.place.sections import cliques, sections
 from diagmem.planning.place.tree import TreeSearch
 from diagmem.planning.place.tree_loops import FAILED, SOLVED
-from diagmem.planning.problem import Buffer, Problem
 from tests.planning.problems import cut_rectangle, problems, sliding_rows, smallest_arena
 from tests.profiles import examples
 

@@ -10,8 +10,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from diagmem.planning.footprint import footprint
+from diagmem.planning.needs.build_problem import build_problem
+from diagmem.planning.needs.footprint import footprint
+from diagmem.planning.needs.problem import Buffer, Problem
 from diagmem.planning.options import Options
+from diagmem.planning.order import file_order
 from diagmem.planning.place import ALLOCATORS, Placement, greedy, optimal
 from diagmem.planning.place.core import components, core, with_removed
 from diagmem.planning.place.cp_sat import solve_by_cp_sat
@@ -21,9 +24,6 @@ from diagmem.planning.place.forest import forest_bound, place_forest, spanning_f
 from diagmem.planning.place.heap import modified_heap, reordered_heap
 from diagmem.planning.place.local import improve
 from diagmem.planning.place.pinned import pinned
-from diagmem.planning.posing import problem
-from diagmem.planning.problem import Buffer, Problem
-from diagmem.planning.schedulers import file_order
 from tests.networks import chain
 from tests.planning.problems import problems, smallest_arena
 from tests.profiles import examples
@@ -147,7 +147,7 @@ def test_chains_are_proven_without_cp_sat() -> None:
     chain as a whole gives the true one, and OR-tools is not even loaded."""
     code = (
         "import sys; from tests.planning.place.test_allocators import *; "
-        "p = problem(*(lambda f: (f, file_order(f)))(footprint(chain(8, 8, 8, 8), Options()))); a = optimal(p); "
+        "p = build_problem(*(lambda f: (f, file_order(f)))(footprint(chain(8, 8, 8, 8), Options()))); a = optimal(p); "
         "assert a.is_optimal and a.lower_bound_bytes > p.lower_bound_bytes and 'ortools' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -156,5 +156,5 @@ def test_chains_are_proven_without_cp_sat() -> None:
 def test_greedy_meets_the_bound_of_a_bottleneck() -> None:
     """The buffers of the most demanding step go first, output below input."""
     needs = footprint(chain(4, 16), Options())
-    posed = problem(needs, file_order(needs))
+    posed = build_problem(needs, file_order(needs))
     assert posed.arena_bytes(greedy(posed)) == posed.lower_bound_bytes

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 import diagmem
 from diagmem.kernels import library
-from diagmem.planning.footprint import footprint
+from diagmem.planning.needs.build_problem import build_problem
+from diagmem.planning.needs.footprint import footprint
+from diagmem.planning.needs.problem import Buffer, Problem
+from diagmem.planning.needs.rows import row_graph
 from diagmem.planning.options import Options
+from diagmem.planning.order.rows import RowOrders
 from diagmem.planning.place import greedy
 from diagmem.planning.place.rings import with_rings
-from diagmem.planning.posing import problem
-from diagmem.planning.problem import Buffer, Problem
-from diagmem.planning.rows import row_graph
-from diagmem.planning.schedulers.rows import RowOrders
-from diagmem.planning.storage import Storage
+from diagmem.planning.plan import Storage
 from tests.profiles import examples
 from tests.row_networks import has_image_input, image_net
 
@@ -29,7 +29,7 @@ def test_separations_are_kept_in_the_same_arena(seed: int, input_rows: bool, ali
     graph = image_net(seed)
     rows = row_graph(graph, library("diagmem"))
     order = RowOrders(rows, input_rows and has_image_input(graph)).best()
-    posed = problem(footprint(graph, Options("diagmem", align)), order.schedule)
+    posed = build_problem(footprint(graph, Options("diagmem", align)), order.schedule)
     before = greedy(posed)
     after = with_rings(posed, before)
     assert posed.is_met_by(after)

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 
 from diagmem.planning.compiled import COMPILED, PLAIN
+from diagmem.planning.needs.problem import Buffer, Problem
 from diagmem.planning.place import greedy
 from diagmem.planning.place.effort import Meter, Purse
 from diagmem.planning.place.flat import links
 from diagmem.planning.place.settle import WAYS, Settle, turned_pairs
 from diagmem.planning.place.settle_loops import HALVED_AFTER, MOST_PLACES
-from diagmem.planning.problem import Buffer, Problem
 from tests.planning.problems import problems, sliding_rows, smallest_arena
 from tests.profiles import examples
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from diagmem.backends.c.program import Program
-from diagmem.planning.pools import PoolUse
-from diagmem.planning.storage import Storage
+from diagmem.planning.memory.pools import PoolUse
+from diagmem.planning.plan import Storage
 
 ARENA = "void *"
 ARENA_TO_READ = "const void *"

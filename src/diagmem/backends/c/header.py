@@ -112,10 +112,10 @@ def _state(macro: str, program: Program) -> str:
 
 def _team(program: Program, name: str) -> str:
     """What cores share that run the model together."""
-    if program.teamwork is None:
+    if program.multicore is None:
         return ""
     return f"""
-#define {name.upper()}_MOST_CORES {program.teamwork.cores}
+#define {name.upper()}_MOST_CORES {program.multicore.cores}
 
 /* How often each core has come to a barrier. Set it to 0 once, and again before another number of cores uses it; it
  * lies in memory that no core caches. */
@@ -126,7 +126,7 @@ typedef struct {{
 
 
 def _on_cores(program: Program, name: str) -> str:
-    if program.teamwork is None:
+    if program.multicore is None:
         return ""
     macro, arena = name.upper(), arena_type(program)
     if program.input_rows:

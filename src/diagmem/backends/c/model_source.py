@@ -42,7 +42,7 @@ def model_source(program: Program, tables: Tables, name: str, is_shared: bool = 
 
 def _opening(program: Program, name: str) -> str:
     macro = name.upper()
-    needs_string = program.input_rows or program.states or program.next_frames or program.staged or program.teamwork
+    needs_string = program.input_rows or program.states or program.next_frames or program.staged or program.multicore
     headers = ("stddef.h", "string.h") if needs_string else ("stddef.h",)
     included = "\n".join(f"#include <{header}>" for header in headers)
     return f"""\
@@ -79,7 +79,7 @@ _ADDRESSES = """\
 
 def _run(program: Program, tables: Tables, name: str) -> Iterator[str]:
     """The functions that run the model."""
-    if program.teamwork is not None:
+    if program.multicore is not None:
         yield from (run_rows_as_team if program.visits else run_as_team)(program, tables, name)
     elif program.visits:
         yield from run_in_sequence(program, tables, name)

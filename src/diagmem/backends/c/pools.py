@@ -8,8 +8,8 @@ from diagmem.backends.c.addresses import enumerator, pool_macro
 from diagmem.backends.c.api import functions
 from diagmem.backends.c.memory import static_memory, wide_alignment
 from diagmem.backends.c.program import Program
-from diagmem.planning.owned import KEPT
-from diagmem.planning.pools import PoolUse
+from diagmem.planning.memory.caller import KEPT
+from diagmem.planning.memory.pools import PoolUse
 
 
 def pool_constants(program: Program, name: str, is_shared: bool = False) -> str:

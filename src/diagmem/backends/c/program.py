@@ -10,16 +10,15 @@ from diagmem.backends.c.row_pieces import Piece, shorter_tables
 from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import DType, Graph, Node, Tensor
+from diagmem.model.multicore import Along, Multicore
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
-from diagmem.model.teamwork import Along, Teamwork
 from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, WeightCopies, kind_of, values_of, weight_copies
 from diagmem.ops.state import changed_variables
-from diagmem.planning.owned import as_asked, next_frames
-from diagmem.planning.plan import Plan, offsets_in_one_piece
+from diagmem.planning.memory.caller import as_asked, next_frames
+from diagmem.planning.memory.pools import NO_POOLS, PoolLayout
+from diagmem.planning.needs.rows import RowGraph, row_graph, sums_of
+from diagmem.planning.plan import Plan, Storage, offsets_in_one_piece
 from diagmem.planning.planner import Planned
-from diagmem.planning.pools import NO_POOLS, PoolLayout
-from diagmem.planning.rows import RowGraph, row_graph, sums_of
-from diagmem.planning.storage import Storage
 
 C_TYPES = {
     DType.FLOAT32: "float",
@@ -61,7 +60,7 @@ class Program:
     for the caller's next row. `lower_bound_bytes`: None where nobody has proven one. `source`: the model's own graph,
     where ops were removed from it. `kernels`: the name of the library that runs it. `offset_align_bytes`: every offset
     is a multiple of it, so the arena's start must be one too. `pools`: which addresses lie in which memory, where there
-    are several: there is then an arena in each. `teamwork`: how several cores share it. `next_frames`: for inputs that
+    are several: there is then an arena in each. `multicore`: how several cores share it. `next_frames`: for inputs that
     are double-buffered, the tensor that holds the next frame. `staged`: op -> where its weights are copied to before it
     first runs, a step earlier if `copies_ahead`."""
 
@@ -75,7 +74,7 @@ class Program:
     kernels: str = "diagmem"
     offset_align_bytes: int = 1
     pools: PoolLayout = NO_POOLS
-    teamwork: Teamwork | None = None
+    multicore: Multicore | None = None
     next_frames: Mapping[int, int] = field(default_factory=dict)
     staged: Mapping[int, int] = field(default_factory=dict)
     copies_ahead: bool = False
@@ -101,9 +100,11 @@ class Program:
         places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
         options = plan.options
         align_bytes = max(options.align_bytes, options.input_align or 1)
-        made_for = options.kernels, align_bytes, plan.pools.in_use, plan.teamwork
+        made_for = options.kernels, align_bytes, plan.pools.in_use, plan.multicore
         frames = next_frames(plan.graph, options.double_buffer)
-        program = cls(plan.graph, plan.schedule, *places, source, *made_for, frames, plan.staged, plan.copies_ahead)
+        program = cls(
+            plan.graph, plan.schedule, *places, source, *made_for, frames, plan.weight_copies, plan.copies_ahead
+        )
         program.check_places()
         return program
 
@@ -315,8 +316,8 @@ class Program:
     @cached_property
     def _shared_by_rows(self) -> frozenset[int]:
         """Ops that run whole, but on several cores, which call the kernel for one row."""
-        sharings = () if self.teamwork is None else self.teamwork.sharings
-        return frozenset(sharing.op for sharing in sharings if sharing.cut.along is Along.ROWS)
+        splits = () if self.multicore is None else self.multicore.splits
+        return frozenset(split.op for split in splits if split.cut.along is Along.ROWS)
 
     def _call(self, node: Node) -> CCall:
         by_rows = node.op.index in self.visits or node.op.index in self._shared_by_rows

@@ -165,10 +165,10 @@ def _copies(program: Program, macro: str) -> str:
 
 
 def _team(program: Program, name: str) -> str:
-    if program.teamwork is None:
+    if program.multicore is None:
         return ""
     call = _TEAM_CALL[program.input_rows]
-    return _TEAM.format(name=name, macro=name.upper(), most=program.teamwork.cores, call=call)
+    return _TEAM.format(name=name, macro=name.upper(), most=program.multicore.cores, call=call)
 
 
 _TEAM_CALL = ("invoke_on(arena, &team, core, cores)", "push_row_on(arena, &team, core, cores, row)")

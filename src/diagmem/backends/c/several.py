@@ -18,7 +18,7 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
 from diagmem.backends.c.values import values_source
 from diagmem.model.errors import PlanError
-from diagmem.planning.owned import ARENA, KEPT
+from diagmem.planning.memory.caller import ARENA, KEPT
 
 _FILE_SCOPE = re.compile(
     r"^static [^;({=\n]*?\b(\w+)(?= ?[\[(=;])|^\} (\w+);|^typedef char (\w+)\[|^enum \{ (\w+) = \d+, (\w+) = \d+ \};",

@@ -11,9 +11,9 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
 from diagmem.backends.c.team_parts import part_of_op, part_parameters, part_result, turn_parameter
 from diagmem.model.graph import Node
+from diagmem.model.multicore import Along, Split
 from diagmem.model.schedule import Step
-from diagmem.model.teamwork import Along, Sharing
-from diagmem.planning.teamwork import most_held_bytes
+from diagmem.planning.cores.multicore import most_held_bytes
 
 SPAN = "_span.h"
 """What row functions need to make some pixels of a row."""
@@ -21,31 +21,31 @@ SPAN = "_span.h"
 
 def needs_span(program: Program) -> bool:
     """Whether cores share pixels that a window makes, or a row of it."""
-    return any(_is_windowed(program, sharing) for sharing in shared_steps(program))
+    return any(_is_windowed(program, split) for split in shared_steps(program))
 
 
-def shared_steps(program: Program) -> tuple[Sharing, ...]:
-    return () if program.teamwork is None else program.teamwork.sharings
+def shared_steps(program: Program) -> tuple[Split, ...]:
+    return () if program.multicore is None else program.multicore.splits
 
 
-def _is_windowed(program: Program, sharing: Sharing) -> bool:
-    call = program.calls[sharing.op]
-    is_cut = sharing.cut.along is Along.PIXELS or (sharing.turns is not None and sharing.cut.along is not Along.ROWS)
+def _is_windowed(program: Program, split: Split) -> bool:
+    call = program.calls[split.op]
+    is_cut = split.cut.along is Along.PIXELS or (split.turns is not None and split.cut.along is not Along.ROWS)
     return is_cut and call is not None and "window" in call.parameters.fields
 
 
 def run_as_team(program: Program, tables: Tables, name: str) -> Iterator[str]:
     """The barrier, the parts of each op, and the functions that run them."""
     yield from team_setting(program, name)
-    for sharing in shared_steps(program):
-        yield part_of_op(program, tables, sharing, name)
+    for split in shared_steps(program):
+        yield part_of_op(program, tables, split, name)
     yield _invoke(program, tables, name)
 
 
 def team_setting(program: Program, name: str) -> Iterator[str]:
     """The barrier, and how phases are run."""
     yield _barrier(name)
-    most = most_held_bytes(program.graph, program.teamwork)
+    most = most_held_bytes(program.graph, program.multicore)
     if shared_steps(program) or program.visits:
         yield _types(program)
         yield _run_held(program, name, most) if most else ""
@@ -204,10 +204,10 @@ static void run_shared(const shared_op *op, {arena_type(program)}arena, {name}_t
 
 
 def _invoke(program: Program, tables: Tables, name: str) -> str:
-    macro, teamwork = name.upper(), program.teamwork
-    assert teamwork is not None
+    macro, multicore = name.upper(), program.multicore
+    assert multicore is not None
     running = [Step(node.op.index) for node in program.nodes if program.calls[node.op.index] is not None]
-    waits = {step.op: is_after for step, is_after in zip(running, teamwork.barriers_after(running), strict=True)}
+    waits = {step.op: is_after for step, is_after in zip(running, multicore.barriers_after(running), strict=True)}
     body = "".join(line for node in program.nodes for line in _step(node, program, tables, name, waits))
     return f"""\
 {macro}_CODE_ATTR void {name}_invoke_on({arena_type(program)}arena, {name}_team *team, int core, int cores) {{
@@ -232,10 +232,10 @@ void {name}_invoke_in({arena_type(program)}arena) {{
 def _step(node: Node, program: Program, tables: Tables, name: str, waits: dict[int, bool]) -> Iterator[str]:
     op, number, macro = node.op.index, node.op.number, name.upper()
     call = program.calls[op]
-    assert program.teamwork is not None
+    assert program.multicore is not None
     if call is None:
         yield f"    /* {describe(node)}: stays where it is */\n"
-    elif program.teamwork.of_op(op) is not None:
+    elif program.multicore.of_op(op) is not None:
         yield f"    run_shared(&op{number}_shared, arena, team, core, cores);\n"
     else:
         yield f"    if (core == 0) {{\n        {call_text(node, call, program, tables)}\n    }}\n"

@@ -24,21 +24,21 @@ from diagmem.backends.c.team_parts import (
     times,
 )
 from diagmem.model.graph import Node, Tensor
+from diagmem.model.multicore import Along, Split
 from diagmem.model.schedule import PUSH
-from diagmem.model.teamwork import Along, Sharing
 from diagmem.ops import CArgument, CCall, CRow, CRows, CScratch, CTurn
-from diagmem.planning.teamwork import unit_bytes
+from diagmem.planning.cores.multicore import unit_bytes
 
 
 def run_rows_as_team(program: Program, tables: Tables, name: str) -> Iterator[str]:
     """The parts of each op and row, who does which step, and what every core calls."""
     yield from team_setting(program, name)
-    for op, found in groupby(shared_steps(program), key=lambda sharing: sharing.op):
-        sharings, node = list(found), program.graph.nodes[op]
-        if sharings[0].turns is None:
-            yield part_of_op(program, tables, sharings[0], name)
+    for op, found in groupby(shared_steps(program), key=lambda split: split.op):
+        splits, node = list(found), program.graph.nodes[op]
+        if splits[0].turns is None:
+            yield part_of_op(program, tables, splits[0], name)
         else:
-            yield from _parts_of_rows(program, tables, node, sharings, name)
+            yield from _parts_of_rows(program, tables, node, splits, name)
     alone = [node for node in program.nodes if _is_alone(program, node)]
     yield step_function(program, tables, name, alone) if alone else ""
     yield sequence(program)
@@ -48,33 +48,31 @@ def run_rows_as_team(program: Program, tables: Tables, name: str) -> Iterator[st
     yield _push(program, name) if program.input_rows else _invoke(program, name)
 
 
-def _parts_of_rows(
-    program: Program, tables: Tables, node: Node, sharings: Sequence[Sharing], name: str
-) -> Iterator[str]:
+def _parts_of_rows(program: Program, tables: Tables, node: Node, splits: Sequence[Split], name: str) -> Iterator[str]:
     """A function for each cut, the ways in which turns are shared, and which turn is shared in which."""
     number = node.op.number
-    for sharing in {sharing.cut: sharing for sharing in sharings}.values():
-        lines = list(_body(program, tables, sharing, node))
-        yield part_function(program, sharing, name, _part_name(number, sharing), lines)
-    phases = {sharing.phases: f"op{number}_phases{n}" for n, sharing in enumerate(sharings)}
-    ways = (shared_text(program, s, _part_name(number, s), phases[s.phases]) for s in sharings)
+    for split in {split.cut: split for split in splits}.values():
+        lines = list(_body(program, tables, split, node))
+        yield part_function(program, split, name, _part_name(number, split), lines)
+    phases = {split.phases: f"op{number}_phases{n}" for n, split in enumerate(splits)}
+    ways = (shared_text(program, s, _part_name(number, s), phases[s.phases]) for s in splits)
     listed = "".join(f"    {way},\n" for way in ways)
-    tables_of_phases = "".join(phases_text(s, phases[s.phases]) for s in {s.phases: s for s in sharings}.values())
+    tables_of_phases = "".join(phases_text(s, phases[s.phases]) for s in {s.phases: s for s in splits}.values())
     yield f"{tables_of_phases}static const shared_op op{number}_shared[] = {{\n{listed}}};\n"
     way_of = _way_of_turns(program, node)
     yield small_numbers(f"op{number}_ways", way_of) if len({*way_of}) > 1 else ""
 
 
-def _part_name(number: int, sharing: Sharing) -> str:
-    return f"op{number}_{sharing.cut.along.value}"
+def _part_name(number: int, split: Split) -> str:
+    return f"op{number}_{split.cut.along.value}"
 
 
 def _way_of_turns(program: Program, node: Node) -> list[int]:
     """For each turn 0 where one core does it alone, else one more than the number of the way in which it is shared."""
     found = [0] * program.rows.ops[node.op.index].turns
-    own = [sharing for sharing in shared_steps(program) if sharing.op == node.op.index]
-    for number, sharing in enumerate(own, 1):
-        for turn in sharing.turns or ():
+    own = [split for split in shared_steps(program) if split.op == node.op.index]
+    for number, split in enumerate(own, 1):
+        for turn in split.turns or ():
             found[turn] = number
     return found
 
@@ -84,34 +82,34 @@ def _is_alone(program: Program, node: Node) -> bool:
     if program.calls[node.op.index] is None:
         return False
     if node.op.index not in program.visits:
-        return program.teamwork is not None and program.teamwork.of_op(node.op.index) is None
+        return program.multicore is not None and program.multicore.of_op(node.op.index) is None
     return 0 in _way_of_turns(program, node)
 
 
-def _body(program: Program, tables: Tables, sharing: Sharing, node: Node) -> Iterator[str]:
+def _body(program: Program, tables: Tables, split: Split, node: Node) -> Iterator[str]:
     """Some columns, or channels, of a row."""
     call = called(program, node)
-    size = unit_bytes(program.graph, sharing) if sharing.cut.along is Along.PIXELS else node.output.dtype.size_bytes
+    size = unit_bytes(program.graph, split) if split.cut.along is Along.PIXELS else node.output.dtype.size_bytes
     for position, argument in enumerate(call.arguments):
         if isinstance(argument, CRow) and argument.tensor is node.output:
             row = row_text(argument, position, node, program)
             yield f"void *const own = (unsigned char *){row} + {times(size)};"
     if "window" not in call.parameters.fields:
-        yield from _stretch(program, tables, sharing, call, node)
+        yield from _stretch(program, tables, split, call, node)
         return
     source = call.arguments[0]
     assert isinstance(source, CRows)
     window = f"op{node.op.number}.window"
     yield "const void *rows[DIAGMEM_MAX_ROWS];"
     yield f"{rows_text(source, node, program)};"
-    if sharing.cut.along is Along.PIXELS:
+    if split.cut.along is Along.PIXELS:
         element = node.input(0).dtype.size_bytes
         yield f"diagmem_narrow_row(&{window}, {element}, first, end - first, &part.window, rows);"
     else:
-        yield from narrowed_to_channels(call, sharing, node)
+        yield from narrowed_to_channels(call, split, node)
         if channels_of(call, node).are_of_input:
             yield f"diagmem_move_rows(&{window}, {times(node.input(0).dtype.size_bytes)}, rows);"
-    out = "held != NULL ? held : own" if sharing.cut.can_hold else "own"
+    out = "held != NULL ? held : own" if split.cut.can_hold else "own"
     given = (_window_argument(argument, out, program, node) for argument in call.arguments[1:])
     yield f"{call.function}(&part, rows, {', '.join(given)});"
 
@@ -123,7 +121,7 @@ def _window_argument(argument: CArgument, out: str, program: Program, node: Node
     return "turn" if argument is CTurn.NUMBER else out
 
 
-def _stretch(program: Program, tables: Tables, sharing: Sharing, call: CCall, node: Node) -> Iterator[str]:
+def _stretch(program: Program, tables: Tables, split: Split, call: CCall, node: Node) -> Iterator[str]:
     """All operands begin further on along the outermost axis that a row has."""
 
     def moved(one: Tensor | CRow, position: int, further: str) -> str:
@@ -134,7 +132,7 @@ def _stretch(program: Program, tables: Tables, sharing: Sharing, call: CCall, no
         row = row_text(one, position, node, program)
         return f"(void *)((unsigned char *){row} + {further})" if further else row
 
-    yield from stretch_lines(call, sharing, node, moved)
+    yield from stretch_lines(call, split, node, moved)
 
 
 def _turn_of(program: Program) -> str:
@@ -181,9 +179,9 @@ static const shared_op still = {0};
 
 def _way(program: Program, node: Node) -> str | None:
     """How a turn of an op is shared, in C; None where one core does them all."""
-    number, teamwork = node.op.number, program.teamwork
+    number, multicore = node.op.number, program.multicore
     if node.op.index not in program.visits:
-        is_shared = teamwork is not None and teamwork.of_op(node.op.index) is not None
+        is_shared = multicore is not None and multicore.of_op(node.op.index) is not None
         return f"&op{number}_shared" if is_shared else None
     ways = _way_of_turns(program, node)
     if len({*ways}) == 1:

@@ -18,14 +18,14 @@ from diagmem.model.errors import PlanError, UnsafePlanError
 from diagmem.model.graph import ABSENT, Graph, Op
 from diagmem.model.schedule import Schedule
 from diagmem.ops import kind_of
-from diagmem.planning.footprint import footprint
-from diagmem.planning.lifetimes import lifetimes
+from diagmem.planning.bounds import lifetimes
+from diagmem.planning.needs.build_problem import build_problem
+from diagmem.planning.needs.footprint import footprint
+from diagmem.planning.needs.problem import Buffer
 from diagmem.planning.options import Options
 from diagmem.planning.place import optimal
 from diagmem.planning.place.effort import NORMAL
 from diagmem.planning.plan import Plan, scratch_of, stored
-from diagmem.planning.posing import problem
-from diagmem.planning.problem import Buffer
 from diagmem.transforms import transformed
 from diagmem.validation import Fault, Finding, replay
 
@@ -148,7 +148,7 @@ def _as_it_runs(plan: Plan) -> Graph:
 
 def _without_scratch(plan: Plan) -> Mapping[int, int]:
     """Offsets of the tensors, in the plan's order, as if kernels needed no scratch."""
-    whole = problem(footprint(plan.graph, plan.options), plan.schedule)
+    whole = build_problem(footprint(plan.graph, plan.options), plan.schedule)
     tensors = whole.part(n for n, buffer in enumerate(whole.buffers) if buffer.scratch_of is None)
     placed = optimal(replace(tensors, lower_bound_bytes=0), EFFORT)
     return {t: at for buffer, at in zip(tensors.buffers, placed.offsets, strict=True) for t in buffer.tensors}
@@ -200,7 +200,7 @@ def _plan(graph: Graph, made: HeadLayout, kernels: str) -> Plan:
     and its source different places."""
     schedule = Schedule.whole(range(len(graph.ops)), "file")
     options = Options(kernels, _alignment(made))
-    known = problem(footprint(graph, options), schedule)
+    known = build_problem(footprint(graph, options), schedule)
     lives = lifetimes(graph, schedule.ops)
     buffers = [
         Buffer(t.label, t.size_bytes, lives[t.index].first, lives[t.index].end, t.dtype.size_bytes, (t.index,))

@@ -23,11 +23,11 @@ from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.model.graph import Shape
 from diagmem.model.schedule import PUSH
-from diagmem.planning.inspection import inspect
+from diagmem.planning.bounds import inspect
+from diagmem.planning.cores.multicore import estimated_speedup
 from diagmem.planning.options import BEST, ROWS
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
-from diagmem.planning.teamwork import estimated_speedup
 from diagmem.reports.charts import Point, front_drawing
 from diagmem.reports.report import Fit, report_page
 from diagmem.targets import chips
@@ -116,7 +116,7 @@ def _chips() -> list[Any]:
 
 def figures(job: Job, made: Planned) -> dict[str, Any]:
     """What the page shows of a plan beside its report."""
-    plan, found, team = made.plan, inspect(made.plan.graph), made.plan.teamwork
+    plan, found, team = made.plan, inspect(made.plan.graph), made.plan.multicore
     fits = [Fit.of(target, made.baseline, plan, found.weights_bytes) for target in _chips()]
     return {
         "words": setting_words(job.settings),

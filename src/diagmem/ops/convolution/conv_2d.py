@@ -12,7 +12,7 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
-from diagmem.model.teamwork import Along, Cut
+from diagmem.model.multicore import Along, Cut
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import (
     MAX_ROWS,

@@ -11,7 +11,7 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
-from diagmem.model.teamwork import Along, Cut
+from diagmem.model.multicore import Along, Cut
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import (
     QUANTISED_OR_REAL,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from diagmem.model.graph import DType, Node, Shape, Tensor
-from diagmem.model.teamwork import Cut
+from diagmem.model.multicore import Cut
 from diagmem.ops.c_call import (
     SUFFIXES,
     CCall,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from diagmem.model.graph import DType, Node, Shape, Tensor
-from diagmem.model.teamwork import Cut
+from diagmem.model.multicore import Cut
 from diagmem.ops.c_call import TYPES, CCall, CStruct, by_type, is_row_local, require_types
 from diagmem.ops.elementwise._unary_arithmetic import (
     CLAMPS,

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.graph import IntArray, Node, Shape, row_major_strides
-from diagmem.model.teamwork import Cut
+from diagmem.model.multicore import Cut
 from diagmem.model.views import Pieces, Strides, distinct, pieces
 from diagmem.ops.accesses import Accesses, Ints, Runs, unknown_accesses
 from diagmem.ops.c_call import CCall, CStretch, CTable, Unsupported, joined_axes, kernel_call, outermost, require_types

@@ -9,7 +9,7 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import IntArray, Node, Shape, Tensor, row_major_strides
-from diagmem.model.teamwork import Along, Cut
+from diagmem.model.multicore import Along, Cut
 from diagmem.model.views import Strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CStruct, is_row_local, joined_axes

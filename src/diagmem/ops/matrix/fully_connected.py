@@ -11,7 +11,7 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
-from diagmem.model.teamwork import Along, Cut
+from diagmem.model.multicore import Along, Cut
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, CChannels, by_type, kernel_call, values_of
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept

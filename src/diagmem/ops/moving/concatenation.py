@@ -11,7 +11,7 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Rounding, Shape, Tensor
-from diagmem.model.teamwork import Cut
+from diagmem.model.multicore import Cut
 from diagmem.model.views import in_one_piece
 from diagmem.ops.c_call import (
     QUANTISED_OR_REAL,

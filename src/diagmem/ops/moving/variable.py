@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diagmem.model.graph import Node, Shape, Tensor
-from diagmem.model.teamwork import Cut
+from diagmem.model.multicore import Cut
 from diagmem.ops.kind import input_at
 from diagmem.ops.loops.chunks import StridedKind, Walk
 from diagmem.ops.orders import Variant

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Rounding, Shape, Tensor, Window2D
-from diagmem.model.teamwork import Along, Cut
+from diagmem.model.multicore import Along, Cut
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import (
     MAX_ROWS,

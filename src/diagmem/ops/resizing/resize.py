@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, IntArray, Nhwc, Node, Shape, Tensor
-from diagmem.model.teamwork import Cut
+from diagmem.model.multicore import Cut
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import (
     QUANTISED_OR_REAL,

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from diagmem.planning.compiled import Machine
+from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.fit import Offsets
 from diagmem.planning.place.repair_loops import LEHMER, PRIME
 from diagmem.planning.place.tree import FIRST_NODES, GROWTH, Start, TreeSearch
 from diagmem.planning.place.tree_loops import FAILED, SOLVED
-from diagmem.planning.problem import Problem
 
 LEAST_NODES = 50
 """What a run counts at the least: one that ends at once costs about as much."""

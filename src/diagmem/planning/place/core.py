@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.fit import Offsets, first_fit
-from diagmem.planning.problem import Problem
 
 
 def core(problem: Problem, limit: int) -> tuple[list[int], list[int]]:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.effort import Effort
 from diagmem.planning.place.sections import cliques
-from diagmem.planning.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from diagmem.planning.problem import Problem
+from diagmem.planning.needs.problem import Problem
 
 Offsets = tuple[int, ...]
 """Where each buffer of a problem starts, in bytes."""

@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from diagmem.planning.problem import Problem
+from diagmem.planning.needs.problem import Problem
 
 NOWHERE = -1
 """The offset of a buffer that is not placed."""

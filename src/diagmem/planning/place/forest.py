@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from diagmem.planning.problem import Problem
+from diagmem.planning.needs.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

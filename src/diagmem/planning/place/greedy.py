@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from diagmem.planning.compiled import PLAIN, machine
+from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.fit import Offsets, first_fit
 from diagmem.planning.place.repair import Repair
-from diagmem.planning.problem import Problem
 
 
 def greedy(problem: Problem) -> Offsets:

@@ -6,8 +6,8 @@ one that, put at the lowest free place, ends lowest. Forwards starts at the firs
 
 from __future__ import annotations
 
+from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.fit import Offsets, Partial, first_fit, lowest_fit
-from diagmem.planning.problem import Problem
 
 
 def heap(problem: Problem) -> Offsets:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from diagmem.planning.compiled import PLAIN
+from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.fit import Offsets
 from diagmem.planning.place.repair import Repair
-from diagmem.planning.problem import Problem
 
 ROUNDS = 400
 

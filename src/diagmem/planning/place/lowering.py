@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from diagmem.planning.compiled import PLAIN, Machine, machine
+from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.attempt import Attempt
 from diagmem.planning.place.effort import Effort, Meter
 from diagmem.planning.place.fit import Offsets
@@ -19,7 +20,6 @@ from diagmem.planning.place.placement import Placement
 from diagmem.planning.place.repair import Repair
 from diagmem.planning.place.settle import Settle
 from diagmem.planning.place.tree import MOST_MEMBERS, MOST_SHARING
-from diagmem.planning.problem import Problem
 
 FIRST_ROUNDS = 50
 """In which an order is repaired; twice as many each time that no order has brought anything."""

@@ -5,12 +5,12 @@ Nobody knows the best one, so there is no proof to wait for: what the effort all
 
 from __future__ import annotations
 
+from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.effort import NORMAL, Effort
 from diagmem.planning.place.greedy import greedy
 from diagmem.planning.place.lowering import Lowering
 from diagmem.planning.place.optimal import chain_bound
 from diagmem.planning.place.placement import Placement
-from diagmem.planning.problem import Problem
 
 
 def many_orders(problem: Problem, effort: Effort = NORMAL) -> Placement:

@@ -8,6 +8,7 @@ that is lowered by search.
 from __future__ import annotations
 
 from diagmem.planning.compiled import PLAIN, machine
+from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.core import components, core, with_removed
 from diagmem.planning.place.cp_sat import Solution, solve_by_cp_sat
 from diagmem.planning.place.effort import NORMAL, THOROUGH, Effort
@@ -18,7 +19,6 @@ from diagmem.planning.place.local import improve
 from diagmem.planning.place.lowering import Lowering
 from diagmem.planning.place.placement import Placement
 from diagmem.planning.place.repair import Repair
-from diagmem.planning.problem import Problem
 
 MOST_ROUNDS = 8
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from diagmem.planning.gap import Gap
+from diagmem.planning.needs.problem import Gap, Problem
 from diagmem.planning.place.fit import Offsets
-from diagmem.planning.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

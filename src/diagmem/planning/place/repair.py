@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diagmem.planning.compiled import Machine
+from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place import repair_loops
 from diagmem.planning.place.fit import Offsets
 from diagmem.planning.place.flat import FAR, NOWHERE, Links, links
 from diagmem.planning.place.repair_loops import CHANCE, FITS, FITTED, Fit
-from diagmem.planning.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from diagmem.model.graph import IntArray
+from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.fit import Offsets
-from diagmem.planning.problem import Problem
 
 NOBODY = -1
 

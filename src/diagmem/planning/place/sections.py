@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
+from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.flat import rows_of
 from diagmem.planning.place.stack_loops import Sections
-from diagmem.planning.problem import Problem
 
 Held = dict[int, int]
 """Bytes by buffer, of those alive at some step."""

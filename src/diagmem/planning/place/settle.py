@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from diagmem.planning.compiled import Machine
+from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place import settle_loops
 from diagmem.planning.place.effort import Meter
 from diagmem.planning.place.fit import Offsets
 from diagmem.planning.place.flat import Links, links
 from diagmem.planning.place.settle_loops import CHANCE, MOVES, SETTLED, UNSETTLED, Settling
-from diagmem.planning.problem import Problem
 
 AT_ONCE = 20_000
 """Moves: then the clock is looked at."""

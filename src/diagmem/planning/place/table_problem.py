@@ -7,11 +7,11 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from diagmem.planning.needs.problem import Buffer, Problem
 from diagmem.planning.place.effort import Effort
 from diagmem.planning.place.optimal import optimal
 from diagmem.planning.place.placement import Placement
 from diagmem.planning.place.table import Row, Table, TableError, conflicts
-from diagmem.planning.problem import Buffer, Problem
 
 MOST_PAIRS = 4_000_000
 """Of buffers alive at once: more do not fit into memory."""

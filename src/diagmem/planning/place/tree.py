@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from diagmem.planning.compiled import Machine
+from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place import tree_loops
 from diagmem.planning.place.flat import NOWHERE, Links, links
 from diagmem.planning.place.sections import sections
 from diagmem.planning.place.stack_loops import COUNT, FRAME, NODES, RECENT, Sections, Tree
 from diagmem.planning.place.tree_loops import SOLVED
-from diagmem.planning.problem import Problem
 
 FIRST_NODES, GROWTH = 1_000, 200
 """Nodes of the first run; and each is one in 200 longer than the one before: most runs that find anything find it

@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from diagmem.model.graph import Graph, Node
 from diagmem.ops import kind_of
 from diagmem.ops.orders import Order
-from diagmem.planning.footprint import Footprint, footprint
+from diagmem.planning.needs.build_problem import build_problem
+from diagmem.planning.needs.footprint import Footprint, SeparationRule, footprint
+from diagmem.planning.needs.problem import Problem
 from diagmem.planning.options import Options
+from diagmem.planning.order import file_order
 from diagmem.planning.place.fit import Offsets
 from diagmem.planning.place.heap import modified_heap, reordered_heap
 from diagmem.planning.plan import Plan, scratch_of, stored
-from diagmem.planning.posing import problem
-from diagmem.planning.problem import Problem
-from diagmem.planning.schedulers import file_order
-from diagmem.planning.separations import SeparationRule
 
 OVERLAPPED = ("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D")
 EXACT, ANALYTICAL = "exact", "analytical"
@@ -92,7 +91,7 @@ def _backwards(posed: Problem) -> Offsets:
 
 def _placed(needs: Footprint, place: Callable[[Problem], Offsets]) -> Plan:
     order = file_order(needs)
-    posed = problem(needs, order)
+    posed = build_problem(needs, order)
     offsets = place(posed)
     return Plan(
         graph=needs.graph,

@@ -18,8 +18,7 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import ABSENT, Graph, Node, Op, Tensor
 from diagmem.model.schedule import PUSH, Schedule, Step
 from diagmem.ops import Unsupported, kind_of
-from diagmem.planning.plan import Plan, scratch_of, staged_of, stored
-from diagmem.planning.storage import Storage
+from diagmem.planning.plan import Plan, Storage, scratch_of, stored, weight_copies_of
 from diagmem.tracing.capture import cortex_m, native
 from diagmem.tracing.capture.calls import Call, MemoryArgument, Role
 from diagmem.tracing.capture.elf import Elf
@@ -89,7 +88,7 @@ def apart(plan: Plan) -> Program:
     """The plan's order with every buffer in a place of its own, so that each touch tells whose it is."""
     *offsets, end = offsets_apart(plan)
     places = stored(plan.graph, plan.buffers, offsets), scratch_of(plan.buffers, offsets), end
-    staged = staged_of(plan.buffers, offsets)
+    staged = weight_copies_of(plan.buffers, offsets)
     return Program(
         plan.graph, plan.schedule, *places, kernels=plan.options.kernels, staged=staged, copies_ahead=plan.copies_ahead
     )

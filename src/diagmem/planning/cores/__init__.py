@@ -1,0 +1,1 @@
+"""How several cores share a run."""

@@ -1,0 +1,1 @@
+"""In which memory what lies: pools, traffic, and what the caller holds."""

@@ -1,0 +1,271 @@
+"""What the firmware owns: tensors that it holds itself, values that it wants to find after a run, several models.
+
+The next frame of an input, which is written while the model runs, is an input that the run leaves alone: it is there
+before and after it, so it is an output as well. A tensor that the firmware holds is an address space of its own: it
+becomes a pool whose memory the caller gives, and everything that knows pools knows it. A value that is to be found
+after the run is an output of the model.
+
+Of several models in one arena one runs at a time. Each is planned by itself. The arena is as large as the largest
+needs, in each memory if there are several; what must outlive the runs of the others, state and, if asked for, outputs,
+lies beside it, one model's behind the other's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from diagmem.model.errors import PlanError, one_line
+from diagmem.model.graph import Graph, Tensor
+from diagmem.planning.cores.multicore import shared_as_placed
+from diagmem.planning.memory.assign import in_pools
+from diagmem.planning.memory.pools import Pool, PoolUse
+from diagmem.planning.needs.footprint import footprint, lines_of_reshapes
+from diagmem.planning.needs.problem import BEFORE_RUN, Buffer
+from diagmem.planning.options import KEEP_OUTPUTS, Options, next_frame_name
+from diagmem.planning.place.effort import Effort
+from diagmem.planning.plan import Plan, Planned, Rung, Storage, checked
+
+ARENA = "arena"
+"""What the arena is called as a pool, beside those of the caller."""
+
+KEPT = "kept"
+"""The pool of what lives from run to run, while other models use the arena."""
+
+KEPT_ALIGN = 16
+"""Of each tensor there, at the least."""
+
+
+def as_asked(model: Graph, options: Options) -> Graph:
+    """The model with more outputs, whose values survive the run, and with places for next frames."""
+    return _with_next_frames(_with_kept(model, options.keep), options.double_buffer)
+
+
+def _with_kept(model: Graph, names: Sequence[str]) -> Graph:
+    """The values of these tensors survive the run, and have an accessor in C."""
+    kept = (tensor_named(model, name).index for name in names)
+    outputs = tuple(dict.fromkeys((*model.outputs, *kept)))
+    return model if outputs == model.outputs else replace(model, outputs=outputs)
+
+
+def _with_next_frames(model: Graph, names: Sequence[str]) -> Graph:
+    """With a tensor more for each of these inputs, which no op touches; those that are there already stay."""
+    tensors, there = list(model.tensors), {tensor.name for tensor in model.tensors}
+    for name in (name for name in dict.fromkeys(names) if next_frame_name(name) not in there):
+        tensor = tensor_named(model, name)
+        if tensor.index not in model.inputs:
+            raise PlanError(f"'{one_line(name, 60)}' is no input of the model: it has no next frame")
+        tensors.append(replace(tensor, index=len(tensors), name=next_frame_name(name)))
+    added = range(len(model.tensors), len(tensors))
+    inputs, outputs = (*model.inputs, *added), (*model.outputs, *added)
+    return replace(model, tensors=tuple(tensors), inputs=inputs, outputs=outputs) if added else model
+
+
+def next_frames(graph: Graph, names: Sequence[str]) -> dict[int, int]:
+    """For each of these inputs, the tensor that holds its next frame."""
+    return {tensor_named(graph, n).index: tensor_named(graph, next_frame_name(n)).index for n in dict.fromkeys(names)}
+
+
+def tensor_named(graph: Graph, name: str) -> Tensor:
+    """The tensor of that name that lies in RAM; PlanError names those that are spelled alike."""
+    held = [tensor for tensor in graph.tensors if not tensor.is_constant and tensor.view is None]
+    found = [tensor for tensor in held if tensor.name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise PlanError(f"{len(found)} tensors are called '{one_line(name, 60)}': this cannot say which")
+    import difflib
+
+    near = difflib.get_close_matches(name, [tensor.name for tensor in held], n=3, cutoff=0.5)
+    names = near or [tensor.name for tensor in held[:3]]
+    hint = " or ".join(f"'{one_line(known, 60)}'" for known in names)
+    raise PlanError(f"no tensor in RAM is called '{one_line(name, 60)}'; did you mean {hint}?")
+
+
+def check_external(graph: Graph, names: Sequence[str]) -> None:
+    """Only what comes from the caller, or goes there, can lie with it."""
+    for name in names:
+        if tensor_named(graph, name).index not in (*graph.inputs, *graph.outputs):
+            raise PlanError(f"'{one_line(name, 60)}' is no input or output of the model: it cannot lie with the caller")
+
+
+def has_caller_memory(plan: Plan) -> bool:
+    """Whether anything lies elsewhere than in the arena."""
+    return bool(plan.options.external or plan.options.together)
+
+
+def with_caller_memory(plan: Plan) -> Plan:
+    """The plan with a pool for each tensor that the caller holds, and one for all that must outlive the runs of other
+    models in the same arena."""
+    _, lines = lines_of_reshapes(plan.graph, plan.options)
+    _check_owned(plan, {t for line in lines for t in line})
+    tensors, external = plan.graph.tensors, plan.options.external
+    given = [line for line in lines if any(tensors[t].name in external for t in line)]
+    kept = [line for line in lines if line not in given]
+    uses = list(plan.pools.uses) or [PoolUse(Pool(ARENA, max(1, plan.arena_bytes), 1.0), 0, plan.arena_bytes)]
+    placed: dict[tuple[int, ...], int] = {}
+    traffic = _traffic(plan, kept)
+    if kept:
+        start, end = _after(plan, uses), _after(plan, uses)
+        for line in kept:
+            placed[line] = -(-end // _kept_align(plan, line)) * _kept_align(plan, line)
+            end = -(-(placed[line] + tensors[line[0]].size_bytes) // KEPT_ALIGN) * KEPT_ALIGN
+        uses.append(PoolUse(Pool(KEPT, end - start, uses[-1].pool.cost), start, end - start, traffic))
+    taken = {use.pool.name.lower() for use in uses}
+    for line in given:
+        size, placed[line] = tensors[line[0]].size_bytes, _after(plan, uses)
+        pool = Pool(_pool_name(tensors[line[0]], taken), size, uses[-1].pool.cost, is_external=True)
+        uses.append(PoolUse(pool, placed[line], size))
+    # What is kept might lie in faster memory: only that it is read and written there is sure.
+    bound = plan.pools.lower_bound + traffic * uses[0].pool.cost
+    single_bytes = plan.pools.single_bytes or plan.arena_bytes
+    layout = replace(plan.pools, uses=tuple(uses), lower_bound=bound, single_bytes=single_bytes)
+    return _with_places(replace(plan, pools=layout, arena_bytes=layout.arena_bytes), placed)
+
+
+def _kept_align(plan: Plan, line: tuple[int, ...]) -> int:
+    given = plan.options.input_align if line[0] in plan.graph.inputs else None
+    return max(KEPT_ALIGN, plan.options.align_bytes, given or 1)
+
+
+def kept_bytes(plan: Plan) -> int:
+    """What must outlive the runs of other models."""
+    return sum(use.used_bytes for use in plan.pools.uses if use.pool.name == KEPT)
+
+
+def less_kept(pools: Sequence[Pool], size_bytes: int) -> tuple[Pool, ...]:
+    """The pools without what is kept, which lies in the last of them."""
+    *others, last = pools
+    return (*others, replace(last, capacity_bytes=max(1, last.capacity_bytes - size_bytes)))
+
+
+def _traffic(plan: Plan, lines: Sequence[tuple[int, ...]]) -> int:
+    """What a run reads and writes of these; nobody asks where there are no pools."""
+    if not lines or not plan.options.pools:
+        return 0
+    from diagmem.planning.memory.traffic import traffic_of_tensors
+
+    by_tensor = traffic_of_tensors(footprint(plan.graph, plan.options), plan.schedule)
+    return sum(by_tensor.get(t, 0) for line in lines for t in line)
+
+
+def _after(plan: Plan, uses: Sequence[PoolUse]) -> int:
+    align = plan.options.pool_align_bytes
+    return -(-uses[-1].end // align) * align
+
+
+def _with_places(plan: Plan, placed: Mapping[tuple[int, ...], int]) -> Plan:
+    """With these lines at these addresses, before, during and after the run."""
+    tensors, after_run = plan.graph.tensors, len(plan.schedule.steps) + 1
+    storage = dict(plan.storage)
+    for line, at in placed.items():
+        whole = (tensors[t] for t in line if tensors[t].view is None)
+        storage.update({t.index: Storage.linear(at, t.rows, t.row_bytes) for t in whole})
+    owners = [tensors[line[0]] for line in placed]
+    held = (
+        Buffer(t.label, t.size_bytes, BEFORE_RUN, after_run, tensors=line)
+        for t, line in zip(owners, placed, strict=True)
+    )
+    return replace(
+        plan,
+        storage=dict(sorted(storage.items())),
+        buffers=(*plan.buffers, *held),
+        buffer_offsets=(*plan.buffer_offsets, *placed.values()),
+    )
+
+
+def _check_owned(plan: Plan, owned: set[int]) -> None:
+    graph, options = plan.graph, plan.options
+    asked = {tensor.index for tensor in graph.tensors if tensor.name in options.external}
+    asked |= {*graph.outputs} if options.together == KEEP_OUTPUTS else set()
+    for index in sorted(asked - owned):
+        if not graph.tensors[index].is_constant:
+            raise PlanError(
+                f"'{graph.tensors[index].label}' has become part of another tensor, and cannot lie alone: plan again "
+                "with --no-remove-concat --no-remove-slices"
+            )
+
+
+def _pool_name(tensor: Tensor, taken: set[str]) -> str:
+    """The tensor's, as far as C can have it, and no other pool's."""
+    plain = re.sub(r"[^A-Za-z0-9]+", "_", tensor.name).strip("_")[:24]
+    base = plain if plain[:1].isalpha() else f"tensor_{plain}".rstrip("_")
+    name = next(n for n in (base, *(f"{base}_{k}" for k in range(1, 1000))) if n.lower() not in taken)
+    taken.add(name.lower())
+    return name
+
+
+POOLS = "pools"
+"""The last rung, where there are several."""
+
+
+def in_memories(found: Planned, effort: Effort, kept: int | None = None) -> Planned:
+    """The plan in the pools of its options. `kept`: bytes of the last one that hold what must outlive the runs of other
+    models; None: what this one keeps."""
+    options = found.plan.options
+    left = less_kept(options.pools, kept_bytes(found.plan) if kept is None else kept)
+    pooled = in_pools(replace(found.plan, options=replace(options, pools=left)), effort)
+    plan = replace(pooled, options=options)
+    plan = shared_as_placed(with_caller_memory(plan) if has_caller_memory(plan) else plan)
+    # That pools are too small is an answer, not a fault.
+    checked(replace(plan, pools=plan.pools.enlarged), "; this is a bug, please report it")
+    rungs = (rung for rung in found.ladder if rung.step != POOLS)
+    return replace(found, plan=plan, ladder=(*rungs, Rung(POOLS, plan.arena_bytes)))
+
+
+def in_shared_memories(found: Planned, kept: int) -> Planned:
+    """A plan for pools, of which the last has so many bytes less: what several models keep there."""
+    return in_memories(found, Effort.named(found.plan.options.effort, found.plan.options.time_limit), kept)
+
+
+@dataclass(frozen=True)
+class Together:
+    """Plans that were all made with the same option `together`."""
+
+    plans: tuple[Planned, ...]
+
+    @classmethod
+    def of(cls, plans: Sequence[Planned]) -> Together:
+        asked = {made.plan.options.together for made in plans}
+        if len(asked) != 1 or asked == {""}:
+            raise PlanError("models share an arena whose plans were all made for that: plan them with one `together`")
+        return cls(tuple(plans))
+
+    @property
+    def pools_bytes(self) -> Mapping[str, int]:
+        """What all models share in each memory: as much as any of them needs."""
+        found: dict[str, int] = {}
+        for use in (use for made in self.plans for use in made.plan.pools.uses):
+            if use.pool.name != KEPT and not use.pool.is_external:
+                found[use.pool.name] = max(use.used_bytes, found.get(use.pool.name, 0))
+        return found
+
+    @property
+    def shared_bytes(self) -> int:
+        """The arena: what the largest needs."""
+        return sum(self.pools_bytes.values())
+
+    @property
+    def kept_bytes(self) -> int:
+        """What lies beside it, of all models."""
+        return sum(kept_bytes(made.plan) for made in self.plans)
+
+    @property
+    def total_bytes(self) -> int:
+        return self.shared_bytes + self.kept_bytes
+
+    @property
+    def apart_bytes(self) -> int:
+        """What they take with an arena each."""
+        return sum(made.arena_bytes for made in self.plans)
+
+
+def beside_each_other(plans: Sequence[Planned]) -> list[Planned]:
+    """The plans of models that share memories, with room in the last of these for what all of them keep. Where there is
+    one arena, that lies outside it."""
+    kept = sum(kept_bytes(made.plan) for made in plans)
+    return [
+        in_shared_memories(made, kept) if made.plan.options.pools and kept > kept_bytes(made.plan) else made
+        for made in plans
+    ]

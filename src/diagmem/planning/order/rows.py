@@ -1,0 +1,217 @@
+"""Row by row: an order of single rows in which only a few rows of each tensor exist at once.
+
+The ops are cut into segments of consecutive ones. Within a segment rows are made on demand; between segments whole
+tensors exist. The cut with the smallest peak of live bytes is found by dynamic programming over segments; then steps
+move across its borders where that lowers the peak.
+
+Rows may be recomputed, for less memory. A tensor under a sliding window is held for as many rows as the window overlaps
+itself. Dropped, it costs nothing while other ops work; instead some of its rows are made several times, and of what
+they are made more rows must be held. The larger the pieces in which its readers' rows are made, the fewer are
+recomputed, and the more of the readers' are held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+
+from diagmem.model.schedule import PUSH, Schedule, Step
+from diagmem.planning.compiled import machine
+from diagmem.planning.needs.rows import RowGraph
+from diagmem.planning.needs.windows import RowStep
+from diagmem.planning.order.demand import Demand, Dropped, Segment
+from diagmem.planning.order.interleave import interleaved
+
+MOST_SEGMENTS = 12_000
+"""Segments that are tried, about: all of them in networks of up to 109 ops; in larger ones only shorter ones."""
+
+LEAST_LONGEST = 24
+
+
+@dataclass(frozen=True, slots=True)
+class RowSchedule:
+    """`peak_bytes`: the most that lives at a step. `segments`: ops [begin, end) that are streamed together. `macs`:
+    multiply-accumulates of a run. `plain`: the order before it was improved, which has a higher peak, but may be easier
+    to place."""
+
+    schedule: Schedule
+    peak_bytes: int
+    segments: tuple[tuple[int, int], ...]
+    macs: Fraction
+    plain: Schedule | None = None
+
+    @property
+    def steps(self) -> tuple[RowStep, ...]:
+        return tuple((step.op, step.turn or 0) for step in self.schedule.steps)
+
+
+@dataclass
+class RowOrders:
+    """Orders of a graph. `input_rows`: the caller supplies the input row by row, when it is asked for. `again`: how
+    often rows may be made, on average. Peaks of segments are kept: from one choice of dropped tensors to the next most
+    stay the same."""
+
+    rows: RowGraph
+    input_rows: bool = False
+    again: float = 1.0
+    _peaks: dict[tuple[int, int, Dropped], int] = field(default_factory=dict)
+
+    @cached_property
+    def _demand(self) -> Demand:
+        count, turns = len(self.rows.ops), sum(op.turns for op in self.rows.ops)
+        return Demand(self.rows, self.input_rows, machine(count * min(count, self._longest) * turns // 4), self.again)
+
+    @property
+    def _longest(self) -> int:
+        """Ops that a segment may have."""
+        return max(LEAST_LONGEST, MOST_SEGMENTS // max(1, len(self.rows.ops)))
+
+    def best(self, dropped: Dropped = frozenset()) -> RowSchedule:
+        """The best cut, on demand."""
+        cuts = self._cuts(dropped)
+        steps = [step for cut in cuts for step in self._demand.best(self._segment(*cut, dropped))[1]]
+        if self.input_rows:
+            # Rows that nobody asks for are taken too, so that a run ends with the caller's last row.
+            pushed = sum(op == PUSH for op, _ in steps)
+            steps += [(PUSH, row) for row in range(pushed, self.rows.rows[self.rows.graph.inputs[0]])]
+        return self._scheduled(steps, self.peak_within(cuts, dropped), cuts)
+
+    def peak_within(self, cuts: Sequence[tuple[int, int]], dropped: Dropped) -> int:
+        """The peak if the ops are cut like this."""
+        return max((self._peak(*cut, dropped) for cut in cuts), default=0)
+
+    def improved(self, made: RowSchedule) -> RowSchedule:
+        """The order with a better interleaving, if there is one."""
+        peak, steps = interleaved(self.rows, made.steps, frozenset(self.rows.graph.outputs))
+        if peak >= made.peak_bytes:
+            return made
+        return replace(self._scheduled(steps, peak, made.segments), plain=made.schedule)
+
+    def _scheduled(self, steps: Sequence[RowStep], peak: int, cuts: tuple[tuple[int, int], ...]) -> RowSchedule:
+        schedule = Schedule(tuple(_step(self.rows, *step) for step in steps), "rows")
+        return RowSchedule(schedule, peak, cuts, self.rows.macs(op for op, _ in steps))
+
+    def _cuts(self, dropped: Dropped) -> tuple[tuple[int, int], ...]:
+        """By dynamic programming: the best cut of the first ops, for more and more of them."""
+        count = len(self.rows.ops)
+        best: list[tuple[int, int]] = [(0, 0)]
+        for end in range(1, count + 1):
+            best.append((1 << 62, 0))
+            for begin in range(end - 1, max(0, end - self._longest) - 1, -1):
+                if best[begin][0] < best[end][0]:
+                    best[end] = min(best[end], (max(best[begin][0], self._peak(begin, end, dropped)), begin))
+        cuts: list[tuple[int, int]] = []
+        end = count
+        while end:
+            cuts.append((best[end][1], end))
+            end = best[end][1]
+        return tuple(reversed(cuts))
+
+    def _peak(self, begin: int, end: int, dropped: Dropped) -> int:
+        segment = self._segment(begin, end, dropped)
+        key = begin, end, frozenset(segment.dropped.items())
+        if key not in self._peaks:
+            self._peaks[key] = self._demand.peak(segment)
+        return self._peaks[key]
+
+    def _segment(self, begin: int, end: int, dropped: Dropped) -> Segment:
+        return Segment(self.rows, begin, end, self.input_rows, dropped, self.again)
+
+
+def _step(rows: RowGraph, op: int, turn: int) -> Step:
+    is_whole = op != PUSH and rows.ops[op].is_whole
+    return Step(op, None if is_whole else turn)
+
+
+MOST_TRIED = 8
+"""Tensors that are tried each time: those that hold most bytes from one row of their reader to the next."""
+
+PIECES = (2, 4, 8)
+"""Rows that are made at once, other than one by one."""
+
+MOST_CUT = 4
+"""Choices of tensors, of all that are tried, for which the ops are cut into segments anew."""
+
+MOST_ORDERS = 8
+
+
+def recomputing_orders(rows: RowGraph, input_rows: bool, most: float) -> list[RowSchedule]:
+    """Orders with ever smaller peaks, for ever more multiply-accumulates, up to `most` times those of the first one,
+    which computes everything once."""
+    orders = RowOrders(rows, input_rows, most)
+    once = orders.best()
+    found = [orders.improved(once)]
+    tried = _tried(orders, once, most) if most > 1 else []
+    is_worth_it = (made for made in tried if made.peak_bytes < once.peak_bytes and made.macs <= most * once.macs)
+    for made in _thinned(is_worth_it):
+        better = orders.improved(made)
+        if better.peak_bytes < found[-1].peak_bytes:
+            found.append(better)
+    return found
+
+
+def _tried(orders: RowOrders, once: RowSchedule, most: float) -> list[RowSchedule]:
+    """All that is found on the way down. Each step drops one more tensor, or a few, whatever lowers the peak most; then
+    it is tried with larger pieces."""
+    dropped: Dropped = frozenset()
+    best, pool = once, []
+    while True:
+        tensors = _candidates(orders.rows, best, {tensor for tensor, _ in dropped})
+        # Where several tensors are held alike, dropping one of them alone may bring nothing.
+        sets = [tensors[n : n + 1] for n in range(len(tensors))] + [tensors[:n] for n in range(2, len(tensors) + 1)]
+        more = [dropped.union((tensor, 1) for tensor in some) for some in sets]
+        # A new cut is looked for only where the old one already tells that it may be worth while, and for all at once.
+        promising = sorted(more, key=lambda some: (orders.peak_within(best.segments, some), len(some)))[:MOST_CUT]
+        trials = [(orders.best(some), some) for some in dict.fromkeys([*promising, *more[-1:]])]
+        affordable = [(made, some) for made, some in trials if made.macs <= most * once.macs]
+        pool += [made for made, _ in affordable]
+        better = [(made, some) for made, some in affordable if made.peak_bytes < best.peak_bytes]
+        if not better:
+            return pool
+        best, dropped = min(better, key=lambda trial: (trial[0].peak_bytes, trial[0].macs))
+        pool += [orders.best(frozenset((tensor, rows) for tensor, _ in dropped)) for rows in PIECES]
+
+
+def _thinned(tried: Iterable[RowSchedule]) -> list[RowSchedule]:
+    """Those of which none else takes less memory for no more work, and of many that are close only a few."""
+    front: list[RowSchedule] = []
+    for made in sorted(tried, key=lambda made: (made.macs, made.peak_bytes)):
+        if not front or made.peak_bytes < front[-1].peak_bytes:
+            front.append(made)
+    while len(front) > MOST_ORDERS:
+        # What the loss of each would cost: the memory that it saves for the work to the next.
+        worth = [
+            (front[n - 1].peak_bytes - front[n].peak_bytes) * (front[n + 1].macs - front[n].macs)
+            for n in range(1, len(front) - 1)
+        ]
+        del front[1 + worth.index(min(worth))]
+    return front
+
+
+def _candidates(rows: RowGraph, made: RowSchedule, dropped: set[int]) -> list[int]:
+    """Tensors that could be dropped too: with one reader, in the same segment, that reads some rows more than once."""
+    held = {t: _held_bytes(rows, t) for op in rows.ops if op.makes_rows for t in op.makes if t not in dropped}
+    inside = [t for t, size in held.items() if size and _is_inside(rows, t, made)]
+    return sorted(inside, key=lambda t: (-held[t], t))[:MOST_TRIED]
+
+
+def _is_inside(rows: RowGraph, tensor: int, made: RowSchedule) -> bool:
+    ends = (rows.graph.producer[tensor], rows.graph.consumers[tensor][0])
+    return any(begin <= min(ends) and max(ends) < end for begin, end in made.segments)
+
+
+def _held_bytes(rows: RowGraph, tensor: int) -> int:
+    """The most that one row of its reader leaves to the next; 0 where it cannot be dropped."""
+    readers = rows.graph.consumers.get(tensor, ())
+    if (
+        len(readers) != 1
+        or tensor in rows.graph.outputs
+        or tensor in rows.graph.sharing
+        or not rows.ops[readers[0]].makes_rows
+    ):
+        return 0
+    (need,) = (need for need in rows.ops[readers[0]].needs if need.tensor == tensor)
+    overlap = max((end - first for end, first in zip(need.end, need.first[1:], strict=False)), default=0)
+    return max(0, overlap) * rows.row_bytes[tensor]

@@ -1,0 +1,133 @@
+"""What the firmware owns: tensors that it holds, values that it reads after a run, places that it gives."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import diagmem
+from diagmem.backends.c.program import Program
+from diagmem.model.errors import PlanError
+from diagmem.planning.json import from_json, to_json
+from diagmem.planning.plan import Storage, findings_of
+from diagmem.validation import Fault
+from diagmem.verification.host import run_on_host
+from diagmem.verification.inputs import sample_inputs
+from tests.backends.c.models import compiler, tiny
+
+INPUT, MIDDLE, OUTPUT = "input", "depthwise_conv_2d_1", "softmax_8"
+
+CASES: dict[str, dict[str, Any]] = {
+    "an input with the caller": {"external": (INPUT,)},
+    "both ends with the caller": {"external": (INPUT, OUTPUT)},
+    "beside pools": {"external": (INPUT, OUTPUT), "pools": ("fast:100", "slow:1K")},
+    "by rows": {"external": (INPUT,), "schedule": "rows"},
+    "a value that is kept": {"keep": (MIDDLE,)},
+    "kept of a streamed run": {"keep": (MIDDLE,), "schedule": "rows", "input_rows": True},
+    "an aligned input": {"input_align": 32, "keep": (MIDDLE,)},
+    "pinned": {"pins": (f"{INPUT}@40", f"{OUTPUT}@3")},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_plans_are_safe_and_read_back(case: str) -> None:
+    """As JSON and as C, bit for bit: what the caller holds is in memory of its own, between red zones."""
+    graph = tiny()
+    made = diagmem.plan(graph, **CASES[case])
+    assert findings_of(made.plan) == []
+    read = from_json(json.loads(json.dumps(to_json(made))), graph)
+    assert findings_of(read) == []
+    assert read.storage == made.plan.storage
+    compiler("gcc")
+    program = Program.of(made)
+    assert run_on_host(program, sample_inputs(program.graph, 2)).failure is None
+
+
+def test_what_the_caller_holds_is_not_in_the_arena() -> None:
+    """Nor can anything else lie there."""
+    graph = tiny()
+    made = diagmem.plan(graph, external=(INPUT, OUTPUT))
+    arena, given, taken = made.plan.pools.uses
+    assert (arena.used_bytes, given.used_bytes, taken.used_bytes) == (made.arena_bytes, 192, 5)
+    inside = {t for t, at in made.plan.offsets.items() if at >= given.start}
+    assert inside == {graph.inputs[0], graph.outputs[0]}
+    end = taken.end - 1
+    there = {**made.plan.storage, graph.inputs[0]: Storage.linear(end, 8, 24)}
+    assert Fault.OUTSIDE in {f.fault for f in findings_of(replace(made.plan, storage=there))}
+
+
+def test_what_is_kept_survives() -> None:
+    """It is an output: lost if something lies on it at the end."""
+    graph = tiny()
+    made = diagmem.plan(graph, keep=(MIDDLE,), remove=())
+    middle = next(t.index for t in graph.tensors if t.name == MIDDLE)
+    assert made.plan.graph.outputs == (*graph.outputs, middle)
+    onto = {**made.plan.storage, graph.outputs[0]: Storage.linear(made.plan.offsets[middle], 1, 5)}
+    assert Fault.RESULT_LOST in {finding.fault for finding in findings_of(replace(made.plan, storage=onto))}
+
+
+def test_an_input_that_is_not_aligned_is_found() -> None:
+    graph = tiny()
+    made = diagmem.plan(graph, input_align=32)
+    assert made.plan.offsets[graph.inputs[0]] % 32 == 0
+    assert Program.of(made).align_bytes == 32
+    at = {**made.plan.storage, graph.inputs[0]: Storage.linear(made.plan.offsets[graph.inputs[0]] + 16, 8, 24)}
+    assert Fault.MISALIGNED in {f.fault for f in findings_of(replace(made.plan, storage=at, arena_bytes=4096))}
+
+
+def test_pins_are_kept_to() -> None:
+    """And no plan with them is smaller."""
+    graph = tiny()
+    for at in (0, 64, 500):
+        made = diagmem.plan(graph, pins=(f"{INPUT}@{at}",))
+        assert made.plan.offsets[graph.inputs[0]] == at
+        assert made.optimal
+
+
+def test_a_front_has_what_is_kept() -> None:
+    """All plans of less memory for more work keep the value."""
+    for made in diagmem.pareto(tiny(), keep=(MIDDLE,), recompute=1.5):
+        assert MIDDLE in {made.plan.graph.tensors[t].name for t in made.plan.graph.outputs}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"keep": ("depthwise",)}, "did you mean 'depthwise_conv_2d_1'"),
+        ({"external": (MIDDLE,)}, "no input or output"),
+        ({"external": (INPUT,), "schedule": "rows", "input_rows": True}, "nor the caller's"),
+        ({"pins": ("input",)}, "is not NAME@OFFSET"),
+        ({"pins": ("nobody@0",)}, "cannot be pinned"),
+        ({"pins": ("input@0", "conv_2d_0@0")}, "in each other's way"),
+        ({"pins": ("input@0",), "pools": ("a:1K",)}, "leave out either"),
+        ({"pins": ("input@2",), "align": 4}, "multiple of 4"),
+        ({"input_align": 3}, "power of two"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        diagmem.plan(tiny(), **options)
+
+
+@pytest.mark.parametrize("align", ["align", "input_align"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pools": ("a:100", "b:4K")},
+        {"external": (INPUT,)},
+        {"together": "keep-outputs"},
+        {"double_buffer": (INPUT,), "together": "keep-outputs"},
+        {"double_buffer": (INPUT,), "pools": ("a:1K", "b:4K")},
+    ],
+)
+def test_wide_alignments_hold_in_all_memories(options: dict[str, Any], align: str) -> None:
+    """Also where they are wider than a cache line; a plan that is read again lies where it did."""
+    graph = tiny()
+    made = diagmem.plan(graph, **{align: 256}, **options)
+    assert findings_of(made.plan) == []
+    read = from_json(json.loads(json.dumps(to_json(made))), graph)
+    assert findings_of(read) == []
+    assert read.storage == made.plan.storage
