@@ -1,5 +1,5 @@
 """Rectifiers whose output has another scale or zero point than their input, on every number that there is: C follows
-the reference, and the reference follows TFLite Micro or LiteRT, as docs/DEVIATIONS.md says which."""
+the reference, and the reference follows TFLite Micro or LiteRT, as docs/compatibility.md says which."""
 
 from __future__ import annotations
 
