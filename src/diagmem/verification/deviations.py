@@ -1,4 +1,4 @@
-"""Where other runtimes are known to compute something else, and why they are not followed: docs/compatibility.md in code.
+"""Where runtimes are known to differ from what is computed here: the table of docs/compatibility.md, as code.
 
 One list for all who compare: `verify` calls a difference that is in it documented, and the tests of the references
 leave it out. Where it is known what the other runtime computes instead, `theirs` computes it, so that a difference can
