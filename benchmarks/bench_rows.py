@@ -14,7 +14,7 @@ from typing import Any
 
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
-from diagmem.backends.c.sequence import sequence_bytes
+from diagmem.backends.c.steps import sequence_bytes
 from diagmem.frontends.source import Source
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.inputs import sample_inputs

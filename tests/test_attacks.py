@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from diagmem import pipeline
-from diagmem.backends.c.names import identifier
+from diagmem.backends.c.literals import identifier
 from diagmem.backends.tflm import metadata
 from diagmem.cli._emit_c import LAYOUTS
 from diagmem.frontends import tflite

@@ -10,7 +10,7 @@ import pytest
 
 import diagmem
 from diagmem.backends.c.flash import code_sizes, flash_of
-from diagmem.backends.c.kernel_sources import sources
+from diagmem.backends.c.kernels import sources
 from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
 from tests.backends.c.models import compiler

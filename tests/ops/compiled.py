@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.backends.c.kernel_sources import joined
+from diagmem.backends.c.kernels import joined
 from diagmem.backends.c.literals import initialiser, numbers
 from diagmem.model.graph import Node, Tensor
 from diagmem.ops import CArgument, CCall, CPointers, CScratch, CStruct, CTable, kinds

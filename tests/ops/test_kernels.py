@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from diagmem.backends.c.kernel_sources import joined, sources
+from diagmem.backends.c.kernels import joined, sources
 from diagmem.kernels import library
 from diagmem.model.graph import DType, Node, Rounding, Tensor
 from diagmem.ops import kinds

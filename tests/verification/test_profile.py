@@ -10,7 +10,7 @@ import pytest
 from diagmem import pipeline
 from diagmem.model.errors import DiagmemError
 from tests.backends.c.models import tiny
-from tests.backends.c.test_sequence import tall
+from tests.backends.c.test_steps import tall
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm")), reason="needs an emulated core"

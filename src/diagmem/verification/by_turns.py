@@ -17,7 +17,7 @@ from typing import Any
 import numpy.typing as npt
 
 from diagmem.backends.c import weights_bytes
-from diagmem.backends.c.names import identifier
+from diagmem.backends.c.literals import identifier
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.several import emit_several
 from diagmem.model.errors import PlanError, one_line

@@ -15,14 +15,14 @@ import pytest
 
 from diagmem import pipeline
 from diagmem.backends.c import emit
-from diagmem.backends.c.kernel_sources import sources, with_attribute
+from diagmem.backends.c.kernels import sources, with_attribute
 from diagmem.backends.c.literals import number
 from diagmem.backends.c.program import Program
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.graph import DType, Graph, Quantisation
 from diagmem.verification.tools import STANDARD, WARNINGS
 from tests.backends.c.models import COMPILERS, compiler, program, tiny, with_weights, write
-from tests.backends.c.test_sequence import SANITIZED, by_rows, tall
+from tests.backends.c.test_steps import SANITIZED, by_rows, tall
 
 
 def ran(files: dict[str, bytes], main: str, where: Path, *flags: str) -> subprocess.CompletedProcess[bytes]:

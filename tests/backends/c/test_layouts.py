@@ -12,7 +12,7 @@ from diagmem.backends.c import LAYOUTS, FileLayout, emit
 from diagmem.cli import _emit_c
 from diagmem.verification.tools import STANDARD, WARNINGS
 from tests.backends.c.models import compiler, program, tiny, write
-from tests.backends.c.test_sequence import by_rows, tall
+from tests.backends.c.test_steps import by_rows, tall
 
 CALLER = '#include "{0}.h"\nint main(void) {{ {0}_invoke(); return {0}_input_0() == 0; }}\n'
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem.backends.c.literals import initialiser, number, numbers
-from diagmem.backends.c.names import comment, identifier
+from diagmem.backends.c.literals import comment, identifier, initialiser, number, numbers
 from diagmem.ops import CStruct, CTable
 
 

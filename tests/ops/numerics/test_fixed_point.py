@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem.backends.c.kernel_sources import joined
+from diagmem.backends.c.kernels import joined
 from diagmem.ops import Unsupported
 from diagmem.ops.numerics.fixed_point import (
     INT32_MAX,

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from diagmem.backends.c.kernel_sources import joined
+from diagmem.backends.c.kernels import joined
 from diagmem.ops.numerics.fixed_point import SingleMultiplier
 from diagmem.ops.numerics.quantised import TO_EVEN
 

@@ -28,9 +28,9 @@ def emit(
     """
     from diagmem.backends.c import project
     from diagmem.backends.c.header import header
-    from diagmem.backends.c.kernels_used import kernels_of
+    from diagmem.backends.c.kernels import kernels_of
+    from diagmem.backends.c.literals import identifier
     from diagmem.backends.c.model_source import model_source
-    from diagmem.backends.c.names import identifier
     from diagmem.backends.c.tables import Tables
     from diagmem.backends.c.values import values_source
 

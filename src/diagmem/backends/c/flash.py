@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from diagmem.backends.c.program import Program
-from diagmem.backends.c.sequence import sequence_bytes
+from diagmem.backends.c.steps import sequence_bytes
 from diagmem.backends.c.tables import Tables
 
 CALL_BYTES = 24

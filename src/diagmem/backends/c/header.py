@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from diagmem.backends.c.addresses import arena_type
-from diagmem.backends.c.api import functions
+from diagmem.backends.c.arenas import arena_type, functions, pool_constants, pool_givers, pool_places
 from diagmem.backends.c.calls import shape_of
-from diagmem.backends.c.literals import number
-from diagmem.backends.c.names import comment
-from diagmem.backends.c.pools import pool_constants, pool_givers, pool_places
+from diagmem.backends.c.literals import comment, number
 from diagmem.backends.c.program import C_TYPES, Program
 from diagmem.backends.c.values import tensor_type, value_functions
 from diagmem.model.graph import Graph, Tensor

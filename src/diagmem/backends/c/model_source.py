@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from diagmem.backends.c.addresses import address, address_to_read, arena_type
-from diagmem.backends.c.api import INPUT, OUTPUT, Function, functions
-from diagmem.backends.c.calls import call_text, describe, listed_rows, parameters
-from diagmem.backends.c.frames import next_frame_functions
-from diagmem.backends.c.memory import static_memory, wide_alignment
-from diagmem.backends.c.pools import pool_addresses, pool_arenas
+from diagmem.backends.c.arenas import (
+    INPUT,
+    NEXT,
+    OUTPUT,
+    TAKE,
+    Function,
+    address,
+    address_to_read,
+    arena_type,
+    functions,
+    pool_addresses,
+    pool_arenas,
+    static_memory,
+    wide_alignment,
+)
+from diagmem.backends.c.calls import copy_macro, listed_rows, parameters, shape_of
+from diagmem.backends.c.literals import comment
 from diagmem.backends.c.program import Program
-from diagmem.backends.c.sequence import repeated_turns, rows_of_tensors, run_in_sequence
-from diagmem.backends.c.staging import copy_macro, with_copies
-from diagmem.backends.c.state import reset_function
-from diagmem.backends.c.tables import Tables
-from diagmem.backends.c.team import run_as_team
-from diagmem.backends.c.team_rows import run_rows_as_team
-from diagmem.model.graph import Node
+from diagmem.backends.c.steps import repeated_turns, rows_of_tensors, run_functions, unused_arena
+from diagmem.backends.c.tables import Tables, is_one_byte
+from diagmem.model.graph import Tensor
 
 
 def model_source(program: Program, tables: Tables, name: str, is_shared: bool = False) -> str:
@@ -30,7 +37,7 @@ def model_source(program: Program, tables: Tables, name: str, is_shared: bool = 
         *(parameters(node, program.calls[node.op.index], tables) for node in program.nodes),
         *(listed_rows(node, program.calls[node.op.index]) for node in program.nodes),
         *(repeated_turns(program, node) for node in program.nodes),
-        *_run(program, tables, name),
+        *run_functions(program, tables, name),
         reset_function(program, tables, name),
         next_frame_functions(program, name),
         *inputs,
@@ -77,30 +84,6 @@ _ADDRESSES = """\
 """
 
 
-def _run(program: Program, tables: Tables, name: str) -> Iterator[str]:
-    """The functions that run the model."""
-    if program.multicore is not None:
-        yield from (run_rows_as_team if program.visits else run_as_team)(program, tables, name)
-    elif program.visits:
-        yield from run_in_sequence(program, tables, name)
-    else:
-        yield _run_straight(program, tables, name)
-
-
-def _run_straight(program: Program, tables: Tables, name: str) -> str:
-    """One call after the other."""
-    body = "".join(line for node in program.nodes for line in _step(node, program, tables, name))
-    opening = f"{name.upper()}_CODE_ATTR void {name}_invoke_in({arena_type(program)}arena)"
-    return f"{opening} {{\n{_unused_arena(body)}    CHECK_ARENA();\n{body}}}\n"
-
-
-def _step(node: Node, program: Program, tables: Tables, name: str) -> Iterator[str]:
-    number, call = node.op.number, program.calls[node.op.index]
-    text = f"/* {describe(node)}: stays where it is */" if call is None else call_text(node, call, program, tables)
-    yield from (f"    {line}\n" for line in with_copies(node, text, program, tables, name))
-    yield f"    {name.upper()}_AFTER_OP({number});\n"
-
-
 def _accessor(program: Program, function: Function, name: str, tensors: Sequence[int]) -> str:
     starts = (program.offsets[t] if t in program.offsets else program.storage[t].offsets[0] for t in tensors)
     text = address_to_read if function == OUTPUT else address
@@ -108,17 +91,12 @@ def _accessor(program: Program, function: Function, name: str, tensors: Sequence
     return f"""\
 {replace(function, arena=arena_type(program, function == OUTPUT)).declaration_in(name)} {{
     CHECK_ARENA();
-{_unused_arena(cases)}    switch (index) {{
+{unused_arena(cases)}    switch (index) {{
 {cases}    default:
         return NULL;
     }}
 }}
 """
-
-
-def _unused_arena(body: str) -> str:
-    """A line that keeps compilers quiet where a function has no use for its arena."""
-    return "" if "AT(" in body or "arena +" in body else "    (void)arena;\n"
 
 
 def _arena(name: str) -> str:
@@ -143,3 +121,51 @@ def _static_arena(program: Program, name: str) -> str:
 {static_memory(program, f"{macro}_ARENA", "static_arena")}
 {wrappers}#endif
 """
+
+
+def reset_function(program: Program, tables: Tables, name: str) -> str:
+    """NAME_reset_in; nothing where there is no state."""
+    if not program.states:
+        return ""
+    lines = "".join(_set(tensor, program, tables) for tensor in program.states)
+    return f"void {name}_reset_in({arena_type(program)}arena) {{\n    CHECK_ARENA();\n{lines}}}\n"
+
+
+def _set(tensor: Tensor, program: Program, tables: Tables) -> str:
+    at, size = address(program, program.offsets[tensor.index]), tensor.size_bytes
+    about = f"    /* '{comment(tensor.label)}': {shape_of(tensor)} */\n"
+    if is_one_byte(tensor.first_values):
+        return f"{about}    memset({at}, {tensor.first_values.tobytes()[0]}, {size});\n"
+    return f"{about}    memcpy({at}, {tables.states[tensor.index]}, {size});\n"
+
+
+def next_frame_functions(program: Program, name: str) -> str:
+    """NAME_next_input_in and NAME_take_next_in; nothing where no input is double-buffered."""
+    if not program.next_frames:
+        return ""
+    numbers = {tensor: number for number, tensor in enumerate(program.graph.inputs)}
+    places = {t: (_at(program, t), _at(program, following)) for t, following in program.next_frames.items()}
+    cases = "".join(f"    case {numbers[t]}:\n        return {found};\n" for t, (_, found) in places.items())
+    copies = "".join(
+        f"    /* '{comment(program.graph.tensors[t].label)}' */\n"
+        f"    memcpy({this}, {following}, {program.graph.tensors[t].size_bytes});\n"
+        for t, (this, following) in places.items()
+    )
+    arena = arena_type(program)
+    return f"""\
+{replace(NEXT, arena=arena).declaration_in(name)} {{
+    CHECK_ARENA();
+    switch (index) {{
+{cases}    default:
+        return NULL;
+    }}
+}}
+
+{replace(TAKE, arena=arena).declaration_in(name)} {{
+    CHECK_ARENA();
+{copies}}}
+"""
+
+
+def _at(program: Program, tensor: int) -> str:
+    return address(program, program.offsets[tensor])

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from diagmem.backends.c.row_pieces import Piece, shorter_tables
+from diagmem.backends.c.repeats import Piece, shorter_tables
 from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import DType, Graph, Node, Tensor
 from diagmem.model.multicore import Along, Multicore
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
-from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, WeightCopies, kind_of, values_of, weight_copies
+from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, WeightCopies, values_of, weight_copies
 from diagmem.ops.state import changed_variables
+from diagmem.planning.cores.split import stays
 from diagmem.planning.memory.caller import as_asked, next_frames
 from diagmem.planning.memory.pools import NO_POOLS, PoolLayout
 from diagmem.planning.needs.rows import RowGraph, row_graph, sums_of
@@ -96,14 +97,22 @@ class Program:
         if plan.pools.missing_bytes:
             raise PlanError(f"the plan does not fit its pools: {plan.pools.missing_bytes} bytes are missing")
         model = None if model is None else as_asked(model, plan.options)
-        source = None if model is plan.graph else model
-        places = plan.storage, plan.scratch, plan.arena_bytes, plan.lower_bound_bytes
         options = plan.options
-        align_bytes = max(options.align_bytes, options.input_align or 1)
-        made_for = options.kernels, align_bytes, plan.pools.in_use, plan.multicore
-        frames = next_frames(plan.graph, options.double_buffer)
         program = cls(
-            plan.graph, plan.schedule, *places, source, *made_for, frames, plan.weight_copies, plan.copies_ahead
+            graph=plan.graph,
+            schedule=plan.schedule,
+            storage=plan.storage,
+            scratch=plan.scratch,
+            arena_bytes=plan.arena_bytes,
+            lower_bound_bytes=plan.lower_bound_bytes,
+            source=None if model is plan.graph else model,
+            kernels=options.kernels,
+            offset_align_bytes=max(options.align_bytes, options.input_align or 1),
+            pools=plan.pools.in_use,
+            multicore=plan.multicore,
+            next_frames=next_frames(plan.graph, options.double_buffer),
+            staged=plan.weight_copies,
+            copies_ahead=plan.copies_ahead,
         )
         program.check_places()
         return program
@@ -302,16 +311,9 @@ class Program:
 
     def _call_or_reason(self, node: Node) -> CCall | str | None:
         try:
-            return None if self._stays(node) else self._call(node)
+            return None if stays(self.offsets, node) else self._call(node)
         except Unsupported as reason:
             return f"{node.label}: {reason}"
-
-    def _stays(self, node: Node) -> bool:
-        """Whether the op's output is its input, where it lies already."""
-        kind = kind_of(node.op.kind)
-        if kind is None or not (kind.is_alias or kind.is_copy) or node.input(0).is_constant:
-            return False
-        return self.offsets[node.input(0).index] == self.offsets[node.output.index]
 
     @cached_property
     def _shared_by_rows(self) -> frozenset[int]:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from diagmem import __version__
 from diagmem.backends.c.calls import shape_of
-from diagmem.backends.c.names import comment
+from diagmem.backends.c.literals import comment
 from diagmem.backends.c.program import C_TYPES, Program
-from diagmem.backends.c.sequence import sequence_bytes
+from diagmem.backends.c.steps import sequence_bytes
 
 
 def origin(program: Program, name: str, model_sha256: str | None) -> str:

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 
 from diagmem import __version__
 from diagmem.backends.c import project
-from diagmem.backends.c.addresses import pool_macro
+from diagmem.backends.c.arenas import pool_macro, static_memory, wide_alignment
 from diagmem.backends.c.header import header
-from diagmem.backends.c.kernels_used import kernels_of
+from diagmem.backends.c.kernels import kernels_of
 from diagmem.backends.c.layouts import FileLayout, Library, laid_out
-from diagmem.backends.c.memory import static_memory, wide_alignment
+from diagmem.backends.c.literals import identifier
 from diagmem.backends.c.model_source import model_source
-from diagmem.backends.c.names import identifier
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
 from diagmem.backends.c.values import values_source

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagmem.backends.c.addresses import arena_type
-from diagmem.backends.c.names import string
+from diagmem.backends.c.arenas import arena_type
+from diagmem.backends.c.literals import string
 from diagmem.backends.c.program import C_TYPES, Program
 from diagmem.model.graph import DType, Tensor
 

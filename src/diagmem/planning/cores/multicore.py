@@ -50,7 +50,7 @@ def multicore(plan: Plan, cores: int) -> Multicore:
 def running_steps(plan: Plan) -> list[Step]:
     """The steps in their order, without those that move nothing."""
     steps, nodes = plan.schedule.steps, plan.graph.nodes
-    return [step for step in steps if step.turn is not None or not stays(plan, nodes[step.op])]
+    return [step for step in steps if step.turn is not None or not stays(plan.offsets, nodes[step.op])]
 
 
 def most_held_bytes(graph: Graph, shared: Multicore | None) -> int:

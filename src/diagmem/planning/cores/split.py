@@ -11,7 +11,7 @@ made for. Turns of one op differ only in that, so most of them are shared in one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -68,12 +68,12 @@ def _largest_share(phase: Phase, cut: Cut, cores: int) -> int:
     return max(end - begin for begin, end in pairwise(ends))
 
 
-def stays(plan: Plan, node: Node) -> bool:
-    """Whether an op that runs whole moves nothing."""
+def stays(offsets: Mapping[int, int], node: Node) -> bool:
+    """Whether an op that runs whole moves nothing. `offsets`: of the tensors in one piece."""
     kind = kind_of(node.op.kind)
     if kind is None or not (kind.is_alias or kind.is_copy) or node.input(0).is_constant:
         return False
-    return plan.offsets.get(node.input(0).index) == plan.offsets.get(node.output.index)
+    return offsets.get(node.input(0).index) == offsets.get(node.output.index)
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class SharedOp:
 
     @property
     def cuts(self) -> tuple[Cut, ...]:
-        if not can_be_shared(self.node) or stays(self.plan, self.node):
+        if not can_be_shared(self.node) or stays(self.plan.offsets, self.node):
             return ()
         return tuple(cut for cut in self.library.cuts(self.node) if cut.units > cut.grain)
 

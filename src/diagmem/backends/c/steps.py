@@ -1,4 +1,4 @@
-"""How C runs a model whose operations have turns: where rows lie, one step of each operation, and their sequence."""
+"""The functions that run a model: one step of each op, the sequence of steps, and what the caller calls."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.backends.c.addresses import address, arena_of, arena_type, in_its_arena
-from diagmem.backends.c.calls import call_text, describe, row_function, shape_of, small_numbers
-from diagmem.backends.c.literals import initialiser, numbers
-from diagmem.backends.c.names import comment
+from diagmem.backends.c.arenas import address, arena_of, arena_type, in_its_arena
+from diagmem.backends.c.calls import call_text, describe, row_function, shape_of, small_numbers, with_copies
+from diagmem.backends.c.literals import comment, initialiser, numbers
+from diagmem.backends.c.multicore import split_functions, way_of_turns
 from diagmem.backends.c.program import Program
-from diagmem.backends.c.repeats import Repeat, repeats, repeats_bytes
-from diagmem.backends.c.row_pieces import Piece, pieces_bytes
-from diagmem.backends.c.staging import with_copies
+from diagmem.backends.c.repeats import Piece, Repeat, pieces_bytes, repeats, repeats_bytes
 from diagmem.backends.c.tables import Tables
 from diagmem.model.graph import Node
-from diagmem.model.schedule import PUSH
+from diagmem.model.schedule import PUSH, Step
 from diagmem.ops import CName, CRows, CStruct
 
 LEAST_SAVED_BYTES = 100
@@ -27,11 +25,33 @@ LEAST_SAVED_BYTES = 100
 _FORMS = {"linear": "one behind the other", "ring": "in a ring", "table": "anywhere"}
 
 
-def run_in_sequence(program: Program, tables: Tables, name: str) -> Iterator[str]:
-    """The function that runs one step, the list of steps, and what the caller calls."""
-    yield step_function(program, tables, name, program.nodes)
-    yield sequence(program)
-    yield _push(program, name) if program.input_rows else _invoke(program, name)
+def run_functions(program: Program, tables: Tables, name: str) -> Iterator[str]:
+    """The functions that run the model: one call after the other or, where ops have turns, a list of steps; on one core
+    or on several."""
+    if program.multicore is not None:
+        yield from split_functions(program, tables, name)
+    if program.visits:
+        nodes = [node for node in program.nodes if _runs_alone(program, node)]
+        yield step_function(program, tables, name, nodes) if nodes else ""
+        yield sequence(program)
+        if program.multicore is not None:
+            yield _turn_of(program)
+            yield _shared_step(program)
+            yield _run_together(program, name, has_alone=bool(nodes))
+    if not program.input_rows:
+        yield _invoke(program, tables, name)
+    else:
+        yield _push(program, name) if program.multicore is None else _push_on_cores(program, name)
+
+
+def _runs_alone(program: Program, node: Node) -> bool:
+    """Whether one core runs some of its steps alone."""
+    op = node.op.index
+    if program.multicore is None:
+        return True
+    if program.calls[op] is None:
+        return False
+    return program.multicore.of_op(op) is None if op not in program.visits else 0 in way_of_turns(program, node)
 
 
 def sequence_bytes(program: Program) -> int:
@@ -197,14 +217,70 @@ _REPEATED = """\
     return stretch[step % repeats[i].length];"""
 
 
-def _invoke(program: Program, name: str) -> str:
-    run = f"run_step(arena, @, turns[@]++);\n{name.upper()}_AFTER_OP(@);"
+def _invoke(program: Program, tables: Tables, name: str) -> str:
+    """What a caller calls for a whole run, on each core."""
+    macro, is_split, has_turns = name.upper(), program.multicore is not None, bool(program.visits)
+    run = "run_step(arena, @, turns[@]++);"
+    if is_split:
+        run = "is_ahead = run_together(arena, team, core, cores, @, turns[@]++, is_ahead);"
+    if has_turns:
+        body = each_step(program, f"{run}\n{macro}_AFTER_OP(@);")
+    else:
+        body = "".join(f"    {line}\n" for line in _straight(program, tables, name))
+    barrier = f"    {macro}_BARRIER(team, core, cores);\n" if is_split else ""
+    turns = f"    uint{8 * program.state.turn_bytes}_t turns[OPS] = {{0}};\n" if has_turns else ""
+    ahead = "    int is_ahead = 0;\n" if is_split and has_turns else ""
+    waits = f"    if (is_ahead) {{\n    {barrier}    }}\n" if ahead else ""
     return f"""\
-{name.upper()}_CODE_ATTR void {name}_invoke_in({arena_type(program)}arena) {{
+{macro}_CODE_ATTR void {name}_invoke_{"on" if is_split else "in"}({_parameters(program, name)}) {{
+{"" if is_split or has_turns else unused_arena(body)}\
     CHECK_ARENA();
-    uint{8 * program.state.turn_bytes}_t turns[OPS] = {{0}};
-{each_step(program, run)}}}
+{_CHECK_CORES.format(macro=macro) if is_split else ""}{turns}{ahead}{barrier}\
+{body}{waits}}}
+{_alone(program, name, "void", "invoke") if is_split else ""}"""
+
+
+_CHECK_CORES = "    CHECK(team != NULL && 0 <= core && core < cores && cores <= {macro}_MOST_CORES);\n"
+
+
+def _parameters(program: Program, name: str) -> str:
+    on_cores = "" if program.multicore is None else f", {name}_team *team, int core, int cores"
+    return f"{arena_type(program)}arena{on_cores}"
+
+
+def _alone(program: Program, name: str, result: str, function: str, argument: str = "") -> str:
+    """The same on one core."""
+    passed = f", {argument.rpartition('*')[2]}" if argument else ""
+    return f"""
+{result} {name}_{function}_in({arena_type(program)}arena{f", {argument}" if argument else ""}) {{
+    {name}_team alone = {{{{0}}}};
+    {"" if result == "void" else "return "}{name}_{function}_on(arena, &alone, 0, 1{passed});
+}}
 """
+
+
+def unused_arena(body: str) -> str:
+    """A line that keeps compilers quiet where a function has no use for its arena."""
+    return "" if "AT(" in body or "arena +" in body else "    (void)arena;\n"
+
+
+def _straight(program: Program, tables: Tables, name: str) -> Iterator[str]:
+    """One op after the other. On several cores the first runs alone what they do not split, and they wait for it."""
+    macro, split = name.upper(), program.multicore
+    calls = program.calls
+    running = [Step(node.op.index) for node in program.nodes if calls[node.op.index] is not None]
+    waits = {} if split is None else dict(zip(running, split.barriers_after(running), strict=True))
+    for node in program.nodes:
+        op, call = node.op.index, calls[node.op.index]
+        text = f"/* {describe(node)}: stays where it is */" if call is None else call_text(node, call, program, tables)
+        if call is None or split is None:
+            yield from with_copies(node, text, program, tables, name)
+        elif split.of_op(op) is not None:
+            yield f"run_shared(&op{node.op.number}_shared, arena, team, core, cores);"
+        else:
+            yield from ("if (core == 0) {", f"    {text}", "}")
+            yield from [f"{macro}_BARRIER(team, core, cores);"] if waits[Step(op)] else []
+        yield f"{macro}_AFTER_OP({node.op.number});"
 
 
 def each_step(program: Program, run: str) -> str:
@@ -233,6 +309,95 @@ _EACH_REPEAT = """\
             }}
         }}
     }}
+"""
+
+
+def _turn_of(program: Program) -> str:
+    """The function that says which turn an op has when it comes again, where rows are made again."""
+    again = [node.op.number for node in program.nodes if is_repeated(program, node)]
+    if not again:
+        return ""
+    cases = "".join(f"    case {number}:\n        return op{number}_turns[visit];\n" for number in again)
+    return f"""\
+static int32_t turn_of(int32_t op, int32_t visit) {{
+    switch (op) {{
+{cases}    default:
+        return visit;
+    }}
+}}
+"""
+
+
+def _shared_step(program: Program) -> str:
+    """The function that says how cores share a step."""
+    cases, still = "", [node for node in program.nodes if program.calls[node.op.index] is None]
+    for node in program.nodes:
+        case = "&still" if node in still else _way(program, node)
+        cases += "" if case is None else f"    case {node.op.number}:\n        return {case};\n"
+    return f"""\
+{_STILL if still else ""}\
+/* How cores share a step; NULL: the first one does it alone. */
+static const shared_op *shared_step(int32_t op, int32_t turn) {{
+    (void)turn;
+    switch (op) {{
+{cases}    default:
+        return NULL;
+    }}
+}}
+"""
+
+
+_STILL = """\
+/* Of an operation whose output is where it belongs already. */
+static const shared_op still = {0};
+
+"""
+
+
+def _way(program: Program, node: Node) -> str | None:
+    """How a turn of an op is shared, in C; None where one core does them all."""
+    number, teamwork = node.op.number, program.multicore
+    if node.op.index not in program.visits:
+        is_shared = teamwork is not None and teamwork.of_op(node.op.index) is not None
+        return f"&op{number}_shared" if is_shared else None
+    ways = way_of_turns(program, node)
+    if len({*ways}) == 1:
+        return f"op{number}_shared" if ways[0] else None
+    way = f"&op{number}_shared[op{number}_ways[turn] - 1]"
+    return f"op{number}_ways[turn] == 0 ? NULL : {way}" if 0 in ways else way
+
+
+def _run_together(program: Program, name: str, has_alone: bool) -> str:
+    """The function by which all cores do one step."""
+    turn = "turn_of(op, visit)" if _turn_of(program) else "visit"
+    has_still = any(program.calls[node.op.index] is None for node in program.nodes)
+    alone = """\
+    if (shared == NULL) {
+        if (core == 0) {
+            run_step(arena, op, visit);
+        }
+        return 1;
+    }
+"""
+    still = """\
+    if (shared->part == NULL) {
+        return is_ahead;
+    }
+"""
+    return f"""\
+/* One step. `is_ahead`: the first core has done something alone for which the others have not waited yet. Returns
+ * whether that is so behind it. */
+static int run_together({arena_type(program)}arena, {name}_team *team, int core, int cores, int32_t op, int32_t visit,
+                        int is_ahead) {{
+    const int32_t turn = {turn};
+    const shared_op *const shared = shared_step(op, turn);
+{alone if has_alone else ""}{still if has_still else ""}\
+    if (is_ahead) {{
+        {name.upper()}_BARRIER(team, core, cores);
+    }}
+    run_shared(shared, arena, team, core, cores, turn);
+    return 0;
+}}
 """
 
 
@@ -295,3 +460,54 @@ void {name}_start_in({arena_type(program)}arena) {{
     memset({place}, 0, sizeof(run_state));
 }}
 """
+
+
+def _push_on_cores(program: Program, name: str) -> str:
+    """Each core counts steps on its own stack; the first writes down how far they have come, when all know it."""
+    tensor, macro = program.graph.tensors[program.graph.inputs[0]], name.upper()
+    place, image = address(program, program.scratch[PUSH]), arena_of(program, tensor.index)
+    own = f"{row_function(program, tensor)}(&rows{tensor.index}, {image}, state.turns[op])"
+    return f"""\
+{push_state(program, name)}
+{macro}_CODE_ATTR int {name}_push_row_on({arena_type(program)}arena, {name}_team *team, int core, int cores,
+                                         const void *row) {{
+    CHECK_ARENA();
+    CHECK(team != NULL && 0 <= core && core < cores && cores <= {macro}_MOST_CORES);
+    run_state state;
+    int is_taken = 0, is_ahead = 0;
+    {macro}_BARRIER(team, core, cores);
+    memcpy(&state, {place}, sizeof state);
+    CHECK(is_started(&state)); /* if not: call {name}_start_in before the first row */
+    for (; state.at < STEPS; ++state.at) {{
+        const int32_t op = operation(state.at);
+        if (op == OPS && is_taken) {{
+            break;
+        }}
+        if (op == OPS) {{
+            if (core == 0) {{
+                memcpy({own}, row, {tensor.row_bytes});
+            }}
+            {macro}_BARRIER(team, core, cores);
+            is_taken = 1;
+            is_ahead = 0;
+        }} else {{
+            is_ahead = run_together(arena, team, core, cores, op, state.turns[op], is_ahead);
+            {macro}_AFTER_OP(op);
+        }}
+        ++state.turns[op];
+    }}
+    if (state.at < STEPS) {{
+        if (core == 0) {{
+            memcpy({place}, &state, sizeof state);
+        }}
+        return 0;
+    }}
+    if (is_ahead) {{
+        {macro}_BARRIER(team, core, cores);
+    }}
+    if (core == 0) {{
+        {name}_start_in(arena);
+    }}
+    return 1;
+}}
+{_alone(program, name, "int", "push_row", "const void *row")}"""

@@ -13,7 +13,7 @@ from diagmem import pipeline
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.repeats import repeats_bytes
-from diagmem.backends.c.sequence import sequence_bytes, step_repeats
+from diagmem.backends.c.steps import sequence_bytes, step_repeats
 from diagmem.frontends.source import Source
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.graph import DType, Graph

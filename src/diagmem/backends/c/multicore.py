@@ -1,0 +1,494 @@
+"""How C splits work between cores: the barrier, the functions that make some units of an op, and its phases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from diagmem.backends.c.arenas import address, arena_type, enumerator
+from diagmem.backends.c.calls import (
+    argument_text,
+    call_text,
+    describe,
+    pointers_text,
+    row_text,
+    rows_text,
+    small_numbers,
+)
+from diagmem.backends.c.program import Program
+from diagmem.backends.c.tables import Tables
+from diagmem.model.errors import PlanError
+from diagmem.model.graph import Node, Tensor
+from diagmem.model.multicore import Along, Split
+from diagmem.ops import CCall, CChannels, CPointers, CRow, CRows, CScratch, CStretch, CStruct, CTable, CTurn
+from diagmem.ops.c_call import outermost
+from diagmem.planning.cores.multicore import most_held_bytes, unit_bytes
+
+SPAN = "_span.h"
+"""What row functions need to make some pixels of a row."""
+
+
+def splits_of(program: Program, op: int | None = None) -> tuple[Split, ...]:
+    """How cores split the steps, or those of one op."""
+    found = () if program.multicore is None else program.multicore.splits
+    return tuple(split for split in found if op in (None, split.op))
+
+
+def needs_span(program: Program) -> bool:
+    """Whether cores split pixels that a window makes, or a row of it."""
+    return any(_is_windowed(program, split) for split in splits_of(program))
+
+
+def _is_windowed(program: Program, split: Split) -> bool:
+    call = program.calls[split.op]
+    is_cut = split.cut.along is Along.PIXELS or (split.turns is not None and split.cut.along is not Along.ROWS)
+    return is_cut and call is not None and "window" in call.parameters.fields
+
+
+def split_functions(program: Program, tables: Tables, name: str) -> Iterator[str]:
+    """The barrier, how phases are run, and the parts of each op or row."""
+    yield _BARRIER.replace("MACRO", name.upper()).replace("NAME", name)
+    most = most_held_bytes(program.graph, program.multicore)
+    if splits_of(program) or program.visits:
+        yield _types(program)
+        yield _run_held(program, name, most) if most else ""
+        yield _run_shared(program, name, has_held=most > 0)
+    for _, found in groupby(splits_of(program), key=lambda split: split.op):
+        yield from _parts_of_op([Part(program, tables, split, name) for split in found])
+
+
+_BARRIER = """\
+/* What a core does when it has come to a barrier, and while it waits there: nothing, or "dsb; sev" and "wfe", or what
+ * lets other tasks run. Cores of unequal speed: MACRO_SHARE says how many of `total` the cores before `core` take. */
+#ifndef MACRO_WAKE
+#define MACRO_WAKE() ((void)0)
+#endif
+#ifndef MACRO_RELAX
+#define MACRO_RELAX() ((void)0)
+#endif
+#ifdef MACRO_SHARE
+#define HELD_BYTES(most) (most)
+#else
+#define MACRO_SHARE(total, core, cores) ((total) * (core) / (cores))
+#define HELD_BYTES(most) (((most) + 1) / 2) /* equal shares of two cores, the largest that there are */
+#endif
+
+#ifndef MACRO_BARRIER
+#define MACRO_BARRIER(team, core, cores) wait_for_all(team, core, cores)
+#if defined(__GNUC__)
+#define LOAD(from) __atomic_load_n(from, __ATOMIC_ACQUIRE)
+#define STORE(to, value) __atomic_store_n(to, value, __ATOMIC_RELEASE)
+#define FENCE() ((void)0)
+#elif defined(MACRO_FENCE)
+#define LOAD(from) (*(from))
+#define STORE(to, value) (*(to) = (value))
+#define FENCE() MACRO_FENCE()
+#else
+#error define MACRO_FENCE() as that which keeps this compiler and the core from moving loads and stores across
+#endif
+
+/* Plain loads and stores: each core writes only its own count, so it also serves cores without atomic instructions. */
+static DIAGMEM_NOINLINE void wait_for_all(NAME_team *team, int core, int cores) {
+    const uint32_t turn = team->arrived[core] + 1u;
+    FENCE();
+    STORE(&team->arrived[core], turn);
+    MACRO_WAKE();
+    for (int other = 0; other < cores; ++other) {
+        while ((int32_t)(LOAD(&team->arrived[other]) - turn) < 0) {
+            MACRO_RELAX();
+        }
+    }
+    FENCE();
+}
+#endif
+"""
+
+
+def _turn(program: Program, type_name: str = "") -> str:
+    """The parameter, or argument, that says which turn it is, where ops have turns."""
+    return f", {type_name}turn" if program.visits else ""
+
+
+def _part_parameters(program: Program) -> str:
+    """Of a function that makes some units."""
+    turn = _turn(program, "int32_t ")
+    return f"{arena_type(program)}arena, int core{turn}, int32_t first, int32_t end, void *held"
+
+
+def _part_result(program: Program) -> str:
+    """What such a function returns: where ops have turns, the place of the first unit; NULL for one without."""
+    return "void *" if program.visits else "void "
+
+
+def _types(program: Program) -> str:
+    where = "; returns where its turn belongs, if it is one of several" if program.visits else ""
+    pool, field = ("; `pool`: in which arena", "    int32_t pool;\n") if program.pools else ("", "")
+    return f"""\
+/* Some units of an operation; where `held` is given they go there, and not where they belong{where}. */
+typedef {_part_result(program)}part_of_op({_part_parameters(program)});
+
+/* Units up to `end`, `step` of them in each phase: all cores share them; or hold them back until all have read; or the
+ * first core does them alone. */
+typedef struct {{
+    int32_t end, step, how;
+}} phases_of_op;
+
+enum {{ SHARED, HELD, ALONE }};
+
+/* Cores take units by multiples of `grain`. `out`, `unit_bytes`: where a unit goes that was held back{pool}. */
+typedef struct {{
+    part_of_op *part;
+    const phases_of_op *phases;
+    int32_t units, grain, out, unit_bytes;
+{field}}} shared_op;
+"""
+
+
+def _run_held(program: Program, name: str, most: int) -> str:
+    """The function that runs a phase with deferred writes, `most` bytes of them on all cores."""
+    place = f"AT({'op->pool, ' if program.pools else ''}op->out + first * op->unit_bytes)"
+    kept = is_kept = ""
+    if program.visits:
+        kept, is_kept, place = "    void *own = NULL;\n", "own = ", f"own != NULL ? own : {place}"
+    return f"""\
+/* Makes units elsewhere; when all cores have read what they need, they go where they belong. */
+static void run_held(const shared_op *op, {arena_type(program)}arena, {name}_team *team, int core, int cores\
+{_turn(program, "int32_t ")}, int32_t first,
+                     int32_t end) {{
+    union {{
+        unsigned char bytes[HELD_BYTES({most})];
+        int64_t alignment;
+    }} held;
+{kept}\
+    if (first < end) {{
+        {is_kept}op->part(arena, core{_turn(program)}, first, end, held.bytes);
+    }}
+    {name.upper()}_BARRIER(team, core, cores);
+    if (first < end) {{
+        memcpy({place}, held.bytes, (size_t)((end - first) * op->unit_bytes));
+    }}
+}}
+"""
+
+
+def _run_shared(program: Program, name: str, has_held: bool) -> str:
+    """The function that runs an op that cores split, or a turn of it."""
+    macro, turn = name.upper(), _turn(program)
+    held = f"""\
+            if (phases->how == HELD) {{
+                run_held(op, arena, team, core, cores{turn}, begin, stop);
+                is_held = 1;
+                first = end;
+                continue;
+            }}
+"""
+    last = f"""\
+    if (is_held) {{
+        {macro}_BARRIER(team, core, cores);
+    }}
+"""
+    return f"""\
+static void run_shared(const shared_op *op, {arena_type(program)}arena, {name}_team *team, int core, int cores\
+{_turn(program, "int32_t ")}) {{
+    int32_t first = 0;
+{"    int is_held = 0;" + chr(10) if has_held else ""}\
+    if (cores == 1) {{
+        op->part(arena, core{turn}, 0, op->units, NULL);
+        return;
+    }}
+    for (const phases_of_op *phases = op->phases; first < op->units; ++phases) {{
+        while (first < phases->end) {{
+            const int32_t end = phases->end - first > phases->step ? first + phases->step : phases->end;
+            const int32_t grains = (end - first + op->grain - 1) / op->grain;
+            const int32_t share = first + {macro}_SHARE(grains, core, cores) * op->grain;
+            const int32_t next = first + {macro}_SHARE(grains, core + 1, cores) * op->grain;
+            const int32_t begin = phases->how == ALONE ? first : share;
+            const int32_t stop = phases->how == ALONE ? (core == 0 ? end : first) : next < end ? next : end;
+{held if has_held else ""}\
+            if (begin < stop) {{
+                op->part(arena, core{turn}, begin, stop, NULL);
+            }}
+            {macro}_BARRIER(team, core, cores);
+{"            is_held = 0;" + chr(10) if has_held else ""}\
+            first = end;
+        }}
+    }}
+{last if has_held else ""}\
+}}
+"""
+
+
+def _parts_of_op(parts: list[Part]) -> Iterator[str]:
+    """The function of an op that runs whole, its phases, and what joins them; of one with turns a function for each
+    cut, the ways in which turns are split, and which turn is split in which."""
+    node, program = parts[0].node, parts[0].program
+    number = node.op.number
+    if parts[0].split.turns is None:
+        (part,) = parts
+        listed = part.listed(phases := f"op{number}_phases")
+        yield f"{part.function()}{part.phases(phases)}static const shared_op op{number}_shared = {listed};\n"
+        return
+    for part in {part.split.cut: part for part in parts}.values():
+        yield part.function()
+    phases_of = {part.split.phases: f"op{number}_phases{n}" for n, part in enumerate(parts)}
+    ways = "".join(f"    {part.listed(phases_of[part.split.phases])},\n" for part in parts)
+    tables = {part.split.phases: part.phases(phases_of[part.split.phases]) for part in parts}
+    yield f"{''.join(tables.values())}static const shared_op op{number}_shared[] = {{\n{ways}}};\n"
+    way_of = way_of_turns(program, node)
+    yield small_numbers(f"op{number}_ways", way_of) if len({*way_of}) > 1 else ""
+
+
+def way_of_turns(program: Program, node: Node) -> list[int]:
+    """For each turn 0 where one core runs it alone, else one more than the number of the way in which it is split."""
+    found = [0] * program.rows.ops[node.op.index].turns
+    for number, split in enumerate(splits_of(program, node.op.index), 1):
+        for turn in split.turns or ():
+            found[turn] = number
+    return found
+
+
+@dataclass(frozen=True)
+class Part:
+    """The C function by which a core makes some units of an op, or of a row of it."""
+
+    program: Program
+    tables: Tables
+    split: Split
+    model: str
+
+    @property
+    def node(self) -> Node:
+        return self.program.graph.nodes[self.split.op]
+
+    @property
+    def call(self) -> CCall:
+        call = self.program.calls[self.split.op]
+        if call is None:
+            raise PlanError(f"{self.node.label}: the plan has cores share what moves nothing")
+        return call
+
+    @property
+    def name(self) -> str:
+        return f"op{self.node.op.number}_{'part' if self.split.turns is None else self.split.cut.along.value}"
+
+    def function(self) -> str:
+        lines, has_turns = list(self._lines()), bool(self.program.visits)
+        unused = ["core", "held", *(["turn"] if has_turns else [])]
+        used = "".join(f"    (void){what};\n" for what in unused if not any(what in line for line in lines))
+        body = "".join(f"    {line}\n" for line in lines)
+        returned = f"    return {'NULL' if self.split.turns is None else 'own'};\n" if has_turns else ""
+        narrowed = f"    {self.call.parameters.type} part = op{self.node.op.number};\n"
+        copied = narrowed if any("part." in line for line in lines) else ""
+        opening = f"static {self.model.upper()}_CODE_ATTR {_part_result(self.program)}{self.name}"
+        return f"""\
+/* {describe(self.node)}: {self.split.cut.along.value} */
+{opening}({_part_parameters(self.program)}) {{
+{copied}{used}{body}{returned}}}
+"""
+
+    def phases(self, name: str) -> str:
+        rows = "".join(f"    {{{p.end}, {p.step}, {p.how.name}}},\n" for p in self.split.phases)
+        return f"static const phases_of_op {name}[] = {{\n{rows}}};\n"
+
+    def listed(self, phases: str) -> str:
+        """A `shared_op`."""
+        program, cut, out = self.program, self.split.cut, self.node.output
+        is_row = self.split.turns is not None
+        at = program.storage[out.index].offsets[0] if is_row else program.offsets[out.index]
+        use = program.pools.at(at)
+        pool = [] if use is None else [enumerator(use)]
+        offset = 0 if is_row else at - (use.start if use is not None else 0)
+        size = unit_bytes(program.graph, self.split) if self.split.most_held else 0
+        return f"{{{', '.join(map(str, (self.name, phases, cut.units, cut.grain, offset, size, *pool)))}}}"
+
+    def _lines(self) -> Iterator[str]:
+        along, has_window = self.split.cut.along, "window" in self.call.parameters.fields
+        if self.split.turns is not None:
+            yield from self._own_row()
+            yield from self._row_under_window() if has_window else self._stretch()
+        elif along is Along.ROWS:
+            yield from self._rows()
+        elif along is Along.CHANNELS:
+            yield from self._channels()
+        else:
+            yield from self._pixels() if has_window else self._stretch()
+
+    def _rows(self) -> Iterator[str]:
+        """The kernel for a row makes one after the other."""
+        call, node = self.call, self.node
+        if any(isinstance(argument, CRows) for argument in call.arguments):
+            yield "const void *rows[DIAGMEM_MAX_ROWS];"
+        position, target = next(self._output_rows())
+        made = f"(unsigned char *)held + (turn - first) * {node.output.row_bytes}"
+        yield f"for ({'' if self.program.visits else 'int32_t '}turn = first; turn < end; ++turn) {{"
+        yield f"    void *const own = {row_text(target, position, node, self.program)};"
+        yield f"    void *const out = held == NULL ? own : {made};"
+        yield f"    {call_text(node, call, self.program, self.tables, {position: 'out'})}"
+        yield "}"
+
+    def _output_rows(self) -> Iterator[tuple[int, CRow]]:
+        """The arguments that are rows of the output, and where they stand."""
+        for position, argument in enumerate(self.call.arguments):
+            if isinstance(argument, CRow) and argument.tensor is self.node.output:
+                yield position, argument
+
+    def _pixels(self) -> Iterator[str]:
+        """A stretch of a row after the other, by the kernel's row function."""
+        call, node = self.call, self.node
+        of, size = f"op{node.op.number}.window", node.output.dtype.size_bytes
+        at = f"diagmem_pixel_at(&{of}, first)"
+        own = self._moved(node.output, at if size == 1 else f"{size} * {at}")
+        apart = f"(unsigned char *)held + (first - begin) * {node.output.size_bytes // self.split.cut.units}"
+        source = f"{self._moved(node.input(0))}, {node.input(0).dtype.size_bytes}"
+        scratch = "".join(f", {self._scratch}" for a in call.arguments if isinstance(a, CScratch))
+        yield "const void *rows[DIAGMEM_MAX_ROWS];"
+        yield "const int32_t begin = first;"
+        yield "while (first < end) {"
+        yield f"    void *const own = {own};"
+        yield f"    void *const out = held == NULL ? own : {apart};"
+        yield f"    first = diagmem_narrow(&{of}, {source}, first, end, &part.window, rows);"
+        yield f"    {call.function}_row(&part, rows, out{scratch});"
+        yield "}"
+
+    def _channels(self) -> Iterator[str]:
+        """The kernel runs as if there were no other channels."""
+        yield from self._narrowed_to_channels()
+        given = []
+        for argument in self.call.arguments:
+            if isinstance(argument, CScratch):
+                given.append(self._scratch)
+                continue
+            assert isinstance(argument, Tensor)
+            moves = argument is self.node.output or self._cut_channels.are_of_input
+            given.append(self._moved(argument, times(self.node.output.dtype.size_bytes) if moves else ""))
+        if self.split.cut.can_hold:
+            given[1] = f"held != NULL ? held : {given[1]}"
+        yield f"{self.call.function}({', '.join(['&part', *given])});"
+
+    def _own_row(self) -> Iterator[str]:
+        """Where the units belong of a turn's row."""
+        node, is_pixels = self.node, self.split.cut.along is Along.PIXELS
+        size = unit_bytes(self.program.graph, self.split) if is_pixels else node.output.dtype.size_bytes
+        for position, argument in self._output_rows():
+            row = row_text(argument, position, node, self.program)
+            yield f"void *const own = (unsigned char *){row} + {times(size)};"
+
+    def _row_under_window(self) -> Iterator[str]:
+        """Some columns, or channels, of a row."""
+        call, node, cut = self.call, self.node, self.split.cut
+        source, window, element = call.arguments[0], f"op{node.op.number}.window", node.input(0).dtype.size_bytes
+        assert isinstance(source, CRows)
+        yield "const void *rows[DIAGMEM_MAX_ROWS];"
+        yield f"{rows_text(source, node, self.program)};"
+        if cut.along is Along.PIXELS:
+            yield f"diagmem_narrow_row(&{window}, {element}, first, end - first, &part.window, rows);"
+        else:
+            yield from self._narrowed_to_channels()
+            if self._cut_channels.are_of_input:
+                yield f"diagmem_move_rows(&{window}, {times(element)}, rows);"
+        out = "held != NULL ? held : own" if cut.can_hold else "own"
+        given = (
+            self._scratch if isinstance(argument, CScratch) else "turn" if argument is CTurn.NUMBER else out
+            for argument in call.arguments[1:]
+        )
+        yield f"{call.function}(&part, rows, {', '.join(given)});"
+
+    def _stretch(self) -> Iterator[str]:
+        """All operands begin further on along their outermost axis, or that of a row."""
+        stretch = self._cut_stretch
+        yield f"part.{stretch.size} = end - first;"
+        for path, step in stretch.moves.items():
+            if step:
+                yield f"part.{path} += {times(step)};"
+        steps, given = iter(stretch.steps), list[str]()
+
+        def text(one: Tensor | CRow, position: int) -> str:
+            size = (one.tensor if isinstance(one, CRow) else one).dtype.size_bytes
+            return self._moved(one, times(next(steps) * size), position)
+
+        for position, argument in enumerate(self.call.arguments):
+            if isinstance(argument, CPointers):
+                given.append(pointers_text(argument, [text(one, position) for one in argument.tensors]))
+            elif isinstance(argument, Tensor | CRow):
+                given.append(text(argument, position))
+            else:
+                assert argument is CTurn.NUMBER
+                given.append("turn")
+        given[-1] = f"held != NULL ? held : {given[-1]}"
+        yield f"{self.call.function}({', '.join(['&part', *given])});"
+
+    def _moved(self, one: Tensor | CRow, further: str = "", position: int = 0) -> str:
+        """The address of an operand, so many bytes further on. `position`: of the argument."""
+        if isinstance(one, Tensor):
+            return argument_text(one, self.node, self.program, self.tables, further)
+        if one.tensor is self.node.output:
+            return "own"
+        row = row_text(one, position, self.node, self.program)
+        return f"(void *)((unsigned char *){row} + {further})" if further else row
+
+    @property
+    def _scratch(self) -> str:
+        """That of the core."""
+        library = self.program.library
+        each = library.scratch_of_core(library.scratch_bytes(self.node))
+        return address(self.program, self.program.scratch[self.split.op], f"core * {each}")
+
+    @property
+    def _cut_channels(self) -> CChannels:
+        if self.call.channels is None:
+            raise PlanError(f"{self.node.label}: the plan has cores share channels, which C cannot cut")
+        return self.call.channels
+
+    def _narrowed_to_channels(self) -> Iterator[str]:
+        """The parameters of a kernel for some channels."""
+        narrowed = self._cut_channels
+        for path in narrowed.sizes:
+            yield f"part.{path} = end - first;"
+        for path, table in _tables(self.call.parameters, "part"):
+            if table.name in narrowed.tables:
+                yield f"{path} += {self._elements_before(table)};"
+            elif table.name in narrowed.blocks:
+                yield f"{path} += first / {self.split.cut.grain} * {narrowed.blocks[table.name]};"
+
+    def _elements_before(self, table: CTable) -> str:
+        """Elements of a table before those of channel `first`."""
+        units, grain = self.split.cut.units, self.split.cut.grain
+        if table.data.size % units == 0:
+            return times(table.data.size // units)
+        if table.data.size * grain % units:
+            raise PlanError(
+                f"{self.node.label}: the channels of '{table.name}' are not alike, so that cores cannot share them"
+            )
+        return f"first / {grain} * {table.data.size * grain // units}"
+
+    @property
+    def _cut_stretch(self) -> CStretch:
+        """How the kernel is narrowed to a stretch of its outermost axis: as its call says, or as calls with a walk over
+        elements, or over rows, all are."""
+        call, node = self.call, self.node
+        fields, units = call.parameters.fields, self.split.cut.units
+        if call.stretch is not None:
+            return call.stretch
+        if "shape" in fields:
+            walk = fields["shape"].fields
+            axis = outermost(walk["size"])
+            steps = [walk[name][axis] for name in ("first", "second")[: len(call.arguments) - 1]]
+            return CStretch(units, f"shape.size[{axis}]", (*steps, walk["out"][axis]))
+        if "rows" in fields:
+            made = units * (1 if self.split.turns is None else node.output.rows)
+            return CStretch(units, "rows", (node.input(0).elems // made, node.output.elems // made))
+        raise PlanError(f"{node.label}: the plan has cores share what C cannot cut")
+
+
+def times(size: int) -> str:
+    """So much for each unit before the first."""
+    return {0: "", 1: "first"}.get(size, f"{size} * first")
+
+
+def _tables(struct: CStruct, path: str) -> Iterator[tuple[str, CTable]]:
+    for name, value in struct.fields.items():
+        if isinstance(value, CTable):
+            yield f"{path}.{name}", value
+        elif isinstance(value, CStruct):
+            yield from _tables(value, f"{path}.{name}")
