@@ -17,7 +17,7 @@ import pytest
 from diagmem import pipeline
 from diagmem.backends.c.literals import identifier
 from diagmem.backends.tflm import metadata
-from diagmem.cli._emit_c import LAYOUTS
+from diagmem.cli.emit import LAYOUTS
 from diagmem.frontends import tflite
 from diagmem.frontends.source import Source
 from diagmem.kernels import library, signature

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from diagmem import pipeline
-from diagmem.cli._emit_c import LAYOUTS
+from diagmem.cli.emit import LAYOUTS
 from diagmem.frontends import tflite
 from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.model.errors import DiagmemError

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import diagmem
 from diagmem.pipeline.fitting import attempts
+from diagmem.planning.options import Options
 from tests.backends.c.models import tiny
 
 
 def test_what_is_tried_in_which_order() -> None:
     """Whole, by rows, streamed, with more work, in more memories, and at last in a larger pool."""
-    options = {"effort": "quick", "pools": ("fast:40", "slow:60:2")}
+    options = Options(effort="quick", pools=("fast:40", "slow:60:2"))  # type: ignore[arg-type]
     tried = list(attempts(tiny(), options, lambda made: made.plan.pools.missing_bytes))
     assert [sorted(t.changes) for t in tried[:3]] == [[], ["schedule"], ["input_rows", "schedule"]]
     assert "recompute" in tried[3].changes
@@ -21,7 +22,7 @@ def test_what_is_tried_in_which_order() -> None:
 
 def test_more_memories_are_tried_last() -> None:
     single = diagmem.plan(tiny()).arena_bytes
-    found = list(attempts(tiny(), {"effort": "quick"}, lambda made: 0 if made.plan.pools else 1, ("a:100", "b:4K")))
+    found = list(attempts(tiny(), Options(effort="quick"), lambda made: 0 if made.plan.pools else 1, ("a:100", "b:4K")))
     assert found[-1].fits
     assert found[-1].changes == {"pools": ("a:100", "b:4K")}
     assert all("pools" not in t.changes for t in found[:-1])
@@ -31,6 +32,6 @@ def test_more_memories_are_tried_last() -> None:
 
 def test_what_cannot_be_planned_is_told() -> None:
     """A streamed input that must be kept is no plan, and the others go on."""
-    found = list(attempts(tiny(), {"effort": "quick", "keep_inputs": True}, lambda made: 1))
+    found = list(attempts(tiny(), Options(effort="quick", keep_inputs=True), lambda made: 1))
     assert any(t.made is None and t.reason for t in found)
     assert found[0].made is not None

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from diagmem import emit_tflm
 from diagmem.backends.tflm import metadata, planned_file
 from diagmem.backends.tflm.greedy import ONLINE
-from diagmem.cli import _emit_tflm
+from diagmem.cli import emit
 from diagmem.frontends import tflite
 from diagmem.verification.tflm import runtime
 from tests.backends.tflm import small_models
@@ -45,7 +45,7 @@ def test_arena_is_printed_with_the_line_to_paste(model: Path) -> None:
 def test_without_tflm_it_says_how_to_measure(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The head is known all the same, and the line of C has a name for the rest."""
     monkeypatch.setattr(runtime, "is_installed", lambda: False)
-    done = CliRunner().invoke(_emit_tflm.command, [str(model), "-o", str(model.with_name("out.tflite"))])
+    done = CliRunner().invoke(emit.emit_tflm, [str(model), "-o", str(model.with_name("out.tflite"))])
     assert done.exit_code == 0
     assert "not measured" in done.output
     assert "arena_used_bytes()" in done.output
@@ -67,7 +67,7 @@ def test_default_is_safe_and_reference_is_warned_of(model: Path) -> None:
 
 def test_every_library_can_be_chosen() -> None:
     """The command knows them without loading them."""
-    assert _emit_tflm.LIBRARIES == planned_file.LIBRARIES
+    assert emit.LIBRARIES == planned_file.LIBRARIES
 
 
 def test_emitting_twice_changes_nothing(model: Path) -> None:

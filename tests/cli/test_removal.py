@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from diagmem.cli import _shared
+from diagmem.cli import _options
 from diagmem.transforms import TRANSFORMS
 from tests.cli.test_command_line import run
 
@@ -16,7 +16,7 @@ MODEL = "zoo:squeezenet_1.1_int8"
 
 def test_every_transform_can_be_switched_off() -> None:
     """The command line knows them all, without loading them."""
-    assert list(_shared.TRANSFORMS) == list(TRANSFORMS)
+    assert list(_options.TRANSFORMS) == list(TRANSFORMS)
 
 
 def test_plan_shows_what_each_step_is_worth() -> None:

@@ -31,7 +31,7 @@ def test_report_of_rows_that_are_made_again(tmp_path: Path) -> None:
     plan = json.loads((tmp_path / "plan.json").read_text())
     assert len(plan["rows"]) == len(plan["schedule"])
     assert 1 <= plan["recompute"] <= 1.2
-    assert f"after  {plan['arena_bytes']} B" in done.output
+    assert f"after   {plan['arena_bytes']} B" in done.output
     assert (tmp_path / "report.html").read_text().count("<tr data-step=") == len(set(plan["schedule"]))
 
 

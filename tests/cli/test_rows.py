@@ -28,7 +28,7 @@ def test_plan_tells_how_rows_lie() -> None:
 def test_plan_with_streamed_input_is_told_in_words() -> None:
     done = run("plan", MODEL, *ROWS, "--input-rows")
     assert done.returncode == 0
-    for words in ("+ overlap", "+ streamed input", "nothing twice", "hands the input over row by row"):
+    for words in ("+ overlap", "+ streamed input", "nothing recomputed", "pushes the input row by row"):
         assert words in done.stdout
     assert "+ rows" not in done.stdout
 

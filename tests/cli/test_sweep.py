@@ -14,7 +14,8 @@ import diagmem
 from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.graph import DType
-from diagmem.pipeline.sweep import Candidate, keys_of, record_of, swept
+from diagmem.pipeline.several import Candidate, keys_of, record_of, swept
+from diagmem.planning.options import Options
 from tests.cli.calling import call
 
 
@@ -115,7 +116,7 @@ def test_candidates_are_read_as_they_are_needed() -> None:
             yield Candidate("zoo:autoencoder_int8", "zoo:autoencoder_int8")
 
     with ThreadPoolExecutor(1) as pool:
-        found = swept(candidates(), pool, 2, {})
+        found = swept(candidates(), pool, 2, Options())
         next(found)
         assert taken < 5
         assert len(list(found)) == 9
@@ -127,17 +128,17 @@ def test_a_bug_in_one_model_is_kept_with_it(monkeypatch: pytest.MonkeyPatch) -> 
     def fails(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("oh\nno")
 
-    monkeypatch.setattr("diagmem.pipeline.sweep.plan", fails)
-    error = record_of(Candidate("m", b""), {})["error"]
+    monkeypatch.setattr("diagmem.pipeline.several.planned", fails)
+    error = record_of(Candidate("m", b""), Options())["error"]
     assert error.startswith("a bug, please report it: ZeroDivisionError: oh")
     assert error.isprintable()
 
 
 def test_records_are_those_of_the_same_options() -> None:
     """Options that are not given count as those by default do; sequences are compared by what is in them."""
-    line = json.dumps(record_of(Candidate("zoo:autoencoder_int8", "zoo:autoencoder_int8"), {"align": 4}))
-    assert keys_of(line, {"align": 4, "time_limit": None})
-    assert not keys_of(line, {"align": 8})
+    line = json.dumps(record_of(Candidate("zoo:autoencoder_int8", "zoo:autoencoder_int8"), Options(align=4)))
+    assert keys_of(line, Options(align=4, time_limit=None))
+    assert not keys_of(line, Options(align=8))
 
 
 def test_a_cluster_of_two_workers(models: Path) -> None:

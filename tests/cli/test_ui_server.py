@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from diagmem import pipeline
-from diagmem.cli._ui import server as limits
+from diagmem.cli.ui import server as limits
 from diagmem.frontends.tflite.writer import to_tflite
 from tests.reports.hostile import small_graph
 from tests.serving import Served, served

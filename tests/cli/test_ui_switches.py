@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import diagmem
-from diagmem.cli._shared import TRANSFORMS
-from diagmem.cli._ui.switches import LEFT_OUT, NEEDS, SHAPES, commands, setting_words, settings_of, switches
+from diagmem import pipeline
+from diagmem.cli._options import TRANSFORMS
+from diagmem.cli.ui.switches import LEFT_OUT, NEEDS, SHAPES, commands, setting_words, settings_of, switches
 from diagmem.model.errors import PlanError
 from diagmem.planning.options import Options
 from tests.cli.calling import call
@@ -59,7 +60,7 @@ def test_what_is_shown_to_paste_makes_the_same_plan(
     asked = settings_of(settings)
     shown = commands(MODEL, asked)
     source = diagmem.Source(MODEL, shapes=asked.shapes)
-    expected = json.loads(json.dumps(diagmem.plan(source, **asked.options).to_json()))
+    expected = json.loads(json.dumps(pipeline.planned(source, asked.options).to_json()))
     for line in shown["shell"]:
         words = shlex.split(line)
         assert words[0] == "diagmem"

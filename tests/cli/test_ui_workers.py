@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from diagmem.cli._ui.jobs import Given, Job
-from diagmem.cli._ui.switches import settings_of
-from diagmem.cli._ui.workers import Workers
+from diagmem.cli.ui.jobs import Given, Job, Workers
+from diagmem.cli.ui.switches import settings_of
 
 LONG = Job("plan", Given("zoo:nasnet_mobile"), settings_of({"effort": "thorough"}))
 SHORT = Job("plan", Given("zoo:kws_dscnn_int8"), settings_of({}))

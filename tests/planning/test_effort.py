@@ -126,8 +126,11 @@ def test_a_plan_says_how_hard_it_was_looked_for() -> None:
 def test_the_command_line_says_it_too() -> None:
     """Bounded plans, and plans that the clock may have ended."""
     done = call("plan", "zoo:kws_dscnn_int8", "--schedule", "rows", "--effort", "quick", "--time-limit", "60")
-    assert "effort       quick: it was spent before there was a proof; --effort thorough looks further" in done.stdout
-    assert "at most 60 s were given: another run may end otherwise" in done.stdout
+    assert (
+        "effort       quick: the search ended before there was a proof; --effort thorough searches further"
+        in done.stdout
+    )
+    assert "limited to 60 s: another run may give another plan" in done.stdout
     found = json.loads(call("plan", "zoo:kws_dscnn_int8", "--time-limit", "60", "--json", "-").stdout)["effort"]
     assert found["time_limit_seconds"] == 60
     assert call("plan", "zoo:kws_dscnn_int8", "--time-limit", "0").returncode == 2

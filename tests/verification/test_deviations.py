@@ -39,7 +39,7 @@ def rescaling_relu6() -> bytes:
 
 
 def verdict(content: bytes) -> CVerdict:
-    (found,) = pipeline.verdicts(Source(content), ["host"], 8, 0, None, {})
+    (found,) = pipeline.verify(Source(content), inputs=8)
     assert isinstance(found, CVerdict)
     return found
 
@@ -138,7 +138,7 @@ def test_numbers_that_are_none_are_no_failure() -> None:
     x = net.input(1, 4, 4, 2)
     root = net.op("SQRT", Unary(), x)
     graph = net.graph(net.add(root, net.op("NEG", Unary(), root)))
-    (found,) = pipeline.verdicts(Source(graph), ["host"], 6, 0, None, {})
+    (found,) = pipeline.verify(Source(graph), inputs=6)
     assert found.ok, found.failure
 
 
@@ -161,7 +161,7 @@ def with_dead_op(is_read: bool) -> Graph:
 
 def test_a_dead_op_that_nobody_knows_does_not_stand_in_the_way() -> None:
     compiler("gcc")
-    (found,) = pipeline.verdicts(Source(with_dead_op(is_read=False)), ["host"], 3, 0, None, {})
+    (found,) = pipeline.verify(Source(with_dead_op(is_read=False)), inputs=3)
     assert found.ok, found.failure
     values = reference.run(with_dead_op(is_read=False), [np.ones((1, 4, 4, 2), np.float32)])
     assert set(values) == {0, 1}

@@ -1,27 +1,30 @@
-"""The command line: the only place that prints or writes files. One module per command, loaded when it is needed."""
+"""The command line: the only place that prints or writes files. Commands are loaded when they are needed."""
 
 from __future__ import annotations
 
 import importlib
 import os
-import pkgutil
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from diagmem import __version__
-from diagmem.cli._progress import with_quiet
+from diagmem.cli._work import with_quiet
 from diagmem.model.errors import DiagmemError, UnsafePlanError, one_line
 
-IN_ORDER_OF_USE = (
+COMMANDS = (
     *("inspect", "overlap", "plan", "check", "emit", "verify", "profile", "diff", "trace", "report", "ui"),
-    *("place", "sweep", "targets", "zoo", "paper", "schema"),
+    *("place", "sweep", "targets", "zoo", "paper", "schema", "completion"),
 )
+"""In the order of use. Each is the `command` of the module of its name, but for those in KNOWN."""
+
+KNOWN = ("targets", "zoo", "schema", "completion")
+"""Commands of the module `known`."""
 
 BAD_INPUT = 2
 ANSWER_IS_NO = 1
@@ -29,17 +32,47 @@ INTERRUPTED = 130
 
 
 class _Commands(click.Group):
-    """Every module of this package that does not start with an underscore is a command."""
-
     def list_commands(self, ctx: click.Context) -> list[str]:
-        found = sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
-        return sorted(found, key=lambda name: IN_ORDER_OF_USE.index(name) if name in IN_ORDER_OF_USE else len(found))
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
+        if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"{__name__}.{cmd_name}").command
+        module, name = ("known", cmd_name) if cmd_name in KNOWN else (cmd_name, "command")
+        command: click.Command = getattr(importlib.import_module(f"{__name__}.{module}"), name)
         return with_quiet(command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A command that does not exist is answered with the nearest one that does."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            if not near or "Did you mean" in error.message:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean '{near[0]}'?", ctx) from error
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        with _ending_with_reader():
+            return super().make_context(*args, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _ending_with_reader():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _ending_with_reader() -> Iterator[None]:
+    """When the reader of our output has gone (`diagmem … | head`), that is no error; click would end with 1."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
 
 
 @click.group(
@@ -52,13 +85,13 @@ class _Commands(click.Group):
 def diagmem(ctx: click.Context) -> None:
     """Run neural networks in less RAM on micro-controllers, and prove that they still compute the same bytes.
 
-    MODEL is a .tflite file, or zoo:NAME for a built-in model (see `diagmem zoo`).
+    MODEL is a .tflite or .onnx file, or zoo:NAME for a built-in model (see `diagmem zoo`).
 
     \b
     Which layer sets the peak?   diagmem inspect model.tflite
     Does it fit?                 diagmem plan model.tflite --target STM32F103xF
     How do I make it fit?        diagmem plan model.tflite --schedule rows
-    May I trust the result?      diagmem verify model.tflite --on host,cortex-m4
+    Can I trust the result?      diagmem verify model.tflite --on host,cortex-m4
     As C code:                   diagmem emit c model.tflite -o firmware/
     For TensorFlow Lite Micro:   diagmem emit tflm model.tflite -o smaller.tflite
     Without a model at hand:     diagmem plan zoo:vww_96_int8
@@ -76,7 +109,7 @@ def main() -> NoReturn:
         try:
             sys.exit(diagmem(standalone_mode=False) or 0)
         except Exception as error:
-            # Whatever else goes wrong then, such as the import that was under way: this is the reason.
+            # Whatever goes wrong after that, such as an import under way: this is the reason.
             if heard:
                 _fail("interrupted", INTERRUPTED)
             _end(error)
@@ -92,20 +125,26 @@ def _end(error: Exception) -> NoReturn:
         _fail("interrupted", INTERRUPTED)
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "diagmem"
-        _fail(f"{error.format_message().replace(chr(10), ' ')} See '{path} --help'.", BAD_INPUT)
+        _fail(f"{_why(error, path) or error.format_message().replace(chr(10), ' ')} See '{path} --help'.", BAD_INPUT)
     if isinstance(error, click.ClickException):
         _fail(error.format_message(), BAD_INPUT)
     if isinstance(error, UnsafePlanError):
         _fail(str(error), ANSWER_IS_NO)
     if isinstance(error, DiagmemError):
         _fail(str(error), BAD_INPUT)
-    if isinstance(error, BrokenPipeError):
-        # The reader of our output has gone (`diagmem … | head`): that is not an error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     if isinstance(error, OSError):
         _fail(f"{error.filename or 'file'}: {error.strerror or error}", BAD_INPUT)
     raise error
+
+
+def _why(error: click.UsageError, command: str) -> str | None:
+    """Why a command does not take an option that others do, where that is known."""
+    if not isinstance(error, click.NoSuchOption):
+        return None
+    from diagmem.cli._options import why_not
+
+    reason = why_not(command.partition(" ")[2], error.option_name)
+    return reason and f"{error.option_name}: {reason}."
 
 
 @contextmanager

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from diagmem.reports.drawing import Drawing
 
 GIVEN = "diagmem.given"
 """Under this name a command's context keeps the paths of the models that it was given."""
@@ -25,6 +30,19 @@ def check_is_no_input(path: Path) -> None:
         with suppress(OSError):
             if os.path.samefile(path, given):
                 raise click.UsageError(f"{path} is the model that was given: write to another file.", context)
+
+
+def write_json(path: str, value: Any) -> None:
+    text = json.dumps(value, indent=2, ensure_ascii=True) + "\n"
+    if path == "-":
+        click.echo(text, nl=False)
+    else:
+        write_file(Path(path), text.encode())
+
+
+def write_drawing(path: Path, drawing: Drawing, with_png: bool = True) -> None:
+    """Writes PATH.svg, and PATH.png and PATH-dark.png where the extra that makes pixels is installed."""
+    write_files({path.with_name(name): content for name, content in drawing.files(path.name, with_png).items()})
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from diagmem.cli._files import GIVEN
-from diagmem.model.errors import DiagmemError, one_line
+from diagmem.model.errors import DiagmemError, PlanError, one_line
 
 if TYPE_CHECKING:
     from diagmem.frontends.source import Source
-    from diagmem.model.graph import Shape
+    from diagmem.model.graph import Graph, Shape
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+LONGEST_PATH = 1000
+"""Characters of a model's path that a message shows: all, as a rule."""
 
 STANDARD_INPUT = "-"
 SHAPES = "diagmem.shapes"
@@ -75,8 +80,8 @@ def shape_option(function: Command) -> Command:
         metavar="NAME=AxBxC",
         expose_value=False,
         callback=lambda ctx, param, value: ctx.meta.update({SHAPES: dict(value)}),
-        help="Shape of an input that the model leaves open, or another than it has; may be repeated. With --wire also "
-        "A/NAME, of the model A.tflite.",
+        help="Shape of an input that the model leaves open, or one to use instead of its own; may be repeated. With "
+        "--wire also A/NAME, for the model A.tflite.",
     )(function)
 
 
@@ -87,7 +92,7 @@ def channels_last_option(function: Command) -> Command:
         is_flag=True,
         expose_value=False,
         callback=lambda ctx, param, value: ctx.meta.update({CHANNELS_LAST: value}),
-        help="Images of an ONNX model go in and out with their channels last; else as in the file.",
+        help="Images of an ONNX model have their channels last.  [default: as in the file]",
     )(function)
 
 
@@ -101,8 +106,7 @@ def wire_option(function: Command) -> Command:
         is_eager=True,
         expose_value=False,
         callback=lambda ctx, param, value: ctx.meta.update({WIRES: value}),
-        help="Give several models: output 0 of the model A.tflite is input 0 of B.tflite, and they are planned as one; "
-        "may be repeated.",
+        help="Plan several models as one: output 0 of A.tflite is input 0 of B.tflite; may be repeated.",
     )(function)
 
 
@@ -137,6 +141,14 @@ def sources_of(models: Sequence[str]) -> list[Source]:
     return groups(parts, [Wire.parsed(wire) for wire in wires])
 
 
+def by_c_name(sources: Sequence[Source]) -> dict[str, Source]:
+    """Models by the names that they get in C."""
+    found = {source.name.replace(".", "_").replace("+", "_"): source for source in sources}
+    if len(found) < len(sources):
+        raise PlanError("two models have the same name, which names their functions: rename a file")
+    return found
+
+
 def source_of(model: str) -> Source:
     """Where a model comes from; `-` is standard input, which is read at once."""
     context = click.get_current_context(silent=True)
@@ -159,3 +171,42 @@ def _source_of(model: str) -> Source:
     from diagmem.frontends.tflite import LARGEST_FILE_BYTES
 
     return Source(sys.stdin.buffer.read(LARGEST_FILE_BYTES + 1), shapes, channels_last)
+
+
+@contextmanager
+def naming_model(model: str) -> Iterator[None]:
+    """Puts the model's name before whatever is wrong with it."""
+    name = f"{one_line(model, LONGEST_PATH)}: "
+    try:
+        yield
+    except DiagmemError as error:
+        raise type(error)(f"{name}{error}") from error
+    except FileNotFoundError as error:
+        if str(error.filename) != model:
+            raise
+        raise DiagmemError(f"{name}no such file{_zoo_hint(model)}") from error
+    except MemoryError as error:
+        raise DiagmemError(f"{name}too large for the memory of this machine") from error
+    except (ValueError, RecursionError) as error:
+        text = "something in it is beyond diagmem; this is a bug, please report it with the file"
+        raise DiagmemError(f"{name}{text}") from error
+
+
+def _zoo_hint(model: str) -> str:
+    """Where a built-in model has the name of a file that is not there."""
+    from diagmem.frontends import zoo
+
+    name = Path(model).name.removesuffix(".tflite")
+    return f"; the built-in model of that name is zoo:{name}" if name in zoo.models() else ""
+
+
+def load_model(model: str) -> Graph:
+    """Loads the model, and puts its name before whatever is wrong with it."""
+    with naming_model(model):
+        return source_of(model).graph
+
+
+def load_runnable(model: str) -> Graph:
+    """Loads the model with weights; one of the zoo gets random ones."""
+    with naming_model(model):
+        return source_of(model).runnable

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import click
 
-from diagmem.cli._shared import console, json_option, model_argument, naming_model, source_of, working, write_json
+from diagmem.cli._models import model_argument, naming_model, source_of
+from diagmem.cli._options import json_option
+from diagmem.cli._show import count_text, show
+from diagmem.cli._work import working
 
 ANSWER_IS_NO = 1
 
@@ -21,8 +24,8 @@ ANSWER_IS_NO = 1
 def command(ctx: click.Context, /, model: str, plan_path: str, json_path: str | None) -> None:
     """Replay a plan of MODEL on shadow memory, byte by byte, and say whether it is safe.
 
-    Whoever made the plan, and however: what each step must find in memory follows from the model and from what the
-    kernels touch. `emit c --plan` and `verify --plan` refuse what this refuses.
+    It does not matter who made the plan: what each step must find in memory follows from the model and from what the
+    kernels access. `emit c --plan` and `verify --plan` refuse whatever this refuses.
 
     \b
     Exit status: 0 the plan is safe; 1 it is not, with a line for each thing that is wrong;
@@ -40,14 +43,9 @@ def command(ctx: click.Context, /, model: str, plan_path: str, json_path: str | 
         source = source_of(model)
         plan = pipeline.read_plan(source, Path(plan_path))
         findings = [str(finding) for finding in pipeline.check(source, plan)]
-    if json_path:
-        write_json(json_path, {"model": model, "plan": plan_path, "ok": not findings, "findings": findings})
-    if json_path != "-":
-        out = console()
-        for line in findings:
-            out.print(line, markup=False, soft_wrap=True)
-        steps = f"{len(plan.schedule.steps)} steps in {plan.arena_bytes} bytes for kernels {plan.options.kernels}"
-        verdict = "safe" if not findings else f"NOT safe: {len(findings)} finding{'s' if len(findings) > 1 else ''}"
-        out.print(f"{verdict}: {steps}", markup=False, soft_wrap=True)
+    steps = f"{len(plan.schedule.steps)} steps in {plan.arena_bytes} bytes for kernels {plan.options.kernels}"
+    verdict = f"NOT safe: {count_text(len(findings), 'finding')}" if findings else "safe"
+    found = {"model": model, "plan": plan_path, "ok": not findings, "findings": findings}
+    show(json_path, lambda: found, (*findings, f"{verdict}: {steps}"))
     if findings:
         ctx.exit(ANSWER_IS_NO)

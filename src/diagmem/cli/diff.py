@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
-from diagmem.cli._cores import CORES
-from diagmem.cli._shared import ModelParameter, console, json_option, planning_options, working, write_json
+from diagmem.cli._models import ModelParameter
+from diagmem.cli._options import CORES, json_option, plan_options
+from diagmem.cli._show import Column, Table, number, show
+from diagmem.cli._work import working
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from diagmem.planning.options import Options
     from diagmem.reports.difference import Difference
 
 
 @click.command(short_help="What changed between two models or plans.")
 @click.argument("before", type=ModelParameter())
 @click.argument("after", type=ModelParameter())
-@click.option("--on", "core", type=click.Choice(CORES), help="Count instructions on this core, too.")
+@click.option("--on", "core", type=click.Choice(CORES), help="Also count instructions on this core.")
 @click.option("--markdown", "is_markdown", is_flag=True, help="As Markdown, for a pull request.")
-@planning_options
+@plan_options("diff")
 @json_option
 def command(
-    before: str, after: str, core: str | None, is_markdown: bool, json_path: str | None, **options: Any
+    before: str, after: str, core: str | None, is_markdown: bool, json_path: str | None, options: Options
 ) -> None:
     """Show what changed from BEFORE to AFTER: RAM, flash, multiply-accumulates, and which ops are behind it.
 
@@ -39,48 +41,31 @@ def command(
     from diagmem.reports.difference import markdown
 
     with working("planning both"):
-        found = pipeline.diff(before, after, on=core, **options)
-    if json_path:
-        write_json(json_path, found.to_json())
-    if json_path == "-":
-        return
-    if is_markdown:
-        click.echo(markdown(found), nl=False)
-        return
-    out = console()
-    for table in _tables(found):
-        out.print(table)
+        found = pipeline.diff(before, after, on=core, options=options)
+    show(json_path, found.to_json, markdown(found).splitlines() if is_markdown else _tables(found))
 
 
-def _tables(found: Difference) -> list[Table]:
-    from rich.markup import escape
-    from rich.table import Table
-
+def _tables(found: Difference) -> Iterator[str | Table]:
     from diagmem.reports.difference import FIGURES, OP_FIGURES, change_text, index_text
 
-    sums = Table(box=None, header_style="bold", pad_edge=False)
-    sums.add_column("")
-    for heading in ("before", "after", "change"):
-        sums.add_column(heading, justify="right", no_wrap=True)
-    for figure, old, new in found.figures():
-        sums.add_row(FIGURES[figure], *("" if v is None else f"{v:,}" for v in (old, new)), change_text(old, new))
-    ops = Table(box=None, header_style="bold", pad_edge=False)
-    ops.add_column(f"{len(found.changed)} of {len(found.ops)} ops", no_wrap=True)
-    ops.add_column("kind", no_wrap=True)
-    shown = [
-        f
-        for f in OP_FIGURES
-        if any(getattr(c, f) is not None for side in (found.before, found.after) for c in side.ops)
+    headings = (Column(""), number("before"), number("after"), number("change"))
+    sums = [
+        (FIGURES[figure], *("" if v is None else f"{v:,}" for v in (old, new)), change_text(old, new))
+        for figure, old, new in found.figures()
     ]
-    for figure in shown:
-        ops.add_column(OP_FIGURES[figure], justify="right", no_wrap=True)
-        ops.add_column("change", justify="right", no_wrap=True)
+    yield Table(headings, sums)
+    if not found.changed:
+        return
+    yield ""
+    sides = [op for side in (found.before, found.after) for op in side.ops]
+    shown = [figure for figure in OP_FIGURES if any(getattr(op, figure) is not None for op in sides)]
+    rows = []
     for pair in found.changed:
-        known = pair.after or pair.before
-        cells: list[str] = []
+        cells = [index_text(pair), getattr(pair.after or pair.before, "kind", "")]
         for figure in shown:
             old, new = getattr(pair.before, figure, None), getattr(pair.after, figure, None)
             value = old if new is None else new
             cells += ["" if value is None else f"{value:,}", change_text(old, new)]
-        ops.add_row(index_text(pair), escape(getattr(known, "kind", "")), *cells)
-    return [sums, *([Table.grid(), ops] if found.changed else [])]
+        rows.append(cells)
+    figures = [column for figure in shown for column in (number(OP_FIGURES[figure]), number("change"))]
+    yield Table((Column(f"{len(found.changed)} of {len(found.ops)} ops"), Column("kind"), *figures), rows)

@@ -1,30 +1,56 @@
-"""`diagmem emit`: hands a plan on, as C or inside a .tflite file. One module per form, loaded when it is needed."""
+"""`diagmem emit`: hands a plan on, as C code (`c`), or inside a .tflite file for TensorFlow Lite Micro (`tflm`)."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem import cli
-from diagmem.cli._progress import with_quiet
+from diagmem.cli._files import check_is_no_input, write_file, write_files
+from diagmem.cli._models import (
+    ModelParameter,
+    by_c_name,
+    channels_last_option,
+    model_argument,
+    naming_model,
+    shape_option,
+    source_of,
+    sources_of,
+    wire_option,
+)
+from diagmem.cli._options import CPUS, json_option, plan_options
+from diagmem.cli._show import show, size_text
+from diagmem.cli._work import with_quiet, working
+from diagmem.model.errors import PlanError
 
-PREFIX = "_emit_"
+if TYPE_CHECKING:
+    from diagmem.backends.tflm.planned_file import PlannedFile
+    from diagmem.cli._work import Bar
+    from diagmem.frontends.source import Source
+    from diagmem.planning.options import Options
+    from diagmem.planning.plan import Plan
+    from diagmem.verification.tflm.arena import Arena
+
+LAYOUTS = ("plain", "cmake", "arduino", "platformio", "zephyr", "esp-idf")
+
+SAFE_FOR_ALL = "tflm"
+LIBRARIES = (SAFE_FOR_ALL, "tflm-reference", "cmsis-nn", "cmsis-nn-mve")
+
+REFERENCE_WARNING = (
+    "warning: --kernels tflm-reference: firmware with CMSIS-NN kernels, as in many builds for Arm, silently computes "
+    "wrong results with this file; leave --kernels out if you are not sure"
+)
 
 
 class _Forms(click.Group):
-    """Every module of this package that is named `_emit_FORM` is a form."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        names = (module.name for module in pkgutil.iter_modules(cli.__path__))
-        return sorted(name[len(PREFIX) :] for name in names if name.startswith(PREFIX))
+    """Each form has the option --quiet, as every command does."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
-            return None
-        form: click.Command = importlib.import_module(f"{cli.__name__}.{PREFIX}{cmd_name}").command
-        return with_quiet(form)
+        found = super().get_command(ctx, cmd_name)
+        return found and with_quiet(found)
 
 
 @click.group(short_help="Write a plan as C code, or into a .tflite file.", cls=_Forms, invoke_without_command=True)
@@ -33,3 +59,278 @@ def command(ctx: click.Context, /) -> None:
     """Hand a plan on: as C code, or inside a .tflite file."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+
+
+@command.command("c")
+@click.argument("models", type=ModelParameter(), nargs=-1, required=True, metavar="MODEL...")
+@wire_option
+@shape_option
+@channels_last_option
+@click.option("-o", "--output", required=True, metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--name", help="Name of the files and functions.  [default: the model's name]")
+@click.option(
+    "--layout",
+    type=click.Choice(LAYOUTS),
+    default="plain",
+    show_default=True,
+    help="Plain files, or a library for CMake, Arduino, PlatformIO, Zephyr (a module) or ESP-IDF (a component).",
+)
+@click.option("--cpu", type=click.Choice(CPUS), help="Core to choose kernels for.  [default: generic, for any]")
+@click.option("--plan", "plan_path", metavar="FILE", help="Use this plan, from `diagmem plan --json`.")
+@plan_options("emit c")
+@json_option
+def emit_c(
+    models: tuple[str, ...],
+    output: Path,
+    name: str | None,
+    layout: Any,
+    cpu: str | None,
+    plan_path: str | None,
+    json_path: str | None,
+    options: Options,
+) -> None:
+    """Write MODEL as C99 with a fixed arena, ready to compile into firmware.
+
+    Include NAME.h. NAME.c holds the model, NAME_weights.c its constants, NAME_kernels.h the kernels that it uses, and
+    README.md says how to call it. No heap, no operating system, no libraries. A model of the zoo gets random weights.
+
+    \b
+    Examples:
+      diagmem emit c model.tflite -o firmware/model
+      diagmem emit c model.tflite -o firmware/model --cpu cortex-m4
+      diagmem emit c model.tflite -o libraries/model --layout arduino
+      diagmem emit c model.tflite -o modules/model --layout zephyr
+      diagmem emit c model.tflite -o firmware/model --plan plan.json
+      diagmem emit c ears.tflite eyes.tflite -o firmware/models --together run-one-at-a-time
+      diagmem emit c ears.tflite words.tflite -o firmware/speech --wire ears:0=words:0
+      diagmem verify model.tflite --on host,cortex-m4
+    """
+    from diagmem import pipeline
+
+    sources = sources_of(models)
+    if len(sources) > 1 and not options.together:
+        raise PlanError("several models become one library with --together run-one-at-a-time or keep-outputs")
+    if len(sources) > 1 and plan_path is not None:
+        raise PlanError("--plan is the plan of one model: leave it out, and give the options of plans")
+    with naming_model(models[0] if len(models) == 1 else " ".join(s.label for s in sources)), working("planning"):
+        if len(sources) > 1:
+            several = by_c_name(sources)
+            emitted = pipeline.emit_c_together(several, name=name or "models", layout=layout, cpu=cpu, options=options)
+        else:
+            plan = None if plan_path is None else Path(plan_path)
+            emitted = pipeline.emit_c(sources[0], name=name, layout=layout, plan=plan, cpu=cpu, options=options)
+    for path in emitted.files:
+        (output / path).parent.mkdir(parents=True, exist_ok=True)
+    write_files({output / path: data for path, data in emitted.files.items()})
+    found = {"model": ", ".join(models), "arena_bytes": emitted.arena_bytes, "files": sorted(emitted.files)}
+    files = [f"{size_text(len(data)):>22}  {output / path}" for path, data in emitted.files.items()]
+    show(json_path, lambda: found, (*files, f"arena {size_text(emitted.arena_bytes)}"))
+
+
+@command.command("tflm")
+@model_argument
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="OUT.tflite",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write.",
+)
+@click.option(
+    "--kernels",
+    type=click.Choice(LIBRARIES),
+    default=SAFE_FOR_ALL,
+    show_default=True,
+    help="Kernels in your firmware; see above.",
+)
+@click.option("--align", type=click.IntRange(min=1), default=16, show_default=True, help="Alignment of every offset.")
+@click.option("--keep-inputs", is_flag=True, help="Inputs survive a run; TFLM alone does not promise that.")
+@click.option("--no-remove-channels", is_flag=True, help="Keep channels that change no output.")
+@json_option
+def emit_tflm(
+    model: str,
+    output: Path,
+    kernels: str,
+    align: int,
+    keep_inputs: bool,
+    no_remove_channels: bool,
+    json_path: str | None,
+) -> None:
+    """Write MODEL with its arena plan inside, for stock TensorFlow Lite Micro (TFLM).
+
+    TFLM follows the plan without any change to its code. The rest of the file stays the same, byte for byte, after a
+    block of new metadata, with two exceptions: operators are reordered where that needs less memory, and channels that
+    are constant or never read are left out, which makes the file smaller and faster and changes no output.
+
+    How far tensors may overlap depends on the loops of the kernels in your firmware. A plan for other kernels gives
+    wrong results without any error, so the default is safe for all that TFLM is built with, and saves less:
+
+    \b
+      tflm            you do not know: safe for each of the following
+      tflm-reference  TFLM's reference kernels only, no OPTIMIZED_KERNEL_DIR
+      cmsis-nn        Arm's CMSIS-NN on cores without MVE: Cortex-M0 to M7, M23, M33
+      cmsis-nn-mve    Arm's CMSIS-NN on cores with MVE (Helium): Cortex-M52, M55, M85
+
+    Other optimised kernels (ESP-NN, Xtensa, ARC, Ceva) are not known: do not use a planned file with them.
+
+    \b
+    Examples:
+      diagmem emit tflm model.tflite -o planned.tflite
+      diagmem emit tflm model.tflite -o planned.tflite --kernels cmsis-nn
+      diagmem verify planned.tflite --on tflm
+    """
+    check_is_no_input(output)
+    if kernels == "tflm-reference":
+        click.echo(REFERENCE_WARNING, err=True)
+    with naming_model(model), working("planning") as bar:
+        asked = {"align": align, "keep_inputs": keep_inputs, "remove_channels": not no_remove_channels}
+        made = _make(source_of(model), kernels, asked, bar)
+    write_file(output, made.emitted.data)
+    show(json_path, lambda: _to_json(model, output, made), _report(output, made))
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """`arenas`: before and after; None where they were not measured, for the reason given. `best`: kernel library ->
+    the head of a file that is planned for it alone."""
+
+    emitted: PlannedFile
+    best: dict[str, int]
+    had_plan: bool
+    arenas: tuple[Arena, Arena] | None
+    reason: str
+
+    @property
+    def plan(self) -> Plan:
+        return self.emitted.plan
+
+    @property
+    def heads(self) -> tuple[int, int]:
+        """Before and after."""
+        return self.emitted.heads[self.plan.options.kernels]
+
+    @property
+    def moved_ops(self) -> int:
+        return sum(op != place for place, op in enumerate(self.plan.schedule.ops))
+
+
+def _make(given: Source, kernels: str, asked: dict[str, Any], bar: Bar) -> _Made:
+    from diagmem import pipeline
+    from diagmem.backends.tflm import metadata
+    from diagmem.frontends.tflite import rewriter as flatbuffer
+
+    files = {}
+    for done, name in enumerate(LIBRARIES):
+        bar.tell(f"planning for {name}", done, len(LIBRARIES) + 1)
+        files[name] = pipeline.emit_tflm(given, kernels=name, **asked)
+    bar.tell("measuring in TFLM", len(LIBRARIES), len(LIBRARIES) + 1)
+    emitted = files[kernels]
+    arenas, reason = _measure(metadata.left_to_tflm(given.content), emitted)
+    had_plan = flatbuffer.block(given.content, metadata.PLAN_ENTRY) is not None
+    best = {name: files[name].heads[name][1] for name in LIBRARIES if name != SAFE_FOR_ALL}
+    return _Made(emitted, best, had_plan, arenas, reason)
+
+
+def _measure(alone: bytes, emitted: PlannedFile) -> tuple[tuple[Arena, Arena] | None, str]:
+    from diagmem.verification.tflm import runtime
+    from diagmem.verification.tflm.arena import Arena
+
+    heads = emitted.heads[emitted.plan.options.kernels]
+    try:
+        before = runtime.run(alone, emitted.graph, ())
+        after = runtime.run(emitted.data, emitted.graph, ())
+    except runtime.TflmError as error:
+        return None, str(error)
+    return (Arena.of(heads[0], before), Arena.of(heads[1], after)), ""
+
+
+def _report(output: Path, made: _Made) -> Iterator[str]:
+    emitted = made.emitted
+    replaced = ", in place of an older one" if made.had_plan else ""
+    less = emitted.given_bytes - emitted.source_bytes
+    yield f"wrote {output}: {size_text(len(emitted.data))}, of which {emitted.new_bytes} B are new"
+    yield f"  plan       for kernels {made.plan.options.kernels}{replaced}"
+    moved = f"{made.moved_ops} of {len(made.plan.schedule.ops)} moved" if made.moved_ops else "in their old order"
+    yield f"  operators  {moved}"
+    if less:
+        yield f"  channels   that change no output are left out: {less} B of {emitted.given_bytes} B"
+    else:
+        yield "  the rest   unchanged, byte for byte"
+    yield from ("", *(_measured_lines(*made.arenas) if made.arenas else _unmeasured_lines(made)), "")
+    yield from _library_lines(made)
+
+
+def _measured_lines(before: Arena, after: Arena) -> list[str]:
+    rows = [
+        ("head", before.head_bytes, after.head_bytes, "tensors and kernel scratch"),
+        ("persistent", before.persistent_bytes, after.persistent_bytes, "TFLM's own; measured on this 64-bit host"),
+        ("planning", before.planning_bytes, after.planning_bytes, "only while TFLM starts; measured as well"),
+        ("alignment slack", before.slack_bytes, after.slack_bytes, "lost if the arena is not 16-byte aligned"),
+        ("arena", before.total_bytes, after.total_bytes, ""),
+    ]
+    return [
+        f"{'bytes':<17}{'before':>9}{'after':>9}",
+        *(f"{name:<17}{old:>9}{new:>9}   {note}".rstrip() for name, old, new, note in rows if old or new),
+        "",
+        f"constexpr int kTensorArenaSize = {after.total_bytes};",
+        "",
+        "A 32-bit core keeps less: interpreter.arena_used_bytes() on the device tells how much.",
+    ]
+
+
+def _unmeasured_lines(made: _Made) -> list[str]:
+    from diagmem.verification.tflm.arena import SLACK_BYTES
+
+    before, after = made.emitted.heads[made.plan.options.kernels]
+    return [
+        f"{'bytes':<17}{'before':>9}{'after':>9}",
+        f"{'head':<17}{before:>9}{after:>9}   tensors and kernel scratch",
+        f"{'alignment slack':<17}{SLACK_BYTES:>9}{SLACK_BYTES:>9}   lost if the arena is not 16-byte aligned",
+        "persistent        not measured: " + made.reason,
+        "",
+        "On the device, with the file as it was: kPersistent = interpreter.arena_used_bytes() - " + str(before),
+        f"constexpr int kTensorArenaSize = {after} + {SLACK_BYTES} + kPersistent;",
+    ]
+
+
+def _library_lines(made: _Made) -> Iterator[str]:
+    """What this file gives with each library of kernels, and what one planned for that library alone would."""
+    kernels = made.plan.options.kernels
+    yield f"{'head by kernels':<17}{'no plan':>9}{'this file':>11}{'its own plan':>14}"
+    for name, best in made.best.items():
+        before, after = made.emitted.heads[name]
+        is_safe = kernels in (SAFE_FOR_ALL, name)
+        note = "  more than without a plan" if is_safe and after > before else ""
+        yield f"{name:<17}{before:>9}{after if is_safe else 'unsafe':>11}{best:>14}{note}"
+    before, after = made.heads
+    if after >= before:
+        yield f"Nothing is gained: for kernels {kernels} TFLM alone takes no more. Use the file as it was."
+    if kernels == SAFE_FOR_ALL:
+        better = " or ".join(name for name, best in made.best.items() if best < made.emitted.heads[name][1])
+        named = f"saves more if they are {better}" if better else "would not save more"
+        yield f"Naming the kernels of your firmware with --kernels {named}."
+
+
+def _to_json(model: str, output: Path, made: _Made) -> dict[str, Any]:
+    before, after = made.heads
+    arenas = [asdict(arena) | {"total_bytes": arena.total_bytes} for arena in made.arenas or ()]
+    return {
+        "model": model,
+        "output": str(output),
+        "kernels": made.plan.options.kernels,
+        "new_bytes": made.emitted.new_bytes,
+        "file_bytes": len(made.emitted.data),
+        "file_bytes_before": made.emitted.given_bytes,
+        "moved_ops": made.moved_ops,
+        "replaced_plan": made.had_plan,
+        "head_bytes": after,
+        "head_bytes_before": before,
+        "arena": arenas[1] if arenas else None,
+        "arena_before": arenas[0] if arenas else None,
+        "not_measured": made.reason or None,
+        "head_bytes_by_kernels": {
+            name: {"before": old, "after": new, "own_plan": made.best.get(name, new)}
+            for name, (old, new) in made.emitted.heads.items()
+        },
+    }

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
-from diagmem.cli._shared import (
-    console,
-    json_option,
-    load_model,
-    model_argument,
-    op_text,
-    shape_text,
-    size_text,
-    write_json,
-)
-from diagmem.cli._tables import Column, number, print_table
+from diagmem.cli._models import load_model, model_argument
+from diagmem.cli._options import json_option
+from diagmem.cli._show import Column, Table, number, op_text, shape_text, show, size_text
 from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from diagmem.planning.bounds import Inspection
     from diagmem.transforms.channels.counting import ChannelCounts
 
@@ -34,9 +25,9 @@ BAR_WIDTH = 30
 def command(model: str, json_path: str | None) -> None:
     """Show the ops of MODEL, the bytes that live at each step, and which op sets the peak.
 
-    Tensors are taken whole and ops in the file's order: this is what a runtime without any planning beyond reuse
-    of dead tensors needs. Idle channels make no difference to any output: they are made of constants only (weights
-    of 0), always have one value after rounding and clamping, or nobody reads them.
+    Tensors are whole and ops run in the file's order: this is what a runtime needs that only reuses the memory of
+    dead tensors. Idle channels change no output: they are computed from constants only (weights of 0), always have
+    one value after rounding and clamping, or are never read.
 
     \b
     Examples:
@@ -47,21 +38,15 @@ def command(model: str, json_path: str | None) -> None:
     from diagmem.planning.bounds import inspect
 
     found = inspect(load_model(model))
-    if json_path:
-        write_json(json_path, found.to_json())
-    if json_path != "-":
-        out = console()
-        _print_table(out, found)
-        for line in _summary(found):
-            out.print(line, markup=False, soft_wrap=True)
+    show(json_path, found.to_json, (_table(found), *_summary(found)))
 
 
-def _print_table(out: Console, found: Inspection) -> None:
+def _table(found: Inspection) -> Table:
     columns = (
         *(number("op"), Column("kind"), Column("in", 2), Column("out", 1), number("out bytes")),
         *(number("live bytes"), Column(""), Column("", 3), Column("idle channels", 4)),
     )
-    rows, styles = [], []
+    rows = []
     for node, live, channels in zip(found.graph.nodes, found.live, found.channels, strict=True):
         is_peak = live == found.peak_bytes
         rows.append(
@@ -77,8 +62,7 @@ def _print_table(out: Console, found: Inspection) -> None:
                 _idle(channels),
             )
         )
-        styles.append("bold red" if is_peak else None)
-    print_table(out, columns, rows, styles)
+    return Table(columns, rows, [n for n, live in enumerate(found.live) if live == found.peak_bytes])
 
 
 def _idle(counts: ChannelCounts) -> str:
@@ -91,21 +75,14 @@ def _idle(counts: ChannelCounts) -> str:
     return f"{idle} of {counts.channels}: " + ", ".join(f"{n} {why}" for why, n in parts.items() if n) + stay
 
 
-def _channel_lines(found: Inspection) -> list[str]:
-    removable = sum(counts.removable for counts in found.channels)
-    whole = sum(counts.channels for counts in found.channels)
-    return [f"channels      {removable} of {whole} need not exist: see `diagmem plan`"] if removable else []
-
-
-def _summary(found: Inspection) -> list[str]:
-    lines = [""]
+def _summary(found: Inspection) -> Iterator[str]:
+    yield ""
     if found.peak_op is not None:
-        peak = found.graph.nodes[found.peak_op]
-        lines.append(f"peak          {size_text(found.peak_bytes)}, set by {op_text(peak)}")
-    return [
-        *lines,
-        *_channel_lines(found),
-        f"weights       {size_text(found.weights_bytes)}",
-        f"activations   {size_text(found.activations_bytes)}, were every tensor to have its own place",
-        f"MACs          {sum(found.macs)}",
-    ]
+        yield f"peak          {size_text(found.peak_bytes)}, set by {op_text(found.graph.nodes[found.peak_op])}"
+    removable = sum(counts.removable for counts in found.channels)
+    if removable:
+        whole = sum(counts.channels for counts in found.channels)
+        yield f"channels      {removable} of {whole} are not needed: see `diagmem plan`"
+    yield f"weights       {size_text(found.weights_bytes)}"
+    yield f"activations   {size_text(found.activations_bytes)} if no two tensors shared memory"
+    yield f"MACs          {sum(found.macs)}"

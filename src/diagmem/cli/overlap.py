@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from diagmem.cli._shared import (
-    console,
-    json_option,
-    load_model,
-    load_runnable,
-    model_argument,
-    planning_option,
-    progress,
-    write_json,
-)
-from diagmem.cli._tables import Column, number, print_table
+from diagmem.cli._models import load_model, load_runnable, model_argument
+from diagmem.cli._options import json_option, plan_option
+from diagmem.cli._show import Column, Table, number, show
+from diagmem.cli._work import progress
 from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
@@ -34,16 +27,15 @@ if TYPE_CHECKING:
     type=click.Choice(["all", "exact", "algorithmic", "analytical", "paper", "traced"]),
     default="all",
     show_default=True,
-    help="Compute O_s by this method only; the algorithmic one replays every loop and takes its time. "
-    "All means all but traced.",
+    help="Compute O_s by this method only. all: all but traced; algorithmic replays every loop and is slow.",
 )
-@planning_option("kernels")
+@plan_option("kernels")
 @json_option
 def command(model: str, op_index: int | None, method: str, kernels: str, json_path: str | None) -> None:
     """Show how many bytes of each op's input may lie over the end of its output (O_s), by each method.
 
     \b
-    exact        closed form of what the kernel really does; what plans are made from
+    exact        closed form of what the kernel does; plans are made from it
     algorithmic  replay of the kernel's loops; must agree with exact
     analytical   the paper's linear bound, corrected; never above exact
     paper        the paper's equations as printed; UNSAFE where above exact
@@ -69,10 +61,8 @@ def command(model: str, op_index: int | None, method: str, kernels: str, json_pa
     rows = [row for node in progress(nodes, "replaying loops") for row in overlaps(node, lib, wanted)]
     if method == "traced":
         rows = _traced(rows)
-    if json_path:
-        write_json(json_path, {"model": graph.name, "kernels": kernels, "rows": [row.to_json() for row in rows]})
-    if json_path != "-":
-        _print_table(rows)
+    found = {"model": graph.name, "kernels": kernels, "rows": [row.to_json() for row in rows]}
+    show(json_path, lambda: found, [_table(rows)])
 
 
 def _traced(rows: list[Overlap]) -> list[Overlap]:
@@ -88,7 +78,7 @@ def _traced(rows: list[Overlap]) -> list[Overlap]:
     return [replace(row, traced=found.get((row.node, row.input.index, row.output.index))) for row in rows]
 
 
-def _print_table(rows: list[Overlap]) -> None:
+def _table(rows: list[Overlap]) -> Table:
     columns = (
         *(number("op"), Column("kind"), number("in bytes", 2), number("out bytes", 2), number("exact")),
         *(number("of smaller", 5), number("algorithmic", 4), number("analytical", 3), number("paper", 1)),
@@ -110,7 +100,7 @@ def _print_table(rows: list[Overlap]) -> None:
         )
         for row in rows
     ]
-    print_table(console(), columns, cells, ["red" if row.paper_is_unsafe else None for row in rows])
+    return Table(columns, cells, [n for n, row in enumerate(rows) if row.paper_is_unsafe])
 
 
 def _figure(value: int | None) -> str:

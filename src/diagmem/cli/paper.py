@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from diagmem.cli._shared import console, json_option, progress, write_drawing, write_file, write_json
+from diagmem.cli import _show as shown
+from diagmem.cli._files import write_drawing, write_file
+from diagmem.cli._options import json_option
+from diagmem.cli._work import progress
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from diagmem.model.graph import Graph
     from diagmem.planning.planner import Planned
     from diagmem.reports.paper.document import Table
@@ -41,25 +43,11 @@ def command(output: Path | None, no_png: bool, json_path: str | None) -> None:
       diagmem paper -o reproduced
     """
     from diagmem.reports.paper.build import tables
-
-    found = tables([_planned(row) for row in progress(_rows(), "planning")])
-    if json_path:
-        write_json(json_path, {"tables": [asdict(table) for table in found]})
-    written = _write(output, found, no_png) if output else None
-    if json_path == "-":
-        return
-    out = console()
-    if written:
-        out.print(f"wrote {written}", markup=False, soft_wrap=True)
-    else:
-        for table in found:
-            _print(out, table)
-
-
-def _rows() -> tuple[PeakRow, ...]:
     from diagmem.reports.paper.published import TABLE_III
 
-    return TABLE_III
+    found = tables([_planned(row) for row in progress(TABLE_III, "planning")])
+    parts = [f"wrote {_write(output, found, no_png)}"] if output else _parts(found)
+    shown.show(json_path, lambda: {"tables": [asdict(table) for table in found]}, parts)
 
 
 def _planned(row: PeakRow) -> tuple[PeakRow, Graph, Planned]:
@@ -86,16 +74,13 @@ def _write(output: Path, found: tuple[Table, ...], no_png: bool) -> Path:
     return output / "paper.html"
 
 
-def _print(out: Console, table: Table) -> None:
-    from rich.markup import escape
-    from rich.table import Table as Grid
-
-    grid = Grid(box=None, header_style="bold", pad_edge=False, title=escape(table.title), title_justify="left")
-    for place, heading in enumerate(table.headings):
-        grid.add_column(escape(heading), justify="left" if place == 0 or table.is_text else "right")
-    for row in table.rows:
-        grid.add_row(*map(escape, row))
-    out.print(grid)
-    for number, note in enumerate(table.notes, 1):
-        out.print(f"[{number}] {note}", markup=False, soft_wrap=True)
-    out.print()
+def _parts(found: tuple[Table, ...]) -> Iterator[str | shown.Table]:
+    for table in found:
+        columns = [
+            shown.Column(heading, is_number=place > 0 and not table.is_text)
+            for place, heading in enumerate(table.headings)
+        ]
+        yield table.title
+        yield shown.Table(columns, table.rows)
+        yield from (f"[{number}] {note}" for number, note in enumerate(table.notes, 1))
+        yield ""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._shared import console, json_option, naming_model, size_text, working, write_file, write_json
+from diagmem.cli._files import write_file
+from diagmem.cli._models import naming_model
+from diagmem.cli._options import json_option
+from diagmem.cli._show import show, size_text
+from diagmem.cli._work import working
 from diagmem.model.errors import DiagmemError, UnsafePlanError
 
 if TYPE_CHECKING:
@@ -23,7 +28,7 @@ MOST_FILE_BYTES = 256 << 20
 
 @click.command(short_help="The allocator alone: buffers in a CSV file, as for MiniMalloc.")
 @click.argument("buffers", metavar="BUFFERS.csv")
-@click.option("--capacity", type=click.IntRange(min=1), metavar="BYTES", help="Stop at an arena that fits into BYTES.")
+@click.option("--capacity", type=click.IntRange(min=1), metavar="BYTES", help="Stop when the arena fits into BYTES.")
 @click.option("--separations", "separations_path", metavar="FILE.csv", help="How far apart some pairs must start.")
 @click.option("-o", "--output", metavar="OUT.csv", help="Write the table with offsets; '-': to standard output.")
 @click.option(
@@ -31,13 +36,13 @@ MOST_FILE_BYTES = 256 << 20
     type=click.Choice(["quick", "normal", "thorough"]),
     default="thorough",
     show_default=True,
-    help="How long to look: about a tenth of a second, a few seconds, half a minute. The same answer every time.",
+    help="Search effort: about a tenth of a second, a few seconds, half a minute. Results are deterministic.",
 )
 @click.option(
     "--time-limit",
     type=click.FloatRange(min=0, min_open=True),
     metavar="S",
-    help="Stop after S seconds at the latest. The answer may then differ from run to run.",
+    help="Stop after S seconds. Results may then differ from run to run.",
 )
 @json_option
 @click.pass_context
@@ -54,11 +59,11 @@ def command(
 ) -> None:
     """Place BUFFERS in as small an arena as can be found, or in one of BYTES.
 
-    BUFFERS is a table in MiniMalloc's CSV format: id, lower, upper (alive in [lower, upper)), size, and if wanted
-    alignment, hint, gaps, offset. Offsets that it has are kept if nothing smaller is found. The table of separations
-    has the columns below, above, bytes: if the second buffer starts above the first, then by at least so many bytes.
+    BUFFERS is a table in MiniMalloc's CSV format: id, lower, upper (alive in [lower, upper)), size, and optionally
+    alignment, hint, gaps, offset. Offsets in the table are kept if nothing smaller is found. The table of separations
+    has the columns below, above, bytes: where the second buffer starts above the first, it is by at least that much.
 
-    The placement shown has been checked, moment by moment. Exit status 1: none was found within BYTES.
+    The placement has been checked at every moment. Exit status 1: none was found within BYTES.
 
     \b
     Examples:
@@ -77,14 +82,13 @@ def command(
             offsets, found = _placed(table, Effort.named(effort, time_limit), capacity)
         seconds = time.perf_counter() - begin
     fits = capacity is None or found.arena_bytes <= capacity
-    if json_path:
-        chosen = {"effort": effort, "time_limit_seconds": time_limit}
-        write_json(json_path, _json(found, seconds, len(table.rows), capacity) | chosen)
     if output and fits:
         content = table.with_offsets(offsets)
         click.echo(content, nl=False) if output == "-" else write_file(Path(output), content.encode())
-    if "-" not in (json_path, output):
-        _show(found, seconds, len(table.rows), capacity, time_limit)
+    chosen = {"effort": effort, "time_limit_seconds": time_limit}
+    rows = len(table.rows)
+    said = () if output == "-" else _lines(found, seconds, rows, capacity, time_limit)
+    show(json_path, lambda: _json(found, seconds, rows, capacity) | chosen, said)
     if not fits:
         ctx.exit(ANSWER_IS_NO)
 
@@ -130,14 +134,15 @@ def _json(found: Placement, seconds: float, rows: int, capacity: int | None) -> 
     }
 
 
-def _show(found: Placement, seconds: float, rows: int, capacity: int | None, time_limit: float | None) -> None:
-    out = console()
-    out.print(f"buffers      {rows}, placed in {seconds:.2f} s")
-    out.print(f"arena        {size_text(found.arena_bytes)}, {found.gap.words}")
-    out.print(f"lower bound  {size_text(found.lower_bound_bytes)}")
+def _lines(
+    found: Placement, seconds: float, rows: int, capacity: int | None, time_limit: float | None
+) -> Iterator[str]:
+    yield f"buffers      {rows}, placed in {seconds:.2f} s"
+    yield f"arena        {size_text(found.arena_bytes)}, {found.gap.words}"
+    yield f"lower bound  {size_text(found.lower_bound_bytes)}"
     if capacity is not None:
         over = found.arena_bytes - capacity
-        known = "none is possible" if found.lower_bound_bytes > capacity else "none was found"
-        out.print(f"capacity     {size_text(capacity)}: " + (f"{known}, {over} B too much" if over > 0 else "fits"))
+        known = "impossible" if found.lower_bound_bytes > capacity else "not found"
+        yield f"capacity     {size_text(capacity)}: " + (f"{known}, {over} B too much" if over > 0 else "fits")
     if time_limit is not None:
-        out.print("             stopped by the clock or before: another run may end otherwise")
+        yield "             limited by time: another run may give another result"

@@ -11,45 +11,41 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from diagmem.cli._embedded import embedded_in, embedded_json, embedded_lines
-from diagmem.cli._fit import Limits, Verdict, c_lines
-from diagmem.cli._ladder import ladder_lines
-from diagmem.cli._make_fit import Fitting, fitting_options, is_to_fit, made_to_fit
-from diagmem.cli._pools import next_frame_lines, pool_lines
-from diagmem.cli._rows import row_lines, show_curve
-from diagmem.cli._shared import (
+from diagmem.cli._files import write_file
+from diagmem.cli._limits import Fitting, Limits, Verdict
+from diagmem.cli._models import (
     ModelParameter,
     channels_last_option,
-    console,
-    json_option,
     naming_model,
-    op_text,
-    planning_options,
     shape_option,
-    size_option,
-    size_text,
     sources_of,
     wire_option,
-    working,
-    write_file,
-    write_json,
 )
-from diagmem.cli._together import missing_together, together_json, together_lines
-from diagmem.model.errors import DiagmemError, PlanError, one_line
-from diagmem.model.schedule import PUSH
+from diagmem.cli._options import json_option, plan_options, size_option
+from diagmem.cli._show import show
+from diagmem.cli._text import curve_lines, how, plan_lines, summary
+from diagmem.cli._work import workers, working
+from diagmem.model.errors import DiagmemError, PlanError
+from diagmem.planning.options import ROWS, Options
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from diagmem.backends.tflm.planned_file import EmbeddedPlan
     from diagmem.frontends.source import Source
-    from diagmem.planning.plan import Plan
+    from diagmem.planning.memory.caller import Together
     from diagmem.planning.planner import Planned
 
 ANSWER_IS_NO = 1
 BAD_INPUT = 2
+
+
+def _with_limits(chosen: dict[str, Any], given: dict[str, Any]) -> None:
+    """--budget and --target become `limits`; the memories of the chip become pools where that is asked for; a curve is
+    one of plans row by row."""
+    limits = Limits.of(given.pop("budget"), given.pop("target_name"))
+    chosen |= limits.memories(chosen["pools"], given.pop("all_memories"), chosen["weights_pool"])
+    chosen["schedule"] = ROWS if given["pareto"] else chosen["schedule"]
+    given["limits"] = limits
 
 
 @click.command(short_help="The arena: before, after, lower bound, fits or not.")
@@ -57,39 +53,50 @@ BAD_INPUT = 2
 @wire_option
 @shape_option
 @channels_last_option
-@planning_options
-@size_option("--budget", "Say whether the arena fits into so many bytes, such as 65536, 64K or 1M.")
+@plan_options("plan", _with_limits)
+@size_option("--budget", "Say whether the arena fits into this many bytes, such as 65536, 64K or 1M.")
 @click.option(
     "--target",
     "target_name",
     metavar="MCU",
-    help="Say whether it fits this chip or board (see `diagmem targets`), or one that a FILE.toml describes.",
+    help="Say whether it fits this chip or board (see `diagmem targets`), or the one that a FILE.toml describes.",
 )
-@fitting_options
-@click.option("--svg", "svg_path", metavar="FILE", help="Draw the arena into FILE.")
+@click.option("--all-memories", is_flag=True, help="With --target: use all memories of the chip, as pools.")
 @click.option(
-    "--pareto", is_flag=True, help="List what less memory costs in multiply-accumulates (--recompute: at most)."
+    "--fit",
+    is_flag=True,
+    help="Try rows, streamed input, recomputation and more memories, the cheapest first, until it fits.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Plan several models at once.")
+@click.option("--svg", "svg_path", metavar="FILE", help="Draw the arena to FILE.")
+@click.option(
+    "--pareto", is_flag=True, help="List what less memory costs in multiply-accumulates, up to --recompute times."
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Processes, to plan several models at once.",
+)
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context,
     /,
     models: tuple[str, ...],
-    budget: int | None,
-    target_name: str | None,
+    limits: Limits,
+    options: Options,
+    fit: bool,
     svg_path: str | None,
     pareto: bool,
     jobs: int,
     json_path: str | None,
-    **options: Any,
 ) -> None:
     """Plan the RAM of MODEL: the order of its ops, and where each tensor lies in one arena.
 
-    An op's input and output overlap as far as the kernel allows. Every plan shown has been replayed byte by byte on
-    shadow memory. `proven` means that no plan of this graph can be smaller. A plan that the file carries already is
-    shown and judged first.
+    An op's input and output overlap as far as the kernel allows. Every plan has been replayed byte by byte on shadow
+    memory. `proven` means that no plan of this graph can be smaller. If the file already carries a plan, that is shown
+    and checked first.
 
     \b
     Examples:
@@ -103,63 +110,61 @@ def command(
       diagmem plan model.tflite --target STM32H743 --fit
       diagmem plan ears.tflite words.tflite --wire ears:0=words:0
     """
-    # What numpy loads makes threads for products of matrices, of which there are none to speak of; they cost 30 ms.
+    # numpy's linear algebra would start threads that nothing here uses; they cost 30 ms.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    limits = Limits.of(budget, target_name)
     sources = sources_of(models)
-    is_fitted = is_to_fit(options, sources)
-    options |= limits.memories(options["pools"], options.pop("all_memories"), options["weights_pool"])
+    if fit and len(sources) > 1:
+        raise PlanError("--fit is for one model: leave it out, or give models one by one")
     if pareto:
-        _check_curve(sources, svg_path, options["pools"])
-        ctx.exit(show_curve(sources[0], options, limits, json_path))
-    given = ctx.get_parameter_source("kernels") is not ParameterSource.DEFAULT
-    kernels = options["kernels"] if given else None
+        _check_curve(sources, svg_path, options)
+        ctx.exit(_show_curve(sources[0], options, limits, json_path))
     if len(sources) > 1:
-        found = _many(sources, jobs, options, kernels, limits)
+        found = _many(sources, jobs, options, limits)
     else:
-        found = [_fitted(sources[0], options, limits) if is_fitted else _one(sources[0], options, kernels, limits)]
-    results = [one for one in found if isinstance(one, _Result)]
-    if json_path:
-        rows = [one.to_json() for one in found]
-        write_json(json_path, rows[0] if len(rows) == 1 else {"plans": rows, **together_json(results, limits)})
+        found = [_fitted(sources[0], options, limits) if fit else _one(sources[0], options, limits)]
+    results = [one for one in found if isinstance(one, Result)]
+    together = _together(results)
+    missing = _missing_together(together, limits)
     if svg_path:
         _draw(results, svg_path)
-    if json_path != "-":
-        _summarise(console(), found, limits) if len(found) > 1 else _show(results[0])
+    if len(found) > 1:
+        more = _together_json(together, limits, missing)
+        parts = summary(found, together, missing)
+        show(json_path, lambda: {"plans": [one.to_json() for one in found], **more}, parts)
+    else:
+        show(json_path, found[0].to_json, plan_lines(results[0]))
     if len(results) < len(found):
         ctx.exit(BAD_INPUT)
-    if not all(one.is_good for one in results) or missing_together(results, limits):
+    if missing or not all(one.is_good for one in results):
         ctx.exit(ANSWER_IS_NO)
 
 
 @dataclass(frozen=True, slots=True)
-class _Result:
-    """A model's plan, how it stands to the limits, and the plan that the file carried."""
+class Result:
+    """A model's plan, whether it fits, and the plan that the file carried."""
 
     source: Source
     made: Planned
     verdict: Verdict
-    carried: EmbeddedPlan | None
+    carried: EmbeddedPlan | None = None
     fitting: Fitting | None = None
+    error: None = None
 
     @property
     def is_good(self) -> bool:
         is_held = not self.made.plan.pools.missing_bytes
         return self.verdict.fits and is_held and not (self.carried and self.carried.findings)
 
-    def again(self, made: Planned, limits: Limits) -> _Result:
-        return replace(self, made=made, verdict=limits.verdict(self.source, made))
-
     def to_json(self) -> dict[str, Any]:
         from diagmem.planning.json import to_json
 
-        carried = {"embedded": embedded_json(self.carried)} if self.carried else {}
+        carried = {"embedded": _embedded_json(self.carried)} if self.carried else {}
         tried = self.fitting.to_json() if self.fitting else {}
         return {**to_json(self.made), **self.verdict.to_json(), **carried, **tried}
 
 
 @dataclass(frozen=True, slots=True)
-class _Bad:
+class Bad:
     """A model of several that could not be planned."""
 
     name: str
@@ -169,59 +174,54 @@ class _Bad:
         return {"model": self.name, "error": str(self.error)}
 
 
-def _check_curve(sources: list[Source], svg_path: str | None, pools: Sequence[Any]) -> None:
-    if len(sources) != 1:
-        raise PlanError("--pareto lists plans of one MODEL: give a single one")
-    if svg_path:
-        raise PlanError("--pareto lists several plans, and --svg draws one: leave out either")
-    if pools:
-        raise PlanError("--pareto lists arenas in one memory: leave out --pool and --all-memories, or --pareto")
-
-
-def _one(source: Source, options: dict[str, Any], kernels: str | None, limits: Limits) -> _Result:
-    """`kernels`: those that a plan in the file is judged for, if they were named."""
-    from diagmem.pipeline import plan_telling
-
+def _one(source: Source, options: Options, limits: Limits) -> Result:
     with naming_model(source.label), working("planning") as bar:
-        made = plan_telling(limits.graph(source, options), bar.tell, options)
-        return _judged(source, made, kernels, limits)
+        return _judged(source, _planned(source, options, limits, bar.tell), options, limits)
 
 
-def _fitted(source: Source, options: dict[str, Any], limits: Limits) -> _Result:
-    fitting = made_to_fit(source, options, limits, sys.argv[1:])
-    made = fitting.best.made
-    assert made is not None
-    return _Result(source, made, limits.verdict(source, made), None, fitting)
+def _planned(
+    source: Source,
+    options: Options,
+    limits: Limits,
+    tell: Callable[[str, int, int], None] = lambda stage, done, total: None,
+) -> Planned:
+    from diagmem import pipeline
+
+    return pipeline.planned(source, options, tell, is_measured=limits.chip is not None)
 
 
-def _judged(source: Source, made: Planned, kernels: str | None, limits: Limits) -> _Result:
-    return _Result(source, made, limits.verdict(source, made), embedded_in(source, kernels))
+def _fitted(source: Source, options: Options, limits: Limits) -> Result:
+    fitting = Fitting.of(source, options, limits, sys.argv[1:])
+    _, made = fitting.best
+    return Result(source, made, limits.verdict(source, made), fitting=fitting)
 
 
-def _many(
-    sources: list[Source], jobs: int, options: dict[str, Any], kernels: str | None, limits: Limits
-) -> list[_Result | _Bad]:
+def _judged(source: Source, made: Planned, options: Options, limits: Limits) -> Result:
+    return Result(source, made, limits.verdict(source, made), _embedded_in(source, options.kernels))
+
+
+def _many(sources: list[Source], jobs: int, options: Options, limits: Limits) -> list[Result | Bad]:
     """One bad model does not keep the others from being planned."""
-    job = partial(_planned, options=options, limits=limits)
-    found: list[_Result | _Bad] = []
+    job = partial(_planned_or_error, options=options, limits=limits)
+    found: list[Result | Bad] = []
     with working("planning") as bar:
         for source, made in zip(sources, _mapped(job, sources, jobs), strict=True):
             if isinstance(made, DiagmemError):
-                found.append(_Bad(source.label, made))
+                found.append(Bad(source.label, made))
             else:
-                found.append(_judged(source, made, kernels, limits))
+                found.append(_judged(source, made, options, limits))
             bar.tell("planning", len(found), len(sources))
-        if options["together"] and options["pools"]:
-            return _beside_each_other(found, limits)
-    return found
-
-
-def _beside_each_other(found: list[_Result | _Bad], limits: Limits) -> list[_Result | _Bad]:
-    """With room in the pools for what all models keep."""
+        if not options.together or not options.pools:
+            return found
     from diagmem.planning.memory.caller import beside_each_other
 
-    plans = iter(beside_each_other([one.made for one in found if isinstance(one, _Result)]))
-    return [one.again(next(plans), limits) if isinstance(one, _Result) else one for one in found]
+    # With room in the pools for what all models keep.
+    plans = iter(beside_each_other([one.made for one in found if isinstance(one, Result)]))
+    return [_again(one, next(plans), limits) if isinstance(one, Result) else one for one in found]
+
+
+def _again(result: Result, made: Planned, limits: Limits) -> Result:
+    return replace(result, made=made, verdict=limits.verdict(result.source, made))
 
 
 def _mapped(
@@ -230,135 +230,123 @@ def _mapped(
     if jobs == 1:
         yield from map(job, sources)
     else:
-        from diagmem.cli._processes import workers
-
         with workers(jobs) as pool:
             yield from pool.map(job, sources)
 
 
-def _planned(source: Source, options: dict[str, Any], limits: Limits) -> Planned | DiagmemError:
-    from diagmem.pipeline import plan
-
+def _planned_or_error(source: Source, options: Options, limits: Limits) -> Planned | DiagmemError:
     try:
         with naming_model(source.label):
-            return plan(limits.graph(source, options), **options)
+            return _planned(source, options, limits)
     except DiagmemError as error:
         return error
     except OSError as error:
         return DiagmemError(f"{source.label}: {error.strerror or error}")
 
 
-def _draw(results: list[_Result], path: str) -> None:
+def _embedded_in(source: Source, kernels: str) -> EmbeddedPlan | None:
+    """The plan inside a file, if there is one, checked for the kernels asked for; by default for those that the plan
+    names, else for all of TFLM's."""
+    if source.is_from_zoo or source.is_onnx or not source.has_file:
+        return None
+    from diagmem.backends.tflm import PLAN_ENTRY
+
+    if PLAN_ENTRY.encode() not in source.content:
+        return None
+    from diagmem.backends.tflm import metadata
+    from diagmem.backends.tflm.planned_file import LIBRARIES, embedded_plan
+
+    with naming_model(str(source.model)):
+        origin = metadata.origin(source.content)
+        named = origin.kernels if origin is not None and origin.kernels in LIBRARIES else LIBRARIES[0]
+        asked = named if kernels == Options().kernels else kernels
+        return embedded_plan(source.content, source.graph, asked)
+
+
+def _embedded_json(found: EmbeddedPlan) -> dict[str, Any]:
+    from diagmem.planning import json as plan_json
+
+    return {
+        "kernels": found.plan.options.kernels,
+        "maker": found.origin.tool if found.origin else None,
+        "arena_bytes": found.plan.arena_bytes,
+        "safe": not found.findings and not found.doubts,
+        "findings": [str(finding) for finding in (*found.findings, *found.doubts)],
+        "overlaps": plan_json.overlaps_json(found.plan),
+        "tensors": plan_json.tensors_json(found.plan),
+    }
+
+
+def _together(results: Sequence[Result]) -> Together | None:
+    """What models take that share an arena, where that is asked for."""
+    if not results or not results[0].made.plan.options.together:
+        return None
+    from diagmem.planning.memory.caller import Together
+
+    return Together.of([result.made for result in results])
+
+
+def _missing_together(found: Together | None, limits: Limits) -> int:
+    """By how many bytes what all models take is too much, where that is asked. Each memory for itself is judged plan by
+    plan."""
+    if found is None:
+        return 0
+    limit = limits.budget if found.plans[0].plan.options.pools else limits.ram_bytes
+    return 0 if limit is None else max(0, found.total_bytes - limit)
+
+
+def _together_json(found: Together | None, limits: Limits, missing_bytes: int) -> dict[str, Any]:
+    if found is None:
+        return {}
+    return {
+        "together": {
+            "mode": found.plans[0].plan.options.together,
+            "shared_bytes": found.shared_bytes,
+            **({"pools_bytes": dict(found.pools_bytes)} if len(found.pools_bytes) > 1 else {}),
+            "kept_bytes": found.kept_bytes,
+            "total_bytes": found.total_bytes,
+            "apart_bytes": found.apart_bytes,
+            **({} if limits.ram_bytes is None else {"missing_bytes": missing_bytes}),
+        }
+    }
+
+
+def _check_curve(sources: list[Source], svg_path: str | None, options: Options) -> None:
+    if len(sources) != 1:
+        raise PlanError("--pareto lists plans of one MODEL: give a single one")
+    if svg_path:
+        raise PlanError("--pareto lists several plans, and --svg draws one: leave out either")
+    if options.pools:
+        raise PlanError("--pareto lists arenas in one memory: leave out --pool and --all-memories, or --pareto")
+
+
+def _show_curve(source: Source, options: Options, limits: Limits, json_path: str | None) -> int:
+    """Lists plans that take less and less memory for more and more work. Returns the exit status: 1 if a limit is given
+    and none stays within it."""
+    from diagmem import pipeline
+
+    with naming_model(source.label), working("planning") as bar:
+        front = pipeline.planned_front(source, options, bar.tell, is_measured=limits.chip is not None)
+        verdicts = [limits.verdict(source, made) for made in front]
+    rows = [
+        {
+            "how": how(made.plan),
+            "arena_bytes": made.arena_bytes,
+            "recompute": round(made.plan.recompute, 4),
+            **verdict.to_json(),
+        }
+        for made, verdict in zip(front, verdicts, strict=True)
+    ]
+    limited = {} if limits.ram_bytes is None else {"limit_bytes": limits.ram_bytes}
+    most = front[0].plan.options.recompute
+    found = {"model": front[0].model.name, "most_recompute": most, **limited, "pareto": rows}
+    show(json_path, lambda: found, curve_lines(front, verdicts))
+    return 0 if any(verdict.fits for verdict in verdicts) else ANSWER_IS_NO
+
+
+def _draw(results: list[Result], path: str) -> None:
     from diagmem.reports import arena_svg
 
     if len(results) != 1:
         raise PlanError("--svg draws one model; give a single MODEL")
     write_file(Path(path), arena_svg(results[0].made.plan).encode())
-
-
-def _show(result: _Result) -> None:
-    for line in (*(embedded_lines(result.carried) if result.carried else ()), *_headline(result.made)):
-        click.echo(line)
-    if sys.stdout.isatty():
-        from diagmem.reports.arena import arena_lines
-
-        out = console()
-        out.print()
-        for line in arena_lines(result.made.plan, out.width):
-            out.print(line, markup=False, overflow="crop", no_wrap=True)
-    tried = result.fitting.lines() if result.fitting else ()
-    for line in (*c_lines(result.source, result.made), *result.verdict.lines(), *tried):
-        click.echo(line)
-
-
-def _effort_lines(plan: Plan) -> list[str]:
-    """Nothing for a plan that is proven, and would be found again."""
-    options, lines = plan.options, list[str]()
-    if plan.is_bounded:
-        more = "" if options.effort == "thorough" else "; --effort thorough looks further"
-        lines.append(f"effort       {options.effort}: it was spent before there was a proof{more}")
-    if options.time_limit is not None:
-        lines.append(f"             at most {options.time_limit:g} s were given: another run may end otherwise")
-    return lines
-
-
-def _core_lines(plan: Plan) -> list[str]:
-    """How several cores share the run, where that was asked for."""
-    if plan.multicore is None:
-        return []
-    from diagmem.planning.cores.multicore import estimated_speedup, most_held_bytes, running_steps
-
-    shared, steps = plan.multicore, running_steps(plan)
-    together = sum(step in shared.by_step for step in steps)
-    what = "steps" if plan.runs_by_rows else "ops"
-    faster = f"about {estimated_speedup(plan, shared, shared.cores):.2f} times as fast"
-    held = most_held_bytes(plan.graph, shared) // 2
-    return [
-        f"cores        up to {shared.cores}: {shared.barriers(steps)} barriers, {faster}; they share "
-        f"{together} {what}, and one does {len(steps) - together} alone",
-        *([f"             each of two holds back up to {held} B on its stack"] if held else []),
-    ]
-
-
-def _headline(made: Planned) -> list[str]:
-    plan, nodes = made.plan, made.plan.graph.nodes
-    arena_bytes = plan.pools.single_bytes or plan.arena_bytes
-    saved = 100 * (1 - arena_bytes / made.baseline_bytes) if made.baseline_bytes else 0.0
-    lines = [
-        f"{one_line(plan.graph.name)} for kernels {plan.options.kernels}, offsets aligned to "
-        f"{plan.options.align_bytes} B, order: {plan.schedule.name}",
-        "",
-        f"before       {size_text(made.baseline_bytes)}: best plan without overlap, in the file's order",
-        f"after        {size_text(arena_bytes)}: {saved:.1f} % less{' in one pool' if plan.pools else ''}",
-        f"lower bound  {size_text(plan.lower_bound_bytes)}; the plan is {plan.standing}",
-        *_effort_lines(plan),
-    ]
-    if plan.graph.variables:
-        where = "of these, live from run to run" if plan.state_bytes else "beside the arena: the runtime holds it"
-        size = plan.state_bytes or sum(t.size_bytes for t in plan.graph.variables)
-        lines.append(f"state        {size_text(size)} {where}")
-    lines += [*next_frame_lines(plan), *_core_lines(plan), *ladder_lines(made), *pool_lines(plan)]
-    if plan.peak_op is not None:
-        held = ", ".join(f"{one_line(b.name, 36)} {b.size_bytes} B" for b in plan.peak_buffers[:4])
-        where = "a row of the input" if plan.peak_op == PUSH else op_text(nodes[plan.peak_op])
-        lines += [f"peak         at {where}", f"             {held}"]
-    if plan.runs_by_rows:
-        return [*lines, *row_lines(plan)]
-    shared = sorted(plan.overlaps, key=lambda o: -o.size_bytes)
-    lines.append(
-        f"overlaps     {len(shared)} of {len(nodes)} ops share bytes of an input and an output"
-        + (":" if shared else "")
-    )
-    lines += [f"             {o.size_bytes:>9} B at {op_text(nodes[o.op])}" for o in shared[:5]]
-    return lines
-
-
-def _summarise(out: Console, found: list[_Result | _Bad], limits: Limits) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("model", overflow="fold")
-    for heading in ("before", "after", "saved", "lower bound"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
-    for one in found:
-        if isinstance(one, _Bad):
-            table.add_row(
-                escape(one_line(one.name)),
-                "-",
-                "-",
-                "-",
-                "-",
-                escape(str(one.error).removeprefix(f"{one.name}: ")),
-                style="red",
-            )
-            continue
-        made = one.made
-        saved = f"{100 * made.saved_bytes / made.baseline_bytes:.1f} %" if made.baseline_bytes else "-"
-        notes = [*(["proven"] if made.optimal else []), one.verdict.short()]
-        figures = (str(made.baseline_bytes), str(made.arena_bytes), saved, str(made.lower_bound_bytes))
-        table.add_row(escape(one_line(made.model.name)), *figures, ", ".join(note for note in notes if note))
-    out.print(table)
-    for line in together_lines([one for one in found if isinstance(one, _Result)], limits):
-        out.print(line, markup=False, soft_wrap=True)

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from diagmem.cli._shared import (
-    console,
-    json_option,
-    model_argument,
-    naming_model,
-    planning_options,
-    size_text,
-    source_of,
-    working,
-    write_files,
-    write_json,
-)
+from diagmem.cli._files import write_files
+from diagmem.cli._models import model_argument, naming_model, source_of
+from diagmem.cli._options import json_option, plan_options
+from diagmem.cli._show import show, size_text
+from diagmem.cli._work import working
 from diagmem.model.errors import DiagmemError, one_line
+
+if TYPE_CHECKING:
+    from diagmem.planning.options import Options
 
 
 @click.command(short_help="A page with everything about a plan.")
@@ -31,18 +27,18 @@ from diagmem.model.errors import DiagmemError, one_line
     required=True,
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The directory to write to; made if it is not there.",
+    help="Directory to write to; created if missing.",
 )
 @click.option(
-    "--profile", "profile_path", metavar="FILE", help="Show instructions too, from `diagmem profile --json FILE`."
+    "--profile", "profile_path", metavar="FILE", help="Also show instructions, from `diagmem profile --json FILE`."
 )
-@planning_options
+@plan_options("report")
 @json_option
-def command(model: str, output: Path, profile_path: str | None, json_path: str | None, **options: Any) -> None:
+def command(model: str, output: Path, profile_path: str | None, json_path: str | None, options: Options) -> None:
     """Write a page about MODEL's plan to DIR: report.html, plan.json, and the pictures as SVG and PNG.
 
     The page shows the arena before and after, step by step, the overlap of each op by every method, and which
-    micro-controllers it fits. It is one file, needs no network, and can be mailed.
+    micro-controllers it fits. It is one file and needs no network.
 
     \b
     Examples:
@@ -54,17 +50,13 @@ def command(model: str, output: Path, profile_path: str | None, json_path: str |
 
     with naming_model(model), working("planning and drawing"):
         counted = None if profile_path is None else _instructions(Path(profile_path))
-        made = pipeline.plan(source_of(model), **options)
+        made = pipeline.planned(source_of(model), options)
         files = pipeline.report_of(made, counted)
     output.mkdir(parents=True, exist_ok=True)
     write_files({output / name: content for name, content in files.items()})
-    if json_path:
-        write_json(json_path, made.to_json())
-    if json_path == "-":
-        return
-    out = console()
-    out.print(f"before  {size_text(made.baseline_bytes)}", f"after  {size_text(made.arena_bytes)}", sep="\n")
-    out.print(f"wrote   {output / 'report.html'}: {size_text(len(files['report.html']))}", markup=False, soft_wrap=True)
+    size = size_text(len(files["report.html"]))
+    sizes = (f"before  {size_text(made.baseline_bytes)}", f"after   {size_text(made.arena_bytes)}")
+    show(json_path, made.to_json, (*sizes, f"wrote   {output / 'report.html'}: {size}"))
 
 
 def _instructions(path: Path) -> dict[int, int]:

@@ -1,11 +1,17 @@
-"""`diagmem sweep`: plans of many models, on this machine or on a cluster."""
+"""`diagmem sweep`: plans of many models, on this machine or on a cluster.
+
+Records are kept as they come: as lines of JSON, or as a Parquet table. A table cannot grow, so while a sweep runs its
+records are lines in a file beside it, which is deleted once the table is written. A sweep that was stopped leaves both,
+and the next one reads both.
+"""
 
 from __future__ import annotations
 
 import glob
+import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,13 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._processes import workers
-from diagmem.cli._results import Results
-from diagmem.cli._shared import console, planning_options, working
+from diagmem.cli._files import write_file
+from diagmem.cli._options import plan_options
+from diagmem.cli._show import say
+from diagmem.cli._work import workers, working
 from diagmem.model.errors import DiagmemError, one_line
 
 if TYPE_CHECKING:
-    from diagmem.pipeline.sweep import Candidate
+    from diagmem.pipeline.several import Candidate
+    from diagmem.planning.options import Options
 
 BAD_INPUT = 2
 
@@ -37,24 +45,23 @@ CONNECT_SECONDS = 10
     "--out",
     required=True,
     metavar="FILE.jsonl",
-    help="A line for each model, as it is done; kept, and gone on from. FILE.parquet: a table.",
+    help="Append a line for each model; an existing file is continued. FILE.parquet: write a table.",
 )
 @click.option("--on", "place", default=LOCAL, show_default=True, metavar="WHERE", help="local, or dask://HOST:PORT.")
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes on this machine.  [default: all cores]"
 )
-@planning_options
+@plan_options("sweep")
 @click.pass_context
 def command(
-    ctx: click.Context, /, models: tuple[str, ...], out: str, place: str, jobs: int | None, **options: Any
+    ctx: click.Context, /, models: tuple[str, ...], out: str, place: str, jobs: int | None, options: Options
 ) -> None:
     """Plan MODELS (files, patterns such as 'models/*.tflite', zoo:NAME), and write a line of JSON for each.
 
-    Lines come as plans are done. A model that cannot be planned gets a line with its error, and the others go on;
-    the status is then 2. Started again with the same FILE and options, a sweep goes on where it ended: models that
-    have a line, and have not changed, are left out.
+    A model that cannot be planned gets a line with its error, the others go on, and the status is then 2. Started
+    again with the same FILE and options, a sweep continues: models that have a line and have not changed are skipped.
 
-    With dask://HOST:PORT the work is done by a Dask cluster (extra `sweep`), whose workers need diagmem, but not the
+    With dask://HOST:PORT the work is done by a Dask cluster (extra `sweep`), whose workers need diagmem but not the
     files. With FILE.parquet (the same extra) the result is a table with a row for each model.
 
     \b
@@ -63,28 +70,24 @@ def command(
       diagmem sweep 'models/*.tflite' --schedule rows --effort quick --out rows.jsonl
       diagmem sweep 'models/*.tflite' --on dask://10.0.0.5:8786 --out results.jsonl
     """
-    from diagmem.pipeline.sweep import keys_of, swept
+    from diagmem.pipeline.several import keys_of, swept
 
-    results, found, begin = Results(Path(out)), _found(models), time.perf_counter()
+    results, found, begin = _Results(Path(out)), _found(models), time.perf_counter()
     done = keys_of(results.text(), options)
     missing = (candidate for candidate in _candidates(found) if candidate.key not in done)
     failed = made = 0
     with (
-        results.more() as file,
+        results.more() as keep,
         _executor(place, jobs) as (executor, at_once),
         working(f"planning {len(found)} models") as bar,
     ):
         for record in swept(missing, executor, at_once, options):
-            file.write(record)
+            keep(record)
             made, failed = made + 1, failed + ("error" in record)
             bar.tell(one_line(record["model"], 40), made, len(found))
     seconds = time.perf_counter() - begin
     rate = f", {made / seconds:.1f} a second" if made and seconds else ""
-    console().print(
-        f"{made} models in {seconds:.1f} s{rate}; {len(found) - made} were there before; {failed} failed",
-        markup=False,
-        soft_wrap=True,
-    )
+    say([f"{made} models in {seconds:.1f} s{rate}; {len(found) - made} were there before; {failed} failed"])
     if failed:
         ctx.exit(BAD_INPUT)
 
@@ -101,7 +104,7 @@ def _found(models: tuple[str, ...]) -> list[str]:
 
 
 def _candidates(names: list[str]) -> Iterator[Candidate]:
-    from diagmem.pipeline.sweep import Candidate
+    from diagmem.pipeline.several import Candidate
 
     for name in names:
         yield Candidate(name, name if name.startswith("zoo:") else Path(name).read_bytes())
@@ -128,3 +131,87 @@ def _executor(place: str, jobs: int | None) -> Iterator[tuple[Executor, int]]:
     with client:
         threads = sum(client.nthreads().values())
         yield client.get_executor(pure=False), AT_ONCE * max(1, threads)
+
+
+PARQUET = ".parquet"
+
+_COLUMNS = {
+    "model": "string",
+    "sha256": "string",
+    "options": "string",
+    "arena_bytes": "int64",
+    "baseline_bytes": "int64",
+    "lower_bound_bytes": "int64",
+    "optimal": "bool_",
+    "is_bounded": "bool_",
+    "weights_bytes": "int64",
+    "macs": "int64",
+    "ops": "int64",
+    "seconds": "float64",
+    "error": "string",
+}
+
+
+class _Results:
+    """The records of a file, and a place for more."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._is_table = path, path.suffix == PARQUET
+        self._lines = path.with_name(f"{path.name}.jsonl") if self._is_table else path
+        if self._is_table:
+            _pyarrow()
+
+    def text(self) -> str:
+        """All records so far, a line of JSON each. A last line that was cut off when a sweep was stopped is taken out
+        of its file."""
+        table = "".join(json.dumps(record) + "\n" for record in self._table()) if self._is_table else ""
+        return table + _whole_lines(self._lines)
+
+    @contextmanager
+    def more(self) -> Iterator[Callable[[dict[str, Any]], object]]:
+        """Gives a function that keeps a record at once; a table is written after the block, whatever happens in it."""
+        try:
+            with self._lines.open("a", encoding="utf-8", buffering=1) as file:
+                yield lambda record: file.write(json.dumps(record) + "\n")
+        finally:
+            if self._is_table:
+                self._write_table()
+
+    def _table(self) -> list[dict[str, Any]]:
+        """The records of a table, without what each has not."""
+        if not self._path.exists():
+            return []
+        arrow, parquet = _pyarrow()
+        try:
+            rows = parquet.read_table(self._path).to_pylist()
+        except (arrow.ArrowException, OSError) as error:
+            raise DiagmemError(f"{one_line(str(self._path))} is no table of a sweep; give another --out") from error
+        return [{name: value for name, value in row.items() if value is not None} for row in rows]
+
+    def _write_table(self) -> None:
+        arrow, parquet = _pyarrow()
+        records = [json.loads(line) for line in self.text().splitlines()]
+        schema = arrow.schema([(name, getattr(arrow, kind)()) for name, kind in _COLUMNS.items()])
+        sink = arrow.BufferOutputStream()
+        parquet.write_table(arrow.Table.from_pylist(records, schema=schema), sink)
+        write_file(self._path, sink.getvalue().to_pybytes())
+        self._lines.unlink()
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise DiagmemError("a Parquet file needs the extra 'sweep': pip install 'diagmem[sweep]'") from error
+    return pyarrow, pyarrow.parquet
+
+
+def _whole_lines(path: Path) -> str:
+    if not path.exists():
+        return ""
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if len(whole) < len(content):
+        os.truncate(path, len(whole))
+    return whole.decode(errors="replace")

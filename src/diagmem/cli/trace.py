@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._shared import (
-    ModelParameter,
-    PlanChoice,
-    console,
-    json_option,
-    load_runnable,
-    progress,
-    running_options,
-    shape_option,
-    write_json,
-)
-from diagmem.cli._trace_plan import traced_model
-from diagmem.cli._traced import Traced
+from diagmem.cli._files import write_file
+from diagmem.cli._models import ModelParameter, load_runnable, shape_option
+from diagmem.cli._options import json_option, plan_options
+from diagmem.cli._show import Column, Table, number, show, size_text
+from diagmem.cli._work import progress, working
 from diagmem.model.errors import UnsafePlanError
+from diagmem.planning.options import ROWS, Options
 
 if TYPE_CHECKING:
     from diagmem.model.graph import Graph
+    from diagmem.planning.plan import Plan
+    from diagmem.reports.trace import Panel
+    from diagmem.tracing.analysis.model_trace import ModelTrace
+    from diagmem.tracing.analysis.traced_pairs import TracedRow
+    from diagmem.tracing.analysis.traced_turns import TracedTurns
 
 KERNEL_ALIGN_BYTES = 4
 """Alignment to plan for, for kernels of which nothing else is known: they may load words."""
@@ -54,7 +54,7 @@ KERNEL_ALIGN_BYTES = 4
     metavar="CALL",
     help="How to call the kernel: 'name(arguments)', or a TOML file of such calls. Needs --elf.",
 )
-@running_options
+@plan_options("trace")
 @json_option
 @click.option(
     "--png", "png_path", type=click.Path(dir_okay=False, path_type=Path), help="Draw it; needs diagmem[plot]."
@@ -66,7 +66,7 @@ def command(
     on: str | None,
     elf_paths: tuple[Path, ...],
     calls: tuple[str, ...],
-    choice: PlanChoice,
+    options: Options,
     json_path: str | None,
     png_path: Path | None,
     svg_path: Path | None,
@@ -100,7 +100,7 @@ def command(
         raise click.BadParameter(f"'{on}' is not one of {', '.join(PLACES)}.", param_hint="'--on'")
     if bool(elf_paths) == (model is not None) or bool(elf_paths) != bool(calls):
         raise click.UsageError("Give a MODEL, or --elf FILE and --call CALL.")
-    if choice != PlanChoice() and (model is None or op_index is not None):
+    if options != Options() and (model is None or op_index is not None):
         raise click.UsageError("--schedule, --input-rows and --recompute are for a whole MODEL.")
     with_picture = bool(png_path or svg_path)
     if model is None:
@@ -108,32 +108,20 @@ def command(
     elif op_index is not None:
         traced = _op(load_runnable(model), op_index, on or NATIVE, with_picture)
     else:
-        traced = traced_model(load_runnable(model), choice, on or NATIVE)
-    _hand_out(traced, json_path, png_path, svg_path)
-
-
-def _hand_out(traced: Traced, json_path: str | None, png_path: Path | None, svg_path: Path | None) -> None:
-    """Writes and shows what was traced. A plan that loses a value is shown too, and then is an error."""
-    if json_path:
-        write_json(json_path, traced.to_json())
+        traced = _model(load_runnable(model), options, on or NATIVE)
     traced.draw(png_path, svg_path)
-    if json_path != "-":
-        out = console()
-        for table in traced.tables():
-            out.print(table)
-        for line in traced.summary:
-            out.print(line, markup=False)
+    show(json_path, traced.to_json, (*traced.tables(), *traced.summary))
     if traced.fault:
         raise UnsafePlanError(f"{traced.name}: {traced.fault}")
 
 
-def _kernels(elf_paths: tuple[Path, ...], calls: tuple[str, ...], on: str | None, with_picture: bool) -> Traced:
+def _kernels(elf_paths: tuple[Path, ...], calls: tuple[str, ...], on: str | None, with_picture: bool) -> _Traced:
     from diagmem.reports.trace import call_panel
     from diagmem.tracing.analysis.traced_pairs import call_rows
     from diagmem.tracing.capture.kernel import kernel_program, read_calls
     from diagmem.tracing.capture.run import trace_call
 
-    traced = Traced(elf_paths[0].name, on or "", [], [], align_bytes=KERNEL_ALIGN_BYTES)
+    traced = _Traced(elf_paths[0].name, on or "", [], [], align_bytes=KERNEL_ALIGN_BYTES)
     for kernel in progress([k for text in calls for k in read_calls(text)], "tracing"):
         with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
             program, traced.on = kernel_program(kernel.call, elf_paths, on, Path(place))
@@ -144,7 +132,7 @@ def _kernels(elf_paths: tuple[Path, ...], calls: tuple[str, ...], on: str | None
     return traced
 
 
-def _op(graph: Graph, index: int, on: str, with_picture: bool) -> Traced:
+def _op(graph: Graph, index: int, on: str, with_picture: bool) -> _Traced:
     from diagmem.reports.trace import op_panel
     from diagmem.tracing.analysis.model import alone, build_model
     from diagmem.tracing.analysis.model_trace import trace_ops
@@ -155,4 +143,137 @@ def _op(graph: Graph, index: int, on: str, with_picture: bool) -> Traced:
         model = build_model(alone(graph.nodes[index]), on, Path(place))
         rows = trace_ops(model, (graph.nodes[index],))
         panels = [op_panel(model, rows[0])] if with_picture and rows else []
-    return Traced(graph.name, on, rows, panels)
+    return _Traced(graph.name, on, rows, panels)
+
+
+def _model(graph: Graph, options: Options, on: str) -> _Traced:
+    """Traces the model with all buffers apart, then its plan without overlap, and the plan asked for."""
+    from diagmem import pipeline
+    from diagmem.backends.c.program import Program
+    from diagmem.frontends.source import Source
+    from diagmem.reports.trace import plan_panel
+    from diagmem.tracing.analysis.model import apart, build_model
+    from diagmem.tracing.analysis.model_trace import run_plan, trace_plan
+
+    with working("planning"):
+        # Run whole, every op of the model has its row in the table, so none is removed.
+        made = pipeline.planned(Source(graph), options if options.schedule == ROWS else replace(options, remove=()))
+        before, after = made.baseline, made.plan
+    titles = {"before": "before overlap", "after": _title(after)}
+    with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
+        with working("tracing"):
+            found = trace_plan(build_model(apart(after), on, Path(place)), after)
+        runs = {
+            words: run_plan(build_model(Program.running(plan), on, Path(place)), plan)
+            for words, plan in progress((("before", before), ("after", after)), "running the plans")
+        }
+    panels = [plan_panel(run, titles[words]) for words, run in runs.items()]
+    traced = _Traced(graph.name, on, list(found.rows), panels, list(found.turns))
+    traced.plan = {
+        "arena_bytes": after.arena_bytes,
+        "baseline_bytes": before.arena_bytes,
+        "traced_peak_bytes": runs["after"].peak_bytes,
+        "traced_baseline_peak_bytes": runs["before"].peak_bytes,
+        "pairs": [asdict(pair) for pair in found.pairs],
+        "lost": [{"first": lost.first, "second": lost.second, "byte": lost.byte} for lost in found.lost],
+    }
+    traced.summary = [
+        "",
+        f"peak before   {size_text(runs['before'].peak_bytes)} touched, {size_text(before.arena_bytes)} planned",
+        f"peak after    {size_text(runs['after'].peak_bytes)} touched, {size_text(after.arena_bytes)} planned",
+        f"separations   {len(found.pairs)} {_overlapping(after)}, {_kept(found)} by no more than was traced; "
+        f"values lost among all {len(after.buffers)} buffers: {len(found.lost) or 'none'}",
+    ]
+    traced.fault = str(found.lost[0]) if found.lost else None
+    return traced
+
+
+def _title(plan: Plan) -> str:
+    if not plan.runs_by_rows:
+        return "after overlap"
+    return "row by row, input streamed" if plan.input_rows else "row by row"
+
+
+def _overlapping(plan: Plan) -> str:
+    return "times a row lies over one that it is made of" if plan.runs_by_rows else "ops overlap"
+
+
+def _kept(found: ModelTrace) -> str:
+    kept = sum(pair.distance >= pair.separation for pair in found.pairs)
+    return "all" if kept == len(found.pairs) else str(kept)
+
+
+@dataclass
+class _Traced:
+    """What was traced, ready to be written. `plan`: what else the JSON says; `fault`: why the answer is no."""
+
+    name: str
+    on: str
+    rows: list[TracedRow]
+    panels: list[Panel]
+    turns: list[TracedTurns] = field(default_factory=list)
+    align_bytes: int = 1
+    plan: dict[str, Any] = field(default_factory=dict)
+    summary: list[str] = field(default_factory=list)
+    fault: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        about = {"model": self.name, "on": self.on, "align_bytes": self.align_bytes, **self.plan}
+        turns = {"turns": [turns.to_json() for turns in self.turns]} if self.turns else {}
+        return {**about, "rows": [row.to_json() for row in self.rows], **turns}
+
+    def tables(self) -> Iterator[Table]:
+        """Ops that ran whole, then those that ran a row at a time."""
+        if self.rows or not self.turns:
+            yield _table(self.rows)
+        if self.turns:
+            yield _table_of_turns(self.turns)
+
+    def draw(self, png_path: Path | None, svg_path: Path | None) -> None:
+        from diagmem.reports.trace import trace_drawing
+
+        if svg_path or png_path:
+            drawing = trace_drawing(self.panels, f"Memory trace of {self.name} on {self.on}", bool(self.plan))
+            if svg_path:
+                write_file(svg_path, drawing.svg().encode())
+            if png_path:
+                write_file(png_path, drawing.png())
+
+
+def _table(rows: list[TracedRow]) -> Table:
+    cells = [
+        (
+            "-" if row.node is None else str(row.node.op.number),
+            row.kind,
+            str(row.input_bytes),
+            str(row.output_bytes),
+            "-" if row.exact is None else str(row.exact),
+            str(row.overlap.monotone),
+            str(row.overlap.largest),
+            *(str(n) for n in (row.counts.instructions, row.counts.loads, row.counts.stores, row.counts.updates)),
+            "" if row.agrees else "DIFFERS",
+        )
+        for row in rows
+    ]
+    columns = _columns("in bytes", "out bytes", "exact", "traced", "largest")
+    return Table(columns, cells, [n for n, row in enumerate(rows) if not row.agrees])
+
+
+def _table_of_turns(found: list[TracedTurns]) -> Table:
+    cells = [
+        (
+            str(turns.node.op.number),
+            turns.node.op.kind,
+            *(str(n) for n in (turns.turns, turns.pairs, turns.pairs - turns.differing)),
+            *(str(n) for n in (turns.instructions, turns.loads, turns.stores, turns.updates)),
+            "DIFFERS" if turns.differing else "",
+        )
+        for turns in found
+    ]
+    columns = _columns("rows", "row pairs", "as exact")
+    return Table(columns, cells, [n for n, turns in enumerate(found) if turns.differing])
+
+
+def _columns(*headings: str) -> tuple[Column, ...]:
+    counts = ("instructions", "loads", "stores", "updates")
+    return number("op"), Column("kind"), *map(number, headings), *(number(count, 2) for count in counts), Column("", 1)

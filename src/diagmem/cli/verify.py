@@ -8,27 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._cores import CPUS, PLACES
-from diagmem.cli._shared import (
+from diagmem.cli._models import (
     ModelParameter,
+    by_c_name,
     channels_last_option,
-    check_no_options,
-    console,
-    json_option,
     naming_model,
-    planning_option,
     shape_option,
     sources_of,
     wire_option,
-    working,
-    write_json,
 )
-from diagmem.cli._together import run_by_turns
+from diagmem.cli._options import CPUS, PLACES, json_option, plan_options
+from diagmem.cli._show import count_text, show
+from diagmem.cli._work import working
 from diagmem.model.errors import PlanError, one_line
-from diagmem.planning.options import MOST_CORES
+from diagmem.planning.options import MOST_CORES, Options
 
 if TYPE_CHECKING:
-    from diagmem.frontends.source import Source
     from diagmem.verification.places import CVerdict, Verdict
     from diagmem.verification.tflm.compare import Comparison
 
@@ -66,16 +61,21 @@ class _CoresParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 @shape_option
 @channels_last_option
 @click.option(
-    "--on", "places", type=_PlacesParameter(), default="host", show_default=True, help="Where to run it, with commas."
+    "--on",
+    "places",
+    type=_PlacesParameter(),
+    default="host",
+    show_default=True,
+    help="Where to run it; several with commas.",
 )
-@click.option("--inputs", type=click.IntRange(min=1), default=50, show_default=True, help="How many inputs to run.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")
+@click.option("--inputs", type=click.IntRange(min=1), default=50, show_default=True, help="Number of inputs to run.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random inputs.")
 @click.option("--plan", "plan_path", metavar="FILE", help="Run the C code with this plan, from `diagmem plan --json`.")
 @click.option("--no-check", is_flag=True, help="Run the plan even if it is not safe, to see it fail.")
 @click.option(
     "--cpu",
     type=click.Choice(CPUS),
-    help="Whose kernels to run.  [default: each core's own, on the host those for any]",
+    help="Core whose kernels to run.  [default: each core's own; on the host those for any]",
 )
 @click.option(
     "--cores",
@@ -83,14 +83,9 @@ class _CoresParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
     type=_CoresParameter(),
     default="1",
     metavar="N,N,…",
-    help="On the host: as many threads for as many cores, which share the run; one after the other.",
+    help="On the host: share the run among N threads, one for each core; several numbers with commas.",
 )
-@planning_option("prefer")
-@planning_option("schedule")
-@planning_option("input_rows")
-@planning_option("recompute")
-@planning_option("pools")
-@planning_option("together", "Run several models by turns on the host, in one arena, as they are emitted with this.")
+@plan_options("verify")
 @json_option
 @click.pass_context
 def command(
@@ -105,17 +100,17 @@ def command(
     cpu: str | None,
     threads: list[int],
     json_path: str | None,
-    **options: Any,
+    options: Options,
 ) -> None:
-    """Build and run MODEL as it is handed out, and compare every byte with what it should be.
+    """Build and run MODEL as it is emitted, and compare every byte with what it should be.
 
-    Inputs are the edges of the range, noise, and pictures of many scales; the same for the same seed. A NaN equals any
-    NaN, whatever its bits. Where another runtime is known not to be followed, that is told, and is no failure.
+    Inputs are the limits of the range, noise, and pictures of many scales; the same for the same seed. A NaN equals any
+    other NaN. Where we differ from another runtime on purpose, the output says so, and it is not a failure.
 
     \b
       host       its C code here, under the address and undefined-behaviour sanitizers: every operation
                  compared with numpy; outputs with TFLM too if installed, or LiteRT for float models;
-                 with --cores on several threads, under the thread sanitizer, some of which are late
+                 with --cores on several threads, some of them delayed, under the thread sanitizer
       cortex-m0, cortex-m3, cortex-m4, cortex-m7, cortex-m33, cortex-m55, riscv32 (RV32IMC)
                  its C code as firmware in QEMU, with that core's kernels: sizes, stack and instructions
                  are measured as well
@@ -135,42 +130,23 @@ def command(
     """
     from diagmem import pipeline
 
-    if plan_path is not None:
-        check_no_options(ctx)
-    asked = {name: value for name, value in options.items() if value != _DEFAULTS[name]}
     on, sources = _on_threads(places, threads), sources_of(models)
-    if len(sources) > 1 or options["together"]:
-        if on != ["host"] or plan_path is not None or not options["together"]:
-            raise PlanError("several models run by turns on the host: give --together, and neither --on nor --plan")
-        found = run_by_turns(sources, inputs, seed, cpu, asked)
-    else:
-        with naming_model(sources[0].label if len(models) > 1 else models[0]):
-            plan = _plan(sources[0], plan_path, no_check)
-            found = _shown(pipeline.verdicts(sources[0], on, inputs, seed, plan, asked, cpu), on)
-    if not _told(found, json_path):
+    common: dict[str, Any] = {"inputs": inputs, "seed": seed, "cpu": cpu, "options": options}
+    is_together = len(sources) > 1 or bool(options.together)
+    with naming_model(" ".join(s.label for s in sources)), working("planning, building and running") as bar:
+        if is_together:
+            if on != ["host"] or plan_path is not None or not options.together:
+                raise PlanError("several models run by turns on the host: give --together, and neither --on nor --plan")
+            found: dict[str, Verdict] = {**pipeline.verify_together(by_c_name(sources), **common)}
+        else:
+            given = None if plan_path is None else Path(plan_path)
+            plan = pipeline.read_plan(sources[0].runnable, given) if given is not None and no_check else given
+            found = dict(zip(on, pipeline.verify(sources[0], on=on, plan=plan, tell=bar.tell, **common), strict=True))
+    ok = all(verdict.ok for verdict in found.values())
+    runs = [{**({"model": name} if is_together else {}), **verdict.to_json()} for name, verdict in found.items()]
+    show(json_path, lambda: {"ok": ok, "runs": runs}, _all_lines(found, is_together))
+    if not ok:
         ctx.exit(ANSWER_IS_NO)
-
-
-def _plan(source: Source, path: str | None, no_check: bool) -> Any:
-    """The plan that was given, read already where it need not be safe."""
-    from diagmem import pipeline
-
-    given = None if path is None else Path(path)
-    return pipeline.read_plan(source.runnable, given) if given is not None and no_check else given
-
-
-def _told(found: list[tuple[str, Verdict]], json_path: str | None) -> bool:
-    """Says what was found, of each model by its name where there are several, and whether all is well."""
-    ok = all(verdict.ok for _, verdict in found)
-    if json_path:
-        runs = [{**({"model": name} if name else {}), **verdict.to_json()} for name, verdict in found]
-        write_json(json_path, {"ok": ok, "runs": runs})
-    if json_path != "-":
-        out = console()
-        for name, verdict in found:
-            for line in (*([name] if name else []), *_lines(verdict, bool(name))):
-                out.print(line, markup=False, soft_wrap=True)
-    return ok
 
 
 def _on_threads(places: list[str], threads: list[int]) -> list[str]:
@@ -179,37 +155,19 @@ def _on_threads(places: list[str], threads: list[int]) -> list[str]:
     return [one for place in places for one in (hosts if place == "host" else [place])]
 
 
-_DEFAULTS = {
-    "prefer": "speed",
-    "schedule": "best",
-    "input_rows": False,
-    "recompute": 1.0,
-    "pools": (),
-    "together": "",
-}
-
-
-def _shown(verdicts: Iterator[Verdict], places: list[str]) -> list[tuple[str, Verdict]]:
-    """All verdicts on a model, with a word about what is going on."""
-    found = []
-    for place in places:
-        with working(f"{place}: planning, building and running"):
-            found.append(("", next(verdicts)))
-    return found
-
-
-def _lines(verdict: Verdict, by_turns: bool) -> list[str]:
+def _all_lines(found: dict[str, Verdict], is_together: bool) -> Iterator[str]:
+    """Of each model by its name, or of each place."""
     from diagmem.verification.places import TflmVerdict
 
-    if isinstance(verdict, TflmVerdict):
-        return _tflm_lines(verdict.found)
-    return _c_lines(verdict, by_turns)
+    for name, verdict in found.items():
+        yield from [name] if is_together else []
+        yield from _tflm_lines(verdict.found) if isinstance(verdict, TflmVerdict) else _c_lines(verdict, is_together)
 
 
 def _c_lines(found: CVerdict, by_turns: bool) -> list[str]:
     run, deviations = found.run, found.deviations
     what = "every operation" if run.on == "host" and run.cores is None and not by_turns else "every output"
-    count = f"{run.inputs} input{'s' if run.inputs > 1 else ''}"
+    count = count_text(run.inputs, "input")
     ours, *others = found.compared_with
     exact = found.compared_with if not found.within else (ours,)
     shared = f"{run.cores} cores, " if run.cores else "by turns with the others, " if by_turns else ""

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diagmem.frontends.source import Source
-from diagmem.model.errors import DiagmemError, PlanError
-from diagmem.pipeline.given import GivenPlan, Model, check_no_options, for_cpu, read_plan, safe_plan, source_of
+from diagmem.model.errors import DiagmemError, PlanError, one_line
+from diagmem.model.graph import Graph
 from diagmem.planning import planner
 from diagmem.planning.bounds import METHODS, Overlap, all_overlaps
 from diagmem.planning.options import ROWS, Options
-from diagmem.planning.plan import Plan, findings_of
+from diagmem.planning.plan import Plan, checked, findings_of
 from diagmem.planning.planner import Tell, silently
 from diagmem.validation import Finding
 
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from diagmem.backends.c import FileLayout
+    from diagmem.backends.tflm.planned_file import PlannedFile
     from diagmem.pipeline.costs import diff, needs_of, profile
-    from diagmem.pipeline.planned_files import emit_tflm
-    from diagmem.pipeline.together import emit_c_together, verify_together, wired
+    from diagmem.pipeline.several import emit_c_together, verify_together, wired
     from diagmem.planning.bounds import Bounds, Inspection
     from diagmem.targets import Chip
     from diagmem.verification.places import Verdict
@@ -51,29 +52,34 @@ __all__ = [
     "needs_of",
     "overlap",
     "pareto",
-    "pareto_telling",
     "plan",
     "plan_many",
-    "plan_telling",
+    "planned",
+    "planned_front",
     "profile",
     "read_plan",
     "report",
     "report_of",
     "safe_plan",
-    "verdicts",
     "verify",
     "verify_together",
     "wired",
     "zoo_models",
 ]
 
+Model = str | Path | bytes | Graph | Source | object
+"""A path to a .tflite or .onnx file, its bytes, `zoo:NAME` for a built-in model, a Graph, or a Source: any of these
+with other shapes. Also a Keras model, or a PyTorch module with example inputs: see `Source.exported`."""
+
+GivenPlan = Path | Mapping[str, Any]
+"""A plan as JSON: the path of a file, or its values."""
+
 MOST_RECOMPUTE = 4.0
 """Times the multiply-accumulates: as far as a curve of memory and work goes."""
 
 _ELSEWHERE = {
     "costs": ("diff", "needs_of", "profile"),
-    "planned_files": ("emit_tflm",),
-    "together": ("emit_c_together", "verify_together", "wired"),
+    "several": ("emit_c_together", "verify_together", "wired"),
 }
 """What is loaded when it is first asked for, by its module."""
 
@@ -118,6 +124,62 @@ class EmittedC:
     arena_bytes: int
 
 
+def source_of(model: Model, example_inputs: Any = None) -> Source:
+    """`example_inputs`: what a PyTorch module is called with."""
+    if isinstance(model, Source):
+        return model
+    if isinstance(model, str | Path | bytes | Graph):
+        if example_inputs is not None:
+            raise PlanError("example_inputs are for PyTorch modules; a file has its own inputs: see --shape")
+        return Source(model)
+    return Source.exported(model, example_inputs)
+
+
+def asked_for(
+    options: Options | None, changes: Mapping[str, Any], cpu: str | None = None, place: str | None = None
+) -> Options:
+    """The options of a call: those given, with its keywords, and the kernels for a core. `place`: where it runs; unless
+    `cpu` or other kernels are named, that core's own kernels."""
+    asked = Options.of(changes) if options is None else replace(options, **changes)
+    if cpu is None and place is None:
+        return asked
+    from diagmem.kernels import CPUS, GENERIC, kernels_for
+
+    plain = kernels_for(GENERIC)
+    if cpu is None:
+        return replace(asked, kernels=CPUS[place]) if asked.kernels == plain and place in CPUS else asked
+    if asked.kernels not in (plain, kernels_for(cpu)):
+        raise PlanError(
+            f"cpu '{cpu}' has kernels '{kernels_for(cpu)}', but kernels '{asked.kernels}' are asked for: leave out one"
+        )
+    return replace(asked, kernels=kernels_for(cpu))
+
+
+def read_plan(model: Model, plan: GivenPlan) -> Plan:
+    """The plan of a model that was written as JSON. It may be unsafe: see `check`."""
+    from diagmem.planning import json as plan_json
+
+    source = source_of(model)
+    if not isinstance(plan, Path):
+        return plan_json.from_json(plan, source.graph_for("weights" in plan))
+    try:
+        with plan.open("rb") as file:
+            text = file.read(plan_json.LARGEST_TEXT_BYTES + 1)
+        return plan_json.from_text(text, source.graph_for(b'"weights"' in text))
+    except PlanError as error:
+        raise PlanError(f"{one_line(str(plan))}: {error}") from error
+
+
+def given_plan(source: Source, plan: GivenPlan | Plan, options: Options, cpu: str | None) -> Plan:
+    """The plan that a call was given, which must be safe and leaves nothing to choose. One that is a Plan already is
+    taken as it is."""
+    usual = Options()
+    chosen = [field.name for field in fields(Options) if getattr(options, field.name) != getattr(usual, field.name)]
+    if cpu is not None or chosen:
+        raise PlanError(f"a given plan already has its options: leave out {chosen[0] if chosen else 'cpu'}")
+    return plan if isinstance(plan, Plan) else checked(read_plan(source.runnable, plan))
+
+
 def inspect(model: Model) -> Inspection:
     """What a model needs if every tensor is kept whole: live bytes at each op, and the op that sets the peak.
 
@@ -158,9 +220,9 @@ def overlap(model: Model, *, kernels: str = "diagmem", methods: Sequence[str] = 
 def plan(model: Model, example_inputs: Any = None, **options: Any) -> Planned:
     """The plan of a model: in what order it runs, and where each tensor lies in one arena.
 
-    A model of Keras, or a module of PyTorch with `example_inputs` that it can be called with, is exported first. The
-    keyword arguments are the fields of `diagmem.Options`. The plan has passed the validator; one that does not is a
-    bug, and raises UnsafePlanError.
+    A Keras model, or a PyTorch module with `example_inputs` that it can be called with, is exported first. The keywords
+    are the fields of `diagmem.Options`. The plan has passed the validator; one that does not is a bug, and raises
+    UnsafePlanError.
 
     >>> made = diagmem.plan("zoo:vww_96_int8")
     >>> made.arena_bytes, made.baseline_bytes, made.optimal
@@ -168,32 +230,33 @@ def plan(model: Model, example_inputs: Any = None, **options: Any) -> Planned:
     >>> diagmem.plan("zoo:vww_96_int8", schedule="rows", input_rows=True).arena_bytes
     9922
     """
-    return plan_telling(source_of(model, example_inputs), silently, options)
+    return planned(source_of(model, example_inputs), Options.of(options))
 
 
-def plan_telling(model: Model, tell: Tell, options: Mapping[str, Any]) -> Planned:
-    """As `plan`; `tell` is called as each stage begins."""
-    asked, source = Options.of(options), source_of(model)
-    return _shown(planner.planned(source.graph_for(asked.weights_pool), asked, tell))
+def planned(source: Source, options: Options, tell: Tell = silently, is_measured: bool = False) -> Planned:
+    """As `plan`. `tell` is called as each stage begins. `is_measured`: what the plan takes on a chip will be asked."""
+    return _shown(planner.planned(source.graph_for(is_measured, options.weights_pool), options, tell))
 
 
 def pareto(model: Model, **options: Any) -> tuple[Planned, ...]:
-    """What less memory costs in work: plans for our own kernels of which each takes less RAM than the one before, and
-    no fewer multiply-accumulates, up to `recompute` times those of the first (4, if it is not given). Where kernels
-    take scratch, there are plans without it at the peak: slower ones, whose kernels say so by their name.
+    """What less memory costs in work: plans for our own kernels, each with less RAM than the one before and no fewer
+    multiply-accumulates, up to `recompute` times those of the first (4, if it is not given). Where kernels take
+    scratch, there are also slower plans without it at the peak; the name of their kernels says so.
 
     >>> [made.arena_bytes for made in diagmem.pareto("zoo:kws_dscnn_int8", recompute=1.1)]
     [9760, 3866]
     """
-    return pareto_telling(model, silently, options)
+    return planned_front(source_of(model), Options.of({"schedule": ROWS, **options}))
 
 
-def pareto_telling(model: Model, tell: Tell, options: Mapping[str, Any]) -> tuple[Planned, ...]:
-    """As `pareto`; `tell` is called as each stage begins."""
-    asked = Options.of({**options, "schedule": ROWS})
-    if asked.recompute == 1:
-        asked = replace(asked, recompute=MOST_RECOMPUTE)
-    return tuple(_shown(made) for made in planner.planned_front(source_of(model).graph, asked, tell))
+def planned_front(
+    source: Source, options: Options, tell: Tell = silently, is_measured: bool = False
+) -> tuple[Planned, ...]:
+    """As `pareto`; the other parameters are those of `planned`."""
+    most = MOST_RECOMPUTE if options.recompute == 1 else options.recompute
+    asked = replace(options, schedule=ROWS, recompute=most)
+    graph = source.graph_for(is_measured, asked.weights_pool)
+    return tuple(_shown(made) for made in planner.planned_front(graph, asked, tell))
 
 
 def plan_many(models: Iterable[Model], executor: Executor | None = None, **options: Any) -> Iterator[Planned | Failed]:
@@ -203,13 +266,12 @@ def plan_many(models: Iterable[Model], executor: Executor | None = None, **optio
     >>> [made.arena_bytes for made in diagmem.plan_many(["zoo:vww_96_int8", "zoo:resnet8_int8"])]
     [36864, 33304]
     """
-    Options.of(options)
-    return (executor.map if executor else map)(partial(_planned_or_failed, options=options), models)
+    return (executor.map if executor else map)(partial(_planned_or_failed, options=Options.of(options)), models)
 
 
-def _planned_or_failed(model: Model, options: dict[str, Any]) -> Planned | Failed:
+def _planned_or_failed(model: Model, options: Options) -> Planned | Failed:
     try:
-        return plan(model, **options)
+        return planned(source_of(model), options)
     except DiagmemError as error:
         return Failed(model, error)
     except OSError as error:
@@ -233,10 +295,11 @@ def emit_c(
     layout: FileLayout = "plain",
     plan: GivenPlan | None = None,
     cpu: str | None = None,
-    **options: Any,
+    options: Options | None = None,
+    **changes: Any,
 ) -> EmittedC:
     """The model as ANSI C, ready to compile into firmware. `plan`: the plan to use; else one is made with these
-    options. `cpu`: the core whose kernels it gets; by default it runs on any. A model of the zoo gets random weights.
+    options. `cpu`: the core whose kernels it gets; by default it runs on any. A built-in model gets random weights.
 
     >>> sorted(diagmem.emit_c("zoo:kws_dscnn_int8", name="kws").files)
     ['CMakeLists.txt', 'README.md', 'kws.c', 'kws.h', 'kws_kernels.h', 'kws_values.c', 'kws_weights.c', 'kws_weights.h']
@@ -246,14 +309,54 @@ def emit_c(
 
     source = source_of(model)
     if plan is None:
-        program = Program.of(planner.planned(source.runnable, Options.of(for_cpu(cpu, options))))
+        program = Program.of(planner.planned(source.runnable, asked_for(options, changes, cpu)))
     else:
-        check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
-        program = Program.running(safe_plan(source.runnable, plan), source.runnable)
+        program = Program.running(given_plan(source, plan, asked_for(options, changes), cpu), source.runnable)
     from hashlib import sha256 as digest  # Slow to load: only where a plan is written.
 
     sha256 = digest(source.content).hexdigest() if source.has_file else None
     return EmittedC(c.emit(program, name, layout, sha256), program.arena_bytes)
+
+
+def emit_tflm(
+    model: Model,
+    *,
+    kernels: str = "tflm",
+    align: int = 16,
+    keep_inputs: bool = False,
+    remove_channels: bool = True,
+) -> PlannedFile:
+    """The .tflite file with its arena plan inside, for stock TensorFlow Lite Micro built with these kernels: `tflm` is
+    safe for all of them. `.data` is the file. `remove_channels`: without channels that make no difference to any
+    output; a file that has none stands in the new one as it was.
+
+    >>> diagmem.emit_tflm("zoo:vww_96_int8", kernels="tflm-reference").plan.arena_bytes
+    36880
+    """
+    from diagmem.backends.tflm import metadata, planned_file
+    from diagmem.frontends import tflite
+
+    given = source_of(model)
+    if given.is_onnx:
+        raise PlanError(
+            "TensorFlow Lite Micro runs .tflite files only; convert the ONNX model to one first, for example with "
+            "onnx2tf, or from PyTorch with litert-torch; or emit C, which needs no runtime"
+        )
+    graph, content = given.runnable, metadata.without_plan(given.content)
+    if content is not given.content:
+        graph = given.parsed(content)
+    if not tflite.has_shapes_of_file(content, graph):
+        raise PlanError(
+            "the file leaves shapes open, and TensorFlow Lite Micro infers none; convert it with fixed shapes"
+        )
+    if tflite.has_uncalled_subgraphs(content):
+        raise PlanError(
+            "the file has subgraphs that the model does not run, and TensorFlow Lite Micro makes room for them too; "
+            "convert the model into a file of its own"
+        )
+    options, before = Options(kernels, align, keep_inputs), planned_file.Given(content, graph)
+    less = planned_file.lean(content, graph, kernels) if remove_channels else before
+    return planned_file.emit(less.data, planner.planned(less.graph, options).plan, before)
 
 
 def verify(
@@ -262,59 +365,46 @@ def verify(
     on: Sequence[str] = ("host",),
     inputs: int = 50,
     seed: int = 0,
-    plan: GivenPlan | None = None,
+    plan: GivenPlan | Plan | None = None,
     cpu: str | None = None,
-    **options: Any,
+    options: Options | None = None,
+    tell: Tell = silently,
+    **changes: Any,
 ) -> list[Verdict]:
-    """Builds and runs the model as it is handed out, in each of the places `on`, and compares bit for bit: its C code
-    on the host or an emulated core, or its planned file in TensorFlow Lite Micro's interpreter. An emulated core runs
-    the kernels that `emit_c` gives it, the host those for any core, unless `cpu` says whose to run. `host:3` is the
-    host with three threads for three cores, which share the run.
+    """Builds and runs the model as it is emitted, in each of the places `on`, and compares bit for bit: its C code on
+    the host or an emulated core, or its planned file in TensorFlow Lite Micro's interpreter. An emulated core runs the
+    kernels that `emit_c` gives it, the host those for any core, unless `cpu` says whose to run. `host:3` is the host
+    with three threads for three cores, which share the run. `tell` is called as each place begins.
 
     >>> [verdict.ok for verdict in diagmem.verify("zoo:kws_dscnn_int8", inputs=3)]
     [True]
     """
-    return list(verdicts(source_of(model), on, inputs, seed, plan, options, cpu))
-
-
-def verdicts(
-    source: Source,
-    on: Sequence[str],
-    inputs: int,
-    seed: int,
-    plan: GivenPlan | Plan | None,
-    options: Mapping[str, Any],
-    cpu: str | None = None,
-) -> Iterator[Verdict]:
-    """One for each place, as they come. A plan that is a Plan already is run as it is."""
-    from diagmem.kernels import GENERIC
-    from diagmem.pipeline.planned_files import emit_tflm
     from diagmem.verification.places import TFLM, Verification, carries_plan, check_place, cores_of
 
+    source, asked = source_of(model), asked_for(options, changes)
     for place in on:
         check_place(place)
+    if TFLM in on and (plan is not None or asked != Options() or cpu):
+        raise PlanError("a plan and its options are for C code; on tflm the plan inside the file is run: emit it first")
+    given = None if plan is None else given_plan(source, plan, asked, cpu)
     cores = max((cores_of(place) for place in on), default=1)
-    if TFLM in on and (plan is not None or options or cpu):
-        raise PlanError("a plan, and options of one, are for C code; on tflm a plan is run inside its file: emit it")
-    if plan is not None:
-        check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
-    made: dict[str, planner.Planned | Plan] = {}
+    made: dict[tuple[str, int], planner.Planned] = {}
+    found: list[Verdict] = []
     opinion = None
     for place in on:
+        tell(f"{place}: planning, building and running", len(found), len(on))
         if place == TFLM:
             for_tflm = None if carries_plan(source) else emit_tflm(source, kernels="tflm-reference")
-            yield Verification(source, inputs, seed, planned=for_tflm).on(place)
+            found.append(Verification(source, inputs, seed, planned=for_tflm).on(place))
             continue
-        is_team = cores_of(place) > 1
-        core = GENERIC if plan is not None else f"{cpu or place.partition(':')[0]}{cores if is_team else ''}"
-        if core not in made and plan is not None:
-            made[core] = plan if isinstance(plan, Plan) else safe_plan(source.runnable, plan)
-        elif core not in made:
-            asked = {"cores": cores, **options} if is_team else options
-            made[core] = planner.planned(source.runnable, Options.of(for_cpu(cpu, asked, place)))
-        verification = Verification(source, inputs, seed, made[core], opinion=opinion)
-        yield verification.on(place)
+        its = asked_for(asked, {"cores": cores} if cores_of(place) > 1 and asked.cores == 1 else {}, cpu, place)
+        key = its.kernels, its.cores
+        if given is None and key not in made:
+            made[key] = planner.planned(source.runnable, its)
+        verification = Verification(source, inputs, seed, made[key] if given is None else given, opinion=opinion)
+        found.append(verification.on(place))
         opinion = verification.second_opinion
+    return found
 
 
 def report(model: Model, **options: Any) -> dict[str, bytes]:

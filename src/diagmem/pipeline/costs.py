@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, PlanError, one_line
-from diagmem.pipeline.given import GivenPlan, Model, check_no_options, for_cpu, safe_plan, source_of
+from diagmem.pipeline import GivenPlan, Model, asked_for, given_plan, source_of
 from diagmem.planning import planner
 from diagmem.planning.bounds import inspect as inspect_graph
 from diagmem.planning.options import Options
@@ -27,7 +26,8 @@ def profile(
     plan: GivenPlan | None = None,
     seed: int = 0,
     cpu: str | None = None,
-    **options: Any,
+    options: Options | None = None,
+    **changes: Any,
 ) -> Profile:
     """What each op costs on an emulated core: its instructions, exactly, and the bytes of the arena that it touches. It
     runs the kernels of that core, unless `cpu` says whose.
@@ -41,14 +41,15 @@ def profile(
 
     source = source_of(model)
     if plan is not None:
-        check_no_options({**options, **({} if cpu is None else {"cpu": cpu})})
-        chosen = safe_plan(source.runnable, plan)
+        chosen = given_plan(source, plan, asked_for(options, changes), cpu)
     else:
-        chosen = planner.planned(source.runnable, Options.of(for_cpu(cpu, options, on))).plan
+        chosen = planner.planned(source.runnable, asked_for(options, changes, cpu, on)).plan
     return profiled(Program.running(chosen, source.runnable), chosen, on, seed)
 
 
-def diff(before: Model, after: Model, *, on: str | None = None, **options: Any) -> Difference:
+def diff(
+    before: Model, after: Model, *, on: str | None = None, options: Options | None = None, **changes: Any
+) -> Difference:
     """What changed between two models, each planned with these options, or two plans that were written as JSON: paths
     that end in .json. `on`: a core on which instructions are counted, too.
 
@@ -58,10 +59,11 @@ def diff(before: Model, after: Model, *, on: str | None = None, **options: Any) 
     """
     from diagmem.reports.difference import difference
 
-    return difference(*(_side(model, on, options) for model in (before, after)))
+    asked = asked_for(options, changes, place=on)
+    return difference(*(_side(model, on, asked) for model in (before, after)))
 
 
-def _side(model: Model, on: str | None, options: Mapping[str, Any]) -> Side:
+def _side(model: Model, on: str | None, options: Options) -> Side:
     """What is compared: a model planned, and run if there is a core, or a plan."""
     from diagmem.reports.difference import planned_side, read_side
 
@@ -73,8 +75,7 @@ def _side(model: Model, on: str | None, options: Mapping[str, Any]) -> Side:
         return read_side(Path(model))
     source = source_of(model)
     try:
-        asked = Options.of(for_cpu(None, options, on))
-        made = planner.planned(source.graph_for(on, asked.weights_pool), asked)
+        made = planner.planned(source.graph_for(on, options.weights_pool), options)
         if on is None:
             return planned_side(source.name, made)
         from diagmem.backends.c.program import Program

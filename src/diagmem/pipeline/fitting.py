@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from diagmem.model.errors import PlanError
-from diagmem.pipeline.given import Model, source_of
+from diagmem.model.graph import Graph
 from diagmem.planning import planner
 from diagmem.planning.options import ROWS, Options
 
@@ -33,16 +33,13 @@ class Attempt:
         return self.made is not None and not self.missing_bytes
 
 
-def attempts(
-    model: Model, options: Mapping[str, Any], missing: Missing, more_pools: Sequence[Any] = ()
-) -> Iterator[Attempt]:
+def attempts(graph: Graph, options: Options, missing: Missing, more_pools: Sequence[Any] = ()) -> Iterator[Attempt]:
     """Plans, each with less RAM for more trouble, the last of which fits if any does: as it was asked for, row by row,
     with an input that comes row by row, with rows that are made again. Then the same in `more_pools`, memories that the
     chip has besides. At last, where pools were given, with the last of them as large as it must be."""
-    source, smallest = source_of(model), None
-    graph = source.graph_for(options.get("weights_pool"))
+    smallest = None
     for changes in _changes(options, more_pools):
-        found = _tried(graph, {**options, **changes}, changes, missing)
+        found = _tried(graph, options, changes, missing)
         yield found
         if found.fits:
             return
@@ -50,18 +47,17 @@ def attempts(
             smallest = found
     if smallest is not None and smallest.made is not None and smallest.made.plan.pools:
         larger = {**smallest.changes, "pools": smallest.made.plan.pools.own_enlarged}
-        yield _tried(graph, {**options, **larger}, larger, missing)
+        yield _tried(graph, options, larger, missing)
 
 
-def _changes(options: Mapping[str, Any], more_pools: Sequence[Any]) -> Iterator[dict[str, Any]]:
+def _changes(options: Options, more_pools: Sequence[Any]) -> Iterator[dict[str, Any]]:
     rows = list(_ways(options))
     yield from rows
     if more_pools:
         yield from ({**way, "pools": tuple(more_pools)} for way in rows)
 
 
-def _ways(options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    asked = Options.of(options)
+def _ways(asked: Options) -> Iterator[dict[str, Any]]:
     yield {}
     if not asked.library.is_own or asked.external_io:
         return
@@ -77,9 +73,9 @@ def _ways(options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {**streamed, "recompute": work}
 
 
-def _tried(graph: Any, options: Mapping[str, Any], changes: Mapping[str, Any], missing: Missing) -> Attempt:
+def _tried(graph: Graph, options: Options, changes: Mapping[str, Any], missing: Missing) -> Attempt:
     try:
-        made = planner.planned(graph, Options.of(options))
+        made = planner.planned(graph, replace(options, **changes))
     except PlanError as error:
         return Attempt(changes, reason=str(error))
     return Attempt(changes, made, missing(made))

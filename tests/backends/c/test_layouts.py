@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from diagmem.backends.c import LAYOUTS, FileLayout, emit
-from diagmem.cli import _emit_c
+from diagmem.cli import emit as command
 from diagmem.verification.tools import STANDARD, WARNINGS
 from tests.backends.c.models import compiler, program, tiny, write
 from tests.backends.c.test_steps import by_rows, tall
@@ -23,7 +23,7 @@ def run(command: list[str], where: Path) -> None:
 
 
 def test_the_command_line_offers_them_all() -> None:
-    assert tuple(_emit_c.LAYOUTS) == LAYOUTS
+    assert tuple(command.LAYOUTS) == LAYOUTS
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

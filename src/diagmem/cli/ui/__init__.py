@@ -1,4 +1,8 @@
-"""`diagmem ui`: a page to drop a model on, served to this machine alone."""
+"""`diagmem ui`: a page that plans what is dropped on it, served to this machine alone.
+
+The pipeline is that of the API, pages and pictures are those of the report: here is only what lies between them and a
+browser.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from diagmem.cli._shared import ModelParameter, naming_model
+from diagmem.cli._models import ModelParameter, naming_model
 from diagmem.model.errors import DiagmemError
 
 if TYPE_CHECKING:
-    from diagmem.cli._ui.shelf import Shelf
+    from diagmem.cli.ui.server import Shelf
 
 ANY_PORT = 0
 
@@ -27,14 +31,14 @@ ANY_PORT = 0
     type=click.IntRange(0, 65535),
     default=ANY_PORT,
     metavar="N",
-    help="Where to listen, on 127.0.0.1.  [default: any port that is free]",
+    help="Port of 127.0.0.1 to listen on.  [default: any free one]",
 )
-@click.option("--no-browser", is_flag=True, help="Show the address only.")
+@click.option("--no-browser", is_flag=True, help="Only show the address.")
 def command(model: str | None, port: int, no_browser: bool) -> None:
     """Open a page on which models are planned: drop a .tflite or .onnx file on it, or give MODEL here.
 
-    Switch what a plan may do, and see what it is worth; compare two plans; take C code, a planned .tflite file, the
-    plan or the report with you. No model leaves this machine, and nothing is kept behind the end: Ctrl-C.
+    Switch options and see what they save; compare two plans; download C code, a planned .tflite file, the plan or the
+    report. No model leaves this machine, and nothing is kept after you end it with Ctrl-C.
 
     \b
     Examples:
@@ -42,10 +46,8 @@ def command(model: str | None, port: int, no_browser: bool) -> None:
       diagmem ui model.tflite
       diagmem ui zoo:vww_96_int8 --port 8000 --no-browser
     """
-    from diagmem.cli._ui.page import page
-    from diagmem.cli._ui.server import Server
-    from diagmem.cli._ui.shelf import Shelf
-    from diagmem.cli._ui.workers import Workers
+    from diagmem.cli.ui.jobs import Workers
+    from diagmem.cli.ui.server import Server, Shelf, page
 
     workers, shelf = Workers(), Shelf()
     first = None if model is None else _shelved(shelf, model)
@@ -72,7 +74,7 @@ def _has_windows() -> bool:
 
 def _shelved(shelf: Shelf, model: str) -> str:
     """What the page calls the model that was named."""
-    from diagmem.cli._ui.jobs import Given
+    from diagmem.cli.ui.jobs import Given
     from diagmem.frontends.source import Source
 
     with naming_model(model):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from diagmem.cli._ui.jobs import Given, Job, run
-from diagmem.cli._ui.switches import settings_of
+from diagmem.cli.ui.jobs import Given, Job, run
+from diagmem.cli.ui.switches import settings_of
 
 SMALL = "zoo:kws_dscnn_int8"
 

@@ -1,4 +1,8 @@
-"""What is done for the page, each time in a process of its own: a plan, a front of plans, what is handed over."""
+"""What is done for the page, each job in a process of its own: a plan, a curve of plans, files to take away.
+
+A process can be ended at any time without a trace. Where the system can fork, all of them come from one process that
+has everything loaded, within milliseconds; elsewhere each is started anew, so one is always kept ready.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +10,36 @@ import base64
 import io
 import json
 import math
+import multiprocessing
+import os
 import re
+import shutil
+import signal
+import tempfile
+import threading
 import time
 import zipfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import PurePath
+from socket import socket
 from typing import Any
 
 from diagmem import pipeline
 from diagmem.backends.tflm.planned_file import LIBRARIES as TFLM_LIBRARIES
-from diagmem.cli._rows import how
-from diagmem.cli._shared import naming_model
-from diagmem.cli._ui.switches import Settings, commands, setting_words
+from diagmem.cli._models import naming_model
+from diagmem.cli._text import how
+from diagmem.cli.ui.switches import Settings, commands, setting_words
 from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.model.graph import Shape
 from diagmem.model.schedule import PUSH
 from diagmem.planning.bounds import inspect
 from diagmem.planning.cores.multicore import estimated_speedup
-from diagmem.planning.options import BEST, ROWS
+from diagmem.planning.options import BEST, ROWS, Options
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
 from diagmem.reports.charts import Point, front_drawing
@@ -39,6 +53,14 @@ EARLIEST = (1980, 1, 1, 0, 0, 0)
 """The time of each file in an archive: the same bytes every time."""
 
 BUG = "something in it is beyond diagmem; this is a bug, please report it with the file"
+
+MOST_SECONDS = 600.0
+"""For one job: a plan that takes longer is one for the command line."""
+
+MOST_AT_ONCE = 4
+"""Jobs. Who asks for more waits."""
+
+CAN_FORK = "forkserver" in multiprocessing.get_all_start_methods()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +97,7 @@ class Job:
         return self.given.source(self.settings.shapes)
 
     @property
-    def options(self) -> Mapping[str, Any]:
+    def options(self) -> Options:
         return self.settings.options
 
 
@@ -97,7 +119,7 @@ def _plan(job: Job, send: Send) -> None:
     graph = source.graph
     found = inspect(graph)
     send("early", {"ops": len(graph.ops), "whole_bytes": found.peak_bytes, "weights_bytes": found.weights_bytes})
-    made = pipeline.plan_telling(source, _told(send), job.options)
+    made = pipeline.planned(source, job.options, _told(send))
     written = made.to_json()
     seconds = round(time.monotonic() - began, 2)
     send("figures", {**figures(job, made), "pools": written.get("pools"), "seconds": seconds})
@@ -146,7 +168,7 @@ def _peak_words(plan: Plan) -> str:
 
 
 def _pareto(job: Job, send: Send) -> None:
-    front = pipeline.pareto_telling(job.source, _told(send), {**job.options, "recompute": 1.0})
+    front = pipeline.planned_front(job.source, replace(job.options, recompute=1.0), _told(send))
     points = [Point(made.plan.recompute, made.arena_bytes, how(made.plan)) for made in front]
     settings = [_settings(job, made.plan) for made in front]
     send("front", {"svg": front_drawing(points).inline(), "settings": settings})
@@ -175,14 +197,14 @@ def _c(job: Job, send: Send) -> None:
 def _tflm(job: Job, send: Send) -> None:
     """The .tflite file with a plan inside. It runs whole ops with the runtime's own kernels: of the page's options it
     takes those that the runtime knows."""
-    options, asked = job.options, job.options.get("kernels")
+    options = job.options
     send("told", ["planning for TensorFlow Lite Micro", 0, 1])
     written = pipeline.emit_tflm(
         job.source,
-        kernels=asked if asked in TFLM_LIBRARIES else "tflm",
-        align=options.get("align") or 16,
-        keep_inputs=options.get("keep_inputs", False),
-        remove_channels="remove" not in options or "remove-channels" in options["remove"],
+        kernels=options.kernels if options.kernels in TFLM_LIBRARIES else "tflm",
+        align=options.align or 16,
+        keep_inputs=options.keep_inputs,
+        remove_channels=options.remove is None or "remove-channels" in options.remove,
     )
     send("file", packed(f"{job.given.stem}-planned.tflite", written.data))
 
@@ -199,7 +221,7 @@ def _profile(job: Job, send: Send) -> None:
     send("told", [f"running on {job.choice}", 0, 2])
     ran = pipeline.profile(job.source, plan=job.plan, on=job.choice)
     send("told", ["drawing", 1, 2])
-    made = pipeline.plan(job.source, **job.options)
+    made = pipeline.planned(job.source, job.options)
     counted = {op.node.op.number: op.instructions for op in ran.ops}
     send("page", report_page(made, _chips(), counted))
     send("instructions", {"on": job.choice, "instructions": ran.instructions})
@@ -212,3 +234,141 @@ JOBS: Mapping[str, Callable[[Job, Send], None]] = {
     "tflm": _tflm,
     "profile": _profile,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A process, the line to it, and a directory for what compilers leave."""
+
+    process: BaseProcess
+    line: Connection
+    directory: str
+
+    def end(self) -> None:
+        """At once, with all that it has started."""
+        with suppress(OSError, ProcessLookupError):
+            # It leads a group of its own from its first moment on.
+            os.killpg(self.process.pid or 0, signal.SIGKILL) if CAN_FORK else self.process.kill()
+        with suppress(OSError, ValueError):
+            self.process.kill()
+        self.process.join()
+        self.line.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@dataclass
+class Workers:
+    """`seconds`: the most that a job may take."""
+
+    seconds: float = MOST_SECONDS
+    _all: dict[int, Worker] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_AT_ONCE))
+    _spare: Worker | None = None
+    _is_closed: bool = False
+
+    def start(self) -> None:
+        """Makes the first worker ready."""
+        with self._lock:
+            if self._spare is None and not self._is_closed:
+                self._spare = self._started()
+
+    def answers(self, job: Job, client: socket) -> Iterator[tuple[str, Any]]:
+        """The parts of the answer, as they come. The process ends with the iterator, with its time, and when `client`
+        has closed its end: that is how a job is cancelled. A client has nothing more to say while it waits."""
+        with self._turn:
+            worker = self._taken()
+            if worker is None:
+                yield "failed", "diagmem is about to end; start it again"
+                return
+            threading.Thread(target=self.start, daemon=True).start()
+            try:
+                worker.line.send(job)
+                yield from self._parts(worker, client)
+            except (EOFError, OSError):
+                yield "failed", _ended_words(worker)
+            finally:
+                self._forget(worker)
+
+    def _parts(self, worker: Worker, client: socket) -> Iterator[tuple[str, Any]]:
+        until = time.monotonic() + self.seconds
+        while True:
+            left = until - time.monotonic()
+            if left <= 0:
+                yield "failed", f"{self.seconds:g} s are over: use less effort, or the command line, which has no limit"
+                return
+            ready = wait([worker.line, client], left)
+            if client in ready:
+                return
+            if worker.line in ready:
+                name, value = worker.line.recv()
+                if name == "done":
+                    return
+                yield name, value
+
+    def close(self) -> None:
+        """Ends all of them, and starts no more."""
+        with self._lock:
+            self._is_closed = True
+            found, self._all, self._spare = list(self._all.values()), {}, None
+        for worker in found:
+            worker.end()
+
+    def _taken(self) -> Worker | None:
+        """None once it is closed."""
+        with self._lock:
+            if self._is_closed:
+                return None
+            spare, self._spare = self._spare, None
+            return spare if spare and spare.process.is_alive() else self._started()
+
+    def _started(self) -> Worker:
+        context = multiprocessing.get_context("forkserver" if CAN_FORK else "spawn")
+        if CAN_FORK:
+            context.set_forkserver_preload(["diagmem.cli.ui.warm"])
+        ours, its = context.Pipe()
+        directory = tempfile.mkdtemp(prefix="diagmem-ui-")
+        process = context.Process(target=_work, args=(its, directory), daemon=True)  # type: ignore[attr-defined]
+        process.start()
+        its.close()
+        worker = Worker(process, ours, directory)
+        self._all[process.pid or 0] = worker
+        return worker
+
+    def _forget(self, worker: Worker) -> None:
+        with self._lock:
+            self._all.pop(worker.process.pid or 0, None)
+        worker.end()
+
+
+def _ended_words(worker: Worker) -> str:
+    worker.process.join(1)
+    status = worker.process.exitcode
+    how = f"by signal {-status}" if status is not None and status < 0 else f"with status {status}"
+    return f"the process that worked on it was ended {how}: out of memory, or by hand; try again"
+
+
+def _work(line: Connection, directory: str) -> None:
+    """In the process: one job."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tempfile.tempdir = os.environ["TMPDIR"] = directory
+    if hasattr(os, "setsid"):
+        os.setsid()
+    try:
+        job = line.recv()
+    except (EOFError, OSError):
+        shutil.rmtree(directory, ignore_errors=True)
+        return
+    threading.Thread(target=_end_with, args=(line, directory), daemon=True).start()
+    run(job, lambda name, value: line.send((name, value)))
+    line.send(("done", None))
+
+
+def _end_with(line: Connection, directory: str) -> None:
+    """Ends the process when the other end of the line is gone, however that came about."""
+    with suppress(EOFError, OSError):
+        line.recv()
+    shutil.rmtree(directory, ignore_errors=True)
+    if hasattr(os, "killpg"):
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)

@@ -13,7 +13,7 @@ from typing import Any, cast
 import click
 
 from diagmem.cli._models import ShapeParameter
-from diagmem.cli._shared import NEGATED, TRANSFORMS
+from diagmem.cli._options import NEGATED, TRANSFORMS
 from diagmem.kernels import LIBRARIES
 from diagmem.kernels import library as library_named
 from diagmem.model.errors import PlanError, one_line, shell_word
@@ -105,12 +105,16 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a page has set. `plain`: as it says it, without what is as by default; `options`: of the plan; `shapes`: of
-    inputs."""
+    """What a page has set. `plain`: as the page sends it, without defaults; `shapes`: of inputs."""
 
     plain: Mapping[str, Any]
-    options: Mapping[str, Any]
+    options: Options
     shapes: Mapping[str, Shape]
+
+    @property
+    def plan_words(self) -> Mapping[str, Any]:
+        """What is set of the options of a plan."""
+        return {name: value for name, value in self.plain.items() if name != SHAPES.name}
 
 
 SHAPES = Switch(
@@ -195,8 +199,7 @@ def settings_of(given: Any) -> Settings:
         if (tuple(value) if known[name].kind in LISTS else value) != known[name].default:
             plain[name] = value
     plain = dict(sorted(plain.items()))
-    options = {name: value for name, value in plain.items() if name != SHAPES.name}
-    Options.of(options)
+    options = Options.of({name: value for name, value in plain.items() if name != SHAPES.name})
     return Settings(plain, options, _shapes(plain.get(SHAPES.name, "")))
 
 
@@ -255,15 +258,14 @@ def command_words(options: Mapping[str, Any]) -> list[str]:
 def commands(model: str, settings: Settings) -> dict[str, list[str]]:
     """The plan, and what is handed over with it, as one would have it made in a shell and in Python: a line for each
     command. Where C code is written, the page adds the layout that is chosen."""
-    options = settings.options
+    asked, words_set = settings.options, settings.plan_words
     shapes = {name: "x".join(map(str, shape)) for name, shape in settings.shapes.items()}
     words = [part for name, shape in shapes.items() for part in ("--shape", shell_word(f"{name}={shape}"))]
     named = " ".join([shell_word(f"./{model}" if model.startswith("-") else model), *words])
-    shell = [" ".join(["diagmem plan", named, *command_words(options), "--json plan.json"])]
-    given = "".join(f", {name}={value!r}" for name, value in options.items())
+    shell = [" ".join(["diagmem plan", named, *command_words(words_set), "--json plan.json"])]
+    given = "".join(f", {name}={value!r}" for name, value in words_set.items())
     source = f"diagmem.Source({model!r}, shapes={dict(settings.shapes)!r})" if shapes else repr(model)
     python = ["import diagmem", f"model = {source}", f"made = diagmem.plan(model{given})"]
-    asked = Options.of(options)
     if asked.library.is_own and not asked.external_io:
         shell.append(f"diagmem emit c {named} --plan plan.json -o firmware")
         python.append("files = diagmem.emit_c(model, plan=made.to_json()).files")

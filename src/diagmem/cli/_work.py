@@ -1,7 +1,10 @@
-"""What is going on, on standard error, when that is a terminal, nobody asked for quiet, and it takes its time."""
+"""Work under way: a progress bar on standard error, and processes that end with their command.
+
+The bar is shown where standard error is a terminal, nobody asked for quiet, and the work takes more than a second."""
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,12 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
+
     from rich.progress import Progress, TaskID
 
 Item = TypeVar("Item")
 
 PATIENCE_SECONDS = 1.0
-"""What is done sooner needs no bar."""
+"""Shorter work shows no bar."""
 
 QUIET = "diagmem.quiet"
 
@@ -106,3 +111,26 @@ def with_quiet(command: click.Command) -> click.Command:
 
 def _set_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> Any:
     ctx.meta[QUIET] = is_quiet or ctx.meta.get(QUIET, False)
+
+
+@contextmanager
+def workers(count: int) -> Iterator[ProcessPoolExecutor]:
+    """So many processes. Ctrl-C reaches all processes of a terminal at once: the workers leave it to the command, which
+    then ends them whatever they are doing."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    pool = ProcessPoolExecutor(count, initializer=_ignore_interrupts)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in multiprocessing.active_children():
+            child.terminate()
+        raise
+    finally:
+        pool.shutdown()
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -6,24 +6,30 @@ change anything, come from the page itself. Nothing is written to disk.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
 from urllib.parse import unquote
 
-from diagmem.cli._ui.jobs import JOBS, Given, Job, packed
-from diagmem.cli._ui.shelf import Result, Shelf
-from diagmem.cli._ui.switches import settings_of
-from diagmem.cli._ui.workers import Workers
-from diagmem.model.errors import DiagmemError, PlanError
+from diagmem import __version__, pipeline
+from diagmem.cli._options import CORES
+from diagmem.cli.emit import LAYOUTS
+from diagmem.cli.ui.jobs import JOBS, Given, Job, Workers, packed
+from diagmem.cli.ui.switches import GROUPS, as_json, settings_of
+from diagmem.frontends.source import ZOO_PREFIX
+from diagmem.model.errors import DiagmemError, PlanError, one_line
+from diagmem.reports.pages import render
 
 LOCAL = "127.0.0.1"
 
@@ -46,8 +52,105 @@ HEADERS = {
 PLAN_JSON = "json"
 """What is handed over from the shelf, without a process: the plan as `diagmem plan --json` writes it."""
 
+MOST_BYTES = 512 * 2**20
+"""Of models and of plans, each: what was used longest ago is forgotten first."""
+
+SCRIPTS = ("plan", "theme", "ui_switches", "ui_views", "ui")
+
 TO_PAGE = ("told", "early", "figures", "page", "front", "file", "instructions", "failed")
 """The parts of an answer that the page gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A plan: what the page shows of it, as parts of an answer, and the plan as JSON."""
+
+    model: str
+    settings: Mapping[str, Any]
+    figures: Mapping[str, Any]
+    page: str
+    plan: str
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.page) + len(self.plan)
+
+
+@dataclass
+class Shelf:
+    """What is kept while the page is served, in memory only: models that were dropped, and their plans."""
+
+    _models: dict[str, Given] = field(default_factory=dict)
+    _results: dict[tuple[str, str], Result] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add_model(self, given: Given) -> str:
+        """Its name on the shelf: the same for the same file."""
+        # Another name is another model: it stands in what is handed over.
+        key = hashlib.sha256((given.content or b"") + given.name.encode(errors="replace")).hexdigest()[:32]
+        with self._lock:
+            self._models.pop(key, None)
+            self._models[key] = given
+            while len(self._models) > 1 and sum(len(g.content or b"") for g in self._models.values()) > MOST_BYTES:
+                self._models.pop(next(iter(self._models)))
+        return key
+
+    def model(self, key: Any) -> Given:
+        if isinstance(key, str) and key.startswith(ZOO_PREFIX) and key[len(ZOO_PREFIX) :] in pipeline.zoo_models():
+            return Given(key)
+        with self._lock:
+            if not isinstance(key, str) or key not in self._models:
+                raise PlanError(f"model '{one_line(str(key))}' is not here any more; drop it once more")
+            self._models[key] = self._models.pop(key)
+            return self._models[key]
+
+    def add_result(self, result: Result) -> None:
+        with self._lock:
+            self._results.pop(_key(result.model, result.settings), None)
+            self._results[_key(result.model, result.settings)] = result
+            while len(self._results) > 1 and sum(r.size_bytes for r in self._results.values()) > MOST_BYTES:
+                self._results.pop(next(iter(self._results)))
+
+    def result(self, model: str, settings: Mapping[str, Any]) -> Result | None:
+        with self._lock:
+            found = self._results.pop(_key(model, settings), None)
+            if found is not None:
+                self._results[_key(model, settings)] = found
+            return found
+
+    def listed(self) -> dict[str, Any]:
+        """For a tab that is opened later."""
+        with self._lock:
+            return {
+                "models": [{"id": key, "name": given.name} for key, given in self._models.items()],
+                "results": [
+                    {"model": r.model, "settings": r.settings, "figures": r.figures} for r in self._results.values()
+                ],
+            }
+
+
+def _key(model: str, settings: Mapping[str, Any]) -> tuple[str, str]:
+    return model, json.dumps(settings, sort_keys=True)
+
+
+def page(first: str | None = None) -> str:
+    """`first`: the model that is shown at once, as the shelf calls it."""
+    data: dict[str, Any] = {
+        "first": first,
+        "groups": list(GROUPS),
+        "switches": as_json(),
+        "memories": list(_memories()),
+        "most_bytes": MOST_FILE_BYTES,
+    }
+    zoo = pipeline.zoo_models()
+    return render("ui", SCRIPTS, version=__version__, data=data, zoo=zoo, layouts=LAYOUTS, cores=CORES)
+
+
+def _memories() -> Iterator[tuple[str, list[str]]]:
+    """Chips that have several, with what they are called as pools of a plan."""
+    for chip in pipeline.known_targets():
+        if len(chip.regions) > 1 and chip.core.refusal is None:
+            yield chip.name, [f"{re.sub('[^A-Za-z0-9]+', '_', name)}:{size // 1024}K" for name, size in chip.regions]
 
 
 class Server(ThreadingHTTPServer):

@@ -1,0 +1,165 @@
+"""What a plan must fit into: a budget, a chip; whether it does, and `diagmem plan --fit`, which tries until it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from diagmem.cli._models import naming_model
+from diagmem.cli._work import working
+from diagmem.model.errors import PlanError, shell_word
+
+if TYPE_CHECKING:
+    from diagmem.frontends.source import Source
+    from diagmem.pipeline.fitting import Attempt
+    from diagmem.planning.options import Options
+    from diagmem.planning.planner import Planned
+    from diagmem.reports.memory import Fit
+    from diagmem.targets import Chip
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What was asked for with --budget and --target."""
+
+    budget: int | None
+    chip: Chip | None
+
+    @classmethod
+    def of(cls, budget: int | None, target_name: str | None) -> Limits:
+        if not target_name:
+            return cls(budget, None)
+        from diagmem.targets import chip_named
+
+        return cls(budget, chip_named(target_name))
+
+    @property
+    def ram_bytes(self) -> int | None:
+        """The largest arena that is allowed."""
+        limits = (self.budget, self.chip.arena_limit_bytes if self.chip else None)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def memories(self, pools: Sequence[str], all_memories: bool, weights_pool: str) -> dict[str, Any]:
+        """As options of a plan: the chip's memories, if these are asked for, and then the given ones; and where weights
+        are copied to, with what a byte of the chip's flash costs, unless another cost is given."""
+        if all_memories and self.chip is None:
+            raise PlanError("--all-memories are those of a chip: name one with --target, or give each with --pool")
+        chip = self.chip.pools if self.chip is not None and all_memories else ()
+        if self.chip is not None and self.chip.flash_cost and weights_pool and ":" not in weights_pool:
+            weights_pool = f"{weights_pool}:{self.chip.flash_cost:g}"
+        return {"pools": (*chip, *pools), "weights_pool": weights_pool}
+
+    def verdict(self, source: Source, made: Planned) -> Verdict:
+        """Whether a plan fits."""
+        if self.chip is None:
+            return Verdict(self, made.arena_bytes, None)
+        from diagmem import pipeline
+        from diagmem.reports.memory import Fit
+
+        need = pipeline.needs_of(source, made, self.chip.core.name)
+        missing = made.plan.pools.missing_bytes if made.plan.options.pools else None
+        return Verdict(self, made.arena_bytes, Fit(self.chip, need, missing))
+
+    def missing_bytes(self, made: Planned) -> int:
+        """Of RAM: by how much the plan is too large."""
+        if made.plan.options.pools:
+            over = 0 if self.budget is None else made.arena_bytes - self.budget
+            return max(0, over, made.plan.pools.missing_bytes)
+        limit = self.ram_bytes
+        return 0 if limit is None else max(0, made.arena_bytes - limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a plan fits; `fit` where a chip was named."""
+
+    limits: Limits
+    arena_bytes: int
+    fit: Fit | None
+
+    @property
+    def fits(self) -> bool:
+        budget = self.limits.budget
+        return (budget is None or self.arena_bytes <= budget) and (self.fit is None or self.fit.fits)
+
+    def to_json(self) -> dict[str, Any]:
+        if self.limits.ram_bytes is None:
+            return {}
+        flash: dict[str, Any] = {}
+        if self.fit is not None:
+            needed, chip = self.fit.need, self.fit.target
+            flash = {"target": chip.name, "ram_bytes": needed.ram_bytes, "flash_bytes": needed.flash_bytes}
+            flash |= {"flash_limit_bytes": chip.flash_bytes or None, "not_counted": list(needed.notes)}
+        return {"limit_bytes": self.limits.ram_bytes, **flash, "fits": self.fits}
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """What was tried until a plan fits; the last one does, if any does. `words`: those of the command line, of which
+    --fit is one. `by_target`: more memories are those of the chip."""
+
+    tried: Sequence[Attempt]
+    words: Sequence[str]
+    by_target: bool
+
+    @classmethod
+    def of(cls, source: Source, options: Options, limits: Limits, words: Sequence[str]) -> Fitting:
+        from diagmem.pipeline.fitting import attempts
+
+        if limits.ram_bytes is None and not options.pools:
+            raise PlanError("--fit needs a limit: give --budget, --target or --pool")
+        more = limits.chip.pools if limits.chip is not None and not options.pools else ()
+        tried: list[Attempt] = []
+        with naming_model(source.label), working("planning") as bar:
+            graph = source.graph_for(limits.chip, options.weights_pool)
+            for found in attempts(graph, options, limits.missing_bytes, more if len(more) > 1 else ()):
+                tried.append(found)
+                bar.tell("making it fit", len(tried), len(tried) + 1)
+        return cls(tried, words, bool(more))
+
+    @property
+    def best(self) -> tuple[Attempt, Planned]:
+        """The one that fits, else the one that is short by least, and its plan."""
+        planned = [(attempt, attempt.made) for attempt in self.tried if attempt.made is not None]
+        if not planned:
+            raise PlanError(self.tried[0].reason)
+        return min(planned, key=lambda one: one[0].missing_bytes)
+
+    @property
+    def command(self) -> str | None:
+        """What to type instead, if something fits."""
+        best, _ = self.best
+        if not best.fits:
+            return None
+        words = [word for word in self.words if word != "--fit"]
+        if "pools" in best.changes and not self.by_target:
+            words = list(_without_pools(words))
+        return " ".join(["diagmem", *(shell_word(word) for word in words), *self.flags(best.changes)])
+
+    def flags(self, changes: Mapping[str, Any]) -> Iterator[str]:
+        for name, value in changes.items():
+            flag = f"--{name.replace('_', '-')}"
+            if name == "pools":
+                yield from ["--all-memories"] if self.by_target else (f"--pool {pool}" for pool in value)
+            else:
+                yield flag if value is True else f"{flag} {value:g}" if isinstance(value, float) else f"{flag} {value}"
+
+    def to_json(self) -> dict[str, Any]:
+        tried = [
+            {
+                "options": list(self.flags(attempt.changes)),
+                "arena_bytes": None if attempt.made is None else attempt.made.arena_bytes,
+                "missing_bytes": None if attempt.made is None else attempt.missing_bytes,
+            }
+            for attempt in self.tried
+        ]
+        return {"fit": {"tried": tried, "command": self.command}}
+
+
+def _without_pools(words: Sequence[str]) -> Iterator[str]:
+    is_value = False
+    for word in words:
+        if not is_value and word != "--pool" and not word.startswith("--pool="):
+            yield word
+        is_value = word == "--pool"

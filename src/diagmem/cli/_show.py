@@ -1,0 +1,112 @@
+"""What commands show: lines and tables for people, JSON for programs, sizes as both write them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from unicodedata import east_asian_width
+
+import click
+
+from diagmem.cli._files import write_json
+from diagmem.model.errors import one_line
+
+if TYPE_CHECKING:
+    from diagmem.model.graph import Node
+
+EMPTY = ("", "-")
+GAP = "  "
+"""Between columns."""
+
+PIPE_WIDTH = 160
+"""Columns where there is no terminal: wide enough for any table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`rank`: 0 for what is never left out; of the others, the highest goes first."""
+
+    heading: str
+    rank: int = 0
+    is_number: bool = False
+
+
+def number(heading: str, rank: int = 0) -> Column:
+    return Column(heading, rank, is_number=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of cells. `marked`: rows shown in red. Empty columns are left out, then those that do not fit; no cell is
+    ever cut off: if even the rest is too wide, the terminal wraps its lines."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+    marked: Collection[int] = ()
+
+    def lines(self, width: int) -> Iterator[str]:
+        columns, rows = self.columns, self.rows
+        widths = [max(map(_width, (column.heading, *(row[n] for row in rows)))) for n, column in enumerate(columns)]
+        kept = [n for n, column in enumerate(columns) if not column.rank or any(row[n] not in EMPTY for row in rows)]
+        while sum(widths[n] + len(GAP) for n in kept) - len(GAP) > width and any(columns[n].rank for n in kept):
+            kept.remove(max(kept, key=lambda n: columns[n].rank))
+        for place, cells in enumerate(([column.heading for column in columns], *rows), -1):
+            padded = (self._padded(n, cells[n], widths[n]) for n in kept)
+            line = one_line(GAP.join(padded).rstrip(), sys.maxsize)
+            is_marked = place in self.marked
+            yield click.style(line, fg="red" if is_marked else None, bold=True) if is_marked or place < 0 else line
+
+    def _padded(self, n: int, cell: str, width: int) -> str:
+        blanks = " " * (width - _width(cell))
+        return blanks + cell if self.columns[n].is_number else cell + blanks
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal."""
+    return len(text) if text.isascii() else sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def show(json_path: str | None, data: Callable[[], Any], parts: Iterable[str | Table]) -> None:
+    """Writes the result as JSON where that is asked for, and shows it to people unless the JSON is on standard output.
+    Parts are made as they are shown."""
+    if json_path:
+        write_json(json_path, data())
+    if json_path != "-":
+        say(parts)
+
+
+def say(parts: Iterable[str | Table]) -> None:
+    """Shows lines and tables. Whatever a line quotes is shown as it is, in one line."""
+    color = False if os.environ.get("NO_COLOR") else None
+    for part in parts:
+        shown = [one_line(part, sys.maxsize)] if isinstance(part, str) else part.lines(terminal_width())
+        for line in shown:
+            click.echo(line, color=color)
+
+
+def terminal_width() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
+
+
+def op_text(node: Node) -> str:
+    """`op 7 DEPTHWISE_CONV_2D 'block3/dw'`, short enough for a line."""
+    name = f" '{one_line(node.outputs[0].name, 36)}'" if node.outputs and node.outputs[0].name else ""
+    return f"op {node.op.number} {one_line(node.op.kind)}{name}"
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    return "x".join(str(size) for size in shape) or "scalar"
+
+
+def size_text(size_bytes: int) -> str:
+    """`36880 B (36.0 KB)`; KB is 1024 bytes, as in the paper."""
+    return f"{size_bytes} B" if size_bytes < 1024 else f"{size_bytes} B ({size_bytes / 1024:.1f} KB)"
+
+
+def count_text(count: int, what: str) -> str:
+    """`1 op`, `2 ops`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,374 @@
+"""A plan in words: sections of labelled lines, in the order in which `diagmem plan` shows them."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from diagmem.cli._show import Column, Table, count_text, number, op_text, size_text, terminal_width
+from diagmem.model.errors import one_line
+from diagmem.model.schedule import PUSH
+
+if TYPE_CHECKING:
+    from diagmem.backends.tflm.planned_file import EmbeddedPlan
+    from diagmem.cli._limits import Fitting, Verdict
+    from diagmem.cli.plan import Bad, Result
+    from diagmem.planning.memory.caller import Together
+    from diagmem.planning.plan import Form, Plan
+    from diagmem.planning.planner import Planned
+    from diagmem.reports.memory import Fit
+
+Entry = tuple[str | None, str]
+"""A line: its label, "" where it goes on with the line before, None for a line that has no label."""
+
+LABEL_WIDTH = 13
+MOST_LINES = 5
+"""Of a list of ops."""
+
+MOST_HELD = 4
+"""Tensors that a line lists."""
+
+MOST_KINDS = 6
+"""Kinds of ops that a line lists."""
+
+_FORMS: dict[Form, str] = {"linear": "in one piece", "ring": "in a ring", "table": "row by row anywhere"}
+
+
+def plan_lines(result: Result) -> Iterator[str]:
+    """All sections of a plan."""
+    return _lines(entry for section in SECTIONS for entry in section(result))
+
+
+def _lines(entries: Iterator[Entry]) -> Iterator[str]:
+    for label, text in entries:
+        yield text if label is None else f"{label:<{LABEL_WIDTH}}{text}"
+
+
+def _headline(result: Result) -> Iterator[Entry]:
+    made, plan = result.made, result.made.plan
+    arena_bytes = plan.pools.single_bytes or plan.arena_bytes
+    saved = 100 * (1 - arena_bytes / made.baseline_bytes) if made.baseline_bytes else 0.0
+    name, align = one_line(plan.graph.name), plan.options.align_bytes
+    yield None, f"{name} for kernels {plan.options.kernels}, offsets aligned to {align} B, order: {plan.schedule.name}"
+    yield None, ""
+    yield "before", f"{size_text(made.baseline_bytes)}: best plan without overlap, in the file's order"
+    yield "after", f"{size_text(arena_bytes)}: {saved:.1f} % less{' in one pool' if plan.pools else ''}"
+    yield "lower bound", f"{size_text(plan.lower_bound_bytes)}; the plan is {plan.standing}"
+
+
+def _effort(result: Result) -> Iterator[Entry]:
+    """Nothing for a plan that is proven, and would be found again."""
+    plan, options = result.made.plan, result.made.plan.options
+    if plan.is_bounded:
+        more = "" if options.effort == "thorough" else "; --effort thorough searches further"
+        yield "effort", f"{options.effort}: the search ended before there was a proof{more}"
+    if options.time_limit is not None:
+        yield "", f"limited to {options.time_limit:g} s: another run may give another plan"
+
+
+def _state(result: Result) -> Iterator[Entry]:
+    plan = result.made.plan
+    if plan.graph.variables:
+        where = "of these, live from run to run" if plan.state_bytes else "beside the arena: the runtime holds it"
+        size = plan.state_bytes or sum(t.size_bytes for t in plan.graph.variables)
+        yield "state", f"{size_text(size)} {where}"
+
+
+def _next_frame(result: Result) -> Iterator[Entry]:
+    """What it costs to write the next frame while this one runs."""
+    plan, names = result.made.plan, result.made.plan.options.double_buffer
+    if names:
+        size, of = size_text(plan.next_frames_bytes), ", ".join(f"'{one_line(n, 40)}'" for n in dict.fromkeys(names))
+        yield "next frame", f"{size} of these hold the next frame of {of}: so much more than without"
+        yield "", f"each run copies {size} to where it reads them"
+
+
+def _cores(result: Result) -> Iterator[Entry]:
+    """How several cores share the run."""
+    plan, shared = result.made.plan, result.made.plan.multicore
+    if shared is None:
+        return
+    from diagmem.planning.cores.multicore import estimated_speedup, most_held_bytes, running_steps
+
+    steps = running_steps(plan)
+    together = sum(step in shared.by_step for step in steps)
+    what = "steps" if plan.runs_by_rows else "ops"
+    faster = f"about {estimated_speedup(plan, shared, shared.cores):.2f} times as fast"
+    alone = f"they share {together} {what}, and one does {len(steps) - together} alone"
+    yield "cores", f"up to {shared.cores}: {shared.barriers(steps)} barriers, {faster}; {alone}"
+    deferred = most_held_bytes(plan.graph, shared) // 2
+    if deferred:
+        yield "", f"each of two defers writes of up to {deferred} B, which it holds on its stack"
+
+
+def _ladder(result: Result) -> Iterator[Entry]:
+    """The arena after each step from whole tensors to the plan, and what was removed."""
+    made = result.made
+    first, *others = made.ladder
+    yield "ladder", f"{first.step + ', file order':<27}{first.arena_bytes:>10} B"
+    for rung in others:
+        saved = f"{100 * rung.arena_bytes / first.arena_bytes - 100:>6.1f} %" if first.arena_bytes else ""
+        yield "", f"{'+ ' + rung.step:<27}{rung.arena_bytes:>10} B  {saved}".rstrip()
+    for removal in made.removals:
+        less = f", {size_text(-removal.bytes_changed)} of tensors less" if removal.bytes_changed < 0 else ""
+        channels = f" and {removal.channels} channels" if removal.channels else ""
+        yield "removed", f"{count_text(len(removal.ops), 'op')}{channels} by {removal.transform}{less}"
+        if removal.channels:
+            from diagmem.transforms import macs_of, weights_of
+
+            yield _change("flash", "B of constants", weights_of(made.model), removal.weights_changed)
+            yield _change("work", "multiply-accumulates", macs_of(made.model), removal.macs_changed)
+
+
+def _change(name: str, unit: str, before: int, change: int) -> Entry:
+    part = f" ({100 * change / before:.1f} %)" if before else ""
+    return "", f"{name}: {before} {unit} become {before + change}{part}"
+
+
+def _pools(result: Result) -> Iterator[Entry]:
+    """What lies in each memory, what is read and written there, what is missing."""
+    plan = result.made.plan
+    starts = {plan.offsets[t] for t in plan.graph.outputs if t in plan.offsets}
+    for use in plan.pools.uses:
+        if use.pool.is_external:
+            twice = "" if use.start in starts else f"; {size_text(2 * use.used_bytes)} to fill one while another runs"
+            yield "with caller", f"{use.pool.name}: {size_text(use.used_bytes)} beside the arena{twice}"
+    if not plan.options.pools:
+        return
+    own = [use for use in plan.pools.uses if not use.pool.is_external]
+    width = max(len(use.pool.name) for use in own)
+    for place, use in enumerate(own):
+        part = 100 * use.used_bytes / use.pool.capacity_bytes
+        used = f"{use.used_bytes:>9} of {use.pool.capacity_bytes:>9} B ({part:>5.1f} %)"
+        traffic = f"{use.traffic_bytes:>11} B read and written x {use.pool.cost:g}"
+        yield "" if place else "pools", f"{use.pool.name:<{width}}  {used}, {traffic}"
+    bound = "" if plan.pools.is_optimal else f" than {plan.pools.lower_bound:.0f}"
+    yield "traffic", f"costs {plan.pools.cost:.0f}; no plan for this order costs less{bound}"
+    yield from _weight_copies(plan)
+    for use in plan.pools.uses:
+        if use.missing_bytes:
+            yield "too large", f"for the pools: {use.pool.name} is short by {size_text(use.missing_bytes)}"
+            yield "", f"it fits with --pool {use.enlarged}"
+            yield "", "--fit tries first what needs no more memory"
+
+
+def _weight_copies(plan: Plan) -> Iterator[Entry]:
+    """Which weights are copied to a pool, what that saves, and why the others stay in flash."""
+    found = plan.weights
+    if found is None:
+        return
+    cost = next(use.pool.cost for use in plan.pools.uses if use.pool.name == found.pool)
+    copied = sorted((w for w in found.ops if w.op in plan.weight_copies), key=lambda w: -w.read_bytes)
+    size = size_text(sum(w.size_bytes for w in copied))
+    read = f"flash is read {plan.pools.flash_bytes} B x {found.flash_cost:g}, not {found.read_bytes} B"
+    yield "weights", f"{len(copied)} of {len(found.ops)} ops copy theirs to {found.pool}, {size} a run: {read}"
+    yield "", f"without copies the traffic costs {found.plain_cost:.0f}"
+    for weights in copied[:MOST_LINES]:
+        saved = weights.flash_cost(found.flash_cost) - weights.copied_cost(cost, found.flash_cost)
+        where = op_text(plan.graph.nodes[weights.op])
+        yield "", f"{weights.size_bytes:>9} B, each read {weights.times:.0f} times, saves {saved:.0f} at {where}"
+    stay = [w for w in found.ops if w.op not in plan.weight_copies]
+    seldom = sum(not w.pays(cost, found.flash_cost) for w in stay)
+    reasons = {"too seldom to gain by a copy": seldom, f"from flash: no room in {found.pool}": len(stay) - seldom}
+    for why, count in reasons.items():
+        if count:
+            yield "", f"{count} op{' reads' if count == 1 else 's read'} weights {why}"
+
+
+def _peak(result: Result) -> Iterator[Entry]:
+    plan = result.made.plan
+    if plan.peak_op is not None:
+        yield "peak", f"at {'a row of the input' if plan.peak_op == PUSH else op_text(plan.graph.nodes[plan.peak_op])}"
+        yield "", ", ".join(f"{one_line(b.name, 36)} {b.size_bytes} B" for b in plan.peak_buffers[:MOST_HELD])
+
+
+def _rows(result: Result) -> Iterator[Entry]:
+    """Steps, work, and how rows lie."""
+    plan = result.made.plan
+    if not plan.runs_by_rows:
+        return
+    forms = Counter(storage.form for storage in plan.storage.values() if storage.height > 1)
+    again = f"{plan.recompute:.2f} times the multiply-accumulates" if plan.recompute > 1 else "nothing recomputed"
+    pushed = "; the caller pushes the input row by row" if plan.input_rows else ""
+    yield "rows", f"{len(plan.schedule.steps)} steps, {again}{pushed}"
+    kept = ", ".join(f"{forms[form]} {name}" for form, name in _FORMS.items() if forms[form])
+    yield "", f"of the tensors with several rows {kept}"
+
+
+def _overlaps(result: Result) -> Iterator[Entry]:
+    if not result.made.plan.runs_by_rows:
+        yield from _overlaps_of(result.made.plan)
+
+
+def _overlaps_of(plan: Plan) -> Iterator[Entry]:
+    nodes, shared = plan.graph.nodes, sorted(plan.overlaps, key=lambda o: -o.size_bytes)
+    ends = ":" if shared else ""
+    yield "overlaps", f"{len(shared)} of {len(nodes)} ops share bytes of an input and an output{ends}"
+    yield from (("", f"{o.size_bytes:>9} B at {op_text(nodes[o.op])}") for o in shared[:MOST_LINES])
+
+
+def _embedded(result: Result) -> Iterator[Entry]:
+    """The plan that the file carries already: ours, Vela's, or anybody's."""
+    if result.carried is None:
+        return
+    found: EmbeddedPlan = result.carried
+    origin = "from an unknown tool"
+    if found.origin:
+        tool, version, kernels = (one_line(v) for v in (found.origin.tool, found.origin.version, found.origin.kernels))
+        origin = f"made by {tool} {version} for kernels {kernels}"
+    verdict = "NOT SAFE" if found.findings else "safe"
+    if found.doubts and not found.findings:
+        verdict = "unknown, because diagmem does not know all of its operations"
+    yield None, f"The file carries a plan, {origin}; for kernels {found.plan.options.kernels} it is {verdict}."
+    yield "its head", f"{size_text(found.plan.arena_bytes)}; without it TFLM takes {size_text(found.baseline_bytes)}"
+    yield from _overlaps_of(found.plan)
+    yield from (("unsafe", str(finding)) for finding in found.findings[:MOST_LINES])
+    yield from (("unknown", str(finding)) for finding in found.doubts[:MOST_LINES])
+    yield None, ""
+
+
+def _map(result: Result) -> Iterator[Entry]:
+    """The arena as a picture, on a terminal."""
+    if sys.stdout.isatty():
+        from diagmem.reports.arena import arena_lines
+
+        width = terminal_width()
+        yield None, ""
+        yield from ((None, line[:width]) for line in arena_lines(result.made.plan, width))
+
+
+def _as_c(result: Result) -> Iterator[Entry]:
+    """Why the model cannot be emitted as C, if it cannot."""
+    plan = result.made.plan
+    is_asked = plan.options.library.is_own and not plan.options.external_io and not result.source.is_from_zoo
+    if not is_asked or plan.pools.missing_bytes:
+        return
+    from diagmem.backends.c.program import Program
+
+    program = Program.of(result.made)
+    if program.refused_ops:
+        refused = Counter(program.graph.ops[op].kind for op in program.refused_ops).most_common()
+        names = [f"{kind} ({count})" if count > 1 else kind for kind, count in refused]
+        more = f" and {len(names) - MOST_KINDS} more kinds" if len(names) > MOST_KINDS else ""
+        ops = f"{len(program.refused_ops)} of {len(program.nodes)} ops"
+        yield "C", f"{ops} have no kernel: {', '.join(names[:MOST_KINDS])}{more}"
+    elif program.refused_tensors:
+        yield "C", f"cannot be emitted: {program.refused_tensors[0]}"
+
+
+def _fits(result: Result) -> Iterator[Entry]:
+    """How the plan stands to the budget and the chip."""
+    verdict: Verdict = result.verdict
+    if verdict.limits.budget is not None:
+        left = verdict.limits.budget - verdict.arena_bytes
+        if left >= 0:
+            yield "fits", f"the budget: {size_text(left)} left"
+        else:
+            yield "too large", f"for the budget: short by {size_text(-left)}"
+    if verdict.fit is not None:
+        yield from _chip(verdict.fit)
+
+
+def _chip(fit: Fit) -> Iterator[Entry]:
+    chip, need, left = fit.target, fit.need, fit.flash_left_bytes
+    yield "fits" if fit.fits else "too large", f"{'' if fit.fits else 'for '}{chip.name} ({chip.core.name})"
+    region, size = chip.largest_region
+    where = f"{size // 1024} KB {region}" if fit.pools_missing is None else f"{chip.sram_bytes // 1024} KB"
+    if fit.pools_missing is not None:
+        rest = f"short by {size_text(fit.pools_missing)}" if fit.pools_missing else "all within its memories"
+    elif fit.ram_left_bytes >= 0:
+        rest = f"{size_text(fit.ram_left_bytes + fit.ram_kept_bytes)} left for stack, data and the rest"
+    else:
+        kept = size_text(fit.ram_kept_bytes)
+        rest = f"short by {size_text(-fit.ram_left_bytes)} ({kept} must stay free for stack and data)"
+    yield "  RAM", f"{size_text(need.ram_bytes)} of {where}: {rest}"
+    parts = ", ".join(f"{name} {size} B" for name, size in need.flash.items())
+    of = f" of {chip.flash_bytes // 1024} KB" if chip.flash_bytes else ""
+    rest = "" if left is None else f": {size_text(left)} left" if left >= 0 else f": short by {size_text(-left)}"
+    outside = "; the board's own flash chip must hold them" if left is None else ""
+    yield "  flash", f"about {size_text(need.flash_bytes)}{of}{rest} ({parts}){outside}"
+    yield from (("", f"without {note}") for note in need.notes)
+
+
+def _tried(result: Result) -> Iterator[Entry]:
+    """What --fit has tried, and the command with which the model fits."""
+    fitting: Fitting | None = result.fitting
+    if fitting is None:
+        return
+    for place, attempt in enumerate(fitting.tried):
+        what, how = " ".join(fitting.flags(attempt.changes)) or "as asked", attempt.reason
+        if attempt.made is not None:
+            short = f"short by {size_text(attempt.missing_bytes)}" if attempt.missing_bytes else "fits"
+            how = f"{size_text(attempt.made.arena_bytes)}: {short}"
+        yield "" if place else "tried", f"{what:<46} {how}"
+    yield "fits", fitting.command or "nothing that was tried: a smaller model or more memory is needed"
+
+
+SECTIONS: tuple[Callable[[Result], Iterator[Entry]], ...] = (
+    *(_embedded, _headline, _effort, _state, _next_frame, _cores, _ladder, _pools, _peak, _rows, _overlaps),
+    *(_map, _as_c, _fits, _tried),
+)
+
+
+def summary(found: Sequence[Result | Bad], together: Together | None, missing_bytes: int) -> Iterator[str | Table]:
+    """Several models: a line for each, and what they take in one arena where that is asked for."""
+    columns = Column("model"), *map(number, ("before", "after", "saved", "lower bound")), Column("")
+    failed = [n for n, one in enumerate(found) if one.error is not None]
+    yield Table(columns, [_summary_row(one) for one in found], failed)
+    if together is not None:
+        yield from _lines(_together(together, missing_bytes))
+
+
+def _summary_row(one: Result | Bad) -> tuple[str, ...]:
+    if one.error is not None:
+        return one_line(one.name), "-", "-", "-", "-", str(one.error).removeprefix(f"{one.name}: ")
+    made: Planned = one.made
+    saved = f"{100 * made.saved_bytes / made.baseline_bytes:.1f} %" if made.baseline_bytes else "-"
+    notes = ["proven" if made.optimal else "", ", ".join(_short(one.verdict))]
+    figures = str(made.baseline_bytes), str(made.arena_bytes), saved, str(made.lower_bound_bytes)
+    return one_line(made.model.name), *figures, ", ".join(note for note in notes if note)
+
+
+def _short(verdict: Verdict) -> list[str]:
+    if verdict.limits.ram_bytes is None:
+        return []
+    missing = list(verdict.fit.missing()) if verdict.fit else []
+    if not missing and not verdict.fits:
+        missing = [("RAM", verdict.arena_bytes - (verdict.limits.budget or 0))]
+    return [f"{what} short by {size} B" for what, size in missing] or ["fits"]
+
+
+def _together(found: Together, missing_bytes: int) -> Iterator[Entry]:
+    kept = f", and {size_text(found.kept_bytes)} beside it live from run to run" if found.kept_bytes else ""
+    size = size_text(found.shared_bytes)
+    if len(found.pools_bytes) > 1:
+        parts = ", ".join(f"{name} {used} B" for name, used in found.pools_bytes.items())
+        yield "together", f"{size} serve all, one at a time: {parts}{kept}"
+    else:
+        yield "together", f"one arena of {size} serves all, one at a time{kept}"
+    yield "", f"{size_text(found.total_bytes)} in all; separately they would take {size_text(found.apart_bytes)}"
+    if missing_bytes:
+        yield "too large", f"all together: short by {size_text(missing_bytes)}"
+
+
+def curve_lines(front: Sequence[Planned], verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """What less memory costs: a line for each plan, the largest first."""
+    for made, verdict in zip(front, verdicts, strict=True):
+        limited = verdict.limits.ram_bytes is not None
+        fits = "" if not limited else "fits      " if verdict.fits else "too large "
+        yield f"{size_text(made.arena_bytes):>22}  {made.plan.recompute:>5.2f} x MACs  {fits}{how(made.plan)}"
+
+
+def how(plan: Plan) -> str:
+    """How a plan runs, in a few words."""
+    lean = plan.options.library.lean
+    without = f", {count_text(len(lean), 'op')} without scratch" if lean else ""
+    if not plan.runs_by_rows:
+        return f"layer by layer{without}"
+    times = Counter((step.op, step.turn) for step in plan.schedule.steps if step.turn is not None)
+    repeated = len({op for (op, _), count in times.items() if count > 1})
+    streamed = ", input streamed" if plan.input_rows else ""
+    again = f", rows of {count_text(repeated, 'tensor')} recomputed" if repeated else ""
+    return f"row by row{streamed}{again}{without}"

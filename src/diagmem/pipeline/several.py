@@ -1,0 +1,183 @@
+"""Several models: in one arena, wired to each other, or planned one by one in a sweep on any executor."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from diagmem.frontends.source import Source
+from diagmem.frontends.wired import Wire, Wired, groups
+from diagmem.model.errors import DiagmemError, ModelError, one_line
+from diagmem.pipeline import EmittedC, Model, asked_for, planned, source_of
+from diagmem.planning import planner
+from diagmem.planning.bounds import inspect
+from diagmem.planning.options import KEEP_OUTPUTS, ONE_AT_A_TIME, Options
+
+if TYPE_CHECKING:
+    from diagmem.backends.c import FileLayout
+    from diagmem.verification.places import CVerdict
+
+
+def wired(models: Mapping[str, Model], wires: Sequence[str]) -> Source:
+    """Models of which one's output is another's input, as one that `plan`, `emit_c`, `verify` and all others take. They
+    are planned as one graph: what is wired is a tensor like any other, and nothing copies it. Types, quantisation, and
+    shapes but for sizes of 1, must be the same on both sides.
+
+    >>> twice = diagmem.wired({"a": "zoo:autoencoder_int8", "b": "zoo:autoencoder_int8"}, ["a:0=b:0"])
+    >>> diagmem.plan(twice).arena_bytes
+    768
+    """
+    found = groups({name: source_of(model) for name, model in models.items()}, [Wire.parsed(wire) for wire in wires])
+    if len(found) != 1 or not isinstance(found[0], Wired):
+        raise ModelError("the models are not one: wire them all to one another")
+    return found[0]
+
+
+def emit_c_together(
+    models: Mapping[str, Model],
+    *,
+    name: str = "models",
+    layout: FileLayout = "plain",
+    cpu: str | None = None,
+    options: Options | None = None,
+    **changes: Any,
+) -> EmittedC:
+    """Several models, by the name that each gets in C, as one library: a header for each, one arena for all, of which
+    one runs at a time, and every kernel once. `layout` and `cpu` are those of `emit_c`.
+
+    >>> emitted = diagmem.emit_c_together({"kws": "zoo:kws_dscnn_int8", "vww": "zoo:vww_96_int8"}, name="ears_eyes")
+    >>> emitted.arena_bytes
+    36864
+    """
+    from diagmem.backends.c.program import Program
+    from diagmem.backends.c.several import emit_several
+    from diagmem.planning.memory.caller import Together
+
+    plans = _planned({own: source_of(model) for own, model in models.items()}, options, changes, cpu)
+    programs = {own: Program.of(made) for own, made in plans.items()}
+    return EmittedC(emit_several(programs, name, layout), Together.of(list(plans.values())).total_bytes)
+
+
+def _planned(
+    sources: Mapping[str, Source], options: Options | None, changes: Mapping[str, Any], cpu: str | None
+) -> dict[str, planner.Planned]:
+    """The plans of models that share an arena, in pools that have room for what all of them keep."""
+    from diagmem.planning.memory.caller import beside_each_other
+
+    usual = {"together": ONE_AT_A_TIME} if options is None or not options.together else {}
+    asked = asked_for(options, {**usual, **changes}, cpu)
+    plans = [planner.planned(source.runnable, asked) for source in sources.values()]
+    return dict(zip(sources, beside_each_other(plans), strict=True))
+
+
+def verify_together(
+    models: Mapping[str, Model],
+    *,
+    inputs: int = 50,
+    seed: int = 0,
+    cpu: str | None = None,
+    options: Options | None = None,
+    **changes: Any,
+) -> dict[str, CVerdict]:
+    """Builds the library that `emit_c_together` writes, and runs its models by turns on the host, in memory that they
+    share: each must compute bit for bit what it computes alone, its state must outlive the runs of the others, and so
+    must its outputs where they are kept.
+
+    >>> found = diagmem.verify_together({"a": "zoo:kws_dscnn_int8", "b": "zoo:autoencoder_int8"}, inputs=2)
+    >>> [verdict.ok for verdict in found.values()]
+    [True, True]
+    """
+    from diagmem.verification.by_turns import run_by_turns
+    from diagmem.verification.places import Verification
+
+    sources = {own: source_of(model) for own, model in models.items()}
+    plans = _planned(sources, options, changes, cpu)
+    found = {own: Verification(source, inputs, seed, plans[own]) for own, source in sources.items()}
+    programs, samples = {o: v.program for o, v in found.items()}, {o: v.samples for o, v in found.items()}
+    keeps_outputs = any(made.plan.options.together == KEEP_OUTPUTS for made in plans.values())
+    runs = run_by_turns(programs, samples, keeps_outputs, seed)
+    return {own: verification.judged(runs[own]) for own, verification in found.items()}
+
+
+Record = dict[str, Any]
+"""What is known of one model: a line of a sweep's file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model of a sweep: its bytes, so that a worker need not have its file, or the name of a built-in one."""
+
+    label: str
+    model: str | bytes
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The same for the same model under the same name."""
+        content = self.model if isinstance(self.model, bytes) else self.model.encode()
+        return self.label, hashlib.sha256(content).hexdigest()[:16]
+
+
+def swept(candidates: Iterable[Candidate], executor: Executor, at_once: int, options: Options) -> Iterator[Record]:
+    """A record for each candidate, the first to be done first. No more than `at_once` are handed out at a time, so that
+    candidates may be made, or read, as they are needed."""
+    waiting: set[Future[Record]] = set()
+    for candidate in candidates:
+        waiting.add(executor.submit(record_of, candidate, options))
+        if len(waiting) >= at_once:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+    while waiting:
+        done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+        yield from (future.result() for future in done)
+
+
+def record_of(candidate: Candidate, options: Options) -> Record:
+    """What a plan of the candidate takes, or why there is none."""
+    label, digest = candidate.key
+    known = {"model": label, "sha256": digest, "options": options_text(options)}
+    begin = time.process_time()
+    try:
+        made = planned(source_of(candidate.model), options)
+        seen = inspect(made.model)
+    except DiagmemError as error:
+        return {**known, "error": str(error)}
+    except Exception as error:  # One model that shows a bug must not end a sweep of thousands.
+        return {**known, "error": one_line(f"a bug, please report it: {type(error).__name__}: {error}", 400)}
+    return {
+        **known,
+        "arena_bytes": made.arena_bytes,
+        "baseline_bytes": made.baseline_bytes,
+        "lower_bound_bytes": made.lower_bound_bytes,
+        "optimal": made.optimal,
+        "is_bounded": made.plan.is_bounded,
+        "weights_bytes": seen.weights_bytes,
+        "macs": sum(seen.macs),
+        "ops": len(made.model.ops),
+        "seconds": round(time.process_time() - begin, 4),
+    }
+
+
+def options_text(options: Options) -> str:
+    """What differs from the default options, as a line: two sweeps that ask for the same have the same."""
+    values = {field.name: getattr(options, field.name) for field in fields(Options)}
+    usual = Options()
+    return json.dumps({name: value for name, value in values.items() if value != getattr(usual, name)}, default=str)
+
+
+def keys_of(text: str, options: Options) -> set[tuple[str, str]]:
+    """The candidates that a sweep's file has records of, for these options."""
+    found, asked = set(), options_text(options)
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            record = json.loads(line)
+            key, made_with = (str(record["model"]), str(record["sha256"])), record["options"]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise DiagmemError(f"line {number} is no record of a sweep; give another file with --out") from error
+        if made_with == asked:
+            found.add(key)
+    return found
