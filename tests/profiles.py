@@ -1,8 +1,8 @@
 """How hard tests look: at everything, or at the quick share of it that `make test` runs.
 
-A quick run draws fewer examples, leaves out tests marked `deep`, and of a test that is run for every combination of
-several parameters takes as few combinations as have every value of each. So no operation kind, core or mechanism is
-left out, only how they combine.
+A quick run draws fewer examples and seeds, leaves out tests marked `deep`, and of a test that is run for every
+combination of several parameters takes as few combinations as have every value of each. So no operation kind, core or
+mechanism is left out, only how they combine.
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ def examples(count: int, **others: Any) -> settings:
     return settings(max_examples=scaled(count, settings.default.max_examples), **others)
 
 
+def some(count: int) -> int:
+    """The same for what a test draws itself."""
+    return examples(count).max_examples
+
+
 def scaled(count: int, percent: int) -> int:
     return max(min(count, FEWEST), count * percent // 100)
 
@@ -57,8 +62,13 @@ def covering(cases: Sequence[pytest.Item]) -> list[pytest.Item]:
 def values(case: pytest.Item) -> Iterator[tuple[str, ...]]:
     """What tells a case from others: of each `parametrize` its names with their values, and each other parameter."""
     spec = getattr(case, "callspec", None)
-    params = {} if spec is None else {name: f"{name} {id(value)}" for name, value in spec.params.items()}
+    params = {} if spec is None else {name: f"{name} {_told(name, value)}" for name, value in spec.params.items()}
     for mark in case.iter_markers("parametrize"):
         names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
         yield tuple(params.pop(name.strip()) for name in names)
     yield from ((value,) for value in params.values())
+
+
+def _told(name: str, value: object) -> int:
+    """Of a value among others; seeds are all alike but for a few."""
+    return value % FEWEST if name == "seed" and isinstance(value, int) else id(value)

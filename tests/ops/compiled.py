@@ -150,7 +150,7 @@ def compiled(
     source.write_text("\n".join(_text(made, most, optional)))
     executable = directory / "kernels"
     assert COMPILER is not None
-    kind = ["-O3"] if optimised else [NO_COPIES, *SANITIZE]
+    kind = ["-O3"] if optimised else ["-O0", NO_COPIES, *SANITIZE]
     command = [COMPILER, *FLAGS, *kind, str(source), "-o", str(executable), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -18,6 +18,7 @@ from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.tools import ToolError
 from tests.backends.c.models import compiler, program, tiny, with_weights
 from tests.ops.deep_nodes import KINDS, deep_nodes
+from tests.profiles import some
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +54,7 @@ def test_every_core_gives_the_same_bits(core: Core, dtype: DType) -> None:
 )
 def test_kernels_for_more_than_plain_c_give_the_same_bits(core: str, kernels: str) -> None:
     """On a core that has the instructions, and on one that has not."""
-    made = side_by_side([node for kind in KINDS for node in deep_nodes(kind, 24)], kernels)
+    made = side_by_side([node for kind in KINDS for node in deep_nodes(kind, some(24))], kernels)
     assert run_on_core(made, sample_inputs(made.graph, 3), CORES[core]).failure is None
 
 

@@ -20,7 +20,7 @@ from diagmem.backends.c import weights_bytes
 from diagmem.backends.c.literals import identifier
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.several import emit_several
-from diagmem.model.errors import PlanError, one_line
+from diagmem.model.errors import PlanError
 from diagmem.planning.memory.caller import KEPT
 from diagmem.verification import reference, tools
 from diagmem.verification.host import SANITIZED
@@ -84,10 +84,7 @@ def _sent(
         directory = Path(place)
         _build(programs, len(order), are_kept, directory)
         done = tools.call([str(directory / "by_turns")], directory, asked)
-    said = done.stderr.decode(errors="replace").splitlines() if done.returncode else []
-    complaint = next((line for line in said if "ERROR" in line or "runtime error" in line), "")
-    ended = f"it ended with status {done.returncode}" if done.returncode else ""
-    return done.stdout, one_line(complaint or ended, 200)
+    return done.stdout, tools.complaint(done)
 
 
 def _build(programs: Mapping[str, Program], count: int, are_kept: bool, directory: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from diagmem.backends.c import weights_bytes
 from diagmem.backends.c.program import Program
-from diagmem.model.errors import PlanError, one_line
+from diagmem.model.errors import PlanError
 from diagmem.verification import tools
 from diagmem.verification.runs import Run
 from diagmem.verification.stream import Inputs, encoded, first_difference, write_model
@@ -47,7 +47,4 @@ def sent_by_threads(
         sources = ["harness.c", "host.c", "threads.c", "model.o", weights]
         tools.build([*common, *sources, "-lm", "-o", "harness"], directory)
         done = tools.call([str(directory / "harness")], directory, encoded(inputs))
-    said = done.stderr.decode(errors="replace").splitlines() if done.returncode else []
-    complaint = next((line for line in said if "WARNING" in line or "FATAL" in line), "")
-    ended = f"it ended with status {done.returncode}" if done.returncode else ""
-    return done.stdout, one_line(complaint or ended, 200)
+    return done.stdout, tools.complaint(done)

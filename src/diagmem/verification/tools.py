@@ -37,6 +37,14 @@ def call(command: Sequence[str], directory: Path, stdin: bytes | None = None) ->
         raise ToolError(f"{Path(command[0]).name} did not finish within {TIMEOUT_SECONDS:.0f} seconds") from error
 
 
+def complaint(done: subprocess.CompletedProcess[bytes]) -> str:
+    """Why a program under the sanitizers stopped, in one line: what they say, or its status; empty if all is well."""
+    said = done.stderr.decode(errors="replace").splitlines() if done.returncode else []
+    words = ("ERROR", "runtime error", "WARNING", "FATAL")
+    found = next((line for line in said if any(word in line for word in words)), "")
+    return one_line(found or (f"it ended with status {done.returncode}" if done.returncode else ""), 200)
+
+
 def build(command: Sequence[str], directory: Path) -> None:
     """Runs a compiler; whatever it says is an error."""
     done = call(command, directory)
