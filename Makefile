@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-EXTRAS := verify tflm onnx trace plot fast sweep
+COMPILED := $(shell find src -name '*.pxd')
+EXTRAS := verify tflm onnx trace plot sweep
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help setup system demo test test-all frameworks lint format replay fuzz mutate bench clean
@@ -14,11 +15,12 @@ help:  ## Show this list
 
 setup: $(READY)  ## Make .venv with the package, its test tools and the reference runtimes
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml setup.py $(COMPILED) $(COMPILED:.pxd=.py)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed: make PYTHON=python3.12 …"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -e '.[dev]'
-	@for extra in $(EXTRAS); do $(BIN)/pip install --quiet -e ".[$$extra]" || \
+	@$(BIN)/python -c 'from diagmem.planning.place.fit import IS_COMPILED as c; c or print("no C compiler with Python.h: loops run as plain Python, the same plans ten times slower")'
+	@for extra in $(EXTRAS); do DIAGMEM_PLAIN=1 $(BIN)/pip install --quiet -e ".[$$extra]" || \
 		echo "skipped: the extra '$$extra' cannot be installed here; tests that need it will be skipped"; done
 	@touch $(READY)
 

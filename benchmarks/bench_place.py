@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from diagmem.planning.place.effort import THOROUGH
-from diagmem.planning.place.placement import Placement
+from diagmem.planning.place.fit import Placement
 from diagmem.planning.place.table import Table, conflicts, parse_table
 from diagmem.planning.place.table_problem import table_placement, table_problem
 

@@ -22,7 +22,7 @@ from diagmem.planning.needs.windows import Life, LiveWindows
 from diagmem.planning.options import Options
 from diagmem.planning.order.rows import RowSchedule, recomputing_orders
 from diagmem.planning.place import greedy
-from diagmem.planning.place.placement import Placement
+from diagmem.planning.place.fit import Placement
 from diagmem.planning.plan import Plan, checked, findings_of
 from diagmem.transforms import FOR_ROWS, transformed
 from diagmem.validation.findings import Fault

@@ -20,7 +20,7 @@ from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import footprint
 from diagmem.planning.needs.rows import row_graph
 from diagmem.planning.order.rows import RowOrders
-from diagmem.planning.place.many_orders import many_orders
+from diagmem.planning.place.exact import multi_start
 from diagmem.planning.plan import Storage, findings_of, scratch_of, stored
 from diagmem.transforms import FOR_ROWS
 from diagmem.validation import Fault, replay
@@ -154,7 +154,7 @@ def test_rows_that_are_made_again_in_pieces(piece: int) -> None:
     rows = row_graph(graph, library("diagmem"))
     split = RowOrders(rows, input_rows=True, again=4).best(frozenset({(graph.ops[1].outputs[0], piece)}))
     posed = build_problem(footprint(graph, plan.options), split.schedule)
-    placed = many_orders(posed)
+    placed = multi_start(posed)
     made = replace(
         plan,
         schedule=split.schedule,

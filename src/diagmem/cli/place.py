@@ -18,7 +18,7 @@ from diagmem.model.errors import DiagmemError, UnsafePlanError
 
 if TYPE_CHECKING:
     from diagmem.planning.place.effort import Effort
-    from diagmem.planning.place.placement import Placement
+    from diagmem.planning.place.fit import Placement
     from diagmem.planning.place.table import Table
 
 ANSWER_IS_NO = 1

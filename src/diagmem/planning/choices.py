@@ -16,8 +16,8 @@ from diagmem.planning.order.joint import Joint, jointly
 from diagmem.planning.order.rows import RowSchedule
 from diagmem.planning.place import ALLOCATORS, Placement, optimal
 from diagmem.planning.place.effort import Effort
+from diagmem.planning.place.exact import multi_start
 from diagmem.planning.place.fit import first_fit
-from diagmem.planning.place.many_orders import many_orders
 from diagmem.planning.place.pinned import pinned
 from diagmem.planning.place.rings import with_rings
 from diagmem.planning.plan import Plan, scratch_of, stored
@@ -115,8 +115,8 @@ def row_by_row(needs: Footprint, order: RowSchedule, place: Allocator, others: C
     if order.plain is not None:
         # It seldom wins, so it gets a quarter of the time.
         briefly = place
-        if isinstance(place, partial) and place.func is many_orders:
-            briefly = partial(many_orders, effort=place.keywords["effort"].times(0.25))
+        if isinstance(place, partial) and place.func is multi_start:
+            briefly = partial(multi_start, effort=place.keywords["effort"].times(0.25))
         posed = build_problem(needs, order.plain)
         if posed.lower_bound_bytes <= best.arena_bytes:
             placement = _placed(needs, posed, briefly)

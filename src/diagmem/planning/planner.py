@@ -26,7 +26,7 @@ from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.options import BEST, ROWS, SPEED, Options
 from diagmem.planning.order.rows import RowSchedule, recomputing_orders
 from diagmem.planning.place.effort import Effort
-from diagmem.planning.place.many_orders import many_orders
+from diagmem.planning.place.exact import multi_start
 from diagmem.planning.plan import Plan, checked
 from diagmem.planning.plan import Planned as Planned
 from diagmem.planning.plan import Rung as Rung
@@ -204,7 +204,7 @@ class _Planner:
         input_rows = self.options.input_rows
         allocator = self.options.allocator
         place = (
-            partial(many_orders, effort=self.effort) if allocator == BEST else allocator_named(allocator, self.effort)
+            partial(multi_start, effort=self.effort) if allocator == BEST else allocator_named(allocator, self.effort)
         )
         found = [] if input_rows else [self.layer_by_layer()]
         orders = recomputing_orders(needs.rows, input_rows, self.options.recompute)

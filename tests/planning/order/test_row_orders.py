@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import replace
-from importlib.util import find_spec
 
 import pytest
 from hypothesis import given
@@ -18,13 +17,13 @@ from diagmem.model.graph import DType, Graph, Padding
 from diagmem.model.schedule import PUSH
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.moving.split import Split
-from diagmem.planning.compiled import COMPILED, PLAIN
 from diagmem.planning.needs.rows import RowGraph, row_graph
 from diagmem.planning.needs.windows import RowStep, row_lives, shared_bytes, sum_lives
 from diagmem.planning.options import Options
-from diagmem.planning.order.demand import Demand, Segment
+from diagmem.planning.order.demand import Demand
 from diagmem.planning.order.interleave import interleaved
 from diagmem.planning.order.rows import RowOrders, recomputing_orders
+from diagmem.planning.order.segments import Segment
 from diagmem.planning.planner import planned
 from diagmem.reports.paper.tables import splitting
 from tests.networks import Net
@@ -32,8 +31,6 @@ from tests.profiles import examples
 from tests.row_networks import Images, has_image_input, image_net
 
 SEEDS = st.integers(0, 400)
-
-needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="needs the extra 'fast'")
 
 
 def rows_of_graph(graph: Graph) -> RowGraph:
@@ -143,24 +140,10 @@ def test_dropped_tensors_are_made_in_full(seed: int, input_rows: bool, piece: in
     once = Segment(rows, 0, len(rows.ops), input_rows)
     can_be = [t for op in rows.ops if op.makes_rows for t in op.makes if droppable(rows, t)]
     dropped = frozenset((t, piece) for t in (can_be[which : which + 1] or can_be))
-    told, steps = Demand(rows, input_rows, PLAIN, again=1000.0).best(replace(once, to_drop=dropped, again=1000.0))
+    told, steps = Demand(rows, input_rows, again=1000.0).best(replace(once, to_drop=dropped, again=1000.0))
     check_turns(rows, steps)
     check_dependencies(rows, steps, input_rows)
     assert told == peak(rows, steps)
-
-
-@needs_numba
-@examples(15)
-@given(SEEDS, st.booleans())
-def test_machine_code_makes_the_same_steps(seed: int, input_rows: bool) -> None:
-    """Of all segments, with the same peaks."""
-    rows = rows_of_graph(image_net(seed))
-    input_rows = input_rows and has_image_input(rows.graph)
-    plain, fast = (Demand(rows, input_rows, loops) for loops in (PLAIN, COMPILED))
-    for begin, end in itertools.combinations(range(len(rows.ops) + 1), 2):
-        segment = Segment(rows, begin, end, input_rows)
-        assert plain.best(segment) == fast.best(segment)
-        assert plain.best(segment)[0] == plain.peak(segment) == fast.peak(segment)
 
 
 def droppable(rows: RowGraph, tensor: int) -> bool:

@@ -16,14 +16,20 @@ from diagmem.planning.needs.problem import Buffer, Problem
 from diagmem.planning.options import Options
 from diagmem.planning.order import file_order
 from diagmem.planning.place import ALLOCATORS, Placement, greedy, optimal
-from diagmem.planning.place.core import components, core, with_removed
+from diagmem.planning.place.components import (
+    components,
+    core,
+    forest_bound,
+    place_forest,
+    spanning_forest,
+    with_removed,
+)
 from diagmem.planning.place.cp_sat import solve_by_cp_sat
 from diagmem.planning.place.effort import NORMAL
 from diagmem.planning.place.fit import first_fit
-from diagmem.planning.place.forest import forest_bound, place_forest, spanning_forest
-from diagmem.planning.place.heap import modified_heap, reordered_heap
-from diagmem.planning.place.local import improve
+from diagmem.planning.place.greedy import modified_heap, reordered_heap
 from diagmem.planning.place.pinned import pinned
+from diagmem.planning.place.squeaky_wheel import improve
 from tests.networks import chain
 from tests.planning.problems import problems, smallest_arena
 from tests.profiles import examples
@@ -146,7 +152,7 @@ def test_chains_are_proven_without_cp_sat() -> None:
     """Where convolutions of equal size slide down step by step, the pressure of each step is too low a bound; the
     chain as a whole gives the true one, and OR-tools is not even loaded."""
     code = (
-        "import sys; from tests.planning.place.test_allocators import *; "
+        "import sys; from tests.planning.place.test_place import *; "
         "p = build_problem(*(lambda f: (f, file_order(f)))(footprint(chain(8, 8, 8, 8), Options()))); a = optimal(p); "
         "assert a.is_optimal and a.lower_bound_bytes > p.lower_bound_bytes and 'ortools' not in sys.modules"
     )

@@ -32,11 +32,11 @@ from diagmem.planning.needs.problem import Problem
 from diagmem.planning.options import BEST
 from diagmem.planning.order import SCHEDULERS
 from diagmem.planning.place import Placement, greedy, optimal
-from diagmem.planning.place.core import core
+from diagmem.planning.place.compaction import Compaction
+from diagmem.planning.place.components import core
 from diagmem.planning.place.cp_sat import solved
 from diagmem.planning.place.effort import Effort
 from diagmem.planning.place.fit import Offsets, Partial, lowest_fit
-from diagmem.planning.place.lowering import Lowering
 from diagmem.planning.place.rings import with_rings
 from diagmem.planning.plan import Plan, scratch_of, stored, weight_copies_of
 
@@ -384,7 +384,7 @@ class _Chooser:
         found = Placement.of(part, greedy(part))
         if is_thorough and (goal_bytes is None or found.arena_bytes > goal_bytes) and members:
             if self.by_rows:
-                found = Lowering.of(part, found.offsets, part.lower_bound_bytes, self.effort, goal_bytes).placement()
+                found = Compaction.of(part, found.offsets, part.lower_bound_bytes, self.effort, goal_bytes).placement()
             else:
                 found = optimal(part, self.effort, goal_bytes)
         line = self.line_bytes

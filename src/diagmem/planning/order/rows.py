@@ -18,11 +18,11 @@ from fractions import Fraction
 from functools import cached_property
 
 from diagmem.model.schedule import PUSH, Schedule, Step
-from diagmem.planning.compiled import machine
 from diagmem.planning.needs.rows import RowGraph
 from diagmem.planning.needs.windows import RowStep
-from diagmem.planning.order.demand import Demand, Dropped, Segment
+from diagmem.planning.order.demand import Demand
 from diagmem.planning.order.interleave import interleaved
+from diagmem.planning.order.segments import Dropped, Segment
 
 MOST_SEGMENTS = 12_000
 """Segments that are tried, about: all of them in networks of up to 109 ops; in larger ones only shorter ones."""
@@ -60,8 +60,7 @@ class RowOrders:
 
     @cached_property
     def _demand(self) -> Demand:
-        count, turns = len(self.rows.ops), sum(op.turns for op in self.rows.ops)
-        return Demand(self.rows, self.input_rows, machine(count * min(count, self._longest) * turns // 4), self.again)
+        return Demand(self.rows, self.input_rows, self.again)
 
     @property
     def _longest(self) -> int:

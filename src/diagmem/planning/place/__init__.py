@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from diagmem.planning.needs.problem import Problem
-from diagmem.planning.place.greedy import greedy
-from diagmem.planning.place.heap import heap
-from diagmem.planning.place.optimal import optimal
-from diagmem.planning.place.placement import Placement
+from diagmem.planning.place.exact import optimal
+from diagmem.planning.place.fit import Placement
+from diagmem.planning.place.greedy import greedy, heap
 
 __all__ = ["ALLOCATORS", "Placement", "greedy", "heap", "optimal"]
 

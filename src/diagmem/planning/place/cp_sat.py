@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from diagmem.planning.needs.problem import Problem
+from diagmem.planning.place.branch_and_bound import cliques
 from diagmem.planning.place.effort import Effort
-from diagmem.planning.place.sections import cliques
 
 
 @dataclass(frozen=True, slots=True)

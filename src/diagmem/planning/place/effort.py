@@ -14,6 +14,12 @@ LARGE = 400
 MANY = 4_000
 """Buffers: beyond so many a fit takes longer, and there are fewer of them."""
 
+MOST_PLACES = 128
+"""Tried in one move of a buffer: all there are, but for one that lives with hundreds of others."""
+
+HALVED_AFTER = 3_000
+"""Times that weights of conflicts were raised: then all are halved, so that old conflicts do not count for ever."""
+
 
 @dataclass
 class Purse:

@@ -10,9 +10,8 @@ from diagmem.model.errors import PlanError, one_line
 from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.cp_sat import solve_by_cp_sat
 from diagmem.planning.place.effort import Effort
-from diagmem.planning.place.fit import Offsets, Partial, first_fit
+from diagmem.planning.place.fit import Offsets, Partial, Placement, first_fit
 from diagmem.planning.place.greedy import orders
-from diagmem.planning.place.placement import Placement
 
 SWAPS = 2_000
 """Orders that are tried, each with two buffers of the best one swapped."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from diagmem.planning.needs.problem import Buffer, Problem
 from diagmem.planning.place.effort import Effort
-from diagmem.planning.place.optimal import optimal
-from diagmem.planning.place.placement import Placement
+from diagmem.planning.place.exact import optimal
+from diagmem.planning.place.fit import Placement
 from diagmem.planning.place.table import Row, Table, TableError, conflicts
 
 MOST_PAIRS = 4_000_000

@@ -19,7 +19,7 @@ from diagmem.planning.needs.problem import Problem
 from diagmem.planning.options import Options
 from diagmem.planning.order import file_order
 from diagmem.planning.place.fit import Offsets
-from diagmem.planning.place.heap import modified_heap, reordered_heap
+from diagmem.planning.place.greedy import modified_heap, reordered_heap
 from diagmem.planning.plan import Plan, scratch_of, stored
 
 OVERLAPPED = ("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D")

@@ -1,6 +1,6 @@
-"""A placement lowered step by step: by first fit, repaired, by buffers that settle, and by the tree search, in turns.
+"""A placement compacted step by step: by squeaky wheel optimisation, min-conflicts, and branch and bound, in turns.
 
-First fit takes small steps down, and many of them; the others are asked for an arena halfway to the bound, then for
+The first takes small steps down, and many of them; the others are asked for an arena halfway to the bound, then for
 less or for more. Each turn is twice as long as the one before.
 """
 
@@ -10,19 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from diagmem.planning.compiled import PLAIN, Machine, machine
 from diagmem.planning.needs.problem import Problem
-from diagmem.planning.place.attempt import Attempt
+from diagmem.planning.place.branch_and_bound import MOST_MEMBERS, MOST_SHARING, FeasibilitySearch
 from diagmem.planning.place.effort import Effort, Meter
-from diagmem.planning.place.fit import Offsets
+from diagmem.planning.place.fit import Offsets, Placement
 from diagmem.planning.place.greedy import orders
-from diagmem.planning.place.placement import Placement
-from diagmem.planning.place.repair import Repair
-from diagmem.planning.place.settle import Settle
-from diagmem.planning.place.tree import MOST_MEMBERS, MOST_SHARING
+from diagmem.planning.place.min_conflicts import MinConflicts
+from diagmem.planning.place.squeaky_wheel import SqueakyWheel
 
 FIRST_ROUNDS = 50
-"""In which an order is repaired; twice as many each time that no order has brought anything."""
+"""Of squeaky wheel optimisation for an order; twice as many each time that no order has brought anything."""
 
 MOST_FITS = 200_000
 """Of one order: after that it is another one's turn, and the clock is looked at."""
@@ -34,7 +31,7 @@ FIRST_SHARE = 1 / (2**TURNS - 1)
 
 
 @dataclass
-class Lowering:
+class Compaction:
     """The best offsets so far; a size that no placement stays below; and a size that is small enough."""
 
     problem: Problem
@@ -44,24 +41,20 @@ class Lowering:
     fits: int
     moves: int
     meter: Meter
-    machine: Machine
     is_goal_given: bool = False
     rounds: int = FIRST_ROUNDS
     lucky: int = 0
     asked: int = 0
-    attempts: dict[int, Attempt] = field(default_factory=dict)
+    searches: dict[int, FeasibilitySearch] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, problem: Problem, offsets: Offsets, bound: int, effort: Effort, goal: int | None = None) -> Lowering:
+    def of(cls, problem: Problem, offsets: Offsets, bound: int, effort: Effort, goal: int | None = None) -> Compaction:
         """`goal`: the bound, if there is none."""
         count = len(problem.buffers)
         fits, nodes = effort.fits_for(count) if problem.overlaps else 0, effort.nodes_for(count, bool(problem.overlaps))
         moves = effort.moves_for(count) if problem.overlaps else 0
         goal_bytes, meter = max(bound, goal or 0), Meter(nodes, effort.purse)
-        is_small = problem.arena_bytes(offsets) <= goal_bytes
-        near = 10 + len(problem.near.near) // max(1, count)
-        loops = PLAIN if is_small else machine((fits * near // 6 + moves * near + nodes * count) // 10)
-        return cls(problem, offsets, bound, goal_bytes, fits, moves, meter, loops, goal is not None)
+        return cls(problem, offsets, bound, goal_bytes, fits, moves, meter, goal is not None)
 
     @property
     def arena_bytes(self) -> int:
@@ -78,35 +71,35 @@ class Lowering:
         return Placement.of(self.problem, self.offsets, min(self.bound, self.arena_bytes))
 
     def _spend(self) -> None:
-        repair = Repair.of(self.problem, self.machine)
-        settle = Settle(self.problem, self.machine, self.meter)
+        wheel = SqueakyWheel.of(self.problem)
+        conflicts = MinConflicts(self.problem, self.meter)
         fits, moves, nodes = (int(most * FIRST_SHARE) for most in (self.fits, self.moves, self.meter.nodes))
         for _ in range(TURNS):
-            self._repair(repair, fits)
-            self._settle(repair, settle, moves)
-            self._climb(repair, nodes)
+            self._squeaky_wheel(wheel, fits)
+            self._min_conflicts(wheel, conflicts, moves)
+            self._branch_and_bound(wheel, nodes)
             fits, moves, nodes = 2 * fits, 2 * moves, 2 * nodes
 
-    def _repair(self, repair: Repair, fits: int) -> None:
+    def _squeaky_wheel(self, wheel: SqueakyWheel, fits: int) -> None:
         """Many small steps down."""
-        end = repair.fits + fits
-        while repair.fits < end and not self.is_done:
-            if not self._step(repair, end):
+        end = wheel.fits + fits
+        while wheel.fits < end and not self.is_done:
+            if not self._step(wheel, end):
                 self.rounds *= 2
 
-    def _step(self, repair: Repair, end: int) -> bool:
+    def _step(self, wheel: SqueakyWheel, end: int) -> bool:
         """Whether any of the orders comes to a smaller arena."""
         limit = self.arena_bytes - self.problem.unit_bytes
-        hard, removed = repair.core(limit)
+        hard, removed = wheel.core(limit)
         members, starts = set(hard), self._starts
         for number in sorted(range(len(starts)), key=lambda n: n != self.lucky):
             order = [buffer for buffer in starts[number]() if buffer in members]
-            placed = repair.within(limit, order, self.rounds, min(end - repair.fits, MOST_FITS))
+            placed = wheel.within(limit, order, self.rounds, min(end - wheel.fits, MOST_FITS))
             if placed is not None:
                 self.lucky = number
-                self.offsets = repair.with_others(placed, reversed(removed))
+                self.offsets = wheel.with_others(placed, reversed(removed))
                 return True
-            if repair.fits >= end or self.meter.is_late:
+            if wheel.fits >= end or self.meter.is_late:
                 break
         return False
 
@@ -124,43 +117,43 @@ class Lowering:
         found.insert(-1, lambda: sorted(indices, key=lambda b: (self.offsets[b] + buffers[b].size_bytes, b)))
         return found
 
-    def _settle(self, repair: Repair, settle: Settle, moves: int) -> None:
+    def _min_conflicts(self, wheel: SqueakyWheel, conflicts: MinConflicts, moves: int) -> None:
         """Asks for what lies between the goal and the arena, by halves, each time with a third of the moves."""
-        end, low = settle.moves + moves, self.goal
-        while settle.moves < end and not self.is_done:
+        end, low = conflicts.moves + moves, self.goal
+        while conflicts.moves < end and not self.is_done:
             target = self._middle(low)
-            hard, removed = repair.core(target)
-            placed = settle.within(target, hard, self.offsets, min(moves // 3 + 1, end - settle.moves))
+            hard, removed = wheel.core(target)
+            placed = conflicts.within(target, hard, self.offsets, min(moves // 3 + 1, end - conflicts.moves))
             if placed is not None:
-                self.offsets = repair.with_others(placed, reversed(removed))
+                self.offsets = wheel.with_others(placed, reversed(removed))
             low = low if placed is not None else target + self.problem.unit_bytes
             if low >= self.arena_bytes:
                 low = self.goal
 
-    def _climb(self, repair: Repair, nodes: int) -> None:
-        """Asks the tree for the goal, then for what lies between that and the arena, by halves."""
+    def _branch_and_bound(self, wheel: SqueakyWheel, nodes: int) -> None:
+        """Asks branch and bound for the goal, then for what lies between that and the arena, by halves."""
         if not (self.is_goal_given or self.problem.overlaps):
-            self._descend(repair, nodes)
+            self._descend(wheel, nodes)
             return
         unit, end = self.problem.unit_bytes, self.meter.nodes - nodes
         low, target, share = self.goal, self.goal, nodes
         if self.problem.overlaps:
             target, share = self._middle(low), nodes // 3
         while low < self.arena_bytes and self.meter.nodes > end and not self.meter.is_late:
-            if not self._reach(repair, target, share):
+            if not self._reach(wheel, target, share):
                 low = target + unit
             target, share = self._middle(low), nodes // 3
 
-    def _descend(self, repair: Repair, nodes: int) -> None:
-        """Asks the tree for the goal, then for an eighth less of what lies above it, again and again; where that is not
-        found, for half as much less, until it is found or as little as can be."""
+    def _descend(self, wheel: SqueakyWheel, nodes: int) -> None:
+        """Asks for the goal, then for an eighth less of what lies above it, again and again; where that is not found,
+        for half as much less, until it is found or as little as can be."""
         end, unit, share = self.meter.nodes - nodes, self.problem.unit_bytes, nodes // 4
-        self._reach(repair, self.goal, share)
+        self._reach(wheel, self.goal, share)
         part = 8
         while self.meter.nodes > end and not self.is_done:
             step = max((self.arena_bytes - self.goal) // part, unit)
             target = (self.arena_bytes - step) // unit * unit
-            if self._reach(repair, target, min(share, self.meter.nodes - end)) or step == unit:
+            if self._reach(wheel, target, min(share, self.meter.nodes - end)) or step == unit:
                 part = 8
             else:
                 part *= 2
@@ -169,32 +162,32 @@ class Lowering:
         unit = self.problem.unit_bytes
         return min((low + self.arena_bytes) // 2 // unit * unit, self.arena_bytes - unit)
 
-    def _reach(self, repair: Repair, target: int, nodes: int) -> bool:
-        """Whether the tree finds a placement within the target, in about so many nodes."""
-        hard, removed = repair.core(target)
+    def _reach(self, wheel: SqueakyWheel, target: int, nodes: int) -> bool:
+        """Whether branch and bound finds a placement within the target, in about so many nodes."""
+        hard, removed = wheel.core(target)
         placed: dict[int, int] | None = None if hard else {}
         if len(hard) > (MOST_SHARING if self.problem.overlaps else MOST_MEMBERS):
             self.meter.nodes -= nodes
             return False
-        attempt = self._attempt(hard, target)
-        while placed is None and nodes > 0 and not (attempt.is_impossible or self.meter.is_late):
-            placed, taken = attempt.run(nodes)
+        search = self._search_within(hard, target)
+        while placed is None and nodes > 0 and not (search.is_impossible or self.meter.is_late):
+            placed, taken = search.run(nodes)
             nodes -= taken
             self.meter.nodes -= taken
-        if attempt.is_impossible:
+        if search.is_impossible:
             self.bound = max(self.bound, target + self.problem.unit_bytes)
             self.goal = max(self.goal, self.bound)
         if placed is not None:
-            self.offsets = repair.with_others(placed, reversed(removed))
+            self.offsets = wheel.with_others(placed, reversed(removed))
         return placed is not None
 
-    def _attempt(self, hard: list[int], target: int) -> Attempt:
+    def _search_within(self, hard: list[int], target: int) -> FeasibilitySearch:
         """One for the goal that was asked for before goes on where it ended; and where no two may overlap, any."""
-        found = self.attempts.get(target)
+        found = self.searches.get(target)
         if found is None:
-            found = Attempt.of(self.problem, hard, target, self.offsets, self.machine, self.asked)
+            found = FeasibilitySearch.of(self.problem, hard, target, self.offsets, self.asked)
             self.asked += 1
         if target == self.goal or not self.problem.overlaps:
-            self.attempts = {size: kept for size, kept in self.attempts.items() if size < self.arena_bytes}
-            self.attempts[target] = found
+            self.searches = {size: kept for size, kept in self.searches.items() if size < self.arena_bytes}
+            self.searches[target] = found
         return found

@@ -1,11 +1,8 @@
-"""The search from the bottom up, and the repair of first fit: valid, exact where they say so, the same every time."""
+"""Branch and bound, and squeaky wheel optimisation: valid, exact where they say so, the same every time."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from itertools import pairwise
 from unittest.mock import ANY
 
@@ -13,38 +10,32 @@ import pytest
 from hypothesis import given
 
 from diagmem.model.errors import PlanError
-from diagmem.planning.compiled import COMPILED, PLAIN, Machine
 from diagmem.planning.needs.problem import Buffer, Problem
-from diagmem.planning.place import attempt, greedy, lowering
-from diagmem.planning.place.attempt import Attempt
+from diagmem.planning.place import branch_and_bound, compaction, greedy
+from diagmem.planning.place.branch_and_bound import BranchAndBound, FeasibilitySearch, cliques, sections
+from diagmem.planning.place.branch_and_bound_loops import FAILED, SOLVED
+from diagmem.planning.place.compaction import Compaction
 from diagmem.planning.place.effort import EFFORTS, Effort, Meter, Purse
-from diagmem.planning.place.lowering import Lowering
-from diagmem.planning.place.many_orders import many_orders
-from diagmem.planning.place.optimal import optimal
-from diagmem.planning.place.repair import Repair
-from diagmem.planning.place.sections import cliques, sections
-from diagmem.planning.place.tree import TreeSearch
-from diagmem.planning.place.tree_loops import FAILED, SOLVED
+from diagmem.planning.place.exact import multi_start, optimal
+from diagmem.planning.place.squeaky_wheel import SqueakyWheel
 from tests.planning.problems import cut_rectangle, problems, sliding_rows, smallest_arena
 from tests.profiles import examples
 
 LITTLE = Effort(fits=100, most_fits=3_000, nodes=300, nodes_apart=2_000, proof=0.5, moves=20, most_moves=1_000)
 
-needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="needs the extra 'fast'")
 
-
-def lowered(posed: Problem, loops: Machine, effort: Effort = LITTLE) -> Lowering:
+def compacted(posed: Problem, effort: Effort = LITTLE) -> Compaction:
     """What the search makes of a greedy start, without any other method before it."""
-    search = replace(Lowering.of(posed, greedy(posed), posed.lower_bound_bytes, effort), machine=loops)
+    search = Compaction.of(posed, greedy(posed), posed.lower_bound_bytes, effort)
     search.placement()
     return search
 
 
 @given(problems(most=9))
 @examples(80)
-def test_lowering_keeps_all_separations(posed: Problem) -> None:
+def test_compaction_keeps_all_separations(posed: Problem) -> None:
     """Whatever it finds solves the problem, is no larger than what it began with, and its bound is no larger."""
-    found = lowered(posed, PLAIN)
+    found = compacted(posed)
     assert posed.is_met_by(found.offsets)
     assert found.bound <= found.arena_bytes <= posed.arena_bytes(greedy(posed))
 
@@ -54,17 +45,17 @@ def test_lowering_keeps_all_separations(posed: Problem) -> None:
 def test_bounds_are_never_above_the_best(posed: Problem) -> None:
     """What the search proves to be needed, trying everything needs too."""
     least = smallest_arena(posed)
-    assert lowered(posed, PLAIN).bound <= least
-    assert many_orders(posed, LITTLE).lower_bound_bytes <= least
+    assert compacted(posed).bound <= least
+    assert multi_start(posed, LITTLE).lower_bound_bytes <= least
 
 
 @given(problems())
 @examples(100)
-def test_the_tree_without_jumps_is_exact(posed: Problem) -> None:
+def test_branch_and_bound_without_jumps_is_exact(posed: Problem) -> None:
     """Buffers kept apart: a placement in the least arena, and none in less."""
     apart = replace(posed, overlaps={})
     least, members = smallest_arena(apart), range(len(apart.buffers))
-    tree = TreeSearch.of(apart, members, PLAIN)
+    tree = BranchAndBound.of(apart, members)
     start = tree.start(tree.sorted_by("TWA"), 2)
     outcome, placed = tree.run(start, least, 100_000, jumps=False)
     assert outcome == SOLVED
@@ -74,10 +65,10 @@ def test_the_tree_without_jumps_is_exact(posed: Problem) -> None:
 
 @given(problems())
 @examples(100)
-def test_the_tree_is_exact_where_all_separations_are_positive(posed: Problem) -> None:
+def test_branch_and_bound_is_exact_where_all_separations_are_positive(posed: Problem) -> None:
     """Then nobody stands on one that starts above it, and the bound that the search proves is the best arena."""
     upright = replace(posed, overlaps={pair: max(1, apart) for pair, apart in posed.overlaps.items()})
-    found = lowered(upright, PLAIN, replace(LITTLE, nodes=20_000, nodes_apart=20_000))
+    found = compacted(upright, replace(LITTLE, nodes=20_000, nodes_apart=20_000))
     assert found.arena_bytes == smallest_arena(upright)
 
 
@@ -86,7 +77,7 @@ def test_no_choice_is_refused_that_leads_to_the_only_placements(seed: int) -> No
     """Pieces that leave no gap: the sections that overflowed last are full to the last byte, and not fuller."""
     posed = cut_rectangle(seed, 20)
     members = range(len(posed.buffers))
-    tree = TreeSearch.of(posed, members, PLAIN)
+    tree = BranchAndBound.of(posed, members)
     start = tree.start(tree.sorted_by("TWA"), 2)
     outcome, placed = tree.run(start, posed.lower_bound_bytes, 50_000, jumps=False)
     assert outcome == SOLVED
@@ -108,47 +99,29 @@ def test_cutting_leaves_work_for_the_search() -> None:
     assert sum(posed.arena_bytes(greedy(posed)) > posed.lower_bound_bytes for posed in cut) > 3
 
 
-@needs_numba
-@pytest.mark.parametrize("seed", range(4))
-def test_machine_code_finds_the_same(seed: int) -> None:
-    """Plain Python and compiled loops: the same offsets, bound and nodes, with separations and without."""
-    for posed in (cut_rectangle(seed, 24, height=40), sliding_rows(seed, 40)):
-        plain, fast = (lowered(posed, loops) for loops in (PLAIN, COMPILED))
-        assert plain.offsets == fast.offsets
-        assert (plain.bound, plain.meter.nodes) == (fast.bound, fast.meter.nodes)
-
-
-@needs_numba
-@given(problems(most=9))
-@examples(40)
-def test_machine_code_finds_the_same_on_small_problems(posed: Problem) -> None:
-    """Also with alignments, and separations below zero."""
-    assert lowered(posed, PLAIN).offsets == lowered(posed, COMPILED).offsets
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_the_same_problem_gets_the_same_placement(seed: int) -> None:
     """Twice, and with other names."""
     posed = sliding_rows(seed, 60)
     renamed = replace(posed, buffers=tuple(replace(b, name=f"other {b.name}") for b in posed.buffers))
-    assert many_orders(posed, LITTLE) == many_orders(posed, LITTLE) == many_orders(renamed, LITTLE)
+    assert multi_start(posed, LITTLE) == multi_start(posed, LITTLE) == multi_start(renamed, LITTLE)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_more_effort_is_never_worse(seed: int) -> None:
     """Turns only get longer, so what little effort finds more effort finds too, or better."""
     posed = sliding_rows(seed, 60)
-    arenas = [many_orders(posed, LITTLE.times(share)).arena_bytes for share in (0, 0.2, 1)]
+    arenas = [multi_start(posed, LITTLE.times(share)).arena_bytes for share in (0, 0.2, 1)]
     assert all(more <= less for less, more in pairwise(arenas))
 
 
 @dataclass
-class Answered(Lowering):
+class Answered(Compaction):
     """One byte anywhere, and a tree that finds a place for it wherever the arena has so many bytes."""
 
     least: int = 0
 
-    def _reach(self, repair: Repair, target: int, nodes: int) -> bool:
+    def _reach(self, wheel: SqueakyWheel, target: int, nodes: int) -> bool:
         self.meter.nodes -= 1
         if target >= self.least:
             self.offsets = (target - 1,)
@@ -159,23 +132,23 @@ class Answered(Lowering):
 def test_steps_down_become_as_small_as_can_be(least: int) -> None:
     """However far away the goal is, the least arena that the tree can find is asked for."""
     posed = Problem((Buffer("a", 1, 0, 1),), {})
-    search = Answered(posed, (999,), 100, 100, 0, 0, Meter(150), PLAIN, least=least)
-    search._descend(Repair.of(posed, PLAIN), 150)
+    search = Answered(posed, (999,), 100, 100, 0, 0, Meter(150), least=least)
+    search._descend(SqueakyWheel.of(posed), 150)
     assert search.arena_bytes == least
 
 
 def test_what_is_too_large_for_the_tree_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not asked for again and again."""
-    monkeypatch.setattr(lowering, "MOST_MEMBERS", 10)
+    monkeypatch.setattr(compaction, "MOST_MEMBERS", 10)
     posed = cut_rectangle(3, 40)
-    assert lowered(posed, PLAIN).offsets == greedy(posed)
+    assert compacted(posed).offsets == greedy(posed)
 
 
 def test_a_size_that_is_asked_for_again_is_looked_for_otherwise() -> None:
     """The present offsets give the same order to begin with, all other orders are shaken anew."""
     posed = sliding_rows(2, 80)
     offsets, limit = greedy(posed), posed.lower_bound_bytes
-    first, second = (Attempt.of(posed, range(80), limit, offsets, PLAIN, seed).starts for seed in (0, 1))
+    first, second = (FeasibilitySearch.of(posed, range(80), limit, offsets, seed).starts for seed in (0, 1))
     assert first[0].order == second[0].order
     assert all(one.order != other.order for one, other in zip(first[1:], second[1:], strict=True))
 
@@ -183,10 +156,10 @@ def test_a_size_that_is_asked_for_again_is_looked_for_otherwise() -> None:
 @pytest.mark.parametrize("may_overlap", [True, False])
 def test_orders_that_bring_nothing_are_shaken_anew(may_overlap: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """After so many nodes, where buffers may overlap; but not the first, which goes by offsets."""
-    monkeypatch.setattr(attempt, "RENEWED_NODES", 100)
+    monkeypatch.setattr(branch_and_bound, "RENEWED_NODES", 100)
     posed = sliding_rows(2, 80) if may_overlap else cut_rectangle(3, 40)
     offsets = greedy(posed)
-    tried = Attempt.of(posed, range(len(posed.buffers)), posed.lower_bound_bytes - posed.unit_bytes, offsets, PLAIN)
+    tried = FeasibilitySearch.of(posed, range(len(posed.buffers)), posed.lower_bound_bytes - posed.unit_bytes, offsets)
     before = [*tried.starts]
     for _ in range(8 * len(before)):
         assert tried.run(200)[0] is None
@@ -200,13 +173,13 @@ def test_a_goal_ends_the_search() -> None:
     posed = cut_rectangle(1, 30)
     start = posed.arena_bytes(greedy(posed))
     assert optimal(posed, LITTLE, start).arena_bytes <= start
-    assert Lowering.of(posed, greedy(posed), 0, LITTLE, start).placement().offsets == greedy(posed)
+    assert Compaction.of(posed, greedy(posed), 0, LITTLE, start).placement().offsets == greedy(posed)
 
 
 def test_a_time_limit_ends_the_search() -> None:
     """It is over before the counted work is."""
     effort = Effort.named("thorough", 0.01)
-    search = Lowering.of(sliding_rows(0, 80), greedy(sliding_rows(0, 80)), 0, effort)
+    search = Compaction.of(sliding_rows(0, 80), greedy(sliding_rows(0, 80)), 0, effort)
     search.placement()
     assert search.meter.nodes > 0
     assert Meter(1, Purse(0, 0.0)).is_late
@@ -230,30 +203,15 @@ def test_sections_are_the_largest_sets_alive_at_once() -> None:
     assert cliques(posed, [0, 1, 2]) == [[0, 1], [0, 2]]
     cut, load = sections(posed, [0, 1, 2])
     assert load == [6, 5]
-    assert (cut.first, cut.last) == ([0, 0, 1], [1, 0, 1])
+    assert (list(cut.first), list(cut.last)) == ([0, 0, 1], [1, 0, 1])
 
 
-def test_repair_places_again_only_what_moved() -> None:
+def test_squeaky_wheel_places_again_only_what_moved() -> None:
     """Its offsets are those of a first fit of the order that it ends with, each fit anew."""
     posed = sliding_rows(3, 60)
-    repair = Repair.of(posed, PLAIN)
+    wheel = SqueakyWheel.of(posed)
     limit = posed.arena_bytes(greedy(posed)) + 20
-    placed = repair.within(limit, range(60), rounds=500, fits=10**6)
+    placed = wheel.within(limit, range(60), rounds=500, fits=10**6)
     assert placed is not None
-    again = Repair.of(posed, PLAIN).with_others({}, placed)
+    again = SqueakyWheel.of(posed).with_others({}, placed)
     assert tuple(placed[b] for b in range(60)) == again
-
-
-@needs_numba
-def test_small_problems_do_without_numba() -> None:
-    """A small model is planned before machine code would be loaded; what is loaded already serves sooner."""
-    code = """
-import sys, diagmem
-from diagmem.planning.compiled import PLAIN, WORTH_A_LOOP, WORTH_WHILE, machine
-diagmem.plan('zoo:kws_dscnn_int8')
-assert 'llvmlite' not in sys.modules
-assert machine(WORTH_WHILE - 1) is PLAIN
-import llvmlite.binding
-assert machine(WORTH_A_LOOP - 1) is PLAIN and machine(WORTH_A_LOOP) is not PLAIN
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)

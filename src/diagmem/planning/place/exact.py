@@ -1,24 +1,27 @@
 """The smallest placement there is, with proof, or the best found and the gap.
 
 Heuristics come first, and end it if they meet the lower bound. What is left is a small core of buffers that falls apart
-into components; a component without a circle is solved exactly in no time, any other by CP-SAT. What is too large for
-that is lowered by search.
+into components. One without a circle is solved exactly in no time, any other by CP-SAT. What is too large for that is
+compacted by search.
 """
 
 from __future__ import annotations
 
-from diagmem.planning.compiled import PLAIN, machine
 from diagmem.planning.needs.problem import Problem
-from diagmem.planning.place.core import components, core, with_removed
+from diagmem.planning.place.compaction import Compaction
+from diagmem.planning.place.components import (
+    components,
+    core,
+    forest_bound,
+    place_forest,
+    spanning_forest,
+    with_removed,
+)
 from diagmem.planning.place.cp_sat import Solution, solve_by_cp_sat
 from diagmem.planning.place.effort import NORMAL, THOROUGH, Effort
-from diagmem.planning.place.fit import Offsets, Partial
-from diagmem.planning.place.forest import forest_bound, place_forest, spanning_forest
+from diagmem.planning.place.fit import IS_COMPILED, Offsets, Partial, Placement
 from diagmem.planning.place.greedy import greedy
-from diagmem.planning.place.local import improve
-from diagmem.planning.place.lowering import Lowering
-from diagmem.planning.place.placement import Placement
-from diagmem.planning.place.repair import Repair
+from diagmem.planning.place.squeaky_wheel import SqueakyWheel, improve
 
 MOST_ROUNDS = 8
 
@@ -32,8 +35,16 @@ def optimal(problem: Problem, effort: Effort = NORMAL, goal_bytes: int | None = 
     offsets = improve(problem, offsets, goal)
     if problem.arena_bytes(offsets) > goal:
         offsets, bound = _exactly(problem, offsets, bound, effort)
-    found = Lowering.of(problem, offsets, bound, effort, goal_bytes).placement()
+    found = Compaction.of(problem, offsets, bound, effort, goal_bytes).placement()
     return found if found.arena_bytes <= goal or effort.fits < THOROUGH.fits else _proven(problem, found, effort)
+
+
+def multi_start(problem: Problem, effort: Effort = NORMAL) -> Placement:
+    """The best placement found, and a bound for all placements: for hundreds of small buffers, the rows of a network
+    that runs row by row. No proof is in reach, so what the effort allows is spent on compaction."""
+    offsets, bound = greedy(problem), problem.lower_bound_bytes
+    bound = max(bound, chain_bound(problem, bound, problem.arena_bytes(offsets)))
+    return Compaction.of(problem, offsets, bound, effort).placement()
 
 
 def _proven(problem: Problem, found: Placement, effort: Effort) -> Placement:
@@ -67,9 +78,8 @@ def chain_bound(problem: Problem, low: int, high: int) -> int:
     """A size in [low, high] that no placement stays below, from a part of the buffers without a circle."""
     if low >= high:
         return low
-    loops = machine(len(problem.near.near) // 10)
     limit = high - problem.unit_bytes
-    hard, _ = core(problem, limit) if loops is PLAIN else Repair.of(problem, loops).core(limit)
+    hard, _ = SqueakyWheel.of(problem).core(limit) if IS_COMPILED else core(problem, limit)
     return forest_bound(problem, spanning_forest(problem, hard), low, high)
 
 

@@ -1,0 +1,99 @@
+"""Squeaky wheel optimisation: first fit within a limit; whoever does not fit goes earlier, and all behind it are placed
+again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from diagmem.planning.needs.problem import Problem
+from diagmem.planning.place.first_fit_loops import FirstFitState, Links, core, fit_in_order, links, squeaky_wheel
+from diagmem.planning.place.fit import FAR, NOWHERE, Offsets, filled, ints, listed
+
+ROUNDS = 400
+
+MOST_FITS = 8_000
+"""For each step down: fewer rounds where hundreds of buffers live at once."""
+
+MOST_PAIRS = 4_000_000
+"""Buffers that are looked at to place others, in all steps: about a second or two in plain Python."""
+
+
+@dataclass(frozen=True)
+class SqueakyWheel:
+    """A problem, ready for the loops of first fit. What they count, and the row of random numbers, go on from call to
+    call."""
+
+    problem: Problem
+    links: Links = field(repr=False)
+    at: Any = field(repr=False)
+    place_of: Any = field(repr=False)
+    is_stale: Any = field(repr=False)
+    state: FirstFitState = field(repr=False)
+
+    @classmethod
+    def of(cls, problem: Problem, seed: int = 1) -> SqueakyWheel:
+        at, place_of, is_stale, low, high = (filled(len(problem.buffers)) for _ in range(5))
+        state = FirstFitState(at, place_of, is_stale, low, high, seed)
+        return cls(problem, links(problem), at, place_of, is_stale, state)
+
+    @property
+    def fits(self) -> int:
+        """How many times a buffer was placed so far."""
+        return self.state.fits
+
+    def core(self, limit: int) -> tuple[list[int], list[int]]:
+        """Buffers that matter for an arena of `limit` bytes, and the rest in the order of its removal."""
+        count = len(self.problem.buffers)
+        is_left, removed = filled(count, 1), filled(count)
+        out = core(limit, self.problem.unit_bytes, self.links, is_left, removed)
+        return [b for b, left in enumerate(listed(is_left)) if left], listed(removed[:out])
+
+    def within(self, limit: int, order: Iterable[int], rounds: int, fits: int) -> dict[int, int] | None:
+        """Offsets of the buffers in the order, if in so many rounds and about so many fits there are any."""
+        given = self._put(order, {})
+        if not squeaky_wheel(given, limit, rounds, self.fits + fits, self.links, self.state):
+            return None
+        at = listed(self.at)
+        return {buffer: at[buffer] for buffer in listed(given)}
+
+    def first_fit(self, order: Iterable[int], limit: int = FAR) -> Offsets | None:
+        """Offsets of all buffers, placed in this order; None as soon as one ends above the limit."""
+        given = self._put(order, {})
+        if fit_in_order(given, 0, limit, self.links, self.state) < len(given):
+            return None
+        return tuple(listed(self.at))
+
+    def with_others(self, placed: Mapping[int, int], others: Iterable[int]) -> Offsets:
+        """All offsets, from those of some buffers and a first fit of the others in this order."""
+        order = self._put([*placed, *others], placed)
+        fit_in_order(order, len(placed), FAR, self.links, self.state)
+        return tuple(listed(self.at))
+
+    def _put(self, order: Iterable[int], placed: Mapping[int, int]) -> Any:
+        """Makes the order ready: what is not in it stands at no place."""
+        given, count = list(order), len(self.at)
+        at, place_of = [NOWHERE] * count, [FAR] * count
+        for buffer, offset in placed.items():
+            at[buffer] = offset
+        for place, buffer in enumerate(given):
+            place_of[buffer] = place
+        self.at[:], self.place_of[:], self.is_stale[:] = at, place_of, [1] * count
+        return ints(given)
+
+
+def improve(problem: Problem, offsets: Offsets, target: int, rounds: int = ROUNDS, seed: int = 1) -> Offsets:
+    """Lowers the arena until it meets `target`, or until so many rounds in a row bring nothing."""
+    if problem.arena_bytes(offsets) <= target:
+        return offsets
+    search = SqueakyWheel.of(problem, seed)
+    near = 50 + len(search.links.near) // max(1, len(problem.buffers))
+    while (arena := problem.arena_bytes(offsets)) > target and search.fits * near < MOST_PAIRS:
+        limit = arena - problem.unit_bytes
+        hard, removed = search.core(limit)
+        placed = search.within(limit, sorted(hard, key=lambda b: (offsets[b], b)), rounds, MOST_FITS)
+        if placed is None:
+            break
+        offsets = search.with_others(placed, reversed(removed))
+    return offsets
