@@ -40,7 +40,7 @@ test-all: $(READY) system  ## Run all tests
 
 frameworks: $(READY)  ## Plan what PyTorch and Keras make; installs both, gigabytes of them
 	$(BIN)/pip install --quiet torch keras onnxscript
-	KERAS_BACKEND=torch $(BIN)/pytest tests/frontends/test_trained.py
+	KERAS_BACKEND=torch $(BIN)/pytest tests/frontends/test_exporters.py
 
 lint: $(READY)  ## Check formatting, style and types
 	$(BIN)/ruff format --check .

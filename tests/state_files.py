@@ -7,7 +7,7 @@ from typing import Any
 
 import tflite
 
-from diagmem.frontends.tflite.flat_tables import FlatTables
+from diagmem.frontends.tflite.writer import FlatTables
 from diagmem.model.graph import DType, Graph, Tensor
 from diagmem.ops import BuiltinOptions, kinds
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from diagmem.frontends.tflite.flat_tables import FlatTables
+from diagmem.frontends.tflite.writer import FlatTables
 from diagmem.model.graph import ABSENT, DType, Graph, Node, Tensor
 from diagmem.ops import kind_of
 from diagmem.ops.kind import Array

@@ -10,7 +10,7 @@ import pytest
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
-from diagmem.frontends.zoo.squeezenet import squeezenet
+from diagmem.frontends.zoo.imagenet import squeezenet
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan import Plan
 from diagmem.tracing.analysis.model import apart, build_model

@@ -9,10 +9,7 @@ import pytest
 
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
-from diagmem.frontends.zoo.densenet import densenet
-from diagmem.frontends.zoo.inception import inception_v4
-from diagmem.frontends.zoo.nasnet import nasnet
-from diagmem.frontends.zoo.squeezenet import squeezenet
+from diagmem.frontends.zoo.imagenet import densenet, inception_v4, nasnet, squeezenet
 from diagmem.model.graph import DType, Graph
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.verification.cortex_m import CORES, run_on_core

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from diagmem.frontends import zoo
-from diagmem.frontends.zoo.densenet import densenet
-from diagmem.frontends.zoo.inception import inception_resnet_v2, inception_v4
-from diagmem.frontends.zoo.nasnet import nasnet
-from diagmem.frontends.zoo.resnet import resnet_v2
+from diagmem.frontends.zoo.imagenet import densenet, inception_resnet_v2, inception_v4, nasnet, resnet_v2
 from diagmem.model.graph import Graph
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs

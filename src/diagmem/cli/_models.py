@@ -135,7 +135,7 @@ def sources_of(models: Sequence[str]) -> list[Source]:
     found = {model: _source_of(model) for model in models}
     if not wires:
         return [found[model] for model in models]
-    from diagmem.frontends.wired import Wire, groups, named, with_own_shapes
+    from diagmem.frontends.model_chain import Wire, groups, named, with_own_shapes
 
     parts = with_own_shapes(named([found[model] for model in models]))
     return groups(parts, [Wire.parsed(wire) for wire in wires])

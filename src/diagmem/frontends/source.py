@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from diagmem.frontends.checks import check_sizes
-from diagmem.frontends.shapes import with_shapes
+from diagmem.frontends.checks import check_sizes, with_shapes
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Graph, Shape
 from diagmem.ops.signature import check_signatures
@@ -37,7 +36,7 @@ class Source:
     def exported(cls, model: object, example_inputs: Any = None, **rest: Any) -> Source:
         """A module of PyTorch or a model of Keras, through its own exporter. `example_inputs`: what a module of PyTorch
         is called with, a tensor or a tuple of them. `rest`: the other fields."""
-        from diagmem.frontends.trained import exported
+        from diagmem.frontends.exporters import exported
 
         return cls(exported(model, example_inputs), **{"title": type(model).__name__, **rest})
 

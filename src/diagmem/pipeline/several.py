@@ -10,8 +10,8 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from diagmem.frontends.model_chain import Wire, Wired, groups
 from diagmem.frontends.source import Source
-from diagmem.frontends.wired import Wire, Wired, groups
 from diagmem.model.errors import DiagmemError, ModelError, one_line
 from diagmem.pipeline import EmittedC, Model, asked_for, planned, source_of
 from diagmem.planning import planner

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.frontends.wired import Wired, order_of
+from diagmem.frontends.model_chain import Wired, order_of
 from diagmem.model.graph import Graph
 from diagmem.verification import reference
 from diagmem.verification.equality import differing

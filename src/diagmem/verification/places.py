@@ -10,8 +10,8 @@ from typing import Any
 from diagmem.backends.c.program import Program
 from diagmem.backends.tflm import metadata, planned_file
 from diagmem.backends.tflm.planned_file import PlannedFile
+from diagmem.frontends.model_chain import Wired
 from diagmem.frontends.source import Source
-from diagmem.frontends.wired import Wired
 from diagmem.model.errors import PlanError, UnsafePlanError, one_line, shell_word
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan import Plan

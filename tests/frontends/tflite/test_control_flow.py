@@ -10,8 +10,8 @@ import pytest
 
 import diagmem
 from diagmem.frontends import tflite
-from diagmem.frontends.tflite.control_flow import Branches, Loop, without_control_flow
-from diagmem.frontends.tflite.flat_tables import FlatTables
+from diagmem.frontends.tflite.subgraphs import Branches, Loop, without_control_flow
+from diagmem.frontends.tflite.writer import FlatTables
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Node, Op, Tensor
 from diagmem.ops import BuiltinOptions, kinds

@@ -8,8 +8,7 @@ import pytest
 
 import diagmem
 from diagmem.frontends import tflite
-from diagmem.frontends.tflite.copying import copied
-from diagmem.frontends.tflite.writer import to_tflite
+from diagmem.frontends.tflite.writer import copied, to_tflite
 from diagmem.frontends.zoo import build
 from diagmem.transforms import transformed
 from diagmem.verification import reference

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from diagmem.frontends import tflite
-from diagmem.frontends.tflite.variables import Called, Name, with_variables
+from diagmem.frontends.tflite.subgraphs import Called, Name, with_variables
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Op, Tensor
 from diagmem.verification import reference

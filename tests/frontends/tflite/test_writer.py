@@ -14,8 +14,7 @@ import pytest
 from diagmem.frontends import tflite, zoo
 from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.frontends.zoo.builder import VALID, Builder
-from diagmem.frontends.zoo.quantisation import quantise
-from diagmem.frontends.zoo.weights import draw
+from diagmem.frontends.zoo.weights import draw, quantise
 from diagmem.model.graph import DType, Graph, Tensor
 from diagmem.ops import Activation
 from tests.frontends.zoo.canonical import canonical_text
@@ -165,7 +164,7 @@ def test_every_layer_is_spread_as_predicted(name: str) -> None:
         if node.output.index in quantisation:
             q = quantisation[node.output.index]
             values = (values - q.zero_points[0]) * q.scales[0]
-        mean, variance = weights.spreads[node.output.index].moments()
+        mean, variance = weights.distributions[node.output.index].moments()
         ratio = np.sqrt((values**2).mean() / (mean**2 + variance).mean())
         assert 1 / 1.5 < ratio < 1.5, node.label
 
@@ -205,7 +204,7 @@ def test_moments_are_those_of_many_runs(layers: Callable[[Builder, Tensor], Tens
     for seed in range(400):
         runtime.run(seed)
         values.append(runtime.value(graph.outputs[0]).reshape(-1, graph.tensors[graph.outputs[0]].shape[-1]))
-    mean, variance = draw(graph, 0).spreads[graph.outputs[0]].moments()
+    mean, variance = draw(graph, 0).distributions[graph.outputs[0]].moments()
     sampled = np.concatenate(values)
     assert np.abs(sampled.mean(axis=0) - mean).mean() < 0.1
     assert np.sqrt(sampled.var(axis=0).mean()) == pytest.approx(np.sqrt(variance.mean()), rel=0.06)

@@ -13,12 +13,16 @@ from hypothesis import strategies as st
 
 from diagmem.frontends import tflite, zoo
 from diagmem.frontends.zoo import mlperf_tiny
-from diagmem.frontends.zoo.densenet import densenet
-from diagmem.frontends.zoo.inception import inception_resnet_v2, inception_v4
-from diagmem.frontends.zoo.mobilenet import mobilenet_v1, mobilenet_v2
-from diagmem.frontends.zoo.nasnet import nasnet
-from diagmem.frontends.zoo.resnet import resnet_v2
-from diagmem.frontends.zoo.squeezenet import squeezenet
+from diagmem.frontends.zoo.imagenet import (
+    densenet,
+    inception_resnet_v2,
+    inception_v4,
+    mobilenet_v1,
+    mobilenet_v2,
+    nasnet,
+    resnet_v2,
+    squeezenet,
+)
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph
 from tests.frontends.zoo.canonical import canonical_text, digest

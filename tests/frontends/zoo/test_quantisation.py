@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from diagmem.frontends import zoo
-from diagmem.frontends.zoo.quantisation import quantise
-from diagmem.frontends.zoo.weights import draw
+from diagmem.frontends.zoo.weights import draw, quantise
 from diagmem.model.graph import DType, Graph
 from diagmem.ops import Activation
 from tests.frontends.zoo.small import INT8, SMALL

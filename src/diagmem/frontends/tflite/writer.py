@@ -1,17 +1,107 @@
-"""Writes a graph of the zoo as a .tflite file that runs, with random weights."""
+"""Writes .tflite files: graphs of the zoo with random weights, and files that are copied field by field with narrower
+tensors and fewer operators. There nothing can stay where it was, as in `rewriter`, for the file is to get smaller.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
+import flatbuffers
 import numpy as np
 import numpy.typing as npt
+import tflite
 
-from diagmem.frontends.tflite.flat_tables import ALIGNMENT, FlatTables
-from diagmem.frontends.zoo.quantisation import quantise
-from diagmem.frontends.zoo.weights import Weights, draw
-from diagmem.model.graph import DType, Graph, Quantisation, Tensor
+from diagmem.frontends.tflite import options as options_table
+from diagmem.frontends.tflite.reader import DAMAGE, raw_builtin_code
+from diagmem.frontends.zoo.weights import Weights, draw, quantise
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import ABSENT, DType, Graph, Op, Quantisation, Shape, Tensor
 from diagmem.ops import kinds
+from diagmem.ops.options import CUSTOM, CustomOptions, Options
+from diagmem.ops.state import tensors_in_file
+
+ALIGNMENT = 16
+"""Bytes; runtimes that map the file use the weights where they lie."""
+
+Fields = dict[str, Any]
+
+
+class FlatTables:
+    """One flatbuffer, written back to front as flatbuffers are: what is referred to comes first."""
+
+    def __init__(self, size_bytes: int = 1024) -> None:
+        self.flat = flatbuffers.Builder(size_bytes)
+
+    def table(self, name: str, /, **fields: Any) -> int:
+        """A table of the schema; its vectors, strings and tables are given by their offsets."""
+        getattr(tflite, f"{name}Start")(self.flat)
+        for field, value in fields.items():
+            getattr(tflite, f"{name}Add{field}")(self.flat, value)
+        return int(getattr(tflite, f"{name}End")(self.flat))
+
+    def ints(self, values: Sequence[int]) -> int:
+        return int(self.flat.CreateNumpyVector(np.array(values, np.int32)))
+
+    def numbers(self, values: Sequence[float]) -> int:
+        """A vector of integers, or of real numbers if one of them is."""
+        if any(isinstance(value, float) for value in values):
+            return int(self.flat.CreateNumpyVector(np.array(values, np.float32)))
+        return self.ints([int(value) for value in values])
+
+    def offsets(self, tables: Sequence[int]) -> int:
+        self.flat.StartVector(4, len(tables), 4)
+        for table in reversed(tables):
+            self.flat.PrependUOffsetTRelative(table)
+        return int(self.flat.EndVector())
+
+    def data(self, values: npt.NDArray[Any]) -> int:
+        """A vector of bytes, aligned; otherwise as the builder's own CreateByteVector does it."""
+        raw = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+        self.flat.StartVector(1, len(raw), ALIGNMENT)
+        self.flat.head -= len(raw)
+        self.flat.Bytes[self.flat.head : self.flat.head + len(raw)] = raw
+        return int(self.flat.EndVector())
+
+    def tensor(
+        self, name: str, shape: Shape, dtype: DType, buffer: int, quantisation: Quantisation | None, **more: Any
+    ) -> int:
+        fields: Fields = {
+            "Shape": self.ints(shape),
+            "Type": getattr(tflite.TensorType, dtype.name),
+            "Buffer": buffer,
+            "Name": self.flat.CreateString(name),
+            **more,
+        }
+        if quantisation is not None:
+            fields["Quantization"] = self.table(
+                "QuantizationParameters",
+                Scale=self.flat.CreateNumpyVector(np.array(quantisation.scales, np.float32)),
+                ZeroPoint=self.flat.CreateNumpyVector(np.array(quantisation.zero_points, np.int64)),
+                QuantizedDimension=quantisation.axis,
+            )
+        return self.table("Tensor", **fields)
+
+    def operator(self, code: int, inputs: Sequence[int], outputs: Sequence[int], options: Options) -> int:
+        """`code`: its place in the list of operator codes."""
+        fields: Fields = {"OpcodeIndex": code, "Inputs": self.ints(inputs), "Outputs": self.ints(outputs)}
+        if isinstance(options, CustomOptions):
+            fields["CustomOptions"] = self.flat.CreateByteVector(options_table.write(options.fields))
+        elif options is not None:
+            name, values = options
+            vectors = {key: self.numbers(v) if isinstance(v, tuple) else v for key, v in values.items()}
+            fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, name)
+            fields["BuiltinOptions"] = self.table(name, **vectors)
+        return self.table("Operator", **fields)
+
+    def operator_code(self, kind: str, version: int) -> int:
+        if kind.startswith(CUSTOM):
+            custom, code = self.flat.CreateString(kind[len(CUSTOM) :]), tflite.BuiltinOperator.CUSTOM
+            return self.table("OperatorCode", DeprecatedBuiltinCode=code, BuiltinCode=code, CustomCode=custom)
+        number = getattr(tflite.BuiltinOperator, kind)
+        return self.table("OperatorCode", DeprecatedBuiltinCode=min(number, 127), BuiltinCode=number, Version=version)
+
 
 SCHEMA_VERSION = 3
 
@@ -91,3 +181,195 @@ class _File(FlatTables):
         """Of an operator that takes the graph's type of elements."""
         is_int8 = any(t.dtype is DType.INT8 for t in self.graph.tensors)
         return kinds()[kind].int8_version if is_int8 else 1
+
+
+def copied(data: bytes, before: Graph, after: Graph) -> bytes:
+    """The file of the graph `before`, as that of `after`: a graph made from it whose ops are some of its own, with
+    other constants, other sizes of tensors and other new shapes of reshapes. Tensors that nobody uses are left out, so
+    that numbers change."""
+    try:
+        return _Copy(data, before, after).content()
+    except DAMAGE as error:
+        raise ModelError("the file's tables are damaged") from error
+
+
+def can_copy(data: bytes, graph: Graph) -> bool:
+    """Whether the file's operators and tensors are the graph's, one by one: not if it has several subgraphs, or if
+    operators remember what is in no tensor."""
+    if tensors_in_file(graph) != len(graph.tensors):
+        return False
+    try:
+        model = tflite.Model.GetRootAs(data, 0)
+        return bool(model.SubgraphsLength() == 1 and model.Subgraphs(0).OperatorsLength() == len(graph.ops))
+    except DAMAGE:
+        return False
+
+
+class _Copy(FlatTables):
+    def __init__(self, data: bytes, before: Graph, after: Graph) -> None:
+        super().__init__(len(data))
+        self.file = data
+        self.old = tflite.Model.GetRootAs(data, 0)
+        self.before, self.after = before, after
+        self.subgraph = self.old.Subgraphs(0)
+        self.buffers: list[int] = [self.table("Buffer")]
+        self.by_old_buffer: dict[int, int] = {0: 0}
+
+    @cached_property
+    def places(self) -> Mapping[int, int]:
+        """Tensors that are used -> their numbers in the new file."""
+        graph = self.after
+        used = {t for op in graph.ops for t in (*op.inputs, *op.outputs)} | {*graph.inputs, *graph.outputs}
+        used |= {t for op in graph.ops for t in self.intermediates(op)}
+        return {ABSENT: ABSENT, **{t: n for n, t in enumerate(sorted(used - {ABSENT}))}}
+
+    def intermediates(self, op: Op) -> list[int]:
+        """Tensors that an operator uses without their being among its inputs and outputs."""
+        old = self.subgraph.Operators(op.number)
+        return [int(old.Intermediates(n)) for n in range(old.IntermediatesLength())]
+
+    def content(self) -> bytes:
+        tensors = self.offsets([self.tensor_of(t) for t in self.places if t != ABSENT])
+        codes = sorted({self.subgraph.Operators(op.number).OpcodeIndex() for op in self.after.ops})
+        operators = self.offsets([self.operator_of(op, codes) for op in self.after.ops])
+        graph = {"Tensors": tensors, "Operators": operators, "Name": self.text(self.subgraph.Name())}
+        graph |= {"Inputs": self.mapped(self.after.inputs), "Outputs": self.mapped(self.after.outputs)}
+        metadata = self.metadata()
+        signatures = self.signatures()
+        fields: dict[str, Any] = {
+            "OperatorCodes": self.offsets([self.code_of(code) for code in codes]),
+            "Subgraphs": self.offsets([self.table("SubGraph", **_given(graph))]),
+            "Description": self.text(self.old.Description()),
+            "Buffers": self.offsets(self.buffers),
+            "Metadata": self.offsets(metadata) if metadata else None,
+            "SignatureDefs": self.offsets(signatures) if signatures else None,
+        }
+        self.flat.Finish(self.table("Model", Version=self.old.Version(), **_given(fields)), file_identifier=b"TFL3")
+        return bytes(memoryview(self.flat.Bytes)[self.flat.Head() :])
+
+    def text(self, raw: bytes | None) -> int | None:
+        return None if raw is None else int(self.flat.CreateString(raw))
+
+    def mapped(self, tensors: Any) -> int:
+        return self.ints([self.places[int(t)] for t in tensors])
+
+    def buffer_of(self, index: int) -> int:
+        """The number of a buffer of the old file, which is copied once."""
+        if index not in self.by_old_buffer:
+            old = self.old.Buffers(index)
+            raw = old.DataAsNumpy() if old.DataLength() else np.empty(0, np.uint8)
+            if old.Offset() > 1:
+                raw = np.frombuffer(self.file, np.uint8, old.Size(), old.Offset())
+            self.by_old_buffer[index] = self.added(raw)
+        return self.by_old_buffer[index]
+
+    def added(self, values: Any) -> int:
+        """The number of a new buffer; one without bytes says nothing but that its tensor is no constant."""
+        self.buffers.append(self.table("Buffer", Data=self.data(values)) if values.size else self.table("Buffer"))
+        return len(self.buffers) - 1
+
+    def tensor_of(self, index: int) -> int:
+        new = self.after.tensors[index]
+        if index >= len(self.before.tensors):
+            return self.tensor(new.name, new.shape, new.dtype, self.added(new.data), new.quantisation)
+        old, table = self.before.tensors[index], self.subgraph.Tensors(index)
+        is_same = new.data is old.data
+        buffer = self.buffer_of(table.Buffer()) if is_same or new.data is None else self.added(new.data)
+        if new.shape == old.shape and new.quantisation == old.quantisation:
+            return self.copy(table, "Tensor", Buffer=buffer)
+        own = {"Shape": self.ints(new.shape), "Quantization": self.scales_of(table, old, new)}
+        if table.ShapeSignatureLength():
+            own["ShapeSignature"] = self.ints(new.shape)
+        return self.copy(table, "Tensor", Buffer=buffer, **_given(own))
+
+    def scales_of(self, table: Any, old: Tensor, new: Tensor) -> int | None:
+        found = table.Quantization()
+        if found is None:
+            return None
+        if new.quantisation is None or new.quantisation == old.quantisation:
+            return self.copy(found, "QuantizationParameters")
+        return self.table(
+            "QuantizationParameters",
+            Scale=self.flat.CreateNumpyVector(np.array(new.quantisation.scales, np.float32)),
+            ZeroPoint=self.flat.CreateNumpyVector(np.array(new.quantisation.zero_points, np.int64)),
+            QuantizedDimension=new.quantisation.axis,
+        )
+
+    def operator_of(self, op: Op, codes: list[int]) -> int:
+        old = self.subgraph.Operators(op.number)
+        own: dict[str, Any] = {"OpcodeIndex": codes.index(old.OpcodeIndex())}
+        own |= {"Inputs": self.mapped(op.inputs), "Outputs": self.mapped(op.outputs)}
+        own |= {"Intermediates": self.mapped(self.intermediates(op))} if old.IntermediatesLength() else {}
+        for field, union in (("BuiltinOptions", tflite.BuiltinOptions), ("BuiltinOptions2", tflite.BuiltinOptions2)):
+            options = getattr(old, field)()
+            kind = getattr(old, f"{field}Type")()
+            if options is not None and kind:
+                own[field] = self.options_of(options, _name_in(union, kind), op)
+        return self.copy(old, "Operator", **own)
+
+    def options_of(self, union: Any, name: str, op: Op) -> int:
+        options = getattr(tflite, name)()
+        options.Init(union.Bytes, union.Pos)
+        if name == "ReshapeOptions" and op.attributes is not None and op.attributes.new_shape is not None:
+            return self.table(name, NewShape=self.ints(op.attributes.new_shape))
+        return self.copy(options, name)
+
+    def code_of(self, index: int) -> int:
+        code = self.old.OperatorCodes(index)
+        return self.copy(code, "OperatorCode", BuiltinCode=raw_builtin_code(code))
+
+    def metadata(self) -> list[int]:
+        found = [self.old.Metadata(n) for n in range(self.old.MetadataLength())]
+        return [self.copy(entry, "Metadata", Buffer=self.buffer_of(entry.Buffer())) for entry in found]
+
+    def signatures(self) -> list[int]:
+        found = [self.old.SignatureDefs(n) for n in range(self.old.SignatureDefsLength())]
+        return [
+            self.copy(
+                one,
+                "SignatureDef",
+                Inputs=self.offsets([self.map_of(one.Inputs(n)) for n in range(one.InputsLength())]),
+                Outputs=self.offsets([self.map_of(one.Outputs(n)) for n in range(one.OutputsLength())]),
+            )
+            for one in found
+        ]
+
+    def map_of(self, entry: Any) -> int:
+        return self.copy(entry, "TensorMap", TensorIndex=self.places[entry.TensorIndex()])
+
+    def copy(self, old: Any, name: str, **own: Any) -> int:
+        """A table of the schema with all its fields, but for those given."""
+        fields = {}
+        for function in dir(tflite):
+            field = function.removeprefix(f"{name}Add")
+            if function.startswith(f"{name}Add") and field not in own and hasattr(old, field):
+                value = self.field_of(old, field)
+                if value is not None:
+                    fields[field] = value
+        return self.table(name, **fields, **own)
+
+    def field_of(self, old: Any, field: str) -> Any:
+        """A number as it is; vectors, texts and tables as they were copied; None for one that is not there."""
+        if hasattr(old, f"{field}Length"):
+            if not getattr(old, f"{field}Length")():
+                return None
+            if hasattr(old, f"{field}AsNumpy"):
+                return int(self.flat.CreateNumpyVector(getattr(old, f"{field}AsNumpy")()))
+            raise ModelError(f"the file has {field}, which is not copied")
+        value = getattr(old, field)()
+        if isinstance(value, bytes):
+            return self.text(value)
+        if hasattr(value, "Init"):
+            return self.copy(value, type(value).__name__)
+        if hasattr(value, "Bytes"):
+            raise ModelError(f"the file has {field}, which is not copied")
+        return value
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _name_in(union: type[Any], number: int) -> str:
+    names: dict[int, str] = {value: name for name, value in vars(union).items() if isinstance(value, int)}
+    return names[number]

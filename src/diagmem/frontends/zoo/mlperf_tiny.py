@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diagmem.frontends.zoo.builder import RELU, VALID, Builder, plane
-from diagmem.frontends.zoo.mobilenet import V1_BLOCKS
+from diagmem.frontends.zoo.imagenet import V1_BLOCKS
 from diagmem.model.graph import DType, Graph, Tensor
 
 

@@ -1,24 +1,144 @@
 """Weights for a graph that has none, such that it computes something worth looking at.
 
 Filters are drawn at random. Each channel is then scaled and shifted as batch normalisation would do it: over random
-inputs, a convolution's output has a standard deviation near 1 and a small random mean, worked out from the spread of
-its input and from the filter drawn. So activations neither die out nor saturate, however deep the network, and nothing
-has to be run. The float and the int8 variant of a model hold the same weights, up to rounding.
+inputs, a convolution's output has a standard deviation near 1 and a small random mean, worked out from the
+distribution of its input and from the filter drawn. So activations neither die out nor saturate, however deep the
+network, and nothing has to be run. The float and the int8 variant of a model hold the same weights, up to rounding.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.frontends.zoo.spread import Floats, Spread
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import Graph, Nhwc, Node, Shape, Window1D, Window2D
+from diagmem.model.graph import DType, Graph, Nhwc, Node, Quantisation, Shape, Window1D, Window2D
 from diagmem.ops import Activation
+
+Floats = npt.NDArray[np.float64]
+
+LITTLE = 0.01
+"""The smooth part of a tensor that nothing has smoothed: pixels see some of the same inputs."""
+
+_CLIPS = {
+    Activation.NONE: (-math.inf, math.inf),
+    Activation.RELU: (0.0, math.inf),
+    Activation.RELU_N1_TO_1: (-1.0, 1.0),
+    Activation.RELU6: (0.0, 6.0),
+}
+_TAIL = 12.0
+"""Standard deviations beyond which a normal distribution holds nothing that float64 can see."""
+_TINY = 1e-12
+"""Least variance, so that a constant channel can be divided by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """For each channel (the last axis) a normal distribution, then clipped to [low, high]. One entry per channel.
+
+    Channels are taken to be independent, and so are pixels but for the part `smooth` of their variance, which they
+    have in common with their neighbours, so that averaging leaves it: random weights see to that, near enough.
+    """
+
+    mean: Floats
+    std: Floats
+    low: Floats
+    high: Floats
+    smooth: Floats
+
+    @classmethod
+    def normal(cls, mean: Floats, variance: Floats, smooth: Floats | float = LITTLE) -> Distribution:
+        unbounded = np.full_like(mean, math.inf)
+        return cls(mean, np.sqrt(variance), -unbounded, unbounded, np.full_like(mean, smooth))
+
+    def clipped(self, low: float, high: float) -> Distribution:
+        return replace(self, low=np.clip(self.low, low, high), high=np.clip(self.high, low, high))
+
+    def activated(self, activation: Activation) -> Distribution:
+        return self.clipped(*_CLIPS[activation])
+
+    def moments(self) -> tuple[Floats, Floats]:
+        """Mean and variance after clipping."""
+        low = np.where(np.isinf(self.low), self.mean - _TAIL * self.std, self.low)
+        high = np.where(np.isinf(self.high), self.mean + _TAIL * self.std, self.high)
+        a, b = (np.clip((v - self.mean) / self.std, -_TAIL, _TAIL) for v in (low, high))
+        below, above, slope = _cdf(a), 1 - _cdf(b), _pdf(a) - _pdf(b)
+        inside = 1 - below - above
+        first = self.std * slope + self.mean * inside + low * below + high * above
+        second = self.std**2 * (inside + a * _pdf(a) - b * _pdf(b)) + 2 * self.mean * self.std * slope
+        second += self.mean**2 * inside + low**2 * below + high**2 * above
+        return first, np.maximum(second - first**2, _TINY)
+
+    def bounds(self, deviations: float) -> tuple[float, float]:
+        """The least and the largest value that matter, all channels taken together; 0 lies between them."""
+        low = np.maximum(self.low, self.mean - deviations * self.std)
+        high = np.minimum(self.high, self.mean + deviations * self.std)
+        return min(0.0, float(low.min())), max(0.0, float(high.max()))
+
+    def largest_of(self, count: float) -> Distribution:
+        """The largest of `count` pixels: a maximum commutes with clipping."""
+        mean, variance = _largest_normal(count)
+        return replace(self, mean=self.mean + self.std * mean, std=self.std * math.sqrt(variance))
+
+    def average_of(self, count: float, overlapping: bool = False) -> Distribution:
+        """The average of `count` pixels. Where windows overlap, half of the noise that is left is smooth."""
+        mean, variance = self.moments()
+        noise = (1 - self.smooth) / count
+        left = self.smooth + noise
+        smoothed = noise / 2 if overlapping else 0.0
+        return Distribution.normal(mean, variance * left, (self.smooth + smoothed) / left)
+
+    def diluted(self, share: float) -> Distribution:
+        """A part `share` of the values, the others 0."""
+        mean, variance = self.moments()
+        return Distribution.normal(share * mean, share * (variance + (1 - share) * mean**2), self.smooth)
+
+    def plus(self, other: Distribution) -> Distribution:
+        (mean, variance), (other_mean, other_variance) = self.moments(), other.moments()
+        total = variance + other_variance
+        smooth = (self.smooth * variance + other.smooth * other_variance) / total
+        return Distribution.normal(mean + other_mean, total, smooth)
+
+    def times(self, factor: Floats) -> Distribution:
+        mean, variance = self.moments()
+        return Distribution.normal(mean * factor, variance * factor**2, self.smooth)
+
+    def shifted(self, shift: Floats) -> Distribution:
+        mean, variance = self.moments()
+        return Distribution.normal(mean + shift, variance, self.smooth)
+
+    def resized(self, channels: int) -> Distribution:
+        """After a reshape: the channels repeat."""
+        return Distribution(*(np.resize(getattr(self, f.name), channels) for f in fields(self)))
+
+    @classmethod
+    def joined(cls, *parts: Distribution) -> Distribution:
+        return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
+
+
+def _pdf(x: Floats) -> Floats:
+    density: Floats = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+    return density
+
+
+def _cdf(x: Floats) -> Floats:
+    return np.array([math.erfc(-v / math.sqrt(2)) / 2 for v in x.tolist()])
+
+
+@lru_cache(maxsize=64)
+def _largest_normal(count: float) -> tuple[float, float]:
+    """Mean and variance of the largest of `count` standard normal draws, integrated numerically."""
+    edges = np.linspace(-8, 8, 1601)
+    weight = np.diff(_cdf(edges) ** count)
+    middle = (edges[1:] + edges[:-1]) / 2
+    mean = float(weight @ middle)
+    return mean, float(weight @ middle**2) - mean**2
+
 
 INPUT_RANGE = 1.0
 """Inputs lie in [-1, 1]."""
@@ -32,7 +152,7 @@ scaling up the rest would amplify every slip of the prediction, layer by layer."
 LOGIT_MEANS = (-0.4, 0.4)
 """The same for what enters a softmax, in units of its standard deviation."""
 LOGIT_STD = 2.0
-"""Spread of what enters a softmax: of a thousand classes, a few then hold most of the probability."""
+"""Distribution of what enters a softmax: of a thousand classes, a few then hold most of the probability."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +179,11 @@ class Filter:
 @dataclass(frozen=True, slots=True)
 class Weights:
     """By tensor index: what the constants hold (filters; biases, scales and shifts as vectors of real numbers), and
-    how every activation is spread over random inputs."""
+    how every activation is distributed over random inputs."""
 
     filters: dict[int, Filter]
     vectors: dict[int, Floats]
-    spreads: dict[int, Spread]
+    distributions: dict[int, Distribution]
 
 
 def drawn(shape: Shape, seed: tuple[int, int]) -> npt.NDArray[np.int8]:
@@ -81,15 +201,17 @@ def draw(graph: Graph, seed: int) -> Weights:
     weights = Weights({}, {}, {})
     for index in graph.inputs:
         channels = np.zeros(graph.tensors[index].shape[-1])
-        weights.spreads[index] = Spread.normal(channels, channels + INPUT_STD**2).clipped(-INPUT_RANGE, INPUT_RANGE)
+        weights.distributions[index] = Distribution.normal(channels, channels + INPUT_STD**2).clipped(
+            -INPUT_RANGE, INPUT_RANGE
+        )
     gains = _logit_gains(graph)
     for node in graph.nodes:
         visit = _VISITS.get(node.op.kind)
         if visit is None:
             raise ModelError(f"{node.label}: the zoo cannot draw weights for this kind of operation")
-        spread = visit(_Visit(node, weights, seed, gains.get(node.op.index)))
+        distribution = visit(_Visit(node, weights, seed, gains.get(node.op.index)))
         activation = getattr(node.attributes, "activation", Activation.NONE)
-        weights.spreads[node.output.index] = spread.activated(activation)
+        weights.distributions[node.output.index] = distribution.activated(activation)
     return weights
 
 
@@ -102,8 +224,8 @@ class _Visit:
     seed: int
     gain: float | None
 
-    def spread(self, position: int = 0) -> Spread:
-        return self.weights.spreads[self.node.input(position).index]
+    def distribution(self, position: int = 0) -> Distribution:
+        return self.weights.distributions[self.node.input(position).index]
 
     def uniform(self, position: int, low: float, high: float) -> Floats:
         """Random numbers for the vector at this position, one for each of its elements."""
@@ -114,7 +236,7 @@ class _Visit:
         self.weights.vectors[self.node.input(position).index] = rounded(values)
 
 
-def _filtered(visit: _Visit) -> Spread:
+def _filtered(visit: _Visit) -> Distribution:
     """CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED: channels normalised by the filter's scale, centred by the bias."""
     tensor, kind = visit.node.input(1), visit.node.op.kind
     seed = (visit.seed, tensor.index)
@@ -131,13 +253,13 @@ def _filtered(visit: _Visit) -> Spread:
     axis = len(tensor.shape) - 1 if kind == "DEPTHWISE_CONV_2D" else 0
     visit.weights.filters[tensor.index] = Filter(tensor.shape, seed, axis, scales)
     visit.set_vector(2, wanted_mean - scales * mean)
-    return Spread.normal(wanted_mean, scales**2 * variance, _mixed_smoothness(visit.spread()))
+    return Distribution.normal(wanted_mean, scales**2 * variance, _mixed_smoothness(visit.distribution()))
 
 
-def _mixed_smoothness(spread: Spread) -> float:
+def _mixed_smoothness(distribution: Distribution) -> float:
     """What a sum over all channels takes over of their smoothness."""
-    _, variance = spread.moments()
-    return float(spread.smooth @ variance / variance.sum())
+    _, variance = distribution.moments()
+    return float(distribution.smooth @ variance / variance.sum())
 
 
 def _sums(visit: _Visit, integers: Floats) -> tuple[Floats, Floats]:
@@ -145,7 +267,7 @@ def _sums(visit: _Visit, integers: Floats) -> tuple[Floats, Floats]:
 
     A tap that falls into the padding at some of the pixels counts for the share of pixels where it does not.
     """
-    mean, variance = visit.spread().moments()
+    mean, variance = visit.distribution().moments()
     kind = visit.node.op.kind
     shares = np.ones((1, 1)) if kind == "FULLY_CONNECTED" else _tap_shares(visit.node, integers.shape[1:3])
     tap = shares[:, :, None]
@@ -158,52 +280,52 @@ def _sums(visit: _Visit, integers: Floats) -> tuple[Floats, Floats]:
     return flat @ means.reshape(-1), flat**2 @ variances.reshape(-1)
 
 
-def _scaled(visit: _Visit) -> Spread:
+def _scaled(visit: _Visit) -> Distribution:
     """MUL by a constant: as the first half of batch normalisation."""
-    _, variance = visit.spread().moments()
+    _, variance = visit.distribution().moments()
     factor = visit.uniform(1, *GAINS) / np.sqrt(variance)
     visit.set_vector(1, factor)
-    return visit.spread().times(factor)
+    return visit.distribution().times(factor)
 
 
-def _added(visit: _Visit) -> Spread:
+def _added(visit: _Visit) -> Distribution:
     """ADD of two branches, or of a constant: as the second half of batch normalisation."""
     if not visit.node.input(1).is_constant:
-        return visit.spread(0).plus(visit.spread(1))
-    mean, _ = visit.spread().moments()
+        return visit.distribution(0).plus(visit.distribution(1))
+    mean, _ = visit.distribution().moments()
     shift = visit.uniform(1, *MEANS) - mean
     visit.set_vector(1, shift)
-    return visit.spread().shifted(shift)
+    return visit.distribution().shifted(shift)
 
 
-def _padded(visit: _Visit) -> Spread:
-    return visit.spread().diluted(visit.node.input(0).elems / visit.node.output.elems)
+def _padded(visit: _Visit) -> Distribution:
+    return visit.distribution().diluted(visit.node.input(0).elems / visit.node.output.elems)
 
 
-def _averaged(visit: _Visit) -> Spread:
-    return visit.spread().average_of(visit.node.input(0).elems / visit.node.output.elems)
+def _averaged(visit: _Visit) -> Distribution:
+    return visit.distribution().average_of(visit.node.input(0).elems / visit.node.output.elems)
 
 
-def _average_pooled(visit: _Visit) -> Spread:
+def _average_pooled(visit: _Visit) -> Distribution:
     a = visit.node.attributes
     overlapping = a.kernel_h > a.stride_h or a.kernel_w > a.stride_w
-    return visit.spread().average_of(_window_elems(visit.node), overlapping)
+    return visit.distribution().average_of(_window_elems(visit.node), overlapping)
 
 
-def _max_pooled(visit: _Visit) -> Spread:
-    return visit.spread().largest_of(_window_elems(visit.node))
+def _max_pooled(visit: _Visit) -> Distribution:
+    return visit.distribution().largest_of(_window_elems(visit.node))
 
 
-def _joined(visit: _Visit) -> Spread:
-    return Spread.joined(*(visit.spread(i) for i in range(len(visit.node.inputs))))
+def _joined(visit: _Visit) -> Distribution:
+    return Distribution.joined(*(visit.distribution(i) for i in range(len(visit.node.inputs))))
 
 
-def _probabilities(visit: _Visit) -> Spread:
+def _probabilities(visit: _Visit) -> Distribution:
     channels = np.zeros(visit.node.output.shape[-1])
-    return Spread.normal(channels, channels + 1.0).clipped(0.0, 1.0)
+    return Distribution.normal(channels, channels + 1.0).clipped(0.0, 1.0)
 
 
-_VISITS: dict[str, Callable[[_Visit], Spread]] = {
+_VISITS: dict[str, Callable[[_Visit], Distribution]] = {
     "CONV_2D": _filtered,
     "DEPTHWISE_CONV_2D": _filtered,
     "FULLY_CONNECTED": _filtered,
@@ -215,9 +337,9 @@ _VISITS: dict[str, Callable[[_Visit], Spread]] = {
     "MAX_POOL_2D": _max_pooled,
     "CONCATENATION": _joined,
     "SOFTMAX": _probabilities,
-    "RELU": lambda visit: visit.spread().activated(Activation.RELU),
-    "RESHAPE": lambda visit: visit.spread().resized(visit.node.output.shape[-1]),
-    "STRIDED_SLICE": _Visit.spread,
+    "RELU": lambda visit: visit.distribution().activated(Activation.RELU),
+    "RESHAPE": lambda visit: visit.distribution().resized(visit.node.output.shape[-1]),
+    "STRIDED_SLICE": _Visit.distribution,
 }
 
 
@@ -245,7 +367,7 @@ def _window_elems(node: Node) -> float:
 def _logit_gains(graph: Graph) -> dict[int, float]:
     """Op index -> gain, for the operations whose output enters a softmax, reshaped or averaged on the way.
 
-    Averaging shrinks the spread; the gain makes up for it.
+    Averaging shrinks the deviation; the gain makes up for it.
     """
     gains = {}
     for node in graph.nodes:
@@ -258,3 +380,70 @@ def _logit_gains(graph: Graph) -> dict[int, float]:
             source = graph.nodes[graph.producer[source.op.inputs[0]]]
         gains[source.op.index] = LOGIT_STD * math.sqrt(pixels)
     return gains
+
+
+RANGE_DEVIATIONS = 5.0
+"""Standard deviations that the range of a tensor covers."""
+
+SOFTMAX = Quantisation((1 / 256,), (-128,))
+"""The only quantisation that TFLite's int8 softmax writes."""
+
+COPYING = frozenset({"AVERAGE_POOL_2D", "MAX_POOL_2D", "RESHAPE", "CONCATENATION", "PAD", "STRIDED_SLICE"})
+"""Kinds whose kernels do not rescale, so that inputs and output must share one quantisation."""
+
+
+def quantise(graph: Graph, weights: Weights) -> dict[int, Quantisation]:
+    """Tensor index -> quantisation, for the int8 tensors and the int32 biases; empty for a float graph."""
+    found = _activations(graph, weights)
+    for index, filters in weights.filters.items():
+        if graph.tensors[index].dtype is DType.INT8:
+            found[index] = _symmetric(filters.scales, filters.axis)
+    for index, vector in weights.vectors.items():
+        if graph.tensors[index].dtype is DType.INT8:
+            found[index] = _symmetric(rounded(np.abs(vector).max(keepdims=True) / 127))
+    for op in graph.ops:
+        if len(op.inputs) == 3 and graph.tensors[op.inputs[2]].dtype is DType.INT32 and op.inputs[1] in found:
+            data, filters_of = found[op.inputs[0]], found[op.inputs[1]]
+            found[op.inputs[2]] = _symmetric(data.scales[0] * np.array(filters_of.scales))
+    return found
+
+
+def _activations(graph: Graph, weights: Weights) -> dict[int, Quantisation]:
+    leader = _leaders(graph)
+    bounds: dict[int, tuple[float, float]] = {}
+    members = [i for i in weights.distributions if graph.tensors[i].dtype is DType.INT8]
+    copies = {op.outputs[0] for op in graph.ops if op.kind in COPYING}
+    for index in members:
+        if index not in copies:  # A copy stays within the range of what it copies.
+            low, high = weights.distributions[index].bounds(RANGE_DEVIATIONS)
+            group_low, group_high = bounds.get(leader[index], (0.0, 0.0))
+            bounds[leader[index]] = min(low, group_low), max(high, group_high)
+    found = {index: _asymmetric(*bounds[leader[index]]) for index in members}
+    softmaxes = [op.outputs[0] for op in graph.ops if op.kind == "SOFTMAX"]
+    return found | {index: SOFTMAX for index in softmaxes if index in found}
+
+
+def _leaders(graph: Graph) -> list[int]:
+    """For each tensor, the least index among those that must share its quantisation."""
+    leader = list(range(len(graph.tensors)))
+
+    def find(index: int) -> int:
+        while leader[index] != index:
+            index = leader[index]
+        return index
+
+    for node in graph.nodes:
+        if node.op.kind in COPYING:
+            roots = {find(t.index) for t in (node.output, *(t for _, t in node.activations()))}
+            for root in roots:
+                leader[root] = min(roots)
+    return [find(index) for index in leader]
+
+
+def _asymmetric(low: float, high: float) -> Quantisation:
+    scale = float(rounded(np.array([(high - low) / 255]))[0])
+    return Quantisation((scale,), (int(np.clip(round(-128 - low / scale), -128, 127)),))
+
+
+def _symmetric(scales: Floats, axis: int = 0) -> Quantisation:
+    return Quantisation(tuple(float(s) for s in scales.astype(np.float32)), (0,) * len(scales), axis)

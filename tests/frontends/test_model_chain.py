@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import diagmem
-from diagmem.frontends.wired import Wire, Wired, joined
+from diagmem.frontends.model_chain import Wire, Wired, joined
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Quantisation
 from diagmem.verification.inputs import sample_inputs

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import diagmem
+from diagmem.frontends.exporters import exported
 from diagmem.frontends.source import Source
-from diagmem.frontends.trained import exported
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.verification import reference
 from tests.frontends.onnx import making
