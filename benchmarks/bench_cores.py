@@ -19,7 +19,7 @@ from diagmem.frontends.source import Source
 from diagmem.model.schedule import PUSH, Step
 from diagmem.planning.cores.multicore import most_held_bytes, running_steps, speedup, step_work
 from diagmem.planning.plan import Plan
-from diagmem.verification.cortex_m import CORES, run_on_team
+from diagmem.verification.cortex_m import CORES, run_on_cores
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.profile import profiled
 
@@ -45,7 +45,7 @@ def _row(model: str, way: Mapping[str, Any]) -> Iterator[str]:
     alone = pipeline.plan(source, **way)
     made = pipeline.plan(source, cores=2, **way)
     program = Program.of(made)
-    run = run_on_team(program, sample_inputs(program.graph, 1), CORES[ON])
+    run = run_on_cores(program, sample_inputs(program.graph, 1), CORES[ON])
     if run.failure is not None:
         raise SystemExit(f"{model}: {run.failure}")
     # A row takes as long whoever hands over the input.

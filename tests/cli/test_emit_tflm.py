@@ -13,11 +13,11 @@ from diagmem.backends.tflm import metadata, planned_file
 from diagmem.backends.tflm.greedy import ONLINE
 from diagmem.cli import emit
 from diagmem.frontends import tflite
-from diagmem.verification.tflm import runtime
+from diagmem.verification import tflm
 from tests.backends.tflm import small_models
 from tests.cli.test_command_line import run
 
-needs_tflm = pytest.mark.skipif(not runtime.is_installed(), reason="needs the package tflite-micro")
+needs_tflm = pytest.mark.skipif(not tflm.is_installed(), reason="needs the package tflite-micro")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_arena_is_printed_with_the_line_to_paste(model: Path) -> None:
 
 def test_without_tflm_it_says_how_to_measure(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The head is known all the same, and the line of C has a name for the rest."""
-    monkeypatch.setattr(runtime, "is_installed", lambda: False)
+    monkeypatch.setattr(tflm, "is_installed", lambda: False)
     done = CliRunner().invoke(emit.emit_tflm, [str(model), "-o", str(model.with_name("out.tflite"))])
     assert done.exit_code == 0
     assert "not measured" in done.output

@@ -12,7 +12,7 @@ from diagmem.frontends.model_chain import Wire, Wired, joined
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Quantisation
 from diagmem.verification.inputs import sample_inputs
-from diagmem.verification.one_by_one import opinion_of_parts
+from diagmem.verification.oracles import opinion_of_parts
 from tests.backends.c.models import tiny
 from tests.cut_models import cut
 from tests.networks import chain

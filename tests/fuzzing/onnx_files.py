@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from diagmem.frontends.onnx.proto import BYTES, FIXED32, VARINT, Message
 from diagmem.frontends.source import Source
-from diagmem.verification import onnx_runtime, reference
+from diagmem.verification import oracles, reference
 from diagmem.verification.inputs import sample_inputs
 from tests.frontends.onnx import making
 from tests.frontends.tflite.test_hostile import corrupted
@@ -335,7 +335,7 @@ def _differences(seed: int, count: Counter[str]) -> Iterator[str]:
     source = Source(sound_file(seed))
     graph = source.runnable
     inputs = sample_inputs(graph, 1, seed)
-    [theirs] = onnx_runtime.outputs_of(source, inputs)
+    [theirs] = oracles.outputs_of(source, inputs)
     with np.errstate(all="ignore"):
         found = reference.run(graph, inputs[0])
     count["  sound ONNX files compared with onnxruntime"] += 1

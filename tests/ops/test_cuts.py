@@ -20,7 +20,7 @@ from diagmem.ops import OpKind
 from diagmem.ops.fitting import input_values
 from diagmem.planning.cores.split import SharedOp
 from diagmem.planning.plan import Plan, findings_of
-from diagmem.verification.threads import run_on_threads
+from diagmem.verification.host import run_on_threads
 from tests.ops.deep_nodes import KINDS, deep_nodes
 from tests.ops.drawing import CASES, runnable
 from tests.ops.test_row_kernels import alone, has_row_kernels

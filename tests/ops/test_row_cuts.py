@@ -20,8 +20,8 @@ from diagmem.planning.options import Options
 from diagmem.planning.plan import Plan, findings_of
 from diagmem.validation import Fault
 from diagmem.verification import reference
-from diagmem.verification.stream import differences, spans
-from diagmem.verification.threads import sent_by_threads
+from diagmem.verification.harness import differences, spans
+from diagmem.verification.host import sent_by_threads
 from tests.ops.deep_nodes import KINDS, deep_nodes
 from tests.ops.test_cuts import OWN
 from tests.ops.test_row_kernels import BY_ROWS, alone, anywhere, by_rows, overlapped, row_op

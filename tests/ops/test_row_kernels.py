@@ -18,8 +18,8 @@ from diagmem.ops.fitting import input_values
 from diagmem.planning.needs.rows import RowOp, row_graph
 from diagmem.planning.plan import Storage
 from diagmem.verification import reference
+from diagmem.verification.harness import differences, spans
 from diagmem.verification.host import Machine, trace_on_host
-from diagmem.verification.stream import differences, spans
 from tests.ops.deep_nodes import KINDS, deep_nodes
 from tests.ops.drawing import CASES, runnable
 from tests.row_networks import UNOPTIMISED, side_by_side

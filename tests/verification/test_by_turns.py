@@ -11,7 +11,7 @@ import diagmem
 from diagmem.backends.c.program import Program
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.graph import DType, Graph
-from diagmem.verification.by_turns import run_by_turns, turns
+from diagmem.verification.host import run_by_turns, turns
 from diagmem.verification.inputs import restarts, sample_inputs
 from tests.backends.c.models import compiler, tiny, with_weights
 from tests.cut_models import cut

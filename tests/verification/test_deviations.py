@@ -16,10 +16,9 @@ from diagmem.ops.elementwise.unary import Unary
 from diagmem.ops.kind import Array, Values
 from diagmem.ops.moving.strided_slice import StridedSlice
 from diagmem.ops.sampling import activation, ints, node_of
-from diagmem.verification import deviations, oracles, reference
-from diagmem.verification.equality import differing
+from diagmem.verification import deviations, oracles, reference, tflm
 from diagmem.verification.places import CVerdict
-from diagmem.verification.tflm import runtime
+from diagmem.verification.reference import differing
 from tests.backends.c.models import compiler
 from tests.cli.calling import call
 from tests.networks import Net
@@ -29,7 +28,7 @@ from tests.ops.single_op import ask, is_installed, to_tflite
 @pytest.fixture
 def rescaling_relu6() -> bytes:
     """A file with a RELU6 that TFLM does not rescale."""
-    if not runtime.is_installed():
+    if not tflm.is_installed():
         pytest.skip("needs tflite-micro")
     compiler("gcc")
     given, made = Quantisation((0.05,), (-10,)), Quantisation((0.03,), (7,))

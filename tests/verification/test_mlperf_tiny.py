@@ -10,12 +10,11 @@ import tflite as schema
 
 from diagmem.frontends import tflite
 from diagmem.frontends.source import Source
-from diagmem.verification import reference
+from diagmem.verification import reference, tflm
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.oracles import Opinion, second_opinion
-from diagmem.verification.tflm import runtime
 from tests.backends.c.models import compiler, program
 
 MODELS = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")
@@ -32,7 +31,7 @@ def test_on_the_host(name: str, shared: Path) -> None:
     graph = tflite.read(path)
     inputs = sample_inputs(graph, 100)
     assert run_on_host(program(graph), inputs).failure is None
-    if not runtime.is_installed():
+    if not tflm.is_installed():
         pytest.skip("needs tflite-micro to compare with")
     assert second_opinion(Source(path), graph, inputs) == Opinion("tflm")
 
@@ -40,14 +39,14 @@ def test_on_the_host(name: str, shared: Path) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_every_tensor_is_tflm_s(name: str, shared: Path) -> None:
     """Not only what comes out: with each operation's output as the model's, TFLM gives the same bytes."""
-    tflm = pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
+    interpreters = pytest.importorskip("tflite_micro.python.tflite_micro.runtime")
     content = (shared / "models" / "mlperf_tiny" / f"{name}.tflite").read_bytes()
     graph = tflite.parse(content, name)
     inputs = sample_inputs(graph, 8)
     wanted = [reference.run(graph, values) for values in inputs]
     for node in graph.nodes:
         index = node.output.index
-        interpreter = tflm.Interpreter.from_bytes(_with_output(content, index), arena_size=AMPLE_ARENA_BYTES)
+        interpreter = interpreters.Interpreter.from_bytes(_with_output(content, index), arena_size=AMPLE_ARENA_BYTES)
         for (values,), computed in zip(inputs, wanted, strict=True):
             interpreter.set_input(values, 0)
             interpreter.invoke()

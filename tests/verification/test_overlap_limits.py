@@ -12,8 +12,8 @@ from diagmem.model.graph import DType, Node
 from diagmem.ops import kinds
 from diagmem.ops.fitting import fitted, input_values
 from diagmem.verification import reference
+from diagmem.verification.harness import differences, spans
 from diagmem.verification.host import Machine, trace_on_host
-from diagmem.verification.stream import differences, spans
 from tests.backends.c.models import compiler
 from tests.ops.cases import kinds_by_file
 from tests.ops.drawing import is_supported, sampled, spread_out

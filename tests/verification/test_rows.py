@@ -26,9 +26,9 @@ from diagmem.transforms import FOR_ROWS
 from diagmem.validation import Fault, replay
 from diagmem.verification import reference
 from diagmem.verification.cortex_m import CORES, run_on_core
+from diagmem.verification.harness import differences, spans
 from diagmem.verification.host import Machine, run_on_host, trace_on_host
 from diagmem.verification.inputs import sample_inputs
-from diagmem.verification.stream import differences, spans
 from tests.backends.c.models import compiler, with_weights
 from tests.row_networks import UNOPTIMISED, image_net, image_to_image, line_net, side_by_side
 

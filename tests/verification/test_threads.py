@@ -18,8 +18,8 @@ from diagmem.model.multicore import How, Multicore, Phases, Split
 from diagmem.model.schedule import Step
 from diagmem.planning.cores.split import SharedOp, SharedTurns
 from diagmem.planning.plan import Plan
+from diagmem.verification.host import run_on_threads
 from diagmem.verification.inputs import sample_inputs
-from diagmem.verification.threads import run_on_threads
 from tests.backends.c.models import compiler
 from tests.row_networks import image_net, image_to_image, with_values
 

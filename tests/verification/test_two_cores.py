@@ -15,7 +15,7 @@ from diagmem.frontends.source import Source
 from diagmem.model.errors import PlanError
 from diagmem.model.multicore import How, Multicore, Phases
 from diagmem.planning.cores.multicore import running_steps
-from diagmem.verification.cortex_m import CORES, run_on_team
+from diagmem.verification.cortex_m import CORES, run_on_cores
 from diagmem.verification.inputs import sample_inputs
 
 TWO = CORES["cortex-m33x2"]
@@ -36,7 +36,7 @@ def program() -> Program:
 def test_two_cores_are_twice_as_fast() -> None:
     """Every output bit for bit, in the arena of one core; counted phase by phase, with 100 instructions a barrier."""
     made = program()
-    run = run_on_team(made, sample_inputs(made.graph, 2), TWO)
+    run = run_on_cores(made, sample_inputs(made.graph, 2), TWO)
     assert (run.failure, run.cores) == (None, 2)
     assert run.arena_bytes == pipeline.plan("zoo:kws_dscnn_int8").arena_bytes
     assert made.multicore is not None
@@ -53,7 +53,7 @@ def test_rows_are_shared_by_two_cores() -> None:
     options: dict[str, Any] = {"schedule": "rows", "input_rows": True}
     planned = pipeline.plan(Source("zoo:resnet8_int8").runnable, cores=2, **options)
     made = Program.of(planned)
-    run = run_on_team(made, sample_inputs(made.graph, 1), TWO)
+    run = run_on_cores(made, sample_inputs(made.graph, 1), TWO)
     assert run.failure is None
     assert run.arena_bytes == pipeline.plan("zoo:resnet8_int8", **options).arena_bytes
     assert made.multicore is not None
@@ -68,10 +68,10 @@ def test_what_is_not_held_back_is_wrong() -> None:
     assert team is not None
     splits = (replace(s, phases=tuple(Phases(p.end, p.step, How.SHARED) for p in s.phases)) for s in team.splits)
     broken = replace(program(), multicore=Multicore(2, tuple(splits)))
-    assert run_on_team(broken, sample_inputs(broken.graph, 3), TWO).failure is not None
+    assert run_on_cores(broken, sample_inputs(broken.graph, 3), TWO).failure is not None
 
 
 def test_a_plan_for_one_core_is_refused() -> None:
     made = Program.of(pipeline.plan(Source("zoo:kws_dscnn_int8").runnable))
     with pytest.raises(PlanError, match="has 2 cores"):
-        run_on_team(made, sample_inputs(made.graph, 1), TWO)
+        run_on_cores(made, sample_inputs(made.graph, 1), TWO)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from diagmem.frontends.source import Source
     from diagmem.planning.options import Options
     from diagmem.planning.plan import Plan
-    from diagmem.verification.tflm.arena import Arena
+    from diagmem.verification.tflm import Arena
 
 LAYOUTS = ("plain", "cmake", "arduino", "platformio", "zephyr", "esp-idf")
 
@@ -233,14 +233,14 @@ def _make(given: Source, kernels: str, asked: dict[str, Any], bar: Bar) -> _Made
 
 
 def _measure(alone: bytes, emitted: PlannedFile) -> tuple[tuple[Arena, Arena] | None, str]:
-    from diagmem.verification.tflm import runtime
-    from diagmem.verification.tflm.arena import Arena
+    from diagmem.verification import tflm
+    from diagmem.verification.tflm import Arena
 
     heads = emitted.heads[emitted.plan.options.kernels]
     try:
-        before = runtime.run(alone, emitted.graph, ())
-        after = runtime.run(emitted.data, emitted.graph, ())
-    except runtime.TflmError as error:
+        before = tflm.run(alone, emitted.graph, ())
+        after = tflm.run(emitted.data, emitted.graph, ())
+    except tflm.TflmError as error:
         return None, str(error)
     return (Arena.of(heads[0], before), Arena.of(heads[1], after)), ""
 
@@ -280,7 +280,7 @@ def _measured_lines(before: Arena, after: Arena) -> list[str]:
 
 
 def _unmeasured_lines(made: _Made) -> list[str]:
-    from diagmem.verification.tflm.arena import SLACK_BYTES
+    from diagmem.verification.tflm import SLACK_BYTES
 
     before, after = made.emitted.heads[made.plan.options.kernels]
     return [

@@ -25,7 +25,7 @@ from diagmem.planning.options import MOST_CORES, Options
 
 if TYPE_CHECKING:
     from diagmem.verification.places import CVerdict, Verdict
-    from diagmem.verification.tflm.compare import Comparison
+    from diagmem.verification.tflm import Comparison
 
 ANSWER_IS_NO = 1
 

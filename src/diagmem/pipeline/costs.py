@@ -93,7 +93,7 @@ def needs_of(source: Source, made: planner.Planned, core: str) -> Need:
     from diagmem.backends.c.program import Program
     from diagmem.backends.tflm.planned_file import LIBRARIES
     from diagmem.reports.memory import Need
-    from diagmem.verification.tflm import runtime
+    from diagmem.verification import tflm
 
     plan = made.plan
     if plan.options.library.is_own and not plan.options.external_io:
@@ -107,7 +107,7 @@ def needs_of(source: Source, made: planner.Planned, core: str) -> Need:
         return Need(plan.arena_bytes, {"weights": weights}, ("the code of kernels, which is not known",))
     stored, unknown = {"file": len(source.content)}, ("TFLM's code, which depends on its build",)
     try:
-        kept = runtime.run(source.content, source.runnable, ()).persistent_bytes
-    except runtime.TflmError as error:
+        kept = tflm.run(source.content, source.runnable, ()).persistent_bytes
+    except tflm.TflmError as error:
         return Need(plan.arena_bytes, stored, (*unknown, f"what TFLM keeps in RAM, which was not measured: {error}"))
     return Need(plan.arena_bytes + kept, stored, unknown)

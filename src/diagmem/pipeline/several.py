@@ -92,7 +92,7 @@ def verify_together(
     >>> [verdict.ok for verdict in found.values()]
     [True, True]
     """
-    from diagmem.verification.by_turns import run_by_turns
+    from diagmem.verification.host import run_by_turns
     from diagmem.verification.places import Verification
 
     sources = {own: source_of(model) for own, model in models.items()}

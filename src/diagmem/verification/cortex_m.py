@@ -8,17 +8,17 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from diagmem.backends.c.program import Program
 from diagmem.model.errors import PlanError
 from diagmem.planning.cores.split import BARRIER_INSTRUCTIONS
 from diagmem.verification import tools
-from diagmem.verification.runs import Run
-from diagmem.verification.stream import Inputs, encoded, first_difference, write_model
+from diagmem.verification.harness import Inputs, Run, encoded, first_difference, write_model
 
 TRACE = "trace.h"
-TEAM = ("two_cores.c", "two_cores.h", "together.h", "harness_team.h")
+MULTICORE = ("two_cores.c", "two_cores.h", "together.h", "harness_team.h")
 BOARD_BYTES = 4 * 2**20
 """Flash, and RAM, of the emulated boards."""
 VECTORS_BYTES = 64
@@ -151,7 +151,7 @@ def run_on_core(
         failure = _traced_failure(program, inputs, core) or failure or f"the firmware stopped with status {status}"
     counts = [int(count) for count in re.findall(r"^instructions (\d+)$", said, re.MULTILINE)]
     waited = [(int(work), int(count)) for work, count in re.findall(r"^critical (\d+) (\d+)$", said, re.MULTILINE)]
-    is_team = _is_team(program, core)
+    is_multicore = _is_multicore(program, core)
     stacks = struct.unpack(f"<{len(stack) // 4}I", stack)
     return Run(
         core.name,
@@ -163,8 +163,8 @@ def run_on_core(
         code_bytes=sections.get(".text", 0),
         weights_bytes=sections.get(".weights", 0),
         instructions=max(counts, default=None),
-        cores=core.cores if is_team else None,
-        core_stacks_bytes=stacks if is_team else (),
+        cores=core.cores if is_multicore else None,
+        core_stacks_bytes=stacks if is_multicore else (),
         **_critical(waited),
     )
 
@@ -179,7 +179,7 @@ def _critical(waited: Sequence[tuple[int, int]]) -> dict[str, int]:
     return {"barriers": barriers, "critical_instructions": most + BARRIER_INSTRUCTIONS * barriers}
 
 
-def run_on_team(program: Program, inputs: Inputs, core: Core) -> Run:
+def run_on_cores(program: Program, inputs: Inputs, core: Core) -> Run:
     """The same on all of its cores at once, and on one of them what runs without others."""
     if program.multicore is None:
         raise PlanError(f"{core.name} has {core.cores} cores: plan with as many")
@@ -235,15 +235,17 @@ def build(
     """Makes firmware.elf. `hook`: a header that is included before the model's own code."""
     made_by = core.made_by
     weights = write_model(program, runs, directory)
-    team = ["two_cores"] if _is_team(program, core) else []
-    tools.write_firmware(directory, "cortex_m.c", "cortex_m.ld", *([hook] if hook else []), *(TEAM if team else ()))
+    others = ["two_cores"] if _is_multicore(program, core) else []
+    tools.write_firmware(
+        directory, "cortex_m.c", "cortex_m.ld", *([hook] if hook else []), *(MULTICORE if others else ())
+    )
     common = [made_by.tool("gcc"), *made_by.flags, *core.flags, "-O2", "-I.", "-ffunction-sections", "-fdata-sections"]
     strict = [*tools.STANDARD, *tools.WARNINGS, "-DMODEL_NO_STATIC_ARENA"]
-    traced = [*(["-DHARNESS_TRACE"] if hook == TRACE else []), *([f"-DHARNESS_CORES={core.cores}"] if team else [])]
-    hooked = [*traced, "-include", "two_cores.h"] if team else ["-include", hook] if hook else []
+    traced = [*(["-DHARNESS_TRACE"] if hook == TRACE else []), *([f"-DHARNESS_CORES={core.cores}"] if others else [])]
+    hooked = [*traced, "-include", "two_cores.h"] if others else ["-include", hook] if hook else []
     tools.build([*common, *strict, *hooked, "-c", "model.c", "-o", "model.o"], directory)
     tools.build([*common, "-c", weights, "-o", "model_weights.o"], directory)
-    for name in ("harness", "cortex_m", *team):
+    for name in ("harness", "cortex_m", *others):
         tools.build([*common, *traced, *_memories(program), "-c", f"{name}.c", "-o", f"{name}.o"], directory)
     first = VECTORS_BYTES if core.vectors_at is None else 0
     numbers = {
@@ -257,7 +259,7 @@ def build(
         "SLOW_BYTES": BOARD_BYTES,
     }
     sizes = [f"-Wl,--defsym={name}={number}" for name, number in numbers.items()]
-    objects = ["model.o", "model_weights.o", "harness.o", "cortex_m.o", *(f"{name}.o" for name in team)]
+    objects = ["model.o", "model_weights.o", "harness.o", "cortex_m.o", *(f"{name}.o" for name in others)]
     link = ["-nostartfiles", made_by.library, "-T", "cortex_m.ld", "-Wl,--gc-sections", *sizes]
     tools.build([*common, *link, *objects, *linked, "-lm", "-o", "firmware.elf"], directory)
 
@@ -290,13 +292,6 @@ def _emulate(core: Core, directory: Path, inputs: Inputs, arena_bytes: int | Non
 
 def _counter(core: Core, emulator: str, directory: Path, arena_bytes: int | None) -> list[str]:
     """The option that makes the emulator count instructions of each run; with `arena_bytes` also step by step."""
-    tools.write_firmware(directory, "count_instructions.c")
-    version = tools.call([emulator, "--version"], directory).stdout.decode(errors="replace")
-    major = re.search(r"version (\d+)", version)
-    # QEMU 9 asks for a newer number, though the functions that the plugin uses have not changed.
-    number = 2 if major and int(major[1]) >= 9 else 1
-    flags = ["-shared", "-fPIC", "-O2", f"-DPLUGIN_VERSION={number}"]
-    tools.build([tools.find("gcc", "gcc"), *flags, "count_instructions.c", "-o", "count.so"], directory)
     marks = _symbols(core, directory)
     places = f"begin={marks['harness_begin']},end={marks['harness_end']}"
     waits = next((name for name in marks if name.startswith("wait_for_all")), None)
@@ -304,7 +299,23 @@ def _counter(core: Core, emulator: str, directory: Path, arena_bytes: int | None
         places += f",wait={marks[waits]},waits={_sizes(core, directory)[waits]}"
     if arena_bytes is not None:
         places += f",marks=marks.bin,arena={marks['arena_memory']},bytes={arena_bytes}"
+    (directory / "count.so").write_bytes(_plugin(emulator))
     return ["-plugin", f"./count.so,{places}"]
+
+
+@cache
+def _plugin(emulator: str) -> bytes:
+    """What counts, as this emulator loads it: built once for all runs."""
+    with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
+        directory = Path(place)
+        tools.write_firmware(directory, "count_instructions.c")
+        version = tools.call([emulator, "--version"], directory).stdout.decode(errors="replace")
+        major = re.search(r"version (\d+)", version)
+        # QEMU 9 asks for a newer number, though the functions that the plugin uses have not changed.
+        number = 2 if major and int(major[1]) >= 9 else 1
+        flags = ["-shared", "-fPIC", "-O2", f"-DPLUGIN_VERSION={number}"]
+        tools.build([tools.find("gcc", "gcc"), *flags, "count_instructions.c", "-o", "count.so"], directory)
+        return (directory / "count.so").read_bytes()
 
 
 def _symbols(core: Core, directory: Path) -> Mapping[str, str]:
@@ -319,7 +330,7 @@ def _sizes(core: Core, directory: Path) -> Mapping[str, int]:
     return {row[3]: int(row[1], 16) for row in found if len(row) == 4}
 
 
-def _is_team(program: Program, core: Core) -> bool:
+def _is_multicore(program: Program, core: Core) -> bool:
     """Whether several cores run it."""
     return core.cores > 1 and program.multicore is not None
 

@@ -18,15 +18,12 @@ from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
 from diagmem.transforms.channels.analysis import ranges_of
 from diagmem.verification.channels import range_faults
-from diagmem.verification.cortex_m import CORES, run_on_core, run_on_team
-from diagmem.verification.host import run_on_host
+from diagmem.verification.cortex_m import CORES, run_on_core, run_on_cores
+from diagmem.verification.harness import Inputs, Run
+from diagmem.verification.host import run_on_host, run_on_threads
 from diagmem.verification.inputs import sample_inputs
-from diagmem.verification.one_by_one import opinion_of_parts
-from diagmem.verification.oracles import RELATIVE_TOLERANCE, Opinion, second_opinion
-from diagmem.verification.runs import Run
-from diagmem.verification.stream import Inputs
-from diagmem.verification.tflm.compare import Comparison, compare
-from diagmem.verification.threads import run_on_threads
+from diagmem.verification.oracles import RELATIVE_TOLERANCE, Opinion, opinion_of_parts, second_opinion
+from diagmem.verification.tflm import Comparison, compare
 
 HOST, TFLM = "host", "tflm"
 PLACES = (HOST, *CORES, TFLM)
@@ -194,7 +191,7 @@ class Verification:
     def _run(self, place: str, samples: Inputs) -> Run:
         cores = cores_of(place)
         if place in CORES:
-            return (run_on_core if cores == 1 else run_on_team)(self.program, samples, CORES[place])
+            return (run_on_core if cores == 1 else run_on_cores)(self.program, samples, CORES[place])
         return run_on_host(self.program, samples) if cores == 1 else run_on_threads(self.program, samples, cores)
 
     def _in_tflm(self) -> TflmVerdict:

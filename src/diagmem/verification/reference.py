@@ -1,10 +1,11 @@
-"""A model run in numpy, operation by operation."""
+"""A model run in numpy, operation by operation, and when two results are the same."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
@@ -74,3 +75,14 @@ def run(
 def _is_dead(graph: Graph, node: Node) -> bool:
     """Whether an op makes nothing that an output depends on, and does nothing else."""
     return node.op.number not in {op.number for op in drop_dead(graph, lambda op: True).ops}
+
+
+def differing(got: Array, wanted: Array) -> npt.NDArray[np.bool_]:
+    """Which elements of two flat arrays of one type differ. IEEE 754 leaves open which bits a NaN has that comes out of
+    an operation, and processors differ in it: where both are NaN they are equal."""
+    size = got.dtype.itemsize
+    bits = (got.view(np.uint8) != wanted.view(np.uint8)).reshape(len(got), size).any(axis=1)
+    if got.dtype.kind == "f":
+        bits &= ~(np.isnan(got) & np.isnan(wanted))
+    found: npt.NDArray[np.bool_] = bits
+    return found

@@ -19,8 +19,8 @@ from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.json import from_json, to_json
 from diagmem.verification import reference
+from diagmem.verification.host import run_on_threads
 from diagmem.verification.inputs import sample_inputs
-from diagmem.verification.threads import run_on_threads
 from diagmem.verification.tools import STANDARD, WARNINGS
 from tests.backends.c.models import COMPILERS, compiler, with_weights, write
 from tests.row_networks import Images, with_values

@@ -22,9 +22,9 @@ from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import SeparationRule, footprint
 from diagmem.planning.place import optimal
 from diagmem.validation import Fault
+from diagmem.verification import tflm
 from diagmem.verification.inputs import sample_inputs
-from diagmem.verification.tflm import runtime
-from diagmem.verification.tflm.compare import compare
+from diagmem.verification.tflm import compare
 from tests.backends.tflm import small_models
 from tests.frontends.tflite.test_hostile import corrupted
 
@@ -37,7 +37,7 @@ REAL = {
 }
 """Head and smallest arena, at the most."""
 
-needs_tflm = pytest.mark.skipif(not runtime.is_installed(), reason="needs the package tflite-micro")
+needs_tflm = pytest.mark.skipif(not tflm.is_installed(), reason="needs the package tflite-micro")
 
 
 @needs_tflm
@@ -181,7 +181,7 @@ def test_inflated_overlaps_are_caught() -> None:
     assert found is not None
     assert found.plan.arena_bytes < plan.arena_bytes
     assert found.findings
-    if runtime.is_installed():
+    if tflm.is_installed():
         assert "outputs differ" in compare(data, planned, plan.graph, sample_inputs(plan.graph, 8)).failure
 
 
@@ -205,7 +205,7 @@ def test_each_overlap_is_as_large_as_it_may_be() -> None:
     data = to_tflite(zoo.build("kws_dscnn_int8"))
     graph = tflite.parse(data, "model")
     inputs = sample_inputs(graph, 8)
-    expected = runtime.run(data, graph, inputs).outputs
+    expected = tflm.run(data, graph, inputs).outputs
     convolutions = [node for node in graph.nodes if "CONV" in node.op.kind]
     for node in convolutions[:4]:
         kind, order = kind_of(node.op.kind), library(REFERENCE).order(node)
@@ -216,8 +216,8 @@ def test_each_overlap_is_as_large_as_it_may_be() -> None:
         found = planned_file.embedded_plan(unsafe, graph, REFERENCE)
         assert found is not None
         assert [finding.op for finding in found.findings] == [node.op.index]
-        assert runtime.run(safe, graph, inputs).outputs == expected
-        assert runtime.run(unsafe, graph, inputs).outputs != expected
+        assert tflm.run(safe, graph, inputs).outputs == expected
+        assert tflm.run(unsafe, graph, inputs).outputs != expected
 
 
 def test_plan_by_vela_is_doubted() -> None:

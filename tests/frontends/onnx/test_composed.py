@@ -16,8 +16,7 @@ from diagmem.frontends.source import Source
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Graph
 from diagmem.verification import reference
-from diagmem.verification.onnx_runtime import outputs_of
-from diagmem.verification.oracles import second_opinion
+from diagmem.verification.oracles import outputs_of, second_opinion
 from tests.frontends.onnx import making
 
 Array = npt.NDArray[Any]

@@ -19,7 +19,7 @@ from diagmem.frontends.source import Source
 from diagmem.model.errors import ModelError
 from diagmem.ops.signature import check_signatures
 from diagmem.verification import reference
-from diagmem.verification.onnx_runtime import outputs_of
+from diagmem.verification.oracles import outputs_of
 from tests.frontends.onnx import making
 
 Array = npt.NDArray[Any]

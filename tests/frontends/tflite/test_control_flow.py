@@ -18,8 +18,7 @@ from diagmem.ops import BuiltinOptions, kinds
 from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.elementwise.unary import Unary
 from diagmem.ops.options import CustomOptions
-from diagmem.verification import reference
-from diagmem.verification.tflm import runtime
+from diagmem.verification import reference, tflm
 
 X = np.array([-2, -1, 1, 2], np.float32)
 
@@ -172,6 +171,6 @@ def test_files_are_unrolled(case: tuple[Graph, dict[int, Graph]]) -> None:
     assert np.array_equal(result(graph), result(without_control_flow(main, parts)))
     with pytest.raises(ModelError, match="unrolled"):
         diagmem.emit_tflm(data)
-    if runtime.is_installed():
-        (outputs,) = runtime.run(data, graph, [[X]]).outputs
+    if tflm.is_installed():
+        (outputs,) = tflm.run(data, graph, [[X]]).outputs
         assert np.array_equal(np.frombuffer(outputs[0], np.float32), result(graph))

@@ -11,9 +11,8 @@ from diagmem.frontends import tflite
 from diagmem.frontends.tflite.writer import copied, to_tflite
 from diagmem.frontends.zoo import build
 from diagmem.transforms import transformed
-from diagmem.verification import reference
+from diagmem.verification import reference, tflm
 from diagmem.verification.inputs import sample_inputs
-from diagmem.verification.tflm import runtime
 
 VWW = "mlperf_tiny/vww_96_int8"
 
@@ -50,9 +49,9 @@ def test_a_lean_file_computes_the_same(shared: Path) -> None:
     for values in inputs:
         wanted = reference.run(graph, values)[graph.outputs[0]]
         assert wanted.tobytes() == reference.run(less, values)[less.outputs[0]].tobytes()
-    if not runtime.is_installed():
+    if not tflm.is_installed():
         pytest.skip("needs tflite-micro to compare with")
-    assert runtime.run(small, less, inputs).outputs == runtime.run(data, graph, inputs).outputs
+    assert tflm.run(small, less, inputs).outputs == tflm.run(data, graph, inputs).outputs
 
 
 def test_emitted_for_tflm(shared: Path) -> None:
@@ -64,7 +63,7 @@ def test_emitted_for_tflm(shared: Path) -> None:
     assert whole.data.endswith(path.read_bytes())
     assert all(made.heads[name][1] <= whole.heads[name][1] for name in made.heads)
     assert {name: before for name, (before, _) in made.heads.items()} == {n: b for n, (b, _) in whole.heads.items()}
-    if not runtime.is_installed():
+    if not tflm.is_installed():
         pytest.skip("needs tflite-micro to compare with")
     (verdict,) = diagmem.verify(path, on=["tflm"], inputs=3)
     assert verdict.ok

@@ -17,8 +17,8 @@ from diagmem.ops.signal.framer import Framer
 from diagmem.ops.signal.overlap_add import OverlapAdd
 from diagmem.ops.signal.stacker import Stacker
 from diagmem.ops.state import tensors_in_file
+from diagmem.verification import tflm
 from diagmem.verification.places import CVerdict
-from diagmem.verification.tflm import runtime
 from tests.backends.c.models import compiler
 from tests.tflite_files import file_of
 
@@ -62,11 +62,11 @@ def test_in_c_over_runs_in_a_row(tmp_path: Path) -> None:
     (verdict,) = diagmem.verify(path, inputs=9)
     assert verdict.ok, verdict.failure
     assert isinstance(verdict, CVerdict)
-    assert verdict.compared_with == (("numpy", "tflm") if runtime.is_installed() else ("numpy",))
+    assert verdict.compared_with == (("numpy", "tflm") if tflm.is_installed() else ("numpy",))
     assert diagmem.plan(path).plan.state_bytes == 2 * (9 + 8 + 6 + 9)
 
 
-@pytest.mark.skipif(not runtime.is_installed(), reason="needs tflite_micro")
+@pytest.mark.skipif(not tflm.is_installed(), reason="needs tflite_micro")
 def test_tflm_obeys_the_plan_and_keeps_its_own_state(tmp_path: Path) -> None:
     (verdict,) = diagmem.verify(written(sounds(), tmp_path), on=("tflm",), inputs=9)
     assert verdict.ok, verdict.failure

@@ -12,8 +12,7 @@ from diagmem.frontends import tflite
 from diagmem.frontends.tflite.subgraphs import Called, Name, with_variables
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Op, Tensor
-from diagmem.verification import reference
-from diagmem.verification.tflm import runtime
+from diagmem.verification import reference, tflm
 from tests.execution import random_inputs
 from tests.state_files import to_tflite
 from tests.streams import stream
@@ -42,13 +41,13 @@ def test_ops_keep_the_numbers_of_their_file() -> None:
     assert [op.number for op in found.ops] == list(range(first, first + len(graph.ops)))
 
 
-@pytest.mark.skipif(not runtime.is_installed(), reason="needs tflite_micro")
+@pytest.mark.skipif(not tflm.is_installed(), reason="needs tflite_micro")
 @pytest.mark.parametrize("seed", SEEDS[:4])
 def test_tflm_runs_alike(seed: int) -> None:
     """What TensorFlow Lite Micro makes of several runs in a row, and of the first values."""
     graph = stream(seed)
     inputs = [random_inputs(graph, n) for n in range(4)]
-    theirs = runtime.run(to_tflite(graph), graph, inputs).outputs
+    theirs = tflm.run(to_tflite(graph), graph, inputs).outputs
     for ours, found in zip(reference.runs(graph, inputs, (2,)), theirs, strict=True):
         for t, raw in zip(graph.outputs, found, strict=True):
             assert np.allclose(ours[t].reshape(-1), np.frombuffer(raw, np.float32), rtol=1e-5, atol=1e-5)

@@ -17,8 +17,8 @@ from diagmem.model.multicore import How
 from diagmem.planning.json import from_json, to_json
 from diagmem.planning.plan import findings_of
 from diagmem.planning.planner import Planned
+from diagmem.verification.host import run_on_threads
 from diagmem.verification.inputs import sample_inputs
-from diagmem.verification.threads import run_on_threads
 from tests.backends.c.models import compiler
 from tests.networks import Net
 from tests.row_networks import with_values

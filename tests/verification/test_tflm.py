@@ -16,11 +16,11 @@ from diagmem.backends.tflm import greedy
 from diagmem.frontends import tflite
 from diagmem.frontends.tflite import rewriter as flatbuffer
 from diagmem.kernels import library
+from diagmem.verification import tflm
 from diagmem.verification.inputs import sample_inputs
-from diagmem.verification.tflm import runtime
 from tests.backends.tflm import small_models
 
-needs_tflm = pytest.mark.skipif(not runtime.is_installed(), reason="needs the package tflite-micro")
+needs_tflm = pytest.mark.skipif(not tflm.is_installed(), reason="needs the package tflite-micro")
 
 
 @needs_tflm
@@ -29,7 +29,7 @@ def test_smallest_arena_is_split(make: Callable[[], bytes]) -> None:
     """Head, persistent part and planning make up the smallest arena; the head is the one foretold."""
     data = make()
     graph = tflite.parse(data, make.__name__)
-    run = runtime.run(data, graph, sample_inputs(graph, 2))
+    run = tflm.run(data, graph, sample_inputs(graph, 2))
     foretold = greedy.layout(graph, [greedy.ONLINE] * len(graph.tensors), library("tflm-reference"))
     assert run.head_bytes == foretold.head_bytes
     assert run.planning_bytes >= 0
@@ -43,7 +43,7 @@ def test_state_is_kept_between_runs() -> None:
     data = small_models.variable()
     graph = tflite.parse(data, "variable")
     [ones] = sample_inputs(graph, 2)[1:]
-    run = runtime.run(data, graph, [ones] * 4)
+    run = tflm.run(data, graph, [ones] * 4)
     assert run.outputs[0] != run.outputs[1]
     assert run.outputs[:2] == run.outputs[2:], "state starts anew half-way"
 
@@ -54,8 +54,8 @@ def test_refusal_is_told_in_tflms_words() -> None:
     data = small_models.reshapes()
     graph = tflite.parse(data, "reshapes")
     bad = flatbuffer.rewritten(data, {"OfflineMemoryAllocation": struct.pack("<4i", 1, 1, 1, -1)})
-    with pytest.raises(runtime.TflmError, match="Nbr of offline buffer offsets"):
-        runtime.run(bad, graph, sample_inputs(graph, 1))
+    with pytest.raises(tflm.TflmError, match="Nbr of offline buffer offsets"):
+        tflm.run(bad, graph, sample_inputs(graph, 1))
 
 
 def crashed(*answers: dict[str, int]) -> subprocess.CompletedProcess[str]:
@@ -70,8 +70,8 @@ def test_crash_in_too_small_an_arena_is_a_refusal(monkeypatch: pytest.MonkeyPatc
     data = small_models.reshapes()
     graph = tflite.parse(data, "reshapes")
     inputs = sample_inputs(graph, 1)
-    expected = runtime.run(data, graph, inputs)
-    work, ranges = runtime._work, []
+    expected = tflm.run(data, graph, inputs)
+    work, ranges = tflm._work, []
 
     def crash_once(job: dict[str, Any], timeout_seconds: float) -> subprocess.CompletedProcess[str]:
         ranges.append((job["refused_bytes"], job["accepted_bytes"]))
@@ -79,8 +79,8 @@ def test_crash_in_too_small_an_arena_is_a_refusal(monkeypatch: pytest.MonkeyPatc
             return crashed({"trying_bytes": 4096}, {"accepted_bytes": 4096}, {"trying_bytes": 160})
         return work(job, timeout_seconds)
 
-    monkeypatch.setattr(runtime, "_work", crash_once)
-    assert runtime.run(data, graph, inputs) == expected
+    monkeypatch.setattr(tflm, "_work", crash_once)
+    assert tflm.run(data, graph, inputs) == expected
     assert ranges[1] == (160, 4096)
 
 
@@ -93,9 +93,9 @@ def test_crash_in_an_ample_arena_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
     def crash(job: dict[str, Any], timeout_seconds: float) -> subprocess.CompletedProcess[str]:
         return crashed({"trying_bytes": job["accepted_bytes"]})
 
-    monkeypatch.setattr(runtime, "_work", crash)
-    with pytest.raises(runtime.TflmError, match=r"crashed \(SIGSEGV\) after saying: out of luck"):
-        runtime.run(data, graph, sample_inputs(graph, 1))
+    monkeypatch.setattr(tflm, "_work", crash)
+    with pytest.raises(tflm.TflmError, match=r"crashed \(SIGSEGV\) after saying: out of luck"):
+        tflm.run(data, graph, sample_inputs(graph, 1))
 
 
 @needs_tflm
@@ -103,8 +103,8 @@ def test_waiting_has_an_end() -> None:
     """A run that takes too long is stopped."""
     data = small_models.reshapes()
     graph = tflite.parse(data, "reshapes")
-    with pytest.raises(runtime.TflmError, match="did not finish"):
-        runtime.run(data, graph, sample_inputs(graph, 1), timeout_seconds=0.01)
+    with pytest.raises(tflm.TflmError, match="did not finish"):
+        tflm.run(data, graph, sample_inputs(graph, 1), timeout_seconds=0.01)
 
 
 def test_inputs_are_seeded_and_reach_the_edges() -> None:

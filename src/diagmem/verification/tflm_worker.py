@@ -1,4 +1,4 @@
-"""Runs a model in TFLM's Python interpreter; started by `runtime` as a process of its own.
+"""Runs a model in TFLM's Python interpreter; started by `tflm` as a process of its own.
 
 TFLM trusts its input: too small an arena or a bad offset ends the process. So every attempt is announced on standard
 output before it is made; what was announced and not answered is what killed it. One JSON object a line in both

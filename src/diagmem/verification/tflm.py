@@ -1,4 +1,5 @@
-"""TFLM's own Python interpreter, kept at arm's length in a process of its own, since bad input makes it crash."""
+"""TFLM's own Python interpreter, in a process of its own, since bad input makes it crash; two files in it side by side,
+and the arena that a firmware has to set aside for one."""
 
 from __future__ import annotations
 
@@ -13,11 +14,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.errors import DiagmemError, one_line
 from diagmem.model.graph import DType, Graph
 from diagmem.verification.inputs import restarts
+from diagmem.verification.reference import differing
 
 AMPLE_ARENA_BYTES = 2**24
 TIMEOUT_SECONDS = 600.0
@@ -93,7 +96,7 @@ def _ample_arena(model: bytes, graph: Graph) -> int:
 
 
 def _work(job: dict[str, Any], timeout_seconds: float) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "diagmem.verification.tflm.worker"]
+    command = [sys.executable, "-m", "diagmem.verification.tflm_worker"]
     try:
         return subprocess.run(
             command,
@@ -135,3 +138,63 @@ def _reason(done: subprocess.CompletedProcess[str]) -> str:
         return one_line(f"it crashed ({name})" + (f" after saying: {lines[-1]}" if lines else ""), 160)
     said = [line for line in lines if not line.startswith((" ", "Traceback")) and "Error: " not in line]
     return one_line((said or lines or ["it gave no reason"])[-1], 160)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`after` is None where TFLM does not run the planned file. `failure`: why the answer is no; empty if it is yes."""
+
+    inputs: int
+    before: TflmRun
+    after: TflmRun | None
+    failure: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.failure
+
+
+def _is_same(graph: Graph, old: Sequence[bytes], new: Sequence[bytes]) -> bool:
+    types = [graph.tensors[t].dtype.numpy for t in graph.outputs]
+    return not any(
+        len(a) != len(b) or differing(np.frombuffer(a, dtype), np.frombuffer(b, dtype)).any()
+        for a, b, dtype in zip(old, new, types, strict=True)
+    )
+
+
+def compare(original: bytes, planned: bytes, graph: Graph, inputs: Inputs) -> Comparison:
+    """Runs both files on all inputs, each in the smallest arena that it accepts, and compares every output."""
+    before = run(original, graph, inputs)
+    try:
+        after = run(planned, graph, inputs)
+    except TflmError as error:
+        return Comparison(len(inputs), before, None, str(error))
+    pairs = zip(before.outputs, after.outputs, strict=True)
+    wrong = [n for n, (old, new) in enumerate(pairs) if not _is_same(graph, old, new)]
+    failure = f"outputs differ on {len(wrong)} of {len(inputs)} inputs, first on input {wrong[0]}" if wrong else ""
+    return Comparison(len(inputs), before, after, failure)
+
+
+SLACK_BYTES = 16
+"""What TFLM loses where the arena does not start at a multiple of 16: at its start and its end together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """`head_bytes`: tensors and kernel scratch, as planned. `persistent_bytes`: what TFLM keeps beside them, which only
+    TFLM knows. `planning_bytes`: what it needs on top for a moment, while it starts, if that is more."""
+
+    head_bytes: int
+    persistent_bytes: int
+    planning_bytes: int
+    slack_bytes: int = SLACK_BYTES
+
+    @classmethod
+    def of(cls, head_bytes: int, measured: TflmRun) -> Arena:
+        """The parts, where the head may be larger than was measured: other kernels want more scratch."""
+        used = head_bytes + measured.persistent_bytes
+        return cls(head_bytes, measured.persistent_bytes, max(0, measured.arena_bytes - used))
+
+    @property
+    def total_bytes(self) -> int:
+        return self.head_bytes + self.persistent_bytes + self.planning_bytes + self.slack_bytes

@@ -1,9 +1,9 @@
-"""What the harness and the host say to each other: inputs one way, outputs the other, as plain bytes."""
+"""What the harness and the host say to each other, inputs one way and outputs the other, and what a run has shown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,9 +17,74 @@ from diagmem.model.graph import DType, Shape, Tensor
 from diagmem.model.views import places
 from diagmem.transforms.narrow_state import quantised_values
 from diagmem.verification import reference
-from diagmem.verification.equality import differing
 from diagmem.verification.inputs import restarts
+from diagmem.verification.reference import differing
 from diagmem.verification.tools import write_firmware
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """`failure`: why the answer is no; None if it is yes. `instructions`: the most that any input took, on one core.
+    `critical_instructions`: of the core that had most to do between each two barriers, and for these.
+    `stack_bytes`: the most that any core takes; `core_stacks_bytes`: what each of several does. What the place does not
+    tell is None."""
+
+    on: str
+    inputs: int
+    failure: str | None
+    arena_bytes: int
+    stack_bytes: int | None = None
+    static_bytes: int | None = None
+    code_bytes: int | None = None
+    weights_bytes: int | None = None
+    instructions: int | None = None
+    cores: int | None = None
+    barriers: int | None = None
+    critical_instructions: int | None = None
+    core_stacks_bytes: tuple[int, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return self.failure is None
+
+    def failed(self, reason: str) -> Run:
+        """The same with a reason why the answer is no, unless there is one already."""
+        return replace(self, failure=self.failure or reason)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "on": self.on,
+            "ok": self.ok,
+            "inputs": self.inputs,
+            "arena_bytes": self.arena_bytes,
+            "stack_bytes": self.stack_bytes,
+            "static_bytes": self.static_bytes,
+            "code_bytes": self.code_bytes,
+            "weights_bytes": self.weights_bytes,
+            "instructions": self.instructions,
+            "failure": self.failure,
+            **self._of_cores(),
+        }
+
+    @property
+    def speedup(self) -> float | None:
+        """How much faster several cores are than one."""
+        if not self.instructions or not self.critical_instructions:
+            return None
+        return self.instructions / self.critical_instructions
+
+    def _of_cores(self) -> dict[str, Any]:
+        if self.cores is None:
+            return {}
+        speedup = None if self.speedup is None else round(self.speedup, 4)
+        return {
+            "cores": self.cores,
+            "stack_bytes_by_core": list(self.core_stacks_bytes) or None,
+            "barriers": self.barriers,
+            "critical_instructions": self.critical_instructions,
+            "speedup": speedup,
+        }
+
 
 MOST_TEXT_BYTES = 2**16
 """Above so many bytes of weights, compiling them as text would take most of the time."""

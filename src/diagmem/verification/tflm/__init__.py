@@ -1,1 +1,0 @@
-"""TensorFlow Lite Micro's own interpreter."""
