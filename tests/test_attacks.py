@@ -24,8 +24,8 @@ from diagmem.kernels import library, signature
 from diagmem.model.errors import DiagmemError, one_line, shell_word
 from diagmem.model.graph import Graph, Op, Tensor
 from diagmem.planning.bounds import all_overlaps
-from diagmem.tracing.capture.harness import harness
 from diagmem.tracing.capture.kernel import read_calls
+from diagmem.tracing.capture.native import harness
 from diagmem.verification.places import Verification
 from tests.attack_strings import ATTACKS, MARK, attack
 from tests.cli.calling import call

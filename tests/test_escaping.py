@@ -21,7 +21,7 @@ from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.model.errors import DiagmemError
 from diagmem.model.graph import Graph
 from diagmem.tracing.capture.calls import parse_call
-from diagmem.tracing.capture.harness import harness
+from diagmem.tracing.capture.native import harness
 from tests.attack_strings import ATTACKS, MARK, attack
 from tests.reports.hostile import small_graph
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from diagmem.reports.trace import COLOURS, LEGEND, Band, Panel, indexed_png, trace_drawing
-from diagmem.tracing.analysis.raster import Cell, Raster
+from diagmem.tracing.analysis.model_trace import Cell, Raster
 from diagmem.tracing.capture.events import EVENT, Kind, Recorder
 
 

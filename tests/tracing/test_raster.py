@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from diagmem.tracing.analysis.raster import Cell, Raster
+from diagmem.tracing.analysis.model_trace import Cell, Raster
 from diagmem.tracing.capture.events import EVENT, Kind, Recorder
 
 

@@ -14,8 +14,7 @@ from diagmem.frontends.source import Source
 from diagmem.model.schedule import PUSH
 from diagmem.planning.plan import Plan
 from diagmem.tracing.analysis.model import apart, build_model
-from diagmem.tracing.analysis.model_trace import ModelTrace, run_plan, trace_plan
-from diagmem.tracing.analysis.values import TracedWindows
+from diagmem.tracing.analysis.model_trace import ModelTrace, TracedWindows, run_plan, trace_plan
 from tests.row_networks import image_net
 from tests.tracing.conftest import placed_at, require_cortex_m, require_native
 

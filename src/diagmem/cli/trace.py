@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from diagmem.planning.plan import Plan
     from diagmem.reports.trace import Panel
     from diagmem.tracing.analysis.model_trace import ModelTrace
-    from diagmem.tracing.analysis.traced_pairs import TracedRow
-    from diagmem.tracing.analysis.traced_turns import TracedTurns
+    from diagmem.tracing.analysis.rows import TracedRow, TracedTurns
 
 KERNEL_ALIGN_BYTES = 4
 """Alignment to plan for, for kernels of which nothing else is known: they may load words."""
@@ -117,7 +116,7 @@ def command(
 
 def _kernels(elf_paths: tuple[Path, ...], calls: tuple[str, ...], on: str | None, with_picture: bool) -> _Traced:
     from diagmem.reports.trace import call_panel
-    from diagmem.tracing.analysis.traced_pairs import call_rows
+    from diagmem.tracing.analysis.rows import call_rows
     from diagmem.tracing.capture.kernel import kernel_program, read_calls
     from diagmem.tracing.capture.run import trace_call
 

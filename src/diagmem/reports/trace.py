@@ -13,9 +13,8 @@ import numpy.typing as npt
 
 from diagmem.reports.drawing import KB, Drawing, byte_ticks, clipped, line, rect, short_kb, tag, text, text_width, ticks
 from diagmem.tracing.analysis.model import TracedModel
-from diagmem.tracing.analysis.model_trace import PlanRun
-from diagmem.tracing.analysis.raster import Cell, Raster
-from diagmem.tracing.analysis.traced_pairs import TracedRow
+from diagmem.tracing.analysis.model_trace import Cell, PlanRun, Raster
+from diagmem.tracing.analysis.rows import TracedRow
 from diagmem.tracing.capture.calls import Call, Role
 from diagmem.tracing.capture.run import SEEDS, CallTrace, Executable, observe
 

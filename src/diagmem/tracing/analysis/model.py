@@ -22,7 +22,7 @@ from diagmem.planning.plan import Plan, Storage, scratch_of, stored, weight_copi
 from diagmem.tracing.capture import cortex_m, native
 from diagmem.tracing.capture.calls import Call, MemoryArgument, Role
 from diagmem.tracing.capture.elf import Elf
-from diagmem.tracing.capture.harness import AFTER_OP, harness
+from diagmem.tracing.capture.native import AFTER_OP, harness
 from diagmem.tracing.capture.run import Executable
 from diagmem.verification.inputs import sample_inputs
 

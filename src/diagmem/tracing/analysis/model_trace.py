@@ -1,22 +1,171 @@
-"""What a trace says about a model and its plan: overlaps of every op, windows of every buffer, and the real peak."""
+"""What a trace says about a model and its plan: overlaps of every op, windows of every buffer, the real peak, and the
+grid of cells that a picture of the run is painted from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import enum
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from diagmem.model.graph import Node
+from diagmem.model.graph import IntArray, Node
 from diagmem.model.schedule import PUSH
 from diagmem.planning.plan import Plan
 from diagmem.tracing.analysis.model import TracedModel, offsets_apart
-from diagmem.tracing.analysis.raster import Raster
-from diagmem.tracing.analysis.traced_pairs import TracedRow
-from diagmem.tracing.analysis.traced_turns import TracedTurn, TracedTurns, gathered, remade_places, traced_turn
-from diagmem.tracing.analysis.values import Lost, TracedWindows, lost_values
-from diagmem.tracing.capture.events import ALWAYS, NEVER, Recorder, Span
+from diagmem.tracing.analysis.rows import TracedRow, TracedTurn, TracedTurns, gathered, remade_places, traced_turn
+from diagmem.tracing.capture.events import ALWAYS, NEVER, Flags, Kind, Recorder, Span, TouchedBytes, Value
 from diagmem.tracing.capture.run import SEEDS, Counts, observe, overlap_of, trace
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """An address at which two buffers of a plan, by what was traced, hold values at once."""
+
+    first: str
+    second: str
+    byte: int
+
+    def __str__(self) -> str:
+        return f"'{self.first}' and '{self.second}' are both in use at byte {self.byte} of the arena"
+
+
+class _Lives(NamedTuple):
+    """For some bytes of the traced space: when each is written, and when last used."""
+
+    byte: IntArray
+    begin: IntArray
+    end: IntArray
+
+
+class TracedWindows:
+    """For each byte of the traced space, when it is first written and when last used, over a whole run; a byte that is
+    made again lives again."""
+
+    def __init__(self, space_bytes: int) -> None:
+        self._begin = np.full(space_bytes, NEVER, dtype=np.int64)
+        self._end = np.full(space_bytes, ALWAYS, dtype=np.int64)
+        self._ended: list[_Lives] = []
+
+    def add(self, span: Span) -> None:
+        written, read = np.flatnonzero(span.first_write != NEVER), np.flatnonzero(span.last_read != ALWAYS)
+        self._begin[written] = np.minimum(self._begin[written], span.first_write[written])
+        self._end[read] = np.maximum(self._end[read], span.last_read[read])
+        # A value that nobody reads still destroys what was there.
+        self._end[written] = np.maximum(self._end[written], span.first_write[written])
+
+    def end_lives(self, places: Iterable[slice]) -> None:
+        """What lies there is about to be made again."""
+        for place in places:
+            byte = np.arange(place.start, place.stop)
+            self._ended.append(_Lives(byte, self._begin[byte], self._end[byte]))
+            self._begin[byte], self._end[byte] = NEVER, ALWAYS
+
+    def begin_early(self, place: range) -> None:
+        """Something is there before the run."""
+        self._begin[place.start : place.stop] = ALWAYS
+
+    def end_late(self, place: range) -> None:
+        """It is needed after the run."""
+        self._end[place.start : place.stop] = NEVER
+
+    def lives(self) -> _Lives:
+        """All of them, but for bytes that nobody uses."""
+        last = _Lives(np.arange(len(self._begin)), self._begin, self._end)
+        byte, begin, end = (np.concatenate(column) for column in zip(*self._ended, last, strict=True))
+        used = (begin != NEVER) & (end != ALWAYS)
+        return _Lives(byte[used], begin[used], end[used])
+
+
+def lost_values(plan: Plan, apart: Sequence[int], windows: TracedWindows) -> Iterator[Lost]:
+    """Pairs of buffers that share an address while both hold values there, with the first such address of each.
+    `apart`: where each of the plan's buffers was traced, ascending, and the end of the last one."""
+    byte, begin, end = windows.lives()
+    buffer = np.searchsorted(np.array(apart), byte, side="right") - 1
+    address = byte + (np.array(plan.buffer_offsets, dtype=np.int64) - np.array(apart[:-1], dtype=np.int64))[buffer]
+    order = np.lexsort((begin, address))
+    buffer, address, begin, end = buffer[order], address[order], begin[order], end[order]
+    # At one address by the time of their beginning, lives are apart if each has ended when the next one begins.
+    clash = (address[1:] == address[:-1]) & (begin[1:] < end[:-1]) & (buffer[1:] != buffer[:-1])
+    found: dict[tuple[int, int], int] = {}
+    for at in np.flatnonzero(clash).tolist():
+        found.setdefault((int(buffer[at]), int(buffer[at + 1])), int(address[at]))
+    for (first, second), lowest in found.items():
+        yield Lost(plan.buffers[first].name, plan.buffers[second].name, lowest)
+
+
+class Cell(enum.IntEnum):
+    """What happened in a cell."""
+
+    NOTHING = 0
+    IN_USE = 1
+    LOADED = 2
+    STORED = 3
+    UPDATED = 4
+
+
+class Raster:
+    """Cells of a run in [start, end) instructions over `space_bytes`. A cell knows whether anything in it was loaded,
+    stored or updated, and whether any of its bytes was in use: held a value that is read later."""
+
+    def __init__(self, space_bytes: int, start: int, end: int, columns: int = 1000, rows: int = 480) -> None:
+        self.space_bytes, self.start, self.end = space_bytes, start, max(end, start + 1)
+        self.columns, self.rows = min(columns, self.end - start), min(rows, space_bytes)
+        shape = self.rows, self.columns
+        self.loaded, self.stored, self.updated = (np.zeros(shape, dtype=np.bool_) for _ in range(3))
+        self._uses = np.zeros((self.rows, self.columns + 1), dtype=np.int64)
+
+    def add(self, touches: TouchedBytes) -> None:
+        """Marks touches, and how long the values that they replaced were in use."""
+        kind = touches.events["kind"][touches.event]
+        column = self._column(touches.events["time"].astype(np.int64))[touches.event]
+        row = self._row(touches.byte)
+        updates = touches.is_update[touches.event]
+        for grid, chosen in (
+            (self.loaded, kind == Kind.LOAD),
+            (self.stored, (kind == Kind.STORE) & ~updates),
+            (self.updated, updates),
+        ):
+            grid[row[chosen], column[chosen]] = True
+        self._use(touches.dead_byte, touches.dead_birth, touches.dead_last_read)
+
+    def finish(self, values: Value, kept: Iterable[range]) -> None:
+        """The run is over: `values` is what the bytes hold now, `kept` the bytes that the caller reads."""
+        until = values.last_read.copy()
+        for place in kept:
+            until[place.start : place.stop] = self.end - 1
+        byte = np.flatnonzero((until != ALWAYS) & (until >= values.birth))
+        self._use(byte, values.birth[byte], until[byte])
+
+    @property
+    def in_use(self) -> Flags:
+        return np.cumsum(self._uses, axis=1)[:, :-1] > 0
+
+    @property
+    def cells(self) -> npt.NDArray[np.uint8]:
+        """For each cell its most telling `Cell`, the lowest offsets first."""
+        found = np.zeros((self.rows, self.columns), dtype=np.uint8)
+        for cell, grid in (
+            (Cell.IN_USE, self.in_use),
+            (Cell.LOADED, self.loaded),
+            (Cell.STORED, self.stored),
+            (Cell.UPDATED, self.updated),
+        ):
+            found[grid] = cell
+        return found
+
+    def _use(self, byte: IntArray, birth: IntArray, last_read: IntArray) -> None:
+        row = self._row(byte)
+        np.add.at(self._uses, (row, self._column(birth)), 1)
+        np.add.at(self._uses, (row, self._column(last_read) + 1), -1)
+
+    def _column(self, time: IntArray) -> IntArray:
+        return np.clip((time - self.start) * self.columns // (self.end - self.start), 0, self.columns - 1)
+
+    def _row(self, byte: IntArray) -> IntArray:
+        return byte * self.rows // self.space_bytes
 
 
 @dataclass(frozen=True, slots=True)
