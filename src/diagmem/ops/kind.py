@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -11,16 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import Node, Shape, Tensor
+from diagmem.model.graph import ExplicitPadding, Node, Shape, Tensor
 from diagmem.model.multicore import Along, Cut
 from diagmem.model.views import pieces, places
 from diagmem.ops.accesses import Accesses, Runs, replayed_separation
 from diagmem.ops.c_call import CCall, CPointers, CRow, CRows, Unsupported, cut_to_row, row_call
+from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.options import Options
 from diagmem.ops.orders import InstructionSet, Order, Variant
 from diagmem.ops.sampling import Draw, Fitting
 from diagmem.ops.signature import MANY, Signature
-from diagmem.ops.upright import Standing, Upright, upright_pixels
 
 Array = npt.NDArray[Any]
 
@@ -65,6 +66,15 @@ class OpKind(ABC):
     is_pointwise: ClassVar[bool] = False
     """Whether it treats all pixels alike: a pixel of the output is made of the pixel at its place in each input."""
 
+    takes_pitches: ClassVar[bool] = False
+    """Whether the kernel takes the distances between neighbouring images, rows and pixels."""
+
+    takes: ClassVar[Signature] = Signature((1, MANY), (1, MANY), made=None)
+    """How many operands it takes, of which types and sizes."""
+
+    needs: ClassVar[Fitting] = Fitting()
+    """What a drawn node needs so that a kernel can run it."""
+
     def decode(self, name: str, options: Any) -> Any:
         """Attributes from TFLite's options table, which is None where the file has none. Of operations that TFLite does
         not define the options are a mapping from their names."""
@@ -75,9 +85,8 @@ class OpKind(ABC):
         return None
 
     def signature(self, name: str) -> Signature:
-        """How many operands the operation of that name takes, of which types and sizes. Kinds override this, which asks
-        for some input and some output only."""
-        return Signature((1, MANY), (1, MANY), made=None)
+        """What the operation of that name takes. Kinds override this whose names differ in it."""
+        return self.takes
 
     @abstractmethod
     def output_shapes(self, name: str, attributes: Any, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
@@ -114,13 +123,15 @@ class OpKind(ABC):
         at = (places(t.shape, t.strides) if t.view else None for t in (source, target))
         return replayed_separation(self.accesses(node, order), position, output, *sizes, *at)
 
-    def upright(self, node: Node, standing: Standing) -> Upright | None:
-        """The operation when its line of pixels stands instead of lying; None where it has no such line, or cannot."""
-        return upright_pixels(node, standing) if self.is_pointwise else None
+    def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
+        """The operation when its columns become rows; None where it has more than one row of pixels, or cannot."""
+        return pixels_as_rows(node, change) if self.is_pointwise else None
 
     def can_address(self, node: Node) -> bool:
         """Whether the kernel reaches all elements of tensors that are views. Of those in one piece it needs only the
-        address; kinds whose kernels take strides or pitches override this."""
+        address; kinds whose kernels take strides override this."""
+        if self.takes_pitches:
+            return all_have_pitches(node)
         return all(t.is_in_one_piece for t in (*(t for _, t in node.activations()), *node.outputs))
 
     def analytical(self, node: Node, position: int) -> int | None:
@@ -206,8 +217,8 @@ class OpKind(ABC):
         """A small random node of that name, with all that the operation allows. The tests of all kinds draw from it."""
 
     def fitting(self, node: Node) -> Fitting:
-        """What a drawn node needs so that a kernel can run it."""
-        return Fitting()
+        """What this drawn node needs. Kinds override this whose nodes differ in it."""
+        return self.needs
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         """Values for an input of a node that is to run; None where any will do."""
@@ -274,3 +285,53 @@ def held_separation(node: Node) -> int | None:
         return None
     before_last = pieces(out.shape, out.strides).places_of(np.array([out.elems - 2]))
     return (int(before_last[0]) + 1) * out.dtype.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnsAsRows:
+    """One row of pixels, (1, 1, n, c) or (1, n, c), and one column, (1, n, 1, c), are the same bytes in the same order:
+    what changes around an operation if its row becomes a column. `shapes`: the tensors that change, by index, and their
+    shapes then. `axes`: where each axis that they have now goes. `own`: the constants that serve no other operation."""
+
+    shapes: Mapping[int, Shape]
+    axes: Sequence[int]
+    own: Collection[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What an operation becomes. `constants`: inputs by position, and what they become if they are to change."""
+
+    attributes: Any
+    constants: Mapping[int, Tensor] = field(default_factory=dict)
+
+
+def pixels_as_rows(node: Node, change: ColumnsAsRows) -> Rewritten | None:
+    """Every pixel is treated alike: what changes has one shape, what does not is the same for all pixels."""
+    shapes = {change.shapes.get(t.index) for t in (*(t for _, t in node.activations()), *node.outputs)}
+    constants = [t for t in node.inputs if t is not None and t.is_constant]
+    is_alike = len(shapes) == 1 and all(t.elems == t.shape[-1] if t.shape else True for t in constants)
+    return Rewritten(node.attributes) if is_alike else None
+
+
+def window_over_rows(node: Node, change: ColumnsAsRows) -> Rewritten | None:
+    """A window over one row becomes a window over one column."""
+    a = node.attributes
+    if len(change.axes) != 4 or any(len(t.shape) != 4 or t.shape[1] != 1 for t in (node.input(0), node.output)):
+        return None
+    pairs = [(f"{name}_h", f"{name}_w") for name in ("stride", "dilation", "kernel") if hasattr(a, f"{name}_h")]
+    fields = {name: getattr(a, other) for h, w in pairs for name, other in ((h, w), (w, h))}
+    padding = a.padding
+    if isinstance(padding, ExplicitPadding):
+        padding = ExplicitPadding(padding.left, padding.right, padding.top, padding.bottom)
+    return Rewritten(replace(a, padding=padding, **fields))
+
+
+def convolution_over_rows(node: Node, change: ColumnsAsRows) -> Rewritten | None:
+    """Rows and columns of the filter change places too. It must not serve another operation as it is."""
+    filters, window = node.input(1), window_over_rows(node, change)
+    if window is None or not filters.is_constant or filters.index not in change.own:
+        return None
+    shape = tuple(filters.shape[axis] for axis in change.axes)
+    data = None if filters.data is None else np.ascontiguousarray(filters.data.transpose(change.axes))
+    return Rewritten(window.attributes, {1: replace(filters, shape=shape, data=data)})

@@ -13,8 +13,8 @@ from dataclasses import replace
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import ABSENT, Graph, Node, Op, Shape, Tensor
 from diagmem.ops import kind_of
+from diagmem.ops.kind import ColumnsAsRows
 from diagmem.ops.moving.reshape import Reshape
-from diagmem.ops.upright import Standing
 from diagmem.transforms._editing import Choice, edited, is_movable, is_seen_by_caller
 
 AXES: Mapping[int, tuple[int, ...]] = {3: (0, 1, 3), 4: (0, 2, 1, 3)}
@@ -124,7 +124,7 @@ class _Turned:
         ranks = {len(t.shape) for t in (*(t for _, t in node.activations()), *node.outputs) if t.index in self.shapes}
         if len(ranks) != 1:
             return None
-        found = kind.upright(node, Standing(self.shapes, AXES[ranks.pop()], self._own_constants(node)))
+        found = kind.columns_as_rows(node, ColumnsAsRows(self.shapes, AXES[ranks.pop()], self._own_constants(node)))
         if found is None:
             return None
         self.constants.update({tensor.index: tensor for tensor in found.constants.values()})

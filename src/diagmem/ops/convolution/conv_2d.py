@@ -28,8 +28,18 @@ from diagmem.ops.c_call import (
     values_of,
     window_row_call,
 )
-from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
-from diagmem.ops.loops.pixels import HeldPixels, all_have_pitches, pitches_of, pixel_cut
+from diagmem.ops.kind import (
+    Array,
+    ColumnsAsRows,
+    OpKind,
+    Rewritten,
+    Values,
+    convolution_over_rows,
+    held_separation,
+    input_at,
+    swept,
+)
+from diagmem.ops.loops.pixels import HeldPixels, pitches_of, pixel_cut
 from diagmem.ops.loops.windowed import WindowedLoop, c_window, tap_images, window_limits
 from diagmem.ops.numerics.fixed_point import Ints
 from diagmem.ops.numerics.packed import (
@@ -63,7 +73,6 @@ from diagmem.ops.options import Activation, BuiltinOptions, activation_of, paddi
 from diagmem.ops.orders import InstructionSet, Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature, Weights
-from diagmem.ops.upright import Standing, Upright, upright_convolution
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +94,8 @@ class Conv2DKind(OpKind):
         *(Order.IM2COL, Order.QUADS, Order.ROWS),
     )
     int8_version = 3
+    takes = Signature((2, 3), weights=Weights(axis=0))
+    takes_pitches = True
 
     def decode(self, name: str, options: Any) -> Conv2D:
         if options is None:
@@ -108,9 +119,6 @@ class Conv2DKind(OpKind):
         is_grouped = node.input(0).shape[-1] != node.input(1).shape[-1]
         return Order.REFERENCE if is_grouped else Order.BLOCKS
 
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 3), weights=Weights(axis=0))
-
     def output_shapes(self, name: str, attributes: Conv2D, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         image, filters = _image_and_filter(inputs)
         window = filter_window(attributes, image, filters)
@@ -122,11 +130,8 @@ class Conv2DKind(OpKind):
     def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
 
-    def upright(self, node: Node, standing: Standing) -> Upright | None:
-        return upright_convolution(node, standing)
-
-    def can_address(self, node: Node) -> bool:
-        return all_have_pitches(node)
+    def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
+        return convolution_over_rows(node, change)
 
     def analytical(self, node: Node, position: int) -> int | None:
         return _loop(node).analytical_overlap() if position == 0 else None

@@ -24,8 +24,18 @@ from diagmem.ops.c_call import (
     values_of,
     window_row_call,
 )
-from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
-from diagmem.ops.loops.pixels import GROUPS, ChannelBlocks, ChannelGroups, all_have_pitches, pitches_of, pixel_cut
+from diagmem.ops.kind import (
+    Array,
+    ColumnsAsRows,
+    OpKind,
+    Rewritten,
+    Values,
+    convolution_over_rows,
+    held_separation,
+    input_at,
+    swept,
+)
+from diagmem.ops.loops.pixels import GROUPS, ChannelBlocks, ChannelGroups, pitches_of, pixel_cut
 from diagmem.ops.loops.windowed import WindowedLoop, c_window, tap_images, window_limits
 from diagmem.ops.numerics.fixed_point import Ints
 from diagmem.ops.numerics.packed import (
@@ -57,7 +67,6 @@ from diagmem.ops.options import Activation, BuiltinOptions, activation_of, paddi
 from diagmem.ops.orders import InstructionSet, Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature, Weights
-from diagmem.ops.upright import Standing, Upright, upright_convolution
 
 CHANNELS_OF_A_BLOCK = 124
 """Input channels that a kernel in order CHANNEL_BLOCKS does for the whole image; as in CMSIS-NN for cores with MVE."""
@@ -81,6 +90,8 @@ class DepthwiseConv2DKind(OpKind):
     orders = (Order.REFERENCE, Order.FOURS, Order.EIGHTS, Order.CHANNEL_BLOCKS)
     tflm_agrees = True
     int8_version = 3
+    takes = Signature((2, 3), weights=Weights(axis=3))
+    takes_pitches = True
 
     def decode(self, name: str, options: Any) -> DepthwiseConv2D:
         if options is None:
@@ -100,9 +111,6 @@ class DepthwiseConv2DKind(OpKind):
         dilation = {"DilationHFactor": a.dilation_h, "DilationWFactor": a.dilation_w}
         fields = {**window_fields(a), **dilation, "DepthMultiplier": a.multiplier}
         return BuiltinOptions("DepthwiseConv2DOptions", fields)
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 3), weights=Weights(axis=3))
 
     def output_shapes(
         self, name: str, attributes: DepthwiseConv2D, inputs: Sequence[Tensor | None]
@@ -128,11 +136,8 @@ class DepthwiseConv2DKind(OpKind):
         in_blocks = order is Order.CHANNEL_BLOCKS
         return ChannelBlocks(loop, CHANNELS_OF_A_BLOCK).separation() if in_blocks else loop.separation()
 
-    def upright(self, node: Node, standing: Standing) -> Upright | None:
-        return upright_convolution(node, standing)
-
-    def can_address(self, node: Node) -> bool:
-        return all_have_pitches(node)
+    def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
+        return convolution_over_rows(node, change)
 
     def analytical(self, node: Node, position: int) -> int | None:
         return _loop(node).analytical_overlap() if position == 0 else None

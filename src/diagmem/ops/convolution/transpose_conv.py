@@ -30,7 +30,7 @@ from diagmem.ops.c_call import (
     values_of,
 )
 from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, input_at, swept
-from diagmem.ops.loops.pixels import PixelLoop, all_have_pitches, pitches_of
+from diagmem.ops.loops.pixels import PixelLoop, pitches_of
 from diagmem.ops.loops.windowed import WindowedLoop, c_window
 from diagmem.ops.numerics.quantised import (
     Requantisation,
@@ -87,6 +87,8 @@ class GatheredAxis:
 class TransposeConvKind(OpKind):
     names = ("TRANSPOSE_CONV",)
     orders = (Order.REFERENCE, Order.BUFFERED)
+    takes = Signature((3, 4), data=IMAGE, numbers=(0,), weights=Weights(axis=0, filter=FILTER, bias=3))
+    takes_pitches = True
 
     def decode(self, name: str, options: Any) -> TransposeConv:
         if options is None:
@@ -100,9 +102,6 @@ class TransposeConvKind(OpKind):
 
     def encode(self, node: Node) -> BuiltinOptions:
         return BuiltinOptions("TransposeConvOptions", window_fields(node.attributes))
-
-    def signature(self, name: str) -> Signature:
-        return Signature((3, 4), data=IMAGE, numbers=(0,), weights=Weights(axis=0, filter=FILTER, bias=3))
 
     def output_shapes(
         self, name: str, attributes: TransposeConv, inputs: Sequence[Tensor | None]
@@ -124,9 +123,6 @@ class TransposeConvKind(OpKind):
         if position != IMAGE:
             return held_separation(node)
         return None if order is Order.BUFFERED else _loop(node).separation()
-
-    def can_address(self, node: Node) -> bool:
-        return all_have_pitches(node)
 
     def macs(self, node: Node) -> int:
         filters = Nhwc.of(node.input(FILTER))

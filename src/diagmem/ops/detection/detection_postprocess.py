@@ -56,6 +56,8 @@ class DetectionPostprocess:
 
 class DetectionPostprocessKind(OpKind):
     names = ("CUSTOM:TFLite_Detection_PostProcess",)
+    takes = Signature((3, 3), (4, 4), made=dict.fromkeys(DType, (DType.FLOAT32,)))
+    needs = Fitting(is_drawn_whole=True)
 
     def decode(self, name: str, options: Any) -> DetectionPostprocess:
         given, plain = options or {}, DetectionPostprocess()
@@ -65,9 +67,6 @@ class DetectionPostprocessKind(OpKind):
 
     def encode(self, node: Node) -> CustomOptions:
         return CustomOptions({f.name: getattr(node.attributes, f.name) for f in fields(node.attributes)})
-
-    def signature(self, name: str) -> Signature:
-        return Signature((3, 3), (4, 4), made=dict.fromkeys(DType, (DType.FLOAT32,)))
 
     def output_shapes(
         self, name: str, attributes: DetectionPostprocess, inputs: Sequence[Tensor | None]
@@ -168,9 +167,6 @@ class DetectionPostprocessKind(OpKind):
         scores = _scaled(activation((1, boxes, classes + draw.integer(0, 2)), dtype), 1 / 256, 0)
         inputs = [places, scores, _scaled(anchors, 1 / 256, 0)]
         return node_of(self, name, attributes, inputs, (DType.FLOAT32,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(is_drawn_whole=True)
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         """Scores of a few sizes, so that many are equal."""

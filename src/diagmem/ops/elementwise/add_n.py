@@ -24,9 +24,9 @@ class AddNKind(BroadcastKind):
     names = ("ADD_N",)
     tflm_agrees = True
     is_pointwise = True
-
-    def signature(self, name: str) -> Signature:
-        return Signature((1, MANY), all_alike=True)
+    takes = Signature((1, MANY), all_alike=True)
+    needs = Fitting((DType.INT8, DType.FLOAT32))
+    """All inputs have one scale."""
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         shapes = [input_at(inputs, position).shape for position in range(len(inputs))]
@@ -59,10 +59,6 @@ class AddNKind(BroadcastKind):
         shape, dtype = draw.shape(), draw.dtype()
         inputs = [activation(shape, dtype) for _ in range(draw.integer(2, 5))]
         return node_of(self, name, None, inputs, (dtype,))
-
-    def fitting(self, node: Node) -> Fitting:
-        """All inputs have one scale."""
-        return Fitting((DType.INT8, DType.FLOAT32))
 
 
 def _output(node: Node) -> Requantisation:

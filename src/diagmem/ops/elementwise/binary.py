@@ -60,6 +60,7 @@ class BinaryKind(BroadcastKind):
     names = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE")
     tflm_agrees = True
     is_pointwise = True
+    takes = Signature((2, 2), alike=(1,))
 
     def decode(self, name: str, options: Any) -> Binary:
         if options is None or name not in ("ADD", "SUB", "MUL", "DIV"):
@@ -72,9 +73,6 @@ class BinaryKind(BroadcastKind):
         if node.op.kind == "SQUARED_DIFFERENCE":
             return BuiltinOptions("SquaredDifferenceOptions", {})
         return BuiltinOptions(f"{node.op.kind.title()}Options", activation_field(node.attributes.activation))
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), alike=(1,))
 
     def output_shapes(self, name: str, attributes: Binary, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)

@@ -48,9 +48,7 @@ _EQUALITIES = ("EQUAL", "NOT_EQUAL")
 class ComparisonKind(BroadcastKind):
     names = tuple(_RELATIONS)
     is_pointwise = True
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), alike=(1,), made=dict.fromkeys(DType, (DType.BOOL,)))
+    takes = Signature((2, 2), alike=(1,), made=dict.fromkeys(DType, (DType.BOOL,)))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)

@@ -20,9 +20,7 @@ class FloorDivKind(BroadcastKind):
     names = ("FLOOR_DIV", "FLOOR_MOD", "POW")
     tflm_agrees = True
     is_pointwise = True
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), alike=(1,))
+    takes = Signature((2, 2), alike=(1,))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)

@@ -20,9 +20,8 @@ class LogicalKind(BroadcastKind):
     names = tuple(_FUNCTIONS)
     tflm_agrees = True
     is_pointwise = True
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), alike=(1,), made=dict.fromkeys(DType, (DType.BOOL,)))
+    takes = Signature((2, 2), alike=(1,), made=dict.fromkeys(DType, (DType.BOOL,)))
+    needs = Fitting((DType.BOOL,), scaled=())
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)
@@ -42,9 +41,6 @@ class LogicalKind(BroadcastKind):
         places = draw.choice(((activation, activation), (activation, constant), (constant, activation)))
         inputs = [place(draw.shrunk(shape), DType.BOOL) for place in places]
         return node_of(self, name, None, inputs, (DType.BOOL,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting((DType.BOOL,), scaled=())
 
 
 KIND = LogicalKind()

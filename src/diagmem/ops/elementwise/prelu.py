@@ -22,9 +22,9 @@ class PreluKind(BroadcastKind):
     names = ("PRELU",)
     tflm_agrees = True
     is_pointwise = True
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2))
+    takes = Signature((2, 2))
+    needs = Fitting(QUANTISED_OR_REAL, gain=OPERAND_SIZE, other_types={DType.INT16: DType.INT8})
+    """Slopes have 8 bits, also those of 16-bit data."""
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         data, slopes = input_at(inputs, 0).shape, input_at(inputs, 1).shape
@@ -52,10 +52,6 @@ class PreluKind(BroadcastKind):
         kept = slopes[draw.integer(0, len(slopes) + 1) if draw.boolean() else 0 :]
         place = draw.choice((activation, constant))
         return node_of(self, name, None, [activation(shape, dtype), place(kept, dtype)], (dtype,))
-
-    def fitting(self, node: Node) -> Fitting:
-        """Slopes have 8 bits, also those of 16-bit data."""
-        return Fitting(QUANTISED_OR_REAL, gain=OPERAND_SIZE, other_types={DType.INT16: DType.INT8})
 
 
 def _requantisations(node: Node) -> tuple[Requantisation, Requantisation]:

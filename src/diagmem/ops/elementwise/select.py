@@ -24,9 +24,8 @@ class SelectKind(BroadcastKind):
 
     names = ("SELECT_V2", "SELECT")
     is_pointwise = True
-
-    def signature(self, name: str) -> Signature:
-        return Signature((3, 3), data=1, alike=(2,))
+    takes = Signature((3, 3), data=1, alike=(2,))
+    needs = Fitting(data=1)
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         condition, yes, no = (input_at(inputs, position).shape for position in range(3))
@@ -58,9 +57,6 @@ class SelectKind(BroadcastKind):
         condition = activation(draw.shrunk(shape), DType.BOOL)
         inputs = [condition, *(place(draw.shrunk(shape), dtype) for place in places)]
         return node_of(self, name, None, inputs, (dtype,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(data=1)
 
 
 KIND = SelectKind()

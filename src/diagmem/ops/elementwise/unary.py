@@ -41,7 +41,6 @@ from diagmem.ops.elementwise._unary_arithmetic import (
 from diagmem.ops.kind import Array, OpKind, Values, input_at
 from diagmem.ops.loops.broadcast import c_elementwise, outer_cut
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
-from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics import single_precision
 from diagmem.ops.numerics.quantised import rounds_to_even
 from diagmem.ops.options import TYPE_CODES, BuiltinOptions
@@ -100,6 +99,7 @@ class UnaryKind(RearrangeKind):
     )
     tflm_agrees = True
     is_pointwise = True
+    takes_pitches = True
 
     def decode(self, name: str, options: Any) -> Unary:
         if options is None:
@@ -131,9 +131,6 @@ class UnaryKind(RearrangeKind):
 
     def chunks(self, node: Node, order: Order) -> Chunks:
         return Chunks.of(0, node.output.elems)
-
-    def can_address(self, node: Node) -> bool:
-        return all_have_pitches(node)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         way = _way(node)

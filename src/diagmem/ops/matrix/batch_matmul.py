@@ -47,15 +47,13 @@ class Side:
 class BatchMatMulKind(OpKind):
     names = ("BATCH_MATMUL",)
     tflm_agrees = True
+    takes = Signature((2, 2), alike=(1,))
 
     def decode(self, name: str, options: Any) -> BatchMatMul:
         return BatchMatMul() if options is None else BatchMatMul(bool(options.AdjX()), bool(options.AdjY()))
 
     def encode(self, node: Node) -> BuiltinOptions:
         return BuiltinOptions("BatchMatMulOptions", {"AdjX": node.attributes.adj_x, "AdjY": node.attributes.adj_y})
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), alike=(1,))
 
     def output_shapes(self, name: str, attributes: BatchMatMul, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         left, _ = _sides(attributes, inputs)

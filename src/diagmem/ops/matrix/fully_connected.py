@@ -46,6 +46,7 @@ class FullyConnectedKind(OpKind):
     names = ("FULLY_CONNECTED",)
     orders = (Order.BLOCKS, Order.REFERENCE)
     int8_version = 4
+    takes = Signature((2, 3), weights=Weights(axis=0))
 
     def decode(self, name: str, options: Any) -> FullyConnected:
         if options is None:
@@ -61,9 +62,6 @@ class FullyConnectedKind(OpKind):
         a = node.attributes
         fields = {**activation_field(a.activation), "KeepNumDims": a.keep_num_dims}
         return BuiltinOptions("FullyConnectedOptions", fields)
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 3), weights=Weights(axis=0))
 
     def output_shapes(
         self, name: str, attributes: FullyConnected, inputs: Sequence[Tensor | None]

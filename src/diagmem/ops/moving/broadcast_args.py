@@ -21,9 +21,8 @@ class BroadcastArgsKind(OpKind):
     """Inputs: two shapes, which need not have the same number of axes."""
 
     names = ("BROADCAST_ARGS",)
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), numbers=(0, 1))
+    takes = Signature((2, 2), numbers=(0, 1))
+    needs = Fitting((DType.INT32,), scaled=())
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         first, second = input_at(inputs, 0).shape, input_at(inputs, 1).shape
@@ -53,9 +52,6 @@ class BroadcastArgsKind(OpKind):
         """Shapes of up to seven axes."""
         inputs = [activation((draw.size(),), DType.INT32) for _ in range(2)]
         return node_of(self, name, None, inputs, (DType.INT32,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting((DType.INT32,), scaled=())
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         """Sizes that suit each other: 1, or one for each axis."""

@@ -16,9 +16,7 @@ class BroadcastToKind(StridedKind):
     """Inputs: data; the new shape (BROADCAST_TO), or how often each axis is repeated (TILE)."""
 
     names = ("BROADCAST_TO", "TILE")
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), numbers=(1,))
+    takes = Signature((2, 2), numbers=(1,))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         shape, given = input_at(inputs, 0).shape, constant_ints(inputs, 1)

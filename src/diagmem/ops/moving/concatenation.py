@@ -26,7 +26,7 @@ from diagmem.ops.c_call import (
     outermost,
     require_types,
 )
-from diagmem.ops.kind import Array, Values, axis_of, input_at, stretch_cuts
+from diagmem.ops.kind import Array, ColumnsAsRows, Rewritten, Values, axis_of, input_at, stretch_cuts
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics.quantised import require_same_quantisation, scale_of, zero_point_of
@@ -34,7 +34,6 @@ from diagmem.ops.options import Activation, BuiltinOptions, activation_field, ac
 from diagmem.ops.orders import Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, constant, node_of
 from diagmem.ops.signature import MANY, Signature
-from diagmem.ops.upright import Standing, Upright
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +45,7 @@ class Concatenation:
 class ConcatenationKind(RearrangeKind):
     names = ("CONCATENATION",)
     orders = (Order.REFERENCE, Order.MEMCPY)
+    takes = Signature((1, MANY), all_alike=True)
 
     def decode(self, name: str, options: Any) -> Concatenation:
         if options is None:
@@ -55,9 +55,6 @@ class ConcatenationKind(RearrangeKind):
     def encode(self, node: Node) -> BuiltinOptions:
         a = node.attributes
         return BuiltinOptions("ConcatenationOptions", {"Axis": a.axis, **activation_field(a.activation)})
-
-    def signature(self, name: str) -> Signature:
-        return Signature((1, MANY), all_alike=True)
 
     def output_shapes(self, name: str, attributes: Concatenation, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         shapes = [input_at(inputs, position).shape for position in range(max(1, len(inputs)))]
@@ -74,12 +71,12 @@ class ConcatenationKind(RearrangeKind):
         chunks = Chunks.of(outer * lengths, lengths, position=np.arange(len(lengths)))
         return chunks.moved_at_once() if order is Order.MEMCPY else chunks
 
-    def upright(self, node: Node, standing: Standing) -> Upright | None:
-        """All of its tensors stand; none is constant."""
-        if any(t is None or t.index not in standing.shapes for t in (*node.inputs, *node.outputs)):
+    def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
+        """All of its tensors change; none is constant."""
+        if any(t is None or t.index not in change.shapes for t in (*node.inputs, *node.outputs)):
             return None
-        axis = standing.axes[axis_of(node.attributes.axis, len(node.output.shape))]
-        return Upright(replace(node.attributes, axis=axis))
+        axis = change.axes[axis_of(node.attributes.axis, len(node.output.shape))]
+        return Rewritten(replace(node.attributes, axis=axis))
 
     def can_address(self, node: Node) -> bool:
         """What a tensor gives or takes at once must be in one piece."""

@@ -23,9 +23,7 @@ class DynamicUpdateSliceKind(OpKind):
     """Inputs: data, the new part, where it begins. A part that would reach out of the data is moved inside."""
 
     names = ("DYNAMIC_UPDATE_SLICE",)
-
-    def signature(self, name: str) -> Signature:
-        return Signature((3, 3), alike=(1,), numbers=(2,))
+    takes = Signature((3, 3), alike=(1,), numbers=(2,))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         shape, part = input_at(inputs, 0).shape, input_at(inputs, 1).shape

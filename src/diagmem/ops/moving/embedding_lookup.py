@@ -21,9 +21,7 @@ class EmbeddingLookupKind(OpKind):
     """Inputs: indices, the table, which is a constant as a rule."""
 
     names = ("EMBEDDING_LOOKUP",)
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), data=1, numbers=(0,), made={DType.INT8: (DType.INT8, DType.FLOAT32)})
+    takes = Signature((2, 2), data=1, numbers=(0,), made={DType.INT8: (DType.INT8, DType.FLOAT32)})
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return ((input_at(inputs, 0).elems, *input_at(inputs, 1).shape[1:]),)

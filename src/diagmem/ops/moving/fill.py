@@ -19,9 +19,8 @@ class FillKind(OpKind):
     """Inputs: the new shape, the value."""
 
     names = ("FILL",)
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), data=1, numbers=(0,), single=(1,))
+    takes = Signature((2, 2), data=1, numbers=(0,), single=(1,))
+    needs = Fitting((DType.INT8, DType.INT16, DType.FLOAT32), data=1)
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         shape = constant_ints(inputs, 0)
@@ -47,9 +46,6 @@ class FillKind(OpKind):
         shape = draw.shape(least_axes=1)
         place = draw.choice((activation, constant))
         return node_of(self, name, None, [ints(list(shape)), place((), dtype)], (dtype,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting((DType.INT8, DType.INT16, DType.FLOAT32), data=1)
 
 
 KIND = FillKind()

@@ -31,15 +31,13 @@ class Gather:
 class GatherKind(RearrangeKind):
     names = ("GATHER",)
     orders = (Order.REFERENCE, Order.MEMCPY)
+    takes = Signature((2, 2), numbers=(1,))
 
     def decode(self, name: str, options: Any) -> Gather:
         return Gather() if options is None else Gather(options.Axis(), options.BatchDims())
 
     def encode(self, node: Node) -> BuiltinOptions:
         return BuiltinOptions("GatherOptions", {"Axis": node.attributes.axis, "BatchDims": node.attributes.batch_dims})
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), numbers=(1,))
 
     def output_shapes(self, name: str, attributes: Gather, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         axis, batch_dims = _axes(attributes, inputs)

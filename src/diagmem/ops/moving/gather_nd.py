@@ -21,9 +21,7 @@ class GatherNdKind(RearrangeKind):
     """Inputs: data, indices, whose last axis holds one number for each of the data's first axes."""
 
     names = ("GATHER_ND",)
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), numbers=(1,))
+    takes = Signature((2, 2), numbers=(1,))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         data, indices = input_at(inputs, 0).shape, input_at(inputs, 1).shape

@@ -23,9 +23,8 @@ class NumberRangeKind(RearrangeKind):
     kernel: models compute shapes and places with it."""
 
     names = ("RANGE",)
-
-    def signature(self, name: str) -> Signature:
-        return Signature((3, 3), all_alike=True, single=(0, 1, 2))
+    takes = Signature((3, 3), all_alike=True, single=(0, 1, 2))
+    needs = Fitting(is_drawn_whole=True)
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         tensors = [input_at(inputs, position) for position in range(3)]
@@ -59,9 +58,6 @@ class NumberRangeKind(RearrangeKind):
         first, step, count = draw.integer(-9, 9), draw.choice((1, 2, -3)), draw.integer(1, 9)
         numbers = (np.array(value, np.int32) for value in (first, first + step * count, step))
         return node_of(self, name, None, [constant_of(value) for value in numbers], (DType.INT32,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(is_drawn_whole=True)
 
 
 KIND = NumberRangeKind()

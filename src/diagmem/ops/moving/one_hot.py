@@ -31,15 +31,14 @@ class OneHot:
 
 class OneHotKind(OpKind):
     names = ("ONE_HOT",)
+    takes = Signature((4, 4), data=2, alike=(3,), numbers=(0, 1), single=(1, 2, 3))
+    needs = Fitting(data=2)
 
     def decode(self, name: str, options: Any) -> OneHot:
         return OneHot() if options is None else OneHot(options.Axis())
 
     def encode(self, node: Node) -> BuiltinOptions:
         return BuiltinOptions("OneHotOptions", {"Axis": node.attributes.axis})
-
-    def signature(self, name: str) -> Signature:
-        return Signature((4, 4), data=2, alike=(3,), numbers=(0, 1), single=(1, 2, 3))
 
     def output_shapes(self, name: str, attributes: OneHot, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         depth, shape = constant_ints(inputs, 1), input_at(inputs, 0).shape
@@ -89,9 +88,6 @@ class OneHotKind(OpKind):
         values = [draw.choice((constant, constant, activation))((), draw.dtype()) for _ in range(2)]
         inputs = [activation(shape, DType.INT32), ints(draw.size()), *values]
         return node_of(self, name, OneHot(axis), inputs, (draw.dtype(),))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(data=2)
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         """Indices, some of them just outside, where nothing is on."""

@@ -15,9 +15,7 @@ class ReverseKind(StridedKind):
     """Inputs: data, axes."""
 
     names = ("REVERSE_V2",)
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), numbers=(1,))
+    takes = Signature((2, 2), numbers=(1,))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (input_at(inputs, 0).shape,)

@@ -37,9 +37,7 @@ class SpaceBatchKind(RearrangeKind):
 
     names = ("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
     orders = (Order.REFERENCE, Order.MEMCPY)
-
-    def signature(self, name: str) -> Signature:
-        return Signature((3, 3), numbers=(1, 2))
+    takes = Signature((3, 3), numbers=(1, 2))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         blocks = _blocks(inputs)

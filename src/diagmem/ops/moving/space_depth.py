@@ -27,6 +27,7 @@ class SpaceDepthKind(StridedKind):
     names = ("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
     orders = (Order.REFERENCE, Order.INPUT_MAJOR)
     tflm_agrees = True
+    takes = Signature()
 
     def decode(self, name: str, options: Any) -> SpaceDepth:
         return SpaceDepth() if options is None else SpaceDepth(options.BlockSize())
@@ -34,9 +35,6 @@ class SpaceDepthKind(StridedKind):
     def encode(self, node: Node) -> BuiltinOptions:
         table = "SpaceToDepthOptions" if node.op.kind == "SPACE_TO_DEPTH" else "DepthToSpaceOptions"
         return BuiltinOptions(table, {"BlockSize": node.attributes.block})
-
-    def signature(self, name: str) -> Signature:
-        return Signature()
 
     def output_shapes(self, name: str, attributes: SpaceDepth, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         image, block = Nhwc.of(input_at(inputs, 0)), attributes.block

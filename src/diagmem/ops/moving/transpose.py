@@ -17,9 +17,7 @@ class TransposeKind(StridedKind):
 
     names = ("TRANSPOSE",)
     tflm_agrees = True
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), numbers=(1,))
+    takes = Signature((2, 2), numbers=(1,))
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         permutation = _permutation(inputs)

@@ -21,9 +21,7 @@ class VariableKind(StridedKind):
 
     names = ("READ_VARIABLE", "ASSIGN_VARIABLE")
     is_copy = True
-
-    def signature(self, name: str) -> Signature:
-        return Signature()
+    takes = Signature()
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (input_at(inputs, 0).shape,)

@@ -35,6 +35,7 @@ class L2NormalizationKind(RowwiseKind):
     names = ("L2_NORMALIZATION",)
     tflm_agrees = True
     is_pointwise = True
+    takes = Signature()
 
     def decode(self, name: str, options: Any) -> L2Normalization:
         return (
@@ -43,9 +44,6 @@ class L2NormalizationKind(RowwiseKind):
 
     def encode(self, node: Node) -> BuiltinOptions:
         return BuiltinOptions("L2NormOptions", activation_field(node.attributes.activation))
-
-    def signature(self, name: str) -> Signature:
-        return Signature()
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         by_dtype = {DType.INT8: _normalised_int, DType.UINT8: _normalised_int, DType.FLOAT32: _normalised_f32}.get(

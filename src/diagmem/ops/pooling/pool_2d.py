@@ -25,8 +25,19 @@ from diagmem.ops.c_call import (
     taking_call,
     window_row_call,
 )
-from diagmem.ops.kind import SUM_BYTES, Array, OpKind, Values, held_separation, input_at, swept
-from diagmem.ops.loops.pixels import GROUPS, ChannelGroups, HeldPixels, all_have_pitches, pitches_of, pixel_cut
+from diagmem.ops.kind import (
+    SUM_BYTES,
+    Array,
+    ColumnsAsRows,
+    OpKind,
+    Rewritten,
+    Values,
+    held_separation,
+    input_at,
+    swept,
+    window_over_rows,
+)
+from diagmem.ops.loops.pixels import GROUPS, ChannelGroups, HeldPixels, pitches_of, pixel_cut
 from diagmem.ops.loops.windowed import WindowedLoop, c_window, tap_counts, tap_images
 from diagmem.ops.numerics.quantised import integer_range, real_range, rounds_to_even, scale_of, zero_point_of
 from diagmem.ops.numerics.single_precision import clamped, larger
@@ -34,7 +45,6 @@ from diagmem.ops.options import Activation, BuiltinOptions, activation_of, paddi
 from diagmem.ops.orders import InstructionSet, Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
-from diagmem.ops.upright import Standing, Upright, upright_window
 
 MOST_SUMMED = 255
 """Pixels whose bytes add up to less than 16 bits hold, as in `average_pool_2d_fours_s8.c`."""
@@ -59,6 +69,8 @@ class Pool2DKind(OpKind):
     names = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
     orders = (Order.REFERENCE, Order.FOURS, Order.EIGHTS, Order.SIXTEENS, Order.ACCUMULATE)
     tflm_agrees = True
+    takes = Signature()
+    takes_pitches = True
 
     def decode(self, name: str, options: Any) -> Pool2D:
         if options is None:
@@ -78,9 +90,6 @@ class Pool2DKind(OpKind):
             "Pool2DOptions", {**window_fields(a), "FilterHeight": a.kernel_h, "FilterWidth": a.kernel_w}
         )
 
-    def signature(self, name: str) -> Signature:
-        return Signature()
-
     def output_shapes(self, name: str, attributes: Pool2D, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         image = Nhwc.of(input_at(inputs, 0))
         window = _window(attributes, image)
@@ -93,11 +102,8 @@ class Pool2DKind(OpKind):
     def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
 
-    def upright(self, node: Node, standing: Standing) -> Upright | None:
-        return upright_window(node, standing)
-
-    def can_address(self, node: Node) -> bool:
-        return all_have_pitches(node)
+    def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
+        return window_over_rows(node, change)
 
     def analytical(self, node: Node, position: int) -> int | None:
         return _loop(node).analytical_overlap()

@@ -54,6 +54,8 @@ class _Sizes(NamedTuple):
 class LstmKind(OpKind):
     names = ("UNIDIRECTIONAL_SEQUENCE_LSTM",)
     tflm_agrees = True
+    takes = Signature((9, _INPUTS))
+    needs = Fitting(is_drawn_whole=True)
 
     def decode(self, name: str, options: Any) -> Lstm:
         if options is None:
@@ -68,9 +70,6 @@ class LstmKind(OpKind):
 
     def states(self, node: Node) -> tuple[int, ...]:
         return HIDDEN, CELL
-
-    def signature(self, name: str) -> Signature:
-        return Signature((9, _INPUTS))
 
     def output_shapes(self, name: str, attributes: Lstm, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return ((*input_at(inputs, 0).shape[:2], _sizes(attributes, inputs).units),)
@@ -144,9 +143,6 @@ class LstmKind(OpKind):
         attributes = Lstm(Activation.TANH, draw.choice((0.0, 0.5, 10.0)), bool(sizes.time_major))
         node = node_of(self, name, attributes, inputs, (dtype,))
         return replace(node, outputs=(replace(node.output, quantisation=node.input(HIDDEN).quantisation),))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(is_drawn_whole=True)
 
 
 def _sizes(attributes: Lstm, inputs: Sequence[Tensor | None]) -> _Sizes:

@@ -53,6 +53,8 @@ class _Sizes(NamedTuple):
 class SvdfKind(OpKind):
     names = ("SVDF",)
     tflm_agrees = True
+    takes = Signature((3, 5))
+    needs = Fitting(is_drawn_whole=True)
 
     def decode(self, name: str, options: Any) -> Svdf:
         return Svdf() if options is None else Svdf(options.Rank(), activation_of(options.FusedActivationFunction()))
@@ -63,9 +65,6 @@ class SvdfKind(OpKind):
 
     def states(self, node: Node) -> tuple[int, ...]:
         return (STATE,)
-
-    def signature(self, name: str) -> Signature:
-        return Signature((3, 5))
 
     def output_shapes(self, name: str, attributes: Svdf, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         sizes = _sizes(attributes, inputs)
@@ -119,9 +118,6 @@ class SvdfKind(OpKind):
         inputs = [data, *weights[:2], weights[2] if has_bias else None, state]
         node = node_of(self, name, Svdf(sizes.rank, fused), inputs, (dtype,))
         return node if is_real else _scaled(node, rng)
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(is_drawn_whole=True)
 
 
 def _sizes(attributes: Svdf, inputs: Sequence[Tensor | None]) -> _Sizes:

@@ -33,6 +33,8 @@ class ArgMax:
 
 class ArgMaxKind(OpKind):
     names = ("ARG_MAX", "ARG_MIN")
+    takes = Signature((2, 2), numbers=(1,), single=(1,), made=dict.fromkeys(DType, (DType.INT32, DType.INT64)))
+    needs = Fitting(draws_output_types=True)
 
     def decode(self, name: str, options: Any) -> ArgMax:
         if options is None:
@@ -45,9 +47,6 @@ class ArgMaxKind(OpKind):
     def encode(self, node: Node) -> BuiltinOptions:
         table = "ArgMaxOptions" if node.op.kind == "ARG_MAX" else "ArgMinOptions"
         return BuiltinOptions(table, {"OutputType": TYPE_CODES[node.attributes.output_type]})
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), numbers=(1,), single=(1,), made=dict.fromkeys(DType, (DType.INT32, DType.INT64)))
 
     def output_shapes(self, name: str, attributes: ArgMax, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (kept_shape(input_at(inputs, 0).shape, _axes(inputs), keep_dims=False),)
@@ -82,9 +81,6 @@ class ArgMaxKind(OpKind):
         out_dtype = draw.choice((DType.INT32, DType.INT64))
         inputs = [activation(shape, draw.dtype()), ints(draw.axis(len(shape)))]
         return node_of(self, name, ArgMax(out_dtype), inputs, (out_dtype,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(draws_output_types=True)
 
 
 def _axes(inputs: Sequence[Tensor | None]) -> tuple[int]:

@@ -36,6 +36,7 @@ class CumSum:
 class CumSumKind(OpKind):
     names = ("CUMSUM",)
     tflm_agrees = True
+    takes = Signature((2, 2), numbers=(1,), single=(1,))
 
     def decode(self, name: str, options: Any) -> CumSum:
         return CumSum() if options is None else CumSum(bool(options.Exclusive()), bool(options.Reverse()))
@@ -43,9 +44,6 @@ class CumSumKind(OpKind):
     def encode(self, node: Node) -> BuiltinOptions:
         a = node.attributes
         return BuiltinOptions("CumsumOptions", {"Exclusive": a.exclusive, "Reverse": a.reverse})
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), numbers=(1,), single=(1,))
 
     def output_shapes(self, name: str, attributes: CumSum, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         _axis(inputs)

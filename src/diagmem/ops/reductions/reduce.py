@@ -22,7 +22,18 @@ from diagmem.ops.c_call import (
     taking_call,
     values_of,
 )
-from diagmem.ops.kind import SUM_BYTES, Array, OpKind, Values, axis_of, held_separation, input_at, swept
+from diagmem.ops.kind import (
+    SUM_BYTES,
+    Array,
+    ColumnsAsRows,
+    OpKind,
+    Rewritten,
+    Values,
+    axis_of,
+    held_separation,
+    input_at,
+    swept,
+)
 from diagmem.ops.loops.fibres import c_fibres, fibre_reads, fibre_separation, kept_shape
 from diagmem.ops.loops.pixels import has_pitches
 from diagmem.ops.numerics.quantised import (
@@ -37,7 +48,6 @@ from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature
-from diagmem.ops.upright import Standing, Upright
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +60,13 @@ class Reduce:
 class ReduceKind(OpKind):
     names = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD")
     orders = (Order.REFERENCE, Order.ZERO_FIRST)
+    takes = Signature((2, 2), numbers=(1,))
 
     def decode(self, name: str, options: Any) -> Reduce:
         return Reduce() if options is None else Reduce(bool(options.KeepDims()))
 
     def encode(self, node: Node) -> BuiltinOptions:
         return BuiltinOptions("ReducerOptions", {"KeepDims": node.attributes.keep_dims})
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), numbers=(1,))
 
     def output_shapes(self, name: str, attributes: Reduce, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (kept_shape(input_at(inputs, 0).shape, _axes(inputs), attributes.keep_dims),)
@@ -83,17 +91,17 @@ class ReduceKind(OpKind):
         adds_rows = node.op.kind in ("MEAN", "SUM") and len(shape) == 4 and 1 in _axes(node.inputs)
         return node.output.elems * SUM_BYTES if adds_rows and shape[0] == 1 < shape[1] else None
 
-    def upright(self, node: Node, standing: Standing) -> Upright | None:
+    def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
         """All pixels become one. The axis of one pixel, and no other, is reduced as well."""
         data, axes = node.input(0), node.input(1)
-        if axes.data is None or axes.index not in standing.own or data.index not in standing.shapes:
+        if axes.data is None or axes.index not in change.own or data.index not in change.shapes:
             return None
-        found = {standing.axes[axis] for axis in _axes(node.inputs)} | {1, 2}
+        found = {change.axes[axis] for axis in _axes(node.inputs)} | {1, 2}
         if found != {1, 2} or node.output.elems != data.shape[-1]:
             return None
-        is_kept = len(standing.shapes.get(node.output.index, node.output.shape)) == 4
+        is_kept = len(change.shapes.get(node.output.index, node.output.shape)) == 4
         both = replace(axes, shape=(2,), data=np.array([1, 2], np.int32))
-        return Upright(replace(node.attributes, keep_dims=is_kept), {1: both})
+        return Rewritten(replace(node.attributes, keep_dims=is_kept), {1: both})
 
     def can_address(self, node: Node) -> bool:
         return has_pitches(node.input(0)) and node.output.is_in_one_piece

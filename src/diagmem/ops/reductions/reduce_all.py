@@ -30,15 +30,14 @@ class ReduceAll:
 
 class ReduceAllKind(OpKind):
     names = tuple(_FUNCTIONS)
+    takes = Signature((2, 2), numbers=(1,), made=dict.fromkeys(DType, (DType.BOOL,)))
+    needs = Fitting((DType.BOOL,), scaled=())
 
     def decode(self, name: str, options: Any) -> ReduceAll:
         return ReduceAll() if options is None else ReduceAll(bool(options.KeepDims()))
 
     def encode(self, node: Node) -> BuiltinOptions:
         return BuiltinOptions("ReducerOptions", {"KeepDims": node.attributes.keep_dims})
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), numbers=(1,), made=dict.fromkeys(DType, (DType.BOOL,)))
 
     def output_shapes(self, name: str, attributes: ReduceAll, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (kept_shape(input_at(inputs, 0).shape, _axes(inputs), attributes.keep_dims),)
@@ -67,9 +66,6 @@ class ReduceAllKind(OpKind):
         axes = draw.many(0, 5, lambda: draw.axis(len(shape)))
         inputs = [activation(shape, DType.BOOL), ints(axes)]
         return node_of(self, name, ReduceAll(draw.boolean()), inputs, (DType.BOOL,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting((DType.BOOL,), scaled=())
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         """Mostly what does not decide the answer."""

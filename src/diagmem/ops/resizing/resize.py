@@ -28,7 +28,7 @@ from diagmem.ops.c_call import (
 )
 from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, input_at, stretch_cuts, swept
 from diagmem.ops.loops.chunks import gathered_call
-from diagmem.ops.loops.pixels import HeldPixels, Pitches, PixelLoop, all_have_pitches, pitches_of
+from diagmem.ops.loops.pixels import HeldPixels, Pitches, PixelLoop, pitches_of
 from diagmem.ops.numerics.quantised import require_same_quantisation
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order, Variant
@@ -66,6 +66,9 @@ class ResizeKind(OpKind):
     names = ("RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR")
     orders = (Order.REFERENCE, Order.MEMCPY)
     tflm_agrees = True
+    takes = Signature((2, 2), numbers=(1,))
+    takes_pitches = True
+    needs = Fitting(QUANTISED_OR_REAL)
 
     def decode(self, name: str, options: Any) -> Resize:
         if options is None:
@@ -79,9 +82,6 @@ class ResizeKind(OpKind):
         table = "ResizeBilinearOptions" if node.op.kind == "RESIZE_BILINEAR" else "ResizeNearestNeighborOptions"
         a = node.attributes
         return BuiltinOptions(table, {"AlignCorners": a.align_corners, "HalfPixelCenters": a.half_pixel_centers})
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), numbers=(1,))
 
     def output_shapes(self, name: str, attributes: Resize, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         image, size = Nhwc.of(input_at(inputs, 0)), constant_ints(inputs, 1)
@@ -101,9 +101,6 @@ class ResizeKind(OpKind):
 
     def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
-
-    def can_address(self, node: Node) -> bool:
-        return all_have_pitches(node)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         if node.op.kind == "RESIZE_BILINEAR":
@@ -158,9 +155,6 @@ class ResizeKind(OpKind):
         size = draw.choice((ints([height, width]), activation((2,), DType.INT32)))
         out_shape = (image.shape[0], height, width, image.shape[3])
         return node_of(self, name, rule, [image, size], (draw.dtype(),), (out_shape,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(QUANTISED_OR_REAL)
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         return np.array(node.output.shape[1:3]) if position == 1 else None

@@ -22,12 +22,11 @@ class AutoScaleKind(OpKind):
 
     names = ("CUSTOM:SignalFftAutoScale",)
     tflm_agrees = True
+    takes = Signature((1, 1), (2, 2), made=None)
+    needs = Fitting(is_drawn_whole=True)
 
     def encode(self, node: Node) -> CustomOptions:
         return CustomOptions({})
-
-    def signature(self, name: str) -> Signature:
-        return Signature((1, 1), (2, 2), made=None)
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return input_at(inputs, 0).shape, ()
@@ -55,9 +54,6 @@ class AutoScaleKind(OpKind):
         """Samples of any size."""
         samples = activation((draw.integer(1, 60),), DType.INT16)
         return node_of(self, name, None, [samples], (DType.INT16, DType.INT32))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(is_drawn_whole=True)
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         """Loud ones and soft ones."""

@@ -31,6 +31,8 @@ class Delay:
 class DelayKind(OpKind):
     names = ("CUSTOM:SignalDelay",)
     keeps_state = True
+    takes = Signature((1, 2))
+    needs = Fitting(is_drawn_whole=True)
 
     def decode(self, name: str, options: Any) -> Delay:
         return Delay() if options is None else Delay(whole_number(options, "delay_length"))
@@ -41,9 +43,6 @@ class DelayKind(OpKind):
     def own_states(self, node: Node) -> tuple[Tensor, ...]:
         """What is still to come out, row by row; one sample, which nobody looks at, where nothing is put off."""
         return (state("delayed", (max(1, _rows(node) * node.attributes.length),), DType.INT16),)
-
-    def signature(self, name: str) -> Signature:
-        return Signature((1, 2))
 
     def output_shapes(self, name: str, attributes: Delay, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         shape = input_at(inputs, 0).shape
@@ -74,9 +73,6 @@ class DelayKind(OpKind):
         shape = (*draw.many(0, 3, draw.small), draw.integer(1, 12))
         delay = Delay(draw.integer(0, 20))
         return remembering(self, node_of(self, name, delay, [activation(shape, DType.INT16)], (DType.INT16,)))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(is_drawn_whole=True)
 
 
 def _rows(node: Node) -> int:

@@ -30,6 +30,8 @@ class Energy:
 
 class EnergyKind(OpKind):
     names = ("CUSTOM:SignalEnergy",)
+    takes = Signature(made=None)
+    needs = Fitting(is_drawn_whole=True)
 
     def decode(self, name: str, options: Any) -> Energy:
         if options is None:
@@ -38,9 +40,6 @@ class EnergyKind(OpKind):
 
     def encode(self, node: Node) -> CustomOptions:
         return CustomOptions({"start_index": node.attributes.start, "end_index": node.attributes.end})
-
-    def signature(self, name: str) -> Signature:
-        return Signature(made=None)
 
     def output_shapes(self, name: str, attributes: Energy, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         *outer, size = input_at(inputs, 0).shape
@@ -74,9 +73,6 @@ class EnergyKind(OpKind):
         start = draw.choice((0, draw.integer(0, size)))
         end = size if start == 0 else draw.integer(start, size + 1)
         return node_of(self, name, Energy(start, end), [activation((2 * size,), DType.INT16)], (DType.UINT32,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(is_drawn_whole=True)
 
 
 KIND = EnergyKind()

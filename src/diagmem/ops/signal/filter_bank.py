@@ -33,15 +33,14 @@ class FilterBank:
 class FilterBankKind(OpKind):
     names = ("CUSTOM:SignalFilterBank",)
     orders = (Order.REFERENCE, Order.BUFFERED)
+    takes = Signature((6, 6), numbers=(1, 2, 3, 4, 5), made=None)
+    needs = Fitting(is_drawn_whole=True)
 
     def decode(self, name: str, options: Any) -> FilterBank:
         return FilterBank() if options is None else FilterBank(whole_number(options, "num_channels"))
 
     def encode(self, node: Node) -> CustomOptions:
         return CustomOptions({"num_channels": node.attributes.channels})
-
-    def signature(self, name: str) -> Signature:
-        return Signature((6, 6), numbers=(1, 2, 3, 4, 5), made=None)
 
     def output_shapes(self, name: str, attributes: FilterBank, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         bands = _bands(attributes, inputs)
@@ -97,9 +96,6 @@ class FilterBankKind(OpKind):
         energies = activation((int(frequency_starts[-1]) + widths[-1] + draw.integer(1, 4),), DType.UINT32)
         inputs = [energies, *(constant_of(table) for table in tables)]
         return node_of(self, name, FilterBank(channels), inputs, (DType.UINT64,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(is_drawn_whole=True)
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         found: Array = rng.integers(0, 2**32, tensor.shape)

@@ -48,6 +48,8 @@ class FramerKind(OpKind):
 
     names = ("CUSTOM:SignalFramer",)
     keeps_state = True
+    takes = Signature((1, 2), (2, 2), made=None)
+    needs = Fitting(is_drawn_whole=True)
 
     def decode(self, name: str, options: Any) -> Framer:
         if options is None:
@@ -61,9 +63,6 @@ class FramerKind(OpKind):
     def own_states(self, node: Node) -> tuple[Tensor, ...]:
         """How many steps have come in, until there are enough; then what is kept of each row."""
         return (state("kept", (1 + _rows(node) * node.attributes.kept,), DType.INT16),)
-
-    def signature(self, name: str) -> Signature:
-        return Signature((1, 2), (2, 2), made=None)
 
     def output_shapes(self, name: str, attributes: Framer, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         shape, size, step = input_at(inputs, 0).shape, attributes.size, attributes.step
@@ -118,9 +117,6 @@ class FramerKind(OpKind):
         framer = Framer(draw.integer(step if prefill else 1, 14), step, prefill)
         data = activation((*draw.many(0, 2, draw.small), step * draw.small()), DType.INT16)
         return remembering(self, node_of(self, name, framer, [data], (DType.INT16, DType.BOOL)))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(is_drawn_whole=True)
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         found: Array = rng.integers(-(2**15), 2**15, tensor.shape)

@@ -34,6 +34,8 @@ class Logarithm:
 
 class LogarithmKind(OpKind):
     names = ("CUSTOM:SignalFilterBankLog",)
+    takes = Signature(made=None)
+    needs = Fitting(is_drawn_whole=True)
 
     def decode(self, name: str, options: Any) -> Logarithm:
         if options is None:
@@ -43,9 +45,6 @@ class LogarithmKind(OpKind):
     def encode(self, node: Node) -> CustomOptions:
         a = node.attributes
         return CustomOptions({"input_correction_bits": a.correction_bits, "output_scale": a.scale})
-
-    def signature(self, name: str) -> Signature:
-        return Signature(made=None)
 
     def output_shapes(self, name: str, attributes: Logarithm, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (input_at(inputs, 0).shape,)
@@ -82,9 +81,6 @@ class LogarithmKind(OpKind):
         data = activation((draw.integer(1, 40),), DType.UINT32)
         attributes = Logarithm(draw.integer(0, 5), draw.choice((1, 64, 1600)))
         return node_of(self, name, attributes, [data], (DType.INT16,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(is_drawn_whole=True)
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         found: Array = rng.integers(0, 2**32, tensor.shape) >> rng.integers(0, 33, tensor.shape)

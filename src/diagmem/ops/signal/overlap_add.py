@@ -33,6 +33,8 @@ class OverlapAdd:
 class OverlapAddKind(OpKind):
     names = ("CUSTOM:SignalOverlapAdd",)
     keeps_state = True
+    takes = Signature((1, 2))
+    needs = Fitting(is_drawn_whole=True)
 
     def decode(self, name: str, options: Any) -> OverlapAdd:
         return OverlapAdd() if options is None else OverlapAdd(whole_number(options, "frame_step"))
@@ -46,9 +48,6 @@ class OverlapAddKind(OpKind):
         *outer, _, size = node.input(0).shape
         left = math.prod(outer) * (size - node.attributes.step)
         return (state("overlap", (max(1, left),), node.input(0).dtype),)
-
-    def signature(self, name: str) -> Signature:
-        return Signature((1, 2))
 
     def output_shapes(self, name: str, attributes: OverlapAdd, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         shape, step = input_at(inputs, 0).shape, attributes.step
@@ -93,9 +92,6 @@ class OverlapAddKind(OpKind):
         shape = (*draw.many(0, 2, draw.small), draw.small(), size)
         step = OverlapAdd(draw.integer(1, size + 1))
         return remembering(self, node_of(self, name, step, [activation(shape, dtype)], (dtype,)))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(is_drawn_whole=True)
 
 
 def _added(first: Array, second: Array) -> Array:

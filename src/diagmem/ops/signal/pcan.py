@@ -36,15 +36,14 @@ class Pcan:
 
 class PcanKind(OpKind):
     names = ("CUSTOM:SignalPCAN",)
+    takes = Signature((3, 3), alike=(1,))
+    needs = Fitting(is_drawn_whole=True)
 
     def decode(self, name: str, options: Any) -> Pcan:
         return Pcan() if options is None else Pcan(whole_number(options, "snr_shift"))
 
     def encode(self, node: Node) -> CustomOptions:
         return CustomOptions({"snr_shift": node.attributes.shift})
-
-    def signature(self, name: str) -> Signature:
-        return Signature((3, 3), alike=(1,))
 
     def output_shapes(self, name: str, attributes: Pcan, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         channels, noise = input_at(inputs, 0).shape, input_at(inputs, 1).shape
@@ -84,9 +83,6 @@ class PcanKind(OpKind):
         gains = constant_of(draw.numbers(np.int16, (GAINS,)))
         inputs = [activation(shape, DType.UINT32), activation(shape, DType.UINT32), gains]
         return node_of(self, name, Pcan(draw.integer(0, 12)), inputs, (DType.UINT32,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(is_drawn_whole=True)
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         found: Array = rng.integers(0, 2**32, tensor.shape) >> rng.integers(0, 33, tensor.shape)

@@ -35,15 +35,14 @@ class RealFft:
 class RealFftKind(OpKind):
     names = (FORWARD, "CUSTOM:SignalIrfft")
     orders = (Order.REFERENCE, Order.BUFFERED)
+    takes = Signature()
+    needs = Fitting(is_drawn_whole=True)
 
     def decode(self, name: str, options: Any) -> RealFft:
         return RealFft() if options is None else RealFft(whole_number(options, "fft_length"))
 
     def encode(self, node: Node) -> CustomOptions:
         return CustomOptions({"T": TYPE_CODES[node.input(0).dtype], "fft_length": node.attributes.size})
-
-    def signature(self, name: str) -> Signature:
-        return Signature()
 
     def output_shapes(self, name: str, attributes: RealFft, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         shape, size = input_at(inputs, 0).shape, attributes.size
@@ -114,9 +113,6 @@ class RealFftKind(OpKind):
         last = draw.choice((size, draw.integer(1, size + 1))) if name == FORWARD else size + 2
         data = activation((*draw.many(0, 2, draw.small), last), dtype)
         return node_of(self, name, RealFft(size), [data], (dtype,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(is_drawn_whole=True)
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         if tensor.dtype is DType.FLOAT32:

@@ -49,6 +49,8 @@ class SpectralSubtractionKind(OpKind):
 
     names = ("CUSTOM:SignalFilterBankSpectralSubtraction",)
     keeps_state = True
+    takes = Signature((1, 2), (2, 2))
+    needs = Fitting(is_drawn_whole=True)
 
     def decode(self, name: str, options: Any) -> SpectralSubtraction:
         if options is None:
@@ -61,9 +63,6 @@ class SpectralSubtractionKind(OpKind):
 
     def own_states(self, node: Node) -> tuple[Tensor, ...]:
         return (state("noise", (node.attributes.num_channels,), DType.UINT32),)
-
-    def signature(self, name: str) -> Signature:
-        return Signature((1, 2), (2, 2))
 
     def output_shapes(
         self, name: str, attributes: SpectralSubtraction, inputs: Sequence[Tensor | None]
@@ -126,9 +125,6 @@ class SpectralSubtractionKind(OpKind):
         return remembering(
             self, node_of(self, name, attributes, [activation((channels,), DType.UINT32)], (DType.UINT32,))
         )
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(is_drawn_whole=True)
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         found: Array = rng.integers(0, 2**32, tensor.shape) >> rng.integers(0, 33, tensor.shape)

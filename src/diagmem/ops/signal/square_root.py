@@ -22,12 +22,11 @@ class SquareRootKind(OpKind):
     """Inputs: energies, by how many bits roots are made smaller."""
 
     names = ("CUSTOM:SignalFilterBankSquareRoot",)
+    takes = Signature((2, 2), numbers=(1,), single=(1,), made=None)
+    needs = Fitting(is_drawn_whole=True)
 
     def encode(self, node: Node) -> CustomOptions:
         return CustomOptions({})
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), numbers=(1,), single=(1,), made=None)
 
     def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (input_at(inputs, 0).shape,)
@@ -58,9 +57,6 @@ class SquareRootKind(OpKind):
         """Energies of any size."""
         inputs = [activation((draw.integer(1, 40),), DType.UINT64), activation((), DType.INT32)]
         return node_of(self, name, None, inputs, (DType.UINT32,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(is_drawn_whole=True)
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         """Small numbers and large ones, also those around which a root changes its width."""

@@ -42,6 +42,8 @@ class StackerKind(OpKind):
 
     names = ("CUSTOM:SignalStacker",)
     keeps_state = True
+    takes = Signature((1, 2), (2, 2), made=None)
+    needs = Fitting(is_drawn_whole=True)
 
     def decode(self, name: str, options: Any) -> Stacker:
         names = ("num_channels", "stacker_left_context", "stacker_right_context", "stacker_step")
@@ -56,9 +58,6 @@ class StackerKind(OpKind):
         """How many frames of the next stack have come in, and 1 more; 0 before the first. Then the frames before."""
         a = node.attributes
         return (state("stack", (1 + (a.frames - 1) * a.channels,), DType.INT16),)
-
-    def signature(self, name: str) -> Signature:
-        return Signature((1, 2), (2, 2), made=None)
 
     def output_shapes(self, name: str, attributes: Stacker, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         a, shape = attributes, input_at(inputs, 0).shape
@@ -107,9 +106,6 @@ class StackerKind(OpKind):
         stacker = Stacker(channels, left, right, draw.integer(1, left + right + 2))
         data = activation((channels,), DType.INT16)
         return remembering(self, node_of(self, name, stacker, [data], (DType.INT16, DType.BOOL)))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(is_drawn_whole=True)
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         found: Array = rng.integers(-(2**15), 2**15, tensor.shape)

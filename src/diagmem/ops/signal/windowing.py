@@ -30,15 +30,14 @@ class Window:
 class WindowKind(OpKind):
     names = ("CUSTOM:SignalWindow",)
     tflm_agrees = True
+    takes = Signature((2, 2), alike=(1,))
+    needs = Fitting(is_drawn_whole=True)
 
     def decode(self, name: str, options: Any) -> Window:
         return Window() if options is None else Window(whole_number(options, "shift"))
 
     def encode(self, node: Node) -> CustomOptions:
         return CustomOptions({"shift": node.attributes.shift})
-
-    def signature(self, name: str) -> Signature:
-        return Signature((2, 2), alike=(1,))
 
     def output_shapes(self, name: str, attributes: Window, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         frames, weights = input_at(inputs, 0), input_at(inputs, 1)
@@ -76,9 +75,6 @@ class WindowKind(OpKind):
         weights = constant_of(draw.numbers(np.int16, (size,)))
         frames = activation((*draw.many(0, 2, draw.small), size), DType.INT16)
         return node_of(self, name, Window(draw.integer(8, 17)), [frames, weights], (DType.INT16,))
-
-    def fitting(self, node: Node) -> Fitting:
-        return Fitting(is_drawn_whole=True)
 
 
 KIND = WindowKind()

@@ -14,13 +14,17 @@ import pytest
 from diagmem.model.graph import Node, Tensor
 from diagmem.ops import OpKind, kinds
 from diagmem.ops.fitting import input_values
-from diagmem.ops.upright import Standing
+from diagmem.ops.kind import ColumnsAsRows
 from tests.ops.drawing import CASES, runnable
 
 Array = npt.NDArray[Any]
 
 POINTWISE = [case for case, kind in CASES.items() if kind.is_pointwise]
-UPRIGHT = [case for case, kind in CASES.items() if kind.is_pointwise or type(kind).upright is not OpKind.upright]
+UPRIGHT = [
+    case
+    for case, kind in CASES.items()
+    if kind.is_pointwise or type(kind).columns_as_rows is not OpKind.columns_as_rows
+]
 
 
 def in_ram(node: Node) -> list[Tensor]:
@@ -69,7 +73,9 @@ def lines(case: str) -> Iterator[tuple[Node, Node]]:
             if len(t.shape) == 4 and t.shape[:2] == (1, 1) and t.shape[2] > 1
         }
         own = {t.index for t in node.inputs if t is not None and t.is_constant}
-        found = kinds()[node.op.kind].upright(node, Standing(shapes, (0, 2, 1, 3), own)) if shapes else None
+        found = (
+            kinds()[node.op.kind].columns_as_rows(node, ColumnsAsRows(shapes, (0, 2, 1, 3), own)) if shapes else None
+        )
         if found is not None:
             inputs = tuple(
                 found.constants.get(p, t if t is None else replace(t, shape=shapes.get(t.index, t.shape)))
