@@ -18,7 +18,7 @@ from diagmem.model.views import pieces, places
 from diagmem.ops.accesses import Accesses, Runs, replayed_separation
 from diagmem.ops.c_call import CCall, CPointers, CRow, CRows, Unsupported, cut_to_row, row_call
 from diagmem.ops.loops.pixels import all_have_pitches
-from diagmem.ops.options import Options
+from diagmem.ops.options import CustomTable, Options, Table
 from diagmem.ops.orders import InstructionSet, Order, Variant
 from diagmem.ops.sampling import Draw, Fitting
 from diagmem.ops.signature import MANY, Signature
@@ -69,6 +69,9 @@ class OpKind(ABC):
     takes_pitches: ClassVar[bool] = False
     """Whether the kernel takes the distances between neighbouring images, rows and pixels."""
 
+    table: ClassVar[Table | CustomTable | None] = None
+    """How a file holds the attributes; kinds whose names differ in it override `decode` and `encode`."""
+
     takes: ClassVar[Signature] = Signature((1, MANY), (1, MANY), made=None)
     """How many operands it takes, of which types and sizes."""
 
@@ -78,11 +81,11 @@ class OpKind(ABC):
     def decode(self, name: str, options: Any) -> Any:
         """Attributes from TFLite's options table, which is None where the file has none. Of operations that TFLite does
         not define the options are a mapping from their names."""
-        return None
+        return None if self.table is None else self.table.decode(options)
 
     def encode(self, node: Node) -> Options:
         """TFLite's options table that decodes to the node's attributes; None where it needs none."""
-        return None
+        return None if self.table is None else self.table.encode(node.op, node.input(0).dtype)
 
     def signature(self, name: str) -> Signature:
         """What the operation of that name takes. Kinds override this whose names differ in it."""

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -69,7 +68,7 @@ from diagmem.ops.numerics.weighted_sums import (
     weighted_fitting,
     window_call,
 )
-from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
+from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import InstructionSet, Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature, Weights
@@ -96,23 +95,9 @@ class Conv2DKind(OpKind):
     int8_version = 3
     takes = Signature((2, 3), weights=Weights(axis=0))
     takes_pitches = True
-
-    def decode(self, name: str, options: Any) -> Conv2D:
-        if options is None:
-            return Conv2D()
-        return Conv2D(
-            padding_of(options.Padding()),
-            options.StrideH(),
-            options.StrideW(),
-            options.DilationHFactor(),
-            options.DilationWFactor(),
-            activation_of(options.FusedActivationFunction()),
-        )
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        a = node.attributes
-        dilation = {"DilationHFactor": a.dilation_h, "DilationWFactor": a.dilation_w}
-        return BuiltinOptions("Conv2DOptions", {**window_fields(a), **dilation})
+    table = Table(
+        Conv2D, ("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor", "FusedActivationFunction")
+    )
 
     def default_order(self, node: Node) -> Order:
         """Grouped convolutions go channel by channel."""

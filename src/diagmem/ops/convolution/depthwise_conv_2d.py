@@ -63,7 +63,7 @@ from diagmem.ops.numerics.weighted_sums import (
     weighted_fitting,
     window_call,
 )
-from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
+from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import InstructionSet, Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature, Weights
@@ -92,25 +92,18 @@ class DepthwiseConv2DKind(OpKind):
     int8_version = 3
     takes = Signature((2, 3), weights=Weights(axis=3))
     takes_pitches = True
-
-    def decode(self, name: str, options: Any) -> DepthwiseConv2D:
-        if options is None:
-            return DepthwiseConv2D()
-        return DepthwiseConv2D(
-            padding_of(options.Padding()),
-            options.StrideH(),
-            options.StrideW(),
-            options.DilationHFactor(),
-            options.DilationWFactor(),
-            options.DepthMultiplier(),
-            activation_of(options.FusedActivationFunction()),
-        )
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        a = node.attributes
-        dilation = {"DilationHFactor": a.dilation_h, "DilationWFactor": a.dilation_w}
-        fields = {**window_fields(a), **dilation, "DepthMultiplier": a.multiplier}
-        return BuiltinOptions("DepthwiseConv2DOptions", fields)
+    table = Table(
+        DepthwiseConv2D,
+        (
+            "Padding",
+            "StrideH",
+            "StrideW",
+            "DilationHFactor",
+            "DilationWFactor",
+            "DepthMultiplier",
+            "FusedActivationFunction",
+        ),
+    )
 
     def output_shapes(
         self, name: str, attributes: DepthwiseConv2D, inputs: Sequence[Tensor | None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -48,7 +47,7 @@ from diagmem.ops.numerics.weighted_sums import (
     finished_f32,
     weighted_fitting,
 )
-from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
+from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature, Weights
@@ -89,19 +88,7 @@ class TransposeConvKind(OpKind):
     orders = (Order.REFERENCE, Order.BUFFERED)
     takes = Signature((3, 4), data=IMAGE, numbers=(0,), weights=Weights(axis=0, filter=FILTER, bias=3))
     takes_pitches = True
-
-    def decode(self, name: str, options: Any) -> TransposeConv:
-        if options is None:
-            return TransposeConv()
-        return TransposeConv(
-            padding_of(options.Padding()),
-            options.StrideH(),
-            options.StrideW(),
-            activation_of(options.FusedActivationFunction()),
-        )
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        return BuiltinOptions("TransposeConvOptions", window_fields(node.attributes))
+    table = Table(TransposeConv, ("Padding", "StrideH", "StrideW", "FusedActivationFunction"))
 
     def output_shapes(
         self, name: str, attributes: TransposeConv, inputs: Sequence[Tensor | None]

@@ -43,7 +43,7 @@ from diagmem.ops.numerics.quantised import (
     scale_of,
     zero_point_of,
 )
-from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
+from diagmem.ops.options import Activation, BuiltinOptions, activation_of
 from diagmem.ops.orders import InstructionSet, Order, Variant
 from diagmem.ops.sampling import OPERAND_SIZE, Draw, Fitting, activation, constant, node_of
 from diagmem.ops.signature import Signature
@@ -72,7 +72,9 @@ class BinaryKind(BroadcastKind):
             return BuiltinOptions("MaximumMinimumOptions", {})
         if node.op.kind == "SQUARED_DIFFERENCE":
             return BuiltinOptions("SquaredDifferenceOptions", {})
-        return BuiltinOptions(f"{node.op.kind.title()}Options", activation_field(node.attributes.activation))
+        return BuiltinOptions(
+            f"{node.op.kind.title()}Options", {"FusedActivationFunction": node.attributes.activation.value}
+        )
 
     def output_shapes(self, name: str, attributes: Binary, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)

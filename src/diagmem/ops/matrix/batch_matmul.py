@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from diagmem.ops.loops.chunks import outer_sum
 from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.numerics.quantised import Requantisation, scale_of, stored_zero, zero_point_of
 from diagmem.ops.numerics.weighted_sums import require_wide_shifts, rescale_wide, wide_mantissas
-from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import OPERAND_SIZE, Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
@@ -48,12 +47,7 @@ class BatchMatMulKind(OpKind):
     names = ("BATCH_MATMUL",)
     tflm_agrees = True
     takes = Signature((2, 2), alike=(1,))
-
-    def decode(self, name: str, options: Any) -> BatchMatMul:
-        return BatchMatMul() if options is None else BatchMatMul(bool(options.AdjX()), bool(options.AdjY()))
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        return BuiltinOptions("BatchMatMulOptions", {"AdjX": node.attributes.adj_x, "AdjY": node.attributes.adj_y})
+    table = Table(BatchMatMul, ("AdjX", "AdjY"), "BatchMatMulOptions")
 
     def output_shapes(self, name: str, attributes: BatchMatMul, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         left, _ = _sides(attributes, inputs)

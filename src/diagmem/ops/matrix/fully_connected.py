@@ -28,7 +28,7 @@ from diagmem.ops.numerics.weighted_sums import (
     kernel_suffix,
     weighted_fitting,
 )
-from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
+from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import InstructionSet, Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature, Weights
@@ -44,24 +44,18 @@ class FullyConnected:
 
 class FullyConnectedKind(OpKind):
     names = ("FULLY_CONNECTED",)
+    table = Table(FullyConnected, ("FusedActivationFunction", "KeepNumDims"))
     orders = (Order.BLOCKS, Order.REFERENCE)
     int8_version = 4
     takes = Signature((2, 3), weights=Weights(axis=0))
 
-    def decode(self, name: str, options: Any) -> FullyConnected:
-        if options is None:
-            return FullyConnected()
-        if options.WeightsFormat() != 0:
+    def decode(self, name: str, options: Any) -> Any:
+        if options is not None and options.WeightsFormat() != 0:
             raise ModelError(
                 f"FULLY_CONNECTED: weights format {options.WeightsFormat()} (shuffled) is not supported; "
                 "convert the model again with the default weights format"
             )
-        return FullyConnected(activation_of(options.FusedActivationFunction()), bool(options.KeepNumDims()))
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        a = node.attributes
-        fields = {**activation_field(a.activation), "KeepNumDims": a.keep_num_dims}
-        return BuiltinOptions("FullyConnectedOptions", fields)
+        return super().decode(name, options)
 
     def output_shapes(
         self, name: str, attributes: FullyConnected, inputs: Sequence[Tensor | None]

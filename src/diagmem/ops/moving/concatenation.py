@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from diagmem.ops.kind import Array, ColumnsAsRows, Rewritten, Values, axis_of, i
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics.quantised import require_same_quantisation, scale_of, zero_point_of
-from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
+from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, constant, node_of
 from diagmem.ops.signature import MANY, Signature
@@ -46,15 +45,7 @@ class ConcatenationKind(RearrangeKind):
     names = ("CONCATENATION",)
     orders = (Order.REFERENCE, Order.MEMCPY)
     takes = Signature((1, MANY), all_alike=True)
-
-    def decode(self, name: str, options: Any) -> Concatenation:
-        if options is None:
-            return Concatenation()
-        return Concatenation(options.Axis(), activation_of(options.FusedActivationFunction()))
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        a = node.attributes
-        return BuiltinOptions("ConcatenationOptions", {"Axis": a.axis, **activation_field(a.activation)})
+    table = Table(Concatenation, ("Axis", "FusedActivationFunction"))
 
     def output_shapes(self, name: str, attributes: Concatenation, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         shapes = [input_at(inputs, position).shape for position in range(max(1, len(inputs)))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, kernel_call, require_types
 from diagmem.ops.kind import Array, Values, axis_of, constant_ints, input_at
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
-from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, ints, node_of
 from diagmem.ops.signature import Signature
@@ -32,12 +32,7 @@ class GatherKind(RearrangeKind):
     names = ("GATHER",)
     orders = (Order.REFERENCE, Order.MEMCPY)
     takes = Signature((2, 2), numbers=(1,))
-
-    def decode(self, name: str, options: Any) -> Gather:
-        return Gather() if options is None else Gather(options.Axis(), options.BatchDims())
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        return BuiltinOptions("GatherOptions", {"Axis": node.attributes.axis, "BatchDims": node.attributes.batch_dims})
+    table = Table(Gather, ("Axis", "BatchDims"))
 
     def output_shapes(self, name: str, attributes: Gather, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         axis, batch_dims = _axes(attributes, inputs)

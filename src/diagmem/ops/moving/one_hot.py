@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import CCall, element_code, kernel_call, require_types
 from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, input_at, swept
 from diagmem.ops.loops.chunks import Chunks, strided
-from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, constant, ints, node_of
 from diagmem.ops.signature import Signature
@@ -33,12 +32,7 @@ class OneHotKind(OpKind):
     names = ("ONE_HOT",)
     takes = Signature((4, 4), data=2, alike=(3,), numbers=(0, 1), single=(1, 2, 3))
     needs = Fitting(data=2)
-
-    def decode(self, name: str, options: Any) -> OneHot:
-        return OneHot() if options is None else OneHot(options.Axis())
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        return BuiltinOptions("OneHotOptions", {"Axis": node.attributes.axis})
+    table = Table(OneHot, ("Axis",))
 
     def output_shapes(self, name: str, attributes: OneHot, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         depth, shape = constant_ints(inputs, 1), input_at(inputs, 0).shape

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Nhwc, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.kind import input_at
 from diagmem.ops.loops.chunks import Chunks, StridedKind, Walk
-from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, node_of
 from diagmem.ops.signature import Signature
@@ -28,13 +27,7 @@ class SpaceDepthKind(StridedKind):
     orders = (Order.REFERENCE, Order.INPUT_MAJOR)
     tflm_agrees = True
     takes = Signature()
-
-    def decode(self, name: str, options: Any) -> SpaceDepth:
-        return SpaceDepth() if options is None else SpaceDepth(options.BlockSize())
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        table = "SpaceToDepthOptions" if node.op.kind == "SPACE_TO_DEPTH" else "DepthToSpaceOptions"
-        return BuiltinOptions(table, {"BlockSize": node.attributes.block})
+    table = Table(SpaceDepth, ("BlockSize",))
 
     def output_shapes(self, name: str, attributes: SpaceDepth, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         image, block = Nhwc.of(input_at(inputs, 0)), attributes.block

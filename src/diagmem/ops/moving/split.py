@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from diagmem.model.graph import Node, Shape, Tensor
 from diagmem.ops.c_call import CCall, CPointers, CTable, Unsupported, kernel_call, require_types
 from diagmem.ops.kind import axis_of, constant_ints, input_at, only_axis
 from diagmem.ops.loops.chunks import COMPUTED, Chunks, RearrangeKind
-from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import MANY, Signature
@@ -34,13 +33,7 @@ class SplitKind(RearrangeKind):
 
     names = ("SPLIT", "SPLIT_V")
     tflm_agrees = True
-
-    def decode(self, name: str, options: Any) -> Split:
-        return Split() if options is None else Split(options.NumSplits())
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        table = "SplitOptions" if node.op.kind == "SPLIT" else "SplitVOptions"
-        return BuiltinOptions(table, {"NumSplits": node.attributes.num_splits})
+    table = Table(Split, ("NumSplits",))
 
     def signature(self, name: str) -> Signature:
         if name == "SPLIT":

@@ -13,7 +13,7 @@ from diagmem.model.graph import Node, Shape, Tensor, row_major_strides
 from diagmem.ops.c_call import CCall, CRow, Unsupported
 from diagmem.ops.kind import constant_ints, input_at
 from diagmem.ops.loops.chunks import COMPUTED, Chunks, StridedKind, Walk, outer_sum
-from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.options import Options, Table
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, ints, node_of
 from diagmem.ops.signature import Signature
@@ -36,38 +36,15 @@ class StridedSliceKind(StridedKind):
     last axis are copied whole, where its elements are neighbours."""
 
     names = ("SLICE", "STRIDED_SLICE")
+    table = Table(StridedSlice, ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset"))
     orders = (Order.REFERENCE, Order.MEMCPY)
     tflm_agrees = True
 
-    def decode(self, name: str, options: Any) -> StridedSlice | None:
-        if name == "SLICE":
-            return None
-        if options is None:
-            return StridedSlice()
-        return StridedSlice(
-            options.BeginMask(),
-            options.EndMask(),
-            options.EllipsisMask(),
-            options.NewAxisMask(),
-            options.ShrinkAxisMask(),
-            bool(options.Offset()),
-        )
+    def decode(self, name: str, options: Any) -> Any:
+        return None if name == "SLICE" else super().decode(name, options)
 
-    def encode(self, node: Node) -> BuiltinOptions | None:
-        if node.op.kind == "SLICE":
-            return None
-        a = node.attributes
-        return BuiltinOptions(
-            "StridedSliceOptions",
-            {
-                "BeginMask": a.begin_mask,
-                "EndMask": a.end_mask,
-                "EllipsisMask": a.ellipsis_mask,
-                "NewAxisMask": a.new_axis_mask,
-                "ShrinkAxisMask": a.shrink_axis_mask,
-                "Offset": a.offset,
-            },
-        )
+    def encode(self, node: Node) -> Options:
+        return None if node.op.kind == "SLICE" else super().encode(node)
 
     def signature(self, name: str) -> Signature:
         count = 3 if name == "SLICE" else 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from diagmem.ops.kind import Array, Values
 from diagmem.ops.loops.fibres import RowwiseKind
 from diagmem.ops.numerics.fixed_point import inverse_sqrt, rescale
 from diagmem.ops.numerics.quantised import quantisation_of, stored_zero, zero_point_of
-from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
+from diagmem.ops.options import Activation, Table
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
 
@@ -36,14 +35,7 @@ class L2NormalizationKind(RowwiseKind):
     tflm_agrees = True
     is_pointwise = True
     takes = Signature()
-
-    def decode(self, name: str, options: Any) -> L2Normalization:
-        return (
-            L2Normalization() if options is None else L2Normalization(activation_of(options.FusedActivationFunction()))
-        )
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        return BuiltinOptions("L2NormOptions", activation_field(node.attributes.activation))
+    table = Table(L2Normalization, ("FusedActivationFunction",), "L2NormOptions")
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         by_dtype = {DType.INT8: _normalised_int, DType.UINT8: _normalised_int, DType.FLOAT32: _normalised_f32}.get(

@@ -38,7 +38,7 @@ from diagmem.ops.numerics.fixed_point import (
     wrapped,
 )
 from diagmem.ops.numerics.quantised import quantisation_of, rounds_to_even, scale_of, zero_point_of
-from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.options import Options, Table
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
 
@@ -53,13 +53,14 @@ class Softmax:
 class SoftmaxKind(RowwiseKind):
     names = ("SOFTMAX", "LOG_SOFTMAX")
     tflm_agrees = True
+    table = Table(Softmax, ("Beta",))
     is_pointwise = True
 
-    def decode(self, name: str, options: Any) -> Softmax:
-        return Softmax(float(options.Beta())) if options is not None and name == "SOFTMAX" else Softmax()
+    def decode(self, name: str, options: Any) -> Any:
+        return super().decode(name, options if name == "SOFTMAX" else None)
 
-    def encode(self, node: Node) -> BuiltinOptions | None:
-        return BuiltinOptions("SoftmaxOptions", {"Beta": node.attributes.beta}) if node.op.kind == "SOFTMAX" else None
+    def encode(self, node: Node) -> Options:
+        return super().encode(node) if node.op.kind == "SOFTMAX" else None
 
     def signature(self, name: str) -> Signature:
         return Signature(made={DType.INT8: (DType.INT8, DType.INT16)} if name == "SOFTMAX" else {})

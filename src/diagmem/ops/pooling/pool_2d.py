@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -41,7 +40,7 @@ from diagmem.ops.loops.pixels import GROUPS, ChannelGroups, HeldPixels, pitches_
 from diagmem.ops.loops.windowed import WindowedLoop, c_window, tap_counts, tap_images
 from diagmem.ops.numerics.quantised import integer_range, real_range, rounds_to_even, scale_of, zero_point_of
 from diagmem.ops.numerics.single_precision import clamped, larger
-from diagmem.ops.options import Activation, BuiltinOptions, activation_of, padding_of, window_fields
+from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import InstructionSet, Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
@@ -71,24 +70,11 @@ class Pool2DKind(OpKind):
     tflm_agrees = True
     takes = Signature()
     takes_pitches = True
-
-    def decode(self, name: str, options: Any) -> Pool2D:
-        if options is None:
-            return Pool2D()
-        return Pool2D(
-            padding_of(options.Padding()),
-            options.StrideH(),
-            options.StrideW(),
-            options.FilterHeight(),
-            options.FilterWidth(),
-            activation_of(options.FusedActivationFunction()),
-        )
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        a = node.attributes
-        return BuiltinOptions(
-            "Pool2DOptions", {**window_fields(a), "FilterHeight": a.kernel_h, "FilterWidth": a.kernel_w}
-        )
+    table = Table(
+        Pool2D,
+        ("Padding", "StrideH", "StrideW", "FilterHeight", "FilterWidth", "FusedActivationFunction"),
+        "Pool2DOptions",
+    )
 
     def output_shapes(self, name: str, attributes: Pool2D, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         image = Nhwc.of(input_at(inputs, 0))

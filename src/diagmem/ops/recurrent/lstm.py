@@ -19,7 +19,7 @@ from diagmem.ops.numerics import single_precision
 from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale, sigmoid_table, wrapped
 from diagmem.ops.numerics.quantised import require_same_quantisation, scale_of, zero_point_of
 from diagmem.ops.numerics.weighted_sums import LARGEST_WIDE_BIAS
-from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
+from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import Order
 from diagmem.ops.recurrent._operands import require_elems
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
@@ -56,17 +56,7 @@ class LstmKind(OpKind):
     tflm_agrees = True
     takes = Signature((9, _INPUTS))
     needs = Fitting(is_drawn_whole=True)
-
-    def decode(self, name: str, options: Any) -> Lstm:
-        if options is None:
-            return Lstm()
-        fused = activation_of(options.FusedActivationFunction())
-        return Lstm(fused, float(options.CellClip()), bool(options.TimeMajor()))
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        given = node.attributes
-        fields = {**activation_field(given.activation), "CellClip": given.cell_clip, "TimeMajor": given.time_major}
-        return BuiltinOptions("UnidirectionalSequenceLSTMOptions", fields)
+    table = Table(Lstm, ("FusedActivationFunction", "CellClip", "TimeMajor"), "UnidirectionalSequenceLSTMOptions")
 
     def states(self, node: Node) -> tuple[int, ...]:
         return HIDDEN, CELL

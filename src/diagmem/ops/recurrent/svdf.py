@@ -16,7 +16,7 @@ from diagmem.ops.kind import Array, OpKind, Values, input_at
 from diagmem.ops.numerics.fixed_point import Multiplier, rescale, wrapped
 from diagmem.ops.numerics.quantised import Requantisation, real_range, scale_of, zero_point_of
 from diagmem.ops.numerics.single_precision import clamped
-from diagmem.ops.options import Activation, BuiltinOptions, activation_field, activation_of
+from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import Order
 from diagmem.ops.recurrent._operands import require_elems
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
@@ -55,13 +55,7 @@ class SvdfKind(OpKind):
     tflm_agrees = True
     takes = Signature((3, 5))
     needs = Fitting(is_drawn_whole=True)
-
-    def decode(self, name: str, options: Any) -> Svdf:
-        return Svdf() if options is None else Svdf(options.Rank(), activation_of(options.FusedActivationFunction()))
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        fields = {"Rank": node.attributes.rank, **activation_field(node.attributes.activation)}
-        return BuiltinOptions("SVDFOptions", fields)
+    table = Table(Svdf, ("Rank", "FusedActivationFunction"), "SVDFOptions")
 
     def states(self, node: Node) -> tuple[int, ...]:
         return (STATE,)

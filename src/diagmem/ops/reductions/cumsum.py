@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, Unsupported, by
 from diagmem.ops.kind import Array, OpKind, Values, axis_of, input_at, only_axis
 from diagmem.ops.numerics.fixed_point import wrapped
 from diagmem.ops.numerics.quantised import Requantisation, scale_of, zero_point_of
-from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature
@@ -37,13 +36,7 @@ class CumSumKind(OpKind):
     names = ("CUMSUM",)
     tflm_agrees = True
     takes = Signature((2, 2), numbers=(1,), single=(1,))
-
-    def decode(self, name: str, options: Any) -> CumSum:
-        return CumSum() if options is None else CumSum(bool(options.Exclusive()), bool(options.Reverse()))
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        a = node.attributes
-        return BuiltinOptions("CumsumOptions", {"Exclusive": a.exclusive, "Reverse": a.reverse})
+    table = Table(CumSum, ("Exclusive", "Reverse"))
 
     def output_shapes(self, name: str, attributes: CumSum, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         _axis(inputs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,7 +44,7 @@ from diagmem.ops.numerics.quantised import (
     zero_point_of,
 )
 from diagmem.ops.numerics.single_precision import larger, smaller
-from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature
@@ -61,12 +61,7 @@ class ReduceKind(OpKind):
     names = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD")
     orders = (Order.REFERENCE, Order.ZERO_FIRST)
     takes = Signature((2, 2), numbers=(1,))
-
-    def decode(self, name: str, options: Any) -> Reduce:
-        return Reduce() if options is None else Reduce(bool(options.KeepDims()))
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        return BuiltinOptions("ReducerOptions", {"KeepDims": node.attributes.keep_dims})
+    table = Table(Reduce, ("KeepDims",), "ReducerOptions")
 
     def output_shapes(self, name: str, attributes: Reduce, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (kept_shape(input_at(inputs, 0).shape, _axes(inputs), attributes.keep_dims),)

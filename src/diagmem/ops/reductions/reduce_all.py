@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import CCall, CStruct, require_types, values_of
 from diagmem.ops.kind import Array, OpKind, Values, axis_of, held_separation, input_at, swept
 from diagmem.ops.loops.fibres import c_fibres, fibre_reads, fibre_separation, kept_shape
-from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature
@@ -32,12 +31,7 @@ class ReduceAllKind(OpKind):
     names = tuple(_FUNCTIONS)
     takes = Signature((2, 2), numbers=(1,), made=dict.fromkeys(DType, (DType.BOOL,)))
     needs = Fitting((DType.BOOL,), scaled=())
-
-    def decode(self, name: str, options: Any) -> ReduceAll:
-        return ReduceAll() if options is None else ReduceAll(bool(options.KeepDims()))
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        return BuiltinOptions("ReducerOptions", {"KeepDims": node.attributes.keep_dims})
+    table = Table(ReduceAll, ("KeepDims",), "ReducerOptions")
 
     def output_shapes(self, name: str, attributes: ReduceAll, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (kept_shape(input_at(inputs, 0).shape, _axes(inputs), attributes.keep_dims),)

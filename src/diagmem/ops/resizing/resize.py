@@ -30,7 +30,7 @@ from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separati
 from diagmem.ops.loops.chunks import gathered_call
 from diagmem.ops.loops.pixels import HeldPixels, Pitches, PixelLoop, pitches_of
 from diagmem.ops.numerics.quantised import require_same_quantisation
-from diagmem.ops.options import BuiltinOptions
+from diagmem.ops.options import Table
 from diagmem.ops.orders import Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature
@@ -65,23 +65,17 @@ class ResizeKind(OpKind):
 
     names = ("RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR")
     orders = (Order.REFERENCE, Order.MEMCPY)
+    table = Table(Resize, ("AlignCorners", "HalfPixelCenters"))
     tflm_agrees = True
     takes = Signature((2, 2), numbers=(1,))
     takes_pitches = True
     needs = Fitting(QUANTISED_OR_REAL)
 
     def decode(self, name: str, options: Any) -> Resize:
-        if options is None:
-            return Resize()
-        attributes = Resize(bool(options.AlignCorners()), bool(options.HalfPixelCenters()))
+        attributes: Resize = super().decode(name, options)
         if name == "RESIZE_BILINEAR" and attributes.align_corners and attributes.half_pixel_centers:
             raise ModelError(f"{name}: align_corners and half_pixel_centers exclude each other; the file is damaged")
         return attributes
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        table = "ResizeBilinearOptions" if node.op.kind == "RESIZE_BILINEAR" else "ResizeNearestNeighborOptions"
-        a = node.attributes
-        return BuiltinOptions(table, {"AlignCorners": a.align_corners, "HalfPixelCenters": a.half_pixel_centers})
 
     def output_shapes(self, name: str, attributes: Resize, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
         image, size = Nhwc.of(input_at(inputs, 0)), constant_ints(inputs, 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, kernel_call, require_types
 from diagmem.ops.kind import Array, OpKind, Values, input_at
-from diagmem.ops.options import CustomOptions, whole_number
+from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signal._own_state import remembering, state
@@ -33,12 +32,7 @@ class DelayKind(OpKind):
     keeps_state = True
     takes = Signature((1, 2))
     needs = Fitting(is_drawn_whole=True)
-
-    def decode(self, name: str, options: Any) -> Delay:
-        return Delay() if options is None else Delay(whole_number(options, "delay_length"))
-
-    def encode(self, node: Node) -> CustomOptions:
-        return CustomOptions({"delay_length": node.attributes.length})
+    table = CustomTable(Delay, ("delay_length",))
 
     def own_states(self, node: Node) -> tuple[Tensor, ...]:
         """What is still to come out, row by row; one sample, which nobody looks at, where nothing is put off."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, kernel_call, require_types
 from diagmem.ops.kind import Array, OpKind, Values, input_at
-from diagmem.ops.options import CustomOptions, whole_number
+from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
@@ -32,14 +31,7 @@ class EnergyKind(OpKind):
     names = ("CUSTOM:SignalEnergy",)
     takes = Signature(made=None)
     needs = Fitting(is_drawn_whole=True)
-
-    def decode(self, name: str, options: Any) -> Energy:
-        if options is None:
-            return Energy()
-        return Energy(whole_number(options, "start_index"), whole_number(options, "end_index"))
-
-    def encode(self, node: Node) -> CustomOptions:
-        return CustomOptions({"start_index": node.attributes.start, "end_index": node.attributes.end})
+    table = CustomTable(Energy, ("start_index", "end_index"))
 
     def output_shapes(self, name: str, attributes: Energy, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         *outer, size = input_at(inputs, 0).shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, CTable, kernel_call, require_types, values_of
 from diagmem.ops.kind import Array, OpKind, Values, input_at
-from diagmem.ops.options import CustomOptions, whole_number
+from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, constant_of, node_of
 from diagmem.ops.signature import Signature
@@ -35,12 +35,7 @@ class FilterBankKind(OpKind):
     orders = (Order.REFERENCE, Order.BUFFERED)
     takes = Signature((6, 6), numbers=(1, 2, 3, 4, 5), made=None)
     needs = Fitting(is_drawn_whole=True)
-
-    def decode(self, name: str, options: Any) -> FilterBank:
-        return FilterBank() if options is None else FilterBank(whole_number(options, "num_channels"))
-
-    def encode(self, node: Node) -> CustomOptions:
-        return CustomOptions({"num_channels": node.attributes.channels})
+    table = CustomTable(FilterBank, ("num_channels",))
 
     def output_shapes(self, name: str, attributes: FilterBank, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         bands = _bands(attributes, inputs)

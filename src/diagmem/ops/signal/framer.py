@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, kernel_call, require_types
 from diagmem.ops.kind import Array, OpKind, Values, input_at
-from diagmem.ops.options import CustomOptions, whole_number
+from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signal._own_state import remembering, state
@@ -50,15 +49,7 @@ class FramerKind(OpKind):
     keeps_state = True
     takes = Signature((1, 2), (2, 2), made=None)
     needs = Fitting(is_drawn_whole=True)
-
-    def decode(self, name: str, options: Any) -> Framer:
-        if options is None:
-            return Framer()
-        return Framer(*(whole_number(options, name) for name in ("frame_size", "frame_step", "prefill")))
-
-    def encode(self, node: Node) -> CustomOptions:
-        a = node.attributes
-        return CustomOptions({"frame_size": a.size, "frame_step": a.step, "prefill": bool(a.prefill)})
+    table = CustomTable(Framer, ("frame_size", "frame_step", "prefill"), flags=("prefill",))
 
     def own_states(self, node: Node) -> tuple[Tensor, ...]:
         """How many steps have come in, until there are enough; then what is kept of each row."""

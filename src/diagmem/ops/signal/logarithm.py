@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from diagmem.ops.c_call import CCall, CTable, Unsupported, kernel_call, require_
 from diagmem.ops.kind import Array, OpKind, Values, input_at, swept
 from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.numerics.fixed_point import Ints, bit_lengths
-from diagmem.ops.options import CustomOptions, whole_number
+from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
@@ -36,15 +35,7 @@ class LogarithmKind(OpKind):
     names = ("CUSTOM:SignalFilterBankLog",)
     takes = Signature(made=None)
     needs = Fitting(is_drawn_whole=True)
-
-    def decode(self, name: str, options: Any) -> Logarithm:
-        if options is None:
-            return Logarithm()
-        return Logarithm(whole_number(options, "input_correction_bits"), whole_number(options, "output_scale"))
-
-    def encode(self, node: Node) -> CustomOptions:
-        a = node.attributes
-        return CustomOptions({"input_correction_bits": a.correction_bits, "output_scale": a.scale})
+    table = CustomTable(Logarithm, ("input_correction_bits", "output_scale"))
 
     def output_shapes(self, name: str, attributes: Logarithm, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         return (input_at(inputs, 0).shape,)

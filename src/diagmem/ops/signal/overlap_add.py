@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Unsupported, require_types
 from diagmem.ops.kind import Array, OpKind, Values, input_at
-from diagmem.ops.options import TYPE_CODES, CustomOptions, whole_number
+from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signal._own_state import remembering, state
@@ -35,12 +34,7 @@ class OverlapAddKind(OpKind):
     keeps_state = True
     takes = Signature((1, 2))
     needs = Fitting(is_drawn_whole=True)
-
-    def decode(self, name: str, options: Any) -> OverlapAdd:
-        return OverlapAdd() if options is None else OverlapAdd(whole_number(options, "frame_step"))
-
-    def encode(self, node: Node) -> CustomOptions:
-        return CustomOptions({"T": TYPE_CODES[node.input(0).dtype], "frame_step": node.attributes.step})
+    table = CustomTable(OverlapAdd, ("frame_step",), has_type=True)
 
     def own_states(self, node: Node) -> tuple[Tensor, ...]:
         """What frames leave over for those that follow, row by row; one sample, which nobody looks at, where they do

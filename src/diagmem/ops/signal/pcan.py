@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from diagmem.ops.c_call import CCall, CTable, Unsupported, kernel_call, require_
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.numerics.fixed_point import Ints, bit_lengths
-from diagmem.ops.options import CustomOptions, whole_number
+from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, constant_of, node_of
 from diagmem.ops.signature import Signature
@@ -38,12 +37,7 @@ class PcanKind(OpKind):
     names = ("CUSTOM:SignalPCAN",)
     takes = Signature((3, 3), alike=(1,))
     needs = Fitting(is_drawn_whole=True)
-
-    def decode(self, name: str, options: Any) -> Pcan:
-        return Pcan() if options is None else Pcan(whole_number(options, "snr_shift"))
-
-    def encode(self, node: Node) -> CustomOptions:
-        return CustomOptions({"snr_shift": node.attributes.shift})
+    table = CustomTable(Pcan, ("snr_shift",))
 
     def output_shapes(self, name: str, attributes: Pcan, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         channels, noise = input_at(inputs, 0).shape, input_at(inputs, 1).shape

@@ -15,7 +15,7 @@ from diagmem.model.graph import DType, IntArray, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, CTable, Unsupported, require_types
 from diagmem.ops.kind import Array, OpKind, Values, input_at
-from diagmem.ops.options import TYPE_CODES, CustomOptions, whole_number
+from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
@@ -37,12 +37,7 @@ class RealFftKind(OpKind):
     orders = (Order.REFERENCE, Order.BUFFERED)
     takes = Signature()
     needs = Fitting(is_drawn_whole=True)
-
-    def decode(self, name: str, options: Any) -> RealFft:
-        return RealFft() if options is None else RealFft(whole_number(options, "fft_length"))
-
-    def encode(self, node: Node) -> CustomOptions:
-        return CustomOptions({"T": TYPE_CODES[node.input(0).dtype], "fft_length": node.attributes.size})
+    table = CustomTable(RealFft, ("fft_length",), has_type=True)
 
     def output_shapes(self, name: str, attributes: RealFft, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         shape, size = input_at(inputs, 0).shape, attributes.size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, Unsupported, kernel_call, require_types
 from diagmem.ops.kind import Array, OpKind, Values, input_at
 from diagmem.ops.loops.pixels import AxisTerm, separation_of
-from diagmem.ops.options import CustomOptions, whole_number
+from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signal._own_state import remembering, state
@@ -49,17 +48,9 @@ class SpectralSubtractionKind(OpKind):
 
     names = ("CUSTOM:SignalFilterBankSpectralSubtraction",)
     keeps_state = True
+    table = CustomTable(SpectralSubtraction, _NAMES, flags=("clamping",))
     takes = Signature((1, 2), (2, 2))
     needs = Fitting(is_drawn_whole=True)
-
-    def decode(self, name: str, options: Any) -> SpectralSubtraction:
-        if options is None:
-            return SpectralSubtraction()
-        return SpectralSubtraction(*(whole_number(options, name) for name in _NAMES))
-
-    def encode(self, node: Node) -> CustomOptions:
-        values = {name: getattr(node.attributes, name) for name in _NAMES}
-        return CustomOptions({**values, "clamping": bool(node.attributes.clamping)})
 
     def own_states(self, node: Node) -> tuple[Tensor, ...]:
         return (state("noise", (node.attributes.num_channels,), DType.UINT32),)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, kernel_call, require_types
 from diagmem.ops.kind import Array, OpKind, Values, input_at
-from diagmem.ops.options import CustomOptions, whole_number
+from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signal._own_state import remembering, state
@@ -44,15 +43,7 @@ class StackerKind(OpKind):
     keeps_state = True
     takes = Signature((1, 2), (2, 2), made=None)
     needs = Fitting(is_drawn_whole=True)
-
-    def decode(self, name: str, options: Any) -> Stacker:
-        names = ("num_channels", "stacker_left_context", "stacker_right_context", "stacker_step")
-        return Stacker() if options is None else Stacker(*(whole_number(options, name) for name in names))
-
-    def encode(self, node: Node) -> CustomOptions:
-        a = node.attributes
-        contexts = {"stacker_left_context": a.left, "stacker_right_context": a.right}
-        return CustomOptions({"num_channels": a.channels, **contexts, "stacker_step": a.step})
+    table = CustomTable(Stacker, ("num_channels", "stacker_left_context", "stacker_right_context", "stacker_step"))
 
     def own_states(self, node: Node) -> tuple[Tensor, ...]:
         """How many frames of the next stack have come in, and 1 more; 0 before the first. Then the frames before."""

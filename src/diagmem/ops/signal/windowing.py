@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, CTable, Unsupported, kernel_call, require_types, values_of
 from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
 from diagmem.ops.loops.pixels import AxisTerm, separation_of
-from diagmem.ops.options import CustomOptions, whole_number
+from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, constant_of, node_of
 from diagmem.ops.signature import Signature
@@ -32,12 +31,7 @@ class WindowKind(OpKind):
     tflm_agrees = True
     takes = Signature((2, 2), alike=(1,))
     needs = Fitting(is_drawn_whole=True)
-
-    def decode(self, name: str, options: Any) -> Window:
-        return Window() if options is None else Window(whole_number(options, "shift"))
-
-    def encode(self, node: Node) -> CustomOptions:
-        return CustomOptions({"shift": node.attributes.shift})
+    table = CustomTable(Window, ("shift",))
 
     def output_shapes(self, name: str, attributes: Window, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
         frames, weights = input_at(inputs, 0), input_at(inputs, 1)
