@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,10 +56,21 @@ def windows(draw: st.DrawFn) -> Sliding:
 
 
 def kinds_by_file() -> dict[str, OpKind]:
-    """The name of a file of a family -> the kind in it."""
-    found = {type(kind).__module__.rpartition(".")[2]: kind for kind in kinds().values()}
-    assert len(found) == len(set(map(id, kinds().values()))), "two files of kinds have one name"
+    """The name of a file of a family -> the kind in it; of one that holds several, that of the class."""
+    every = {id(kind): kind for kind in kinds().values()}.values()
+    in_file = Counter(type(kind).__module__ for kind in every)
+    found = {_class_name(kind) if in_file[type(kind).__module__] > 1 else _file_name(kind): kind for kind in every}
+    assert len(found) == len(every), "two kinds have one name"
     return found
+
+
+def _file_name(kind: OpKind) -> str:
+    return type(kind).__module__.rpartition(".")[2]
+
+
+def _class_name(kind: OpKind) -> str:
+    """GatherNdKind: gather_nd."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(kind).__name__.removesuffix("Kind")).lower()
 
 
 def case_modules() -> dict[str, st.SearchStrategy[Node]]:

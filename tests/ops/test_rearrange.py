@@ -17,13 +17,12 @@ from diagmem.ops import kinds
 from diagmem.ops.accesses import Accesses, replayed_separation
 from diagmem.ops.kind import axis_of
 from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind
+from diagmem.ops.moving.concatenation import Pack, Split
 from diagmem.ops.moving.gather import Gather
-from diagmem.ops.moving.pack import Pack
 from diagmem.ops.moving.pad import MirrorPad, Pad
 from diagmem.ops.moving.reshape import Reshape
-from diagmem.ops.moving.space_depth import SpaceDepth
-from diagmem.ops.moving.split import Split
 from diagmem.ops.moving.strided_slice import StridedSlice
+from diagmem.ops.moving.transpose import SpaceDepth
 from diagmem.ops.orders import Order
 from tests.ops.cases import activation, case_modules, ints, node_of
 

@@ -12,14 +12,12 @@ import tflite
 from diagmem.ops import Activation, kinds
 from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.elementwise.unary import Unary
-from diagmem.ops.moving.concatenation import Concatenation
+from diagmem.ops.moving.concatenation import Concatenation, Pack, Split
 from diagmem.ops.moving.gather import Gather
-from diagmem.ops.moving.pack import Pack
 from diagmem.ops.moving.pad import MirrorPad, Pad
 from diagmem.ops.moving.reshape import Reshape
-from diagmem.ops.moving.space_depth import SpaceDepth
-from diagmem.ops.moving.split import Split
 from diagmem.ops.moving.strided_slice import StridedSlice
+from diagmem.ops.moving.transpose import SpaceDepth
 
 
 def options(table: str, **fields: Any) -> Any:

@@ -9,12 +9,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from diagmem.model.graph import DType, Graph
-from diagmem.ops.moving.concatenation import Concatenation
-from diagmem.ops.moving.pack import Pack
+from diagmem.ops.moving.concatenation import Concatenation, Pack
+from diagmem.ops.moving.fill import Known
 from diagmem.ops.moving.pad import Pad
 from diagmem.ops.moving.reshape import Reshape
 from diagmem.ops.moving.strided_slice import StridedSlice
-from diagmem.ops.moving.zeros_like import Known
 from diagmem.ops.pooling.pool_2d import Pool2D
 from tests.execution import with_values
 from tests.networks import Net

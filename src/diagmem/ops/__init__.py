@@ -1,5 +1,5 @@
-"""One file per op kind, in the package of its family. A newcomer adds an operation by adding its files: kinds are
-discovered, not listed."""
+"""Op kinds in the packages of their families. A newcomer adds an operation by adding its files: kinds are discovered,
+not listed."""
 
 from __future__ import annotations
 
@@ -69,11 +69,10 @@ SHARED = ("loops", "numerics")
 def kinds() -> dict[str, OpKind]:
     """TFLite's name of an operation -> the kind that knows it."""
     found: dict[str, OpKind] = {}
-    for module in _modules():
-        kind = _kind_in(module)
+    for kind in (kind for module in _modules() for kind in _kinds_in(module)):
         for name in kind.names:
             if name in found:
-                raise RuntimeError(f"{name} is claimed by two files in ops/")
+                raise RuntimeError(f"{name} is claimed by two kinds in ops/")
             found[name] = kind
     return found
 
@@ -82,13 +81,14 @@ def kinds() -> dict[str, OpKind]:
 def kind_of(name: str) -> OpKind | None:
     """The kind that knows the operation; None where it is opaque (planned whole, never overlapped). A network has few
     kinds, and to load all of them takes longer than to plan it: those whose text has the name are asked first."""
-    mentioning = (_kind_in(module) for module, text in _texts().items() if f'"{name}"' in text)
+    mentioning = (kind for module, text in _texts().items() if f'"{name}"' in text for kind in _kinds_in(module))
     return next((kind for kind in mentioning if name in kind.names), None) or kinds().get(name)
 
 
-def _kind_in(module: str) -> OpKind:
-    kind: OpKind = importlib.import_module(module).KIND
-    return kind
+def _kinds_in(module: str) -> tuple[OpKind, ...]:
+    """The kind of a file, or its kinds where it holds several."""
+    found = importlib.import_module(module)
+    return found.KINDS if hasattr(found, "KINDS") else (found.KIND,)
 
 
 @cache

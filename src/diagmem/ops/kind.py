@@ -245,11 +245,11 @@ def stretch_cuts(call: Callable[[Node], CCall], node: Node) -> tuple[Cut, ...]:
     return () if found is None else (Cut(Along.PIXELS, found.units, can_hold=True),)
 
 
-def only_axis(axes: Sequence[int]) -> int:
-    """The one that there is; shapes are worked out before signatures are checked."""
+def only_axis(axes: Sequence[int], rank: int) -> int:
+    """The one that is given, counted from the front; shapes are worked out before signatures are checked."""
     if len(axes) != 1:
         raise ModelError(f"one axis is needed, {len(axes)} are given; the file is damaged")
-    return axes[0]
+    return axis_of(axes[0], rank)
 
 
 def constant_ints(inputs: Sequence[Tensor | None], position: int) -> tuple[int, ...] | None:

@@ -211,3 +211,11 @@ def node_of(
     )
     op = Op(0, name, tuple(ABSENT if t is None else t.index for t in ins), tuple(t.index for t in outs), attributes)
     return Node(op, ins, outs)
+
+
+def remembering(kind: OpKind, node: Node) -> Node:
+    """A node on its own with what it remembers, as if a file had been read."""
+    first = 1 + max(t.index for t in (*node.outputs, node.input(0)))
+    added = tuple(replace(t, index=first + n) for n, t in enumerate(kind.own_states(node)))
+    op = replace(node.op, inputs=(*node.op.inputs, *(t.index for t in added)))
+    return replace(node, op=op, inputs=(*node.inputs, *added))

@@ -12,10 +12,7 @@ import diagmem
 from diagmem.frontends import tflite
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Op, Tensor
-from diagmem.ops.signal.delay import Delay
-from diagmem.ops.signal.framer import Framer
-from diagmem.ops.signal.overlap_add import OverlapAdd
-from diagmem.ops.signal.stacker import Stacker
+from diagmem.ops.signal.frames import Delay, Framer, OverlapAdd, Stacker
 from diagmem.ops.state import tensors_in_file
 from diagmem.verification import tflm
 from diagmem.verification.places import CVerdict

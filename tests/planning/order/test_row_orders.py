@@ -16,7 +16,7 @@ from diagmem.kernels import library
 from diagmem.model.graph import DType, Graph, Padding
 from diagmem.model.schedule import PUSH
 from diagmem.ops.convolution.conv_2d import Conv2D
-from diagmem.ops.moving.split import Split
+from diagmem.ops.moving.concatenation import Split
 from diagmem.planning.needs.rows import RowGraph, row_graph
 from diagmem.planning.needs.windows import RowStep, row_lives, shared_bytes, sum_lives
 from diagmem.planning.options import Options

@@ -13,8 +13,8 @@ from diagmem.model.graph import DType, Graph, Padding
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.elementwise.unary import Unary
+from diagmem.ops.moving.concatenation import Split
 from diagmem.ops.moving.reshape import Reshape
-from diagmem.ops.moving.split import Split
 from diagmem.ops.moving.strided_slice import StridedSlice
 from diagmem.ops.resizing.resize import Resize
 from diagmem.transforms import macs_of, transformed, weights_of

@@ -13,7 +13,7 @@ from diagmem.model.multicore import Along, Cut
 from diagmem.model.views import Strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CStruct, is_row_local, joined_axes
-from diagmem.ops.kind import OpKind, input_at, swept
+from diagmem.ops.kind import OpKind, axis_of, held_separation, input_at, swept
 from diagmem.ops.loops.chunks import outer_sum
 from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.orders import Order, Variant
@@ -74,6 +74,26 @@ def _output_strides(shape: Shape, axes: Collection[int]) -> tuple[int, ...]:
 def _offsets(shape: Shape, strides: Sequence[int], axes: Sequence[int]) -> IntArray:
     """Offsets of all index combinations along `axes`, in row-major order, the other indices being 0."""
     return outer_sum(*(np.arange(shape[axis], dtype=np.int64) * strides[axis] for axis in axes)).reshape(-1)
+
+
+def reduced_axes(inputs: Sequence[Tensor | None]) -> frozenset[int]:
+    """The axes that input 1 names, counted from the front."""
+    data, axes = input_at(inputs, 0), input_at(inputs, 1)
+    return frozenset(axis_of(axis, len(data.shape)) for axis in axes.ints)
+
+
+class ReducingKind(OpKind):
+    """Inputs: data, axes. One output after the other reads its fibre, then is written."""
+
+    def output_shapes(self, name: str, attributes: Any, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        keep_dims = getattr(attributes, "keep_dims", False)
+        return (kept_shape(input_at(inputs, 0).shape, reduced_axes(inputs), keep_dims),)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        return swept(node, {0: fibre_reads(node.input(0).shape, reduced_axes(node.inputs))})
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        return fibre_separation(node, reduced_axes(node.inputs)) if position == 0 else held_separation(node)
 
 
 class RowwiseKind(OpKind):

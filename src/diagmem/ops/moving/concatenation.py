@@ -1,15 +1,16 @@
-"""CONCATENATION: inputs one behind another along an axis."""
+"""CONCATENATION, PACK, UNPACK, SPLIT, SPLIT_V: tensors joined along an axis, or cut."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Rounding, Shape, Tensor
+from diagmem.model.graph import DType, Node, Rounding, Shape, Tensor, row_major_strides
 from diagmem.model.multicore import Cut
 from diagmem.model.views import in_one_piece
 from diagmem.ops.c_call import (
@@ -25,13 +26,23 @@ from diagmem.ops.c_call import (
     outermost,
     require_types,
 )
-from diagmem.ops.kind import Array, ColumnsAsRows, Rewritten, Values, axis_of, input_at, stretch_cuts
-from diagmem.ops.loops.chunks import Chunks, RearrangeKind
+from diagmem.ops.kind import (
+    Array,
+    ColumnsAsRows,
+    Rewritten,
+    Values,
+    axis_of,
+    constant_ints,
+    input_at,
+    only_axis,
+    stretch_cuts,
+)
+from diagmem.ops.loops.chunks import COMPUTED, Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics.quantised import require_same_quantisation, scale_of, zero_point_of
-from diagmem.ops.options import Activation, Table
+from diagmem.ops.options import Activation, BuiltinOptions, Table
 from diagmem.ops.orders import Order, Variant
-from diagmem.ops.sampling import Draw, Fitting, activation, constant, node_of
+from diagmem.ops.sampling import Draw, Fitting, activation, constant, ints, node_of
 from diagmem.ops.signature import MANY, Signature
 
 
@@ -158,4 +169,195 @@ def concatenation_call(node: Node, axis: int, rows: Sequence[Shape], strides: Se
     return replace(kernel_call("concatenation", fields, (CPointers(inputs), node.output)), stretch=stretch)
 
 
-KIND = ConcatenationKind()
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """`count` tensors lie along `axis` of the stack."""
+
+    axis: int = 0
+    count: int = 0
+
+
+class PackKind(RearrangeKind):
+    """In order "reference" the stack is walked forward; in "tensor_major" one tensor is finished before the next."""
+
+    names = ("PACK", "UNPACK")
+    orders = (Order.REFERENCE, Order.TENSOR_MAJOR)
+
+    def decode(self, name: str, options: Any) -> Pack:
+        if options is None:
+            return Pack()
+        return Pack(options.Axis(), options.ValuesCount() if name == "PACK" else options.Num())
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        a = node.attributes
+        if node.op.kind == "PACK":
+            return BuiltinOptions("PackOptions", {"Axis": a.axis, "ValuesCount": a.count})
+        return BuiltinOptions("UnpackOptions", {"Axis": a.axis, "Num": a.count})
+
+    def signature(self, name: str) -> Signature:
+        return Signature((1, MANY), all_alike=True) if name == "PACK" else Signature(outputs=(1, MANY))
+
+    def output_shapes(self, name: str, attributes: Pack, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        return (_stacked if name == "PACK" else _unstacked)(attributes, inputs)
+
+    def chunks(self, node: Node, order: Order) -> Chunks:
+        stack = node.output.shape if node.op.kind == "PACK" else node.input(0).shape
+        axis = axis_of(node.attributes.axis, len(stack))
+        tensors = np.arange(stack[axis], dtype=np.int64)
+        rows = np.arange(math.prod(stack[:axis]), dtype=np.int64)[:, None]
+        length = math.prod(stack[axis + 1 :])
+        if node.op.kind == "PACK":
+            chunks = Chunks.of(rows * length, length, position=tensors)
+            return chunks if order is Order.REFERENCE else chunks.sorted_by(chunks.position)
+        chunks = Chunks.of((rows * len(tensors) + tensors) * length, length, output=tensors)
+        return chunks if order is Order.REFERENCE else chunks.sorted_by(chunks.output)
+
+    def c_call(self, node: Node) -> CCall:
+        if node.op.kind == "PACK":
+            axis, shape = axis_of(node.attributes.axis, len(node.output.shape)), node.input(0).shape
+            strides = row_major_strides(shape)[:axis]
+            return concatenation_call(node, axis, [shape[axis:]] * len(node.inputs), [strides] * len(node.inputs))
+        data = node.input(0)
+        axis = axis_of(node.attributes.axis, len(data.shape))
+        return split_call(node, data, [math.prod(data.shape[axis + 1 :])] * len(node.outputs))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """One to four tensors along any axis, counted from either end; some that are stacked are constant."""
+        shape, dtype, count = draw.shape()[:5], draw.dtype(), draw.integer(1, 5)
+        axis = draw.axis(len(shape) + 1)
+        if name == "PACK":
+            places = [draw.choice((activation, activation, constant)) for _ in range(count)]
+            return node_of(self, name, Pack(axis, count), [place(shape, dtype) for place in places], (dtype,))
+        at = axis % (len(shape) + 1)
+        data = activation((*shape[:at], count, *shape[at:]), dtype)
+        return node_of(self, name, Pack(axis, count), [data], (dtype,))
+
+
+def _stacked(attributes: Pack, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    shapes = {input_at(inputs, position).shape for position in range(max(1, len(inputs)))}
+    if len(shapes) > 1 or attributes.count != len(inputs):
+        raise ModelError(
+            f"{attributes.count} tensors of one shape are to be stacked, {len(inputs)} of {len(shapes)} shapes are "
+            "given; the file is damaged"
+        )
+    shape = shapes.pop()
+    axis = axis_of(attributes.axis, len(shape) + 1)
+    return ((*shape[:axis], len(inputs), *shape[axis:]),)
+
+
+def _unstacked(attributes: Pack, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    shape, count = input_at(inputs, 0).shape, attributes.count
+    axis = axis_of(attributes.axis, len(shape))
+    if shape[axis] != count or count > MOST_OUTPUTS:
+        raise ModelError(f"axis {axis} of {list(shape)} cannot be taken apart into {count}; the file is damaged")
+    return ((*shape[:axis], *shape[axis + 1 :]),) * count
+
+
+MOST_OUTPUTS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Inputs of SPLIT: axis, data. Inputs of SPLIT_V: data, sizes along the axis (one may be -1: the rest), axis."""
+
+    num_splits: int = 0
+
+
+class SplitKind(RearrangeKind):
+    """The input is walked forward, and one output after the other gets its share of a row."""
+
+    names = ("SPLIT", "SPLIT_V")
+    tflm_agrees = True
+    table = Table(Split, ("NumSplits",))
+
+    def signature(self, name: str) -> Signature:
+        if name == "SPLIT":
+            return Signature((2, 2), (1, MANY), data=1, numbers=(0,), single=(0,))
+        return Signature((3, 3), (1, MANY), numbers=(1, 2), single=(2,))
+
+    def output_shapes(self, name: str, attributes: Split, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
+        cut = _cut(name, attributes, inputs)
+        if cut is None:
+            return None
+        shape, (axis, sizes) = input_at(inputs, _data(name)).shape, cut
+        return tuple((*shape[:axis], size, *shape[axis + 1 :]) for size in sizes)
+
+    def chunks(self, node: Node, order: Order) -> Chunks | None:
+        cut = _cut(node.op.kind, node.attributes, node.inputs)
+        if cut is None:
+            return None
+        position, (axis, sizes) = _data(node.op.kind), cut
+        shape = node.input(position).shape
+        lengths = np.array(sizes, dtype=np.int64) * math.prod(shape[axis + 1 :])
+        rows = np.arange(math.prod(shape[:axis]), dtype=np.int64)[:, None]
+        starts = rows * math.prod(shape[axis:]) + np.cumsum(lengths) - lengths
+        return Chunks.of(starts, lengths, position=position, output=np.arange(len(lengths)))
+
+    def c_call(self, node: Node) -> CCall:
+        cut = _cut(node.op.kind, node.attributes, node.inputs)
+        if cut is None:
+            raise Unsupported(COMPUTED)
+        data, (axis, sizes) = node.input(_data(node.op.kind)), cut
+        return split_call(node, data, [size * math.prod(data.shape[axis + 1 :]) for size in sizes])
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Equal parts and given sizes, along any axis, counted from either end."""
+        shape, dtype = list(draw.shape(least_axes=1)), draw.dtype()
+        axis = draw.axis(len(shape))
+        if name == "SPLIT":
+            parts = draw.integer(1, 5)
+            shape[axis] = parts * draw.integer(1, 3)
+            return node_of(self, name, Split(parts), [ints(axis), activation(shape, dtype)], (dtype,))
+        sizes = draw.many(1, 5, draw.small)
+        shape[axis] = sum(sizes)
+        if draw.boolean():
+            sizes[draw.integer(0, len(sizes))] = -1
+        inputs = [activation(shape, dtype), ints(sizes), ints(axis)]
+        return node_of(self, name, Split(len(sizes)), inputs, (dtype,))
+
+    def fitting(self, node: Node) -> Fitting:
+        return Fitting(data=1 if node.op.kind == "SPLIT" else 0)
+
+
+def split_call(node: Node, data: Tensor, widths: Sequence[int]) -> CCall:
+    """`widths`: elements that each output gets of a row."""
+    require_types(data.dtype, node.outputs)
+    fields = {
+        "element": data.dtype.size_bytes,
+        "rows": data.elems // max(1, sum(widths)),
+        "count": len(widths),
+        "width": CTable("width", np.array(widths, np.int32)),
+    }
+    return kernel_call("split", fields, (data, CPointers(node.outputs, is_written=True)))
+
+
+def _data(name: str) -> int:
+    return 1 if name == "SPLIT" else 0
+
+
+def _cut(name: str, attributes: Split, inputs: Sequence[Tensor | None]) -> tuple[int, tuple[int, ...]] | None:
+    """The axis, and the outputs' sizes along it; None where they are not constant in the file."""
+    axes = constant_ints(inputs, 0 if name == "SPLIT" else 2)
+    sizes = constant_ints(inputs, 1) if name == "SPLIT_V" else ()
+    if axes is None or sizes is None:
+        return None
+    shape = input_at(inputs, _data(name)).shape
+    axis = only_axis(axes, len(shape))
+    return axis, _equal(shape[axis], attributes.num_splits) if name == "SPLIT" else _given(shape[axis], sizes)
+
+
+def _equal(whole: int, parts: int) -> tuple[int, ...]:
+    if not 1 <= parts <= MOST_OUTPUTS or whole % parts:
+        raise ModelError(f"an axis of {whole} cannot be split into {parts} equal parts; the file is damaged")
+    return (whole // parts,) * parts
+
+
+def _given(whole: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    rest = whole - sum(size for size in sizes if size != -1)
+    found = tuple(rest if size == -1 else size for size in sizes)
+    if sizes.count(-1) > 1 or min(found, default=0) < 0 or sum(found) != whole:
+        raise ModelError(f"an axis of {whole} cannot be split into sizes {list(sizes)[:8]}; the file is damaged")
+    return found
+
+
+KINDS = (ConcatenationKind(), PackKind(), SplitKind())

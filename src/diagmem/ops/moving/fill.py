@@ -1,17 +1,23 @@
-"""FILL: one value again and again."""
+"""FILL, RANGE, ZEROS_LIKE, SHAPE, RANK, ONE_HOT, BROADCAST_ARGS: tensors made of a shape and a few numbers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
-from diagmem.ops.c_call import CCall, kernel_call, require_types
-from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, swept
+from diagmem.ops.c_call import CCall, CTable, Unsupported, element_code, kernel_call, require_types
+from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, input_at, swept
+from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind, strided
+from diagmem.ops.options import TYPE_CODES, BuiltinOptions, Table
 from diagmem.ops.orders import Order
-from diagmem.ops.sampling import Draw, Fitting, activation, constant, ints, node_of
+from diagmem.ops.sampling import Draw, Fitting, activation, constant, constant_of, ints, node_of
 from diagmem.ops.signature import Signature
 
 
@@ -48,4 +54,246 @@ class FillKind(OpKind):
         return node_of(self, name, None, [ints(list(shape)), place((), dtype)], (dtype,))
 
 
-KIND = FillKind()
+MOST_NUMBERS = 1 << 20
+
+
+class NumberRangeKind(RearrangeKind):
+    """Inputs: the first number, the end, which is not reached, and the distance. All are constant where there is a
+    kernel: models compute shapes and places with it."""
+
+    names = ("RANGE",)
+    takes = Signature((3, 3), all_alike=True, single=(0, 1, 2))
+    needs = Fitting(is_drawn_whole=True)
+
+    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
+        tensors = [input_at(inputs, position) for position in range(3)]
+        if any(t.data is None for t in tensors):
+            return None
+        if any(t.elems != 1 for t in tensors):
+            raise ModelError("a range has a first number, an end and a distance, and not several of any")
+        first, end, step = (float(np.asarray(t.data).reshape(())) for t in tensors)
+        count = np.ceil((end - first) / step) if step else np.inf
+        if not count < MOST_NUMBERS:
+            raise ModelError(f"numbers from {first:g} to {end:g} by {step:g} have no end; the file is damaged")
+        return ((max(0, int(count)),),)
+
+    def chunks(self, node: Node, order: Order) -> Chunks:
+        return Chunks.of(FILL, node.output.elems)
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        first, _, step = (np.asarray(values).reshape(()) for values in inputs)
+        found = first + np.arange(node.output.elems).astype(first.dtype) * step
+        return (found.astype(node.output.dtype.numpy),)
+
+    def c_call(self, node: Node) -> CCall:
+        given = [node.input(position).data for position in range(3)]
+        if any(values is None for values in given):
+            raise Unsupported("numbers that are computed; supported: constants")
+        values = CTable("values", self.reference(node, given)[0])
+        return kernel_call("known", {"bytes": node.output.size_bytes, "values": values}, (node.output,))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Upwards and downwards, of whole numbers."""
+        first, step, count = draw.integer(-9, 9), draw.choice((1, 2, -3)), draw.integer(1, 9)
+        numbers = (np.array(value, np.int32) for value in (first, first + step * count, step))
+        return node_of(self, name, None, [constant_of(value) for value in numbers], (DType.INT32,))
+
+
+_SHAPE_TYPES = {TYPE_CODES[dtype]: dtype for dtype in (DType.INT32, DType.INT64)}
+"""TFLite's code of a type -> the type that sizes may have."""
+
+
+_OF_SHAPES = ("SHAPE", "RANK")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """`out_type`: the type of the sizes that SHAPE gives."""
+
+    out_type: DType = DType.INT32
+
+
+class ZerosLikeKind(RearrangeKind):
+    names = ("ZEROS_LIKE", "SHAPE", "RANK")
+
+    def decode(self, name: str, options: Any) -> Known:
+        if options is None or name != "SHAPE":
+            return Known()
+        # An absent field is written as float32's code, and means 32 bits.
+        code = options.OutType() or TYPE_CODES[DType.INT32]
+        if code not in _SHAPE_TYPES:
+            raise ModelError(f"{name}: output type code {code} is neither int32 nor int64; the file is damaged")
+        return Known(_SHAPE_TYPES[code])
+
+    def encode(self, node: Node) -> BuiltinOptions | None:
+        if node.op.kind != "SHAPE":
+            return None
+        return BuiltinOptions("ShapeOptions", {"OutType": TYPE_CODES[node.attributes.out_type]})
+
+    def signature(self, name: str) -> Signature:
+        made = {"SHAPE": (DType.INT32, DType.INT64), "RANK": (DType.INT32,)}.get(name)
+        return Signature(made={} if made is None else dict.fromkeys(DType, made))
+
+    def output_shapes(self, name: str, attributes: Known, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        shape = input_at(inputs, 0).shape
+        return ({"SHAPE": (len(shape),), "RANK": ()}.get(name, shape),)
+
+    def chunks(self, node: Node, order: Order) -> Chunks:
+        return Chunks.of(FILL, node.output.elems)
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        return (_values(node),)
+
+    def c_call(self, node: Node) -> CCall:
+        values = CTable("values", _values(node).reshape(-1)) if node.op.kind in _OF_SHAPES else None
+        return kernel_call("known", {"bytes": node.output.size_bytes, "values": values}, (node.output,))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Of any shape and type."""
+        shape, dtype = draw.shape(least_axes=1), draw.dtype()
+        out_type = draw.choice((DType.INT32, DType.INT64))
+        attributes = Known(out_type) if name == "SHAPE" else Known()
+        made = {"SHAPE": out_type, "RANK": DType.INT32}.get(name, dtype)
+        return node_of(self, name, attributes, [activation(shape, dtype)], (made,))
+
+    def fitting(self, node: Node) -> Fitting:
+        return Fitting((DType.INT8, DType.FLOAT32), draws_output_types=node.op.kind in _OF_SHAPES)
+
+
+def _values(node: Node) -> Array:
+    dtype, shape = node.output.dtype.numpy, node.input(0).shape
+    if node.op.kind in _OF_SHAPES:
+        return np.array(shape if node.op.kind == "SHAPE" else len(shape), dtype)
+    return np.zeros(node.output.shape, dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class OneHot:
+    """Inputs: indices, depth (constant), the value that is on, the value that is off. `axis`: where the new axis
+    stands."""
+
+    axis: int = 0
+
+
+class OneHotKind(OpKind):
+    names = ("ONE_HOT",)
+    takes = Signature((4, 4), data=2, alike=(3,), numbers=(0, 1), single=(1, 2, 3))
+    needs = Fitting(data=2)
+    table = Table(OneHot, ("Axis",))
+
+    def output_shapes(self, name: str, attributes: OneHot, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
+        depth, shape = constant_ints(inputs, 1), input_at(inputs, 0).shape
+        if depth is None:
+            return None
+        if len(depth) != 1 or depth[0] < 0 or not -1 <= attributes.axis <= len(shape):
+            raise ModelError(f"depth {list(depth)} or axis {attributes.axis} is out of range; the file is damaged")
+        axis = attributes.axis if attributes.axis >= 0 else len(shape)
+        return ((*shape[:axis], depth[0], *shape[axis:]),)
+
+    def can_make(self, node: Node) -> bool:
+        shape, made, axis = node.input(0).shape, node.output.shape, node.attributes.axis
+        axis = axis if axis >= 0 else len(shape)
+        return -1 <= node.attributes.axis <= len(shape) and (*made[:axis], *made[axis + 1 :]) == shape
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        return swept(node, {0: _chunks(node).reads(0)})
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        if position != 0:
+            return held_separation(node)
+        return _chunks(node).separation(0, output, node.input(0).dtype.size_bytes, node.output.dtype.size_bytes)
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        indices, _, on, off = inputs
+        outer, depth, inner = _sizes(node)
+        is_on = indices.reshape(outer, 1, inner) == np.arange(depth).reshape(1, depth, 1)
+        return (np.where(is_on, on.reshape(()), off.reshape(())).reshape(node.output.shape),)
+
+    def c_call(self, node: Node) -> CCall:
+        indices, on, off = node.input(0), node.input(2), node.input(3)
+        require_types(node.output.dtype, (on, off))
+        outer, depth, inner = _sizes(node)
+        fields = {
+            "index_type": element_code(indices.dtype),
+            "element": node.output.dtype.size_bytes,
+            "outer": outer,
+            "depth": depth,
+            "inner": inner,
+        }
+        return kernel_call("one_hot", fields, (indices, on, off, node.output))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """The new axis anywhere; values constant, now and then computed."""
+        shape = tuple(draw.many(0, 4, draw.small))
+        axis = draw.integer(-1, len(shape) + 1)
+        values = [draw.choice((constant, constant, activation))((), draw.dtype()) for _ in range(2)]
+        inputs = [activation(shape, DType.INT32), ints(draw.size()), *values]
+        return node_of(self, name, OneHot(axis), inputs, (draw.dtype(),))
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        """Indices, some of them just outside, where nothing is on."""
+        return rng.integers(-1, _sizes(node)[1] + 1, tensor.shape) if position == 0 else None
+
+
+def _sizes(node: Node) -> tuple[int, int, int]:
+    """Of the axes before the new one, of the new one, and of those behind it."""
+    shape, axis = node.output.shape, node.attributes.axis
+    axis = axis if axis >= 0 else len(shape) - 1
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+
+
+def _chunks(node: Node) -> Chunks:
+    """The indices in the order in which they are read."""
+    outer, depth, inner = _sizes(node)
+    return strided((outer, depth, inner), (inner, 0, 1))
+
+
+class BroadcastArgsKind(OpKind):
+    """Inputs: two shapes, which need not have the same number of axes."""
+
+    names = ("BROADCAST_ARGS",)
+    takes = Signature((2, 2), numbers=(0, 1))
+    needs = Fitting((DType.INT32,), scaled=())
+
+    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        first, second = input_at(inputs, 0).shape, input_at(inputs, 1).shape
+        if len(first) != 1 or len(second) != 1:
+            raise ModelError(f"{list(first)} and {list(second)} numbers are no two shapes; the file is damaged")
+        return ((max(*first, *second),),)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        return swept(node, {p: _shape_chunks(node, p).reads(p) for p, _ in node.activations()})
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        sizes = node.input(position).dtype.size_bytes, node.output.dtype.size_bytes
+        return _shape_chunks(node, position).separation(position, output, *sizes)
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        rank = node.output.elems
+        first, second = (np.concatenate([np.ones(rank - len(x), x.dtype), x]) for x in inputs)
+        return (np.where(first == 1, second, first),)
+
+    def c_call(self, node: Node) -> CCall:
+        tensors = node.input(0), node.input(1), node.output
+        require_types(DType.INT32, tensors)
+        fields = {"first": tensors[0].elems, "second": tensors[1].elems}
+        return kernel_call("broadcast_args", fields, tensors)
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Shapes of up to seven axes."""
+        inputs = [activation((draw.size(),), DType.INT32) for _ in range(2)]
+        return node_of(self, name, None, inputs, (DType.INT32,))
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        """Sizes that suit each other: 1, or one for each axis."""
+        sizes = np.arange(10, 10 + node.output.elems)[node.output.elems - tensor.elems :]
+        return np.where(rng.integers(0, 2, tensor.shape), sizes, 1)
+
+
+def _shape_chunks(node: Node, position: int) -> Chunks:
+    """One axis after the other, those of the shorter shape behind those that it lacks."""
+    given = node.input(position).elems
+    return Chunks.of([FILL, 0], [node.output.elems - given, given], position=position)
+
+
+KINDS = (FillKind(), NumberRangeKind(), ZerosLikeKind(), OneHotKind(), BroadcastArgsKind())

@@ -1,4 +1,4 @@
-"""GATHER: slices of the input along an axis, picked by index."""
+"""GATHER, GATHER_ND, EMBEDDING_LOOKUP, DYNAMIC_UPDATE_SLICE: what moves, or where to, is an input."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Shape, Tensor
-from diagmem.ops.c_call import CCall, kernel_call, require_types
-from diagmem.ops.kind import Array, Values, axis_of, constant_ints, input_at
+from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
+from diagmem.ops.accesses import Accesses, Runs
+from diagmem.ops.c_call import CCall, CTable, Unsupported, element_code, joined_axes, kernel_call, require_types
+from diagmem.ops.kind import Array, OpKind, Values, axis_of, constant_ints, held_separation, input_at, swept
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
+from diagmem.ops.loops.pixels import AxisTerm, separation_of
+from diagmem.ops.numerics.quantised import channel_scales
 from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
-from diagmem.ops.sampling import Draw, activation, ints, node_of
+from diagmem.ops.sampling import Draw, Fitting, activation, constant, ints, node_of
 from diagmem.ops.signature import Signature
 
 
@@ -120,4 +123,226 @@ def _axes(attributes: Gather, inputs: Sequence[Tensor | None]) -> tuple[int, int
     return axis, batch_dims
 
 
-KIND = GatherKind()
+class GatherNdKind(RearrangeKind):
+    """Inputs: data, indices, whose last axis holds one number for each of the data's first axes."""
+
+    names = ("GATHER_ND",)
+    takes = Signature((2, 2), numbers=(1,))
+
+    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        data, indices = input_at(inputs, 0).shape, input_at(inputs, 1).shape
+        if not indices or indices[-1] > len(data):
+            raise ModelError(f"indices {list(indices)} do not suit {list(data)}; the file is damaged")
+        return ((*indices[:-1], *data[indices[-1] :]),)
+
+    def chunks(self, node: Node, order: Order) -> Chunks | None:
+        indices = constant_ints(node.inputs, 1)
+        if indices is None:
+            return None
+        rows, sizes = np.array(indices, np.int64).reshape(-1, _depth(node)), node.input(0).shape[: _depth(node)]
+        if ((rows < 0) | (rows >= np.array(sizes, np.int64))).any():
+            raise ModelError(f"{node.label}: an index lies outside {list(sizes)}; the file is damaged")
+        return Chunks.of(rows @ np.array(_steps(node), np.int64), _run(node))
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        data, indices = inputs
+        limits = np.array(node.input(0).shape[: _depth(node)], np.int64) - 1
+        rows = np.clip(indices.reshape(-1, _depth(node)).astype(np.int64), 0, limits)
+        starts = rows @ np.array(_steps(node), np.int64)
+        return (data.reshape(-1)[starts[:, None] + np.arange(_run(node))].reshape(node.output.shape),)
+
+    def c_call(self, node: Node) -> CCall:
+        require_types(node.output.dtype, (node.input(0),))
+        require_types(DType.INT32, (node.input(1),))
+        if not _depth(node):
+            raise Unsupported("indices without numbers")
+        element = node.output.dtype.size_bytes
+        fields = {
+            "element": element,
+            "run": _run(node),
+            "slices": math.prod(node.input(1).shape[:-1]),
+            "depth": _depth(node),
+            "size": CTable("size", np.array(node.input(0).shape[: _depth(node)], np.int32)),
+            "step": CTable("step", np.array(_steps(node), np.int32) * element),
+        }
+        return kernel_call("gather_nd", fields, (node.input(0), node.input(1), node.output))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Indices of any depth, in any order, repeated; sometimes they are not known."""
+        shape, dtype = draw.shape(least_axes=1), draw.dtype()
+        depth = draw.integer(1, len(shape) + 1)
+        picked = (*draw.many(0, 3, draw.small), depth)
+        if draw.integer(0, 5) == 0:
+            indices = activation(picked, DType.INT32)
+        else:
+            rows = [[draw.integer(0, size) for size in shape[:depth]] for _ in range(math.prod(picked[:-1]))]
+            indices = ints(np.array(rows, np.int32).reshape(picked))
+        return node_of(self, name, None, [activation(shape, dtype), indices], (dtype,))
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        """Indices inside the data."""
+        if position != 1:
+            return None
+        return rng.integers(0, np.array(node.input(0).shape[: _depth(node)]), tensor.shape)
+
+
+def _depth(node: Node) -> int:
+    """How many numbers an index has."""
+    return node.input(1).shape[-1]
+
+
+def _run(node: Node) -> int:
+    """The elements of a slice."""
+    return math.prod(node.input(0).shape[_depth(node) :])
+
+
+def _steps(node: Node) -> tuple[int, ...]:
+    return tuple(row_major_strides(node.input(0).shape)[: _depth(node)])
+
+
+class EmbeddingLookupKind(OpKind):
+    """Inputs: indices, the table, which is a constant as a rule."""
+
+    names = ("EMBEDDING_LOOKUP",)
+    takes = Signature((2, 2), data=1, numbers=(0,), made={DType.INT8: (DType.INT8, DType.FLOAT32)})
+
+    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        return ((input_at(inputs, 0).elems, *input_at(inputs, 1).shape[1:]),)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        return swept(node, {0: Runs.of(0, node.input(0).elems, 0, stride=_run_of_row(node))})
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        if position != 0:
+            return held_separation(node)
+        gain = _run_of_row(node) * node.output.dtype.size_bytes - node.input(0).dtype.size_bytes
+        return separation_of((AxisTerm.even(node.input(0).elems, gain),))
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        indices, table = inputs
+        rows = table[np.clip(indices.reshape(-1), 0, len(table) - 1)]
+        if node.output.dtype is DType.FLOAT32 and table.dtype == np.int8:
+            rows = rows.astype(np.float32) * np.float32(_scale(node))
+        return (rows.reshape(node.output.shape),)
+
+    def c_call(self, node: Node) -> CCall:
+        indices, table = node.input(0), node.input(1)
+        require_types(DType.INT32, (indices,))
+        is_widened = table.dtype is DType.INT8 and node.output.dtype is DType.FLOAT32
+        if not is_widened:
+            require_types(node.output.dtype, (table,))
+        fields = {
+            "rows": table.shape[0],
+            "picks": indices.elems,
+            "run": _run_of_row(node),
+            "element": node.output.dtype.size_bytes,
+            "scale": _scale(node) if is_widened else 0.0,
+        }
+        return kernel_call("embedding_lookup", fields, (indices, table, node.output))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Tables in flash, now and then in RAM."""
+        table = (draw.size(), *draw.many(1, 4, draw.small))
+        place = draw.choice((constant, constant, activation))
+        inputs = [activation((draw.size(),), DType.INT32), place(table, draw.dtype())]
+        return node_of(self, name, None, inputs, (draw.choice((DType.INT8, DType.FLOAT32)),))
+
+    def fitting(self, node: Node) -> Fitting:
+        """To real numbers from real numbers or 8-bit integers, to 8-bit integers from such."""
+        types = (DType.INT8, DType.FLOAT32) if node.output.dtype is DType.FLOAT32 else (DType.INT8,)
+        return Fitting(types, data=1, draws_output_types=True)
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        """Indices inside the table."""
+        return rng.integers(0, node.input(1).shape[0], tensor.shape) if position == 0 else None
+
+
+def _run_of_row(node: Node) -> int:
+    """The elements of a row."""
+    return node.input(1).elems // node.input(1).shape[0]
+
+
+def _scale(node: Node) -> float:
+    """TFLite Micro takes the zero point of such a table to be 0, whatever the file says."""
+    found = node.input(1).quantisation
+    if found is None or len(set(channel_scales(node.input(1), 0) if not any(found.zero_points) else found.scales)) > 1:
+        raise Unsupported("a table of 8-bit integers without one scale")
+    return found.scales[0]
+
+
+MOST_AXES = 6
+"""How many axes `dynamic_update_slice.c` walks over."""
+
+
+class DynamicUpdateSliceKind(OpKind):
+    """Inputs: data, the new part, where it begins. A part that would reach out of the data is moved inside."""
+
+    names = ("DYNAMIC_UPDATE_SLICE",)
+    takes = Signature((3, 3), alike=(1,), numbers=(2,))
+
+    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        shape, part = input_at(inputs, 0).shape, input_at(inputs, 1).shape
+        if len(shape) != len(part) or any(b > a for a, b in zip(shape, part, strict=True)):
+            raise ModelError(f"{list(part)} is no part of {list(shape)}; the file is damaged")
+        begin = input_at(inputs, 2).shape
+        if begin != (len(shape),):
+            raise ModelError(f"a part of {len(shape)} axes begins at indices {list(begin)}; the file is damaged")
+        return (shape,)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        """First it reads where the part begins, then it copies all, then the part, which may lie anywhere."""
+        whole, part = node.output.elems, node.input(1).elems
+        steps = 1 + whole + part
+        reads = (Runs.of(0, whole, 1), Runs.of(0, part, 1 + whole), Runs.of(0, node.input(2).elems, 0, stride=0))
+        known = (None if node.input(p).is_constant else runs for p, runs in enumerate(reads))
+        anywhere = Runs.of(0, whole if part else 0, 1 + whole, stride=0, hold=max(1, part))
+        return Accesses(steps, tuple(known), (Runs.join(Runs.of(0, whole, 1), anywhere),))
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        whole, part = node.output.elems, node.input(1).elems
+        if position == 0:
+            return 0 if whole > 1 else None
+        return node.output.size_bytes if position == 1 and part and whole else None
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        data, part, begin = inputs
+        room = np.array(data.shape, np.int64) - part.shape
+        first = np.clip(begin.astype(np.int64), 0, room)
+        found: Array = data.copy()
+        found[tuple(slice(b, b + size) for b, size in zip(first.tolist(), part.shape, strict=True))] = part
+        return (found,)
+
+    def c_call(self, node: Node) -> CCall:
+        data, part, begin = (node.input(p) for p in range(3))
+        require_types(node.output.dtype, (data, part))
+        if begin.dtype not in (DType.INT32, DType.INT64):
+            raise Unsupported(f"{begin.dtype.value} indices; supported: int32, int64")
+        rank, element = len(data.shape), node.output.dtype.size_bytes
+        if rank > MOST_AXES:
+            raise Unsupported(f"{rank} axes; at most {MOST_AXES} are supported")
+        (size,) = joined_axes(MOST_AXES, ())
+        fields = {
+            "element": element,
+            "axes": rank,
+            "index_type": element_code(begin.dtype),
+            "size": (*data.shape, *size[rank:]),
+            "part": (*part.shape, *size[rank:]),
+            "step": (*(s * element for s in row_major_strides(data.shape)), *[0] * (MOST_AXES - rank)),
+        }
+        return kernel_call("dynamic_update_slice", fields, (data, part, begin, node.output))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Parts of any size, which begin anywhere, also outside; each input may be constant but the data."""
+        shape, dtype = draw.shape(least_axes=1), draw.dtype()
+        part = [draw.integer(1, size + 1) for size in shape]
+        begin = ints([draw.integer(-1, size + 1) for size in shape])
+        second = draw.choice((activation, constant))(part, dtype)
+        third = begin if draw.boolean() else activation((len(shape),), DType.INT32)
+        return node_of(self, name, None, [activation(shape, dtype), second, third], (dtype,))
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        """Where a part begins."""
+        return rng.integers(-1, 5, tensor.shape) if position == 2 else None
+
+
+KINDS = (GatherKind(), GatherNdKind(), EmbeddingLookupKind(), DynamicUpdateSliceKind())

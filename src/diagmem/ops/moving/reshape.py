@@ -10,11 +10,12 @@ from typing import Any
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
+from diagmem.model.teamwork import Cut
 from diagmem.ops.c_call import CCall, kernel_call
 from diagmem.ops.kind import Array, Values, axis_of, constant_ints, input_at, only_axis
-from diagmem.ops.loops.chunks import Chunks, RearrangeKind
+from diagmem.ops.loops.chunks import Chunks, RearrangeKind, StridedKind, Walk
 from diagmem.ops.options import BuiltinOptions
-from diagmem.ops.orders import Order
+from diagmem.ops.orders import Order, Variant
 from diagmem.ops.sampling import Draw, activation, ints, node_of
 from diagmem.ops.signature import Signature
 
@@ -128,8 +129,31 @@ def _expanded(attributes: Reshape, inputs: Sequence[Tensor | None]) -> Shape | N
     shape, axes = input_at(inputs, 0).shape, constant_ints(inputs, 1)
     if axes is None:
         return None
-    axis = axis_of(only_axis(axes), len(shape) + 1)
+    axis = only_axis(axes, len(shape) + 1)
     return (*shape[:axis], 1, *shape[axis:])
 
 
-KIND = ReshapeKind()
+class VariableKind(StridedKind):
+    """A copy, element by element from the first on: a value may lie over the variable that it is put into, or above."""
+
+    names = ("READ_VARIABLE", "ASSIGN_VARIABLE")
+    is_copy = True
+    takes = Signature()
+
+    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        return (input_at(inputs, 0).shape,)
+
+    def walk(self, node: Node) -> Walk:
+        return Walk((node.output.elems,), (1,))
+
+    def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        """State is for one core."""
+        return ()
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Of any shape and type."""
+        shape, dtype = draw.shape(), draw.dtype()
+        return node_of(self, name, None, [activation(shape, dtype)], (dtype,))
+
+
+KINDS = (ReshapeKind(), VariableKind())

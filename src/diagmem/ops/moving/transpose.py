@@ -1,13 +1,16 @@
-"""TRANSPOSE: the axes in another order."""
+"""TRANSPOSE, REVERSE_V2, BROADCAST_TO, TILE, SPACE_TO_DEPTH, DEPTH_TO_SPACE: even walks over the input."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import DType, Nhwc, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.kind import axis_of, constant_ints, input_at
-from diagmem.ops.loops.chunks import StridedKind, Walk
+from diagmem.ops.loops.chunks import Chunks, StridedKind, Walk
+from diagmem.ops.options import Table
+from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, ints, node_of
 from diagmem.ops.signature import Signature
 
@@ -50,4 +53,127 @@ def _permutation(inputs: Sequence[Tensor | None]) -> tuple[int, ...] | None:
     return permutation
 
 
-KIND = TransposeKind()
+class ReverseKind(StridedKind):
+    """Inputs: data, axes."""
+
+    names = ("REVERSE_V2",)
+    takes = Signature((2, 2), numbers=(1,))
+
+    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        return (input_at(inputs, 0).shape,)
+
+    def walk(self, node: Node) -> Walk | None:
+        shape, given = node.input(0).shape, constant_ints(node.inputs, 1)
+        if given is None:
+            return None
+        turned = {axis_of(axis, len(shape)) for axis in given}
+        strides = row_major_strides(shape)
+        offset = sum((shape[axis] - 1) * strides[axis] for axis in turned)
+        return Walk(shape, tuple(-s if axis in turned else s for axis, s in enumerate(strides)), offset)
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Axes that lie side by side, as runtimes take them; sometimes they are not known."""
+        shape, dtype = draw.shape(least_axes=1), draw.dtype()
+        first = draw.integer(0, len(shape))
+        axes = range(first, draw.integer(first + 1, len(shape) + 1))
+        is_known = draw.integer(0, 5) > 0
+        second = ints(list(axes)) if is_known else activation((len(axes),), DType.INT32)
+        return node_of(self, name, None, [activation(shape, dtype), second], (dtype,))
+
+
+class BroadcastToKind(StridedKind):
+    """Inputs: data; the new shape (BROADCAST_TO), or how often each axis is repeated (TILE)."""
+
+    names = ("BROADCAST_TO", "TILE")
+    takes = Signature((2, 2), numbers=(1,))
+
+    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
+        shape, given = input_at(inputs, 0).shape, constant_ints(inputs, 1)
+        if given is None:
+            return None
+        if name == "TILE":
+            if len(given) != len(shape) or any(count < 0 for count in given):
+                raise ModelError(f"{list(given)} does not say how often to repeat {list(shape)}; the file is damaged")
+            return (tuple(size * count for size, count in zip(shape, given, strict=True)),)
+        widened = (1,) * (len(given) - len(shape)) + shape
+        if len(widened) != len(given) or any(a not in (1, b) for a, b in zip(widened, given, strict=True)):
+            raise ModelError(f"{list(shape)} cannot be repeated to make {list(given)}; the file is damaged")
+        return (given,)
+
+    def walk(self, node: Node) -> Walk | None:
+        shape, given = node.input(0).shape, constant_ints(node.inputs, 1)
+        if given is None:
+            return None
+        strides = row_major_strides(shape)
+        if node.op.kind == "BROADCAST_TO":
+            missing = len(given) - len(shape)
+            steps = (0 if size == 1 else stride for size, stride in zip(shape, strides, strict=True))
+            return Walk(given, (0,) * missing + tuple(steps))
+        sizes = tuple(n for pair in zip(given, shape, strict=True) for n in pair)
+        return Walk(sizes, tuple(n for stride in strides for n in (0, stride)))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any axes are repeated; sometimes it is not known how often."""
+        dtype = draw.dtype()
+        if name == "TILE":
+            shape: Shape = tuple(draw.many(1, 5, draw.small))
+            second = [draw.small() for _ in shape]
+            out: Shape = tuple(size * count for size, count in zip(shape, second, strict=True))
+        else:
+            out = draw.shape(least_axes=1)
+            shape, second = draw.shrunk(out), list(out)
+        is_known = draw.integer(0, 5) > 0
+        given = ints(second) if is_known else activation((len(second),), DType.INT32)
+        return node_of(self, name, None, [activation(shape, dtype), given], (dtype,), (out,))
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceDepth:
+    block: int = 0
+
+
+class SpaceDepthKind(StridedKind):
+    """In order "reference" the output is walked forward; in "input_major" the input is."""
+
+    names = ("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
+    orders = (Order.REFERENCE, Order.INPUT_MAJOR)
+    tflm_agrees = True
+    takes = Signature()
+    table = Table(SpaceDepth, ("BlockSize",))
+
+    def output_shapes(self, name: str, attributes: SpaceDepth, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        image, block = Nhwc.of(input_at(inputs, 0)), attributes.block
+        if name == "SPACE_TO_DEPTH":
+            if block < 1 or image.height % block or image.width % block:
+                raise ModelError(f"blocks of {block} pixels do not tile {list(image)}; the file is damaged")
+            return ((image.batch, image.height // block, image.width // block, image.depth * block**2),)
+        if block < 1 or image.depth % block**2:
+            raise ModelError(f"{image.depth} channels do not make blocks of {block} pixels; the file is damaged")
+        return ((image.batch, image.height * block, image.width * block, image.depth // block**2),)
+
+    def walk(self, node: Node) -> Walk:
+        image, out, block = Nhwc.of(node.input(0)), Nhwc.of(node.output), node.attributes.block
+        # The input's axes: batch, row of blocks, then row in block and block, one way or the other, row of a block.
+        if node.op.kind == "SPACE_TO_DEPTH":
+            axes = (image.batch, out.height, block, out.width, block * image.depth)
+        else:
+            axes = (image.batch, image.height, image.width, block, block * out.depth)
+        swapped, strides = ((a[0], a[1], a[3], a[2], a[4]) for a in (axes, row_major_strides(axes)))
+        return Walk(swapped, strides)
+
+    def chunks(self, node: Node, order: Order) -> Chunks:
+        chunks = self.walk(node).chunks()
+        return chunks if order is Order.REFERENCE else chunks.sorted_by(chunks.source)
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Blocks of one to three pixels a side, either way."""
+        dtype, block = draw.dtype(), draw.small()
+        batch, height, width, depth = (draw.small() for _ in range(4))
+        if name == "SPACE_TO_DEPTH":
+            shape = (batch, height * block, width * block, depth)
+        else:
+            shape = (batch, height, width, depth * block**2)
+        return node_of(self, name, SpaceDepth(block), [activation(shape, dtype)], (dtype,))
+
+
+KINDS = (TransposeKind(), ReverseKind(), BroadcastToKind(), SpaceDepthKind())

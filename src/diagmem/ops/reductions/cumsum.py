@@ -11,7 +11,7 @@ import numpy as np
 from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, Unsupported, by_type, require_types, values_of
-from diagmem.ops.kind import Array, OpKind, Values, axis_of, input_at, only_axis
+from diagmem.ops.kind import Array, OpKind, Values, input_at, only_axis
 from diagmem.ops.numerics.fixed_point import wrapped
 from diagmem.ops.numerics.quantised import Requantisation, scale_of, zero_point_of
 from diagmem.ops.options import Table
@@ -80,7 +80,7 @@ class CumSumKind(OpKind):
 
 
 def _axis(inputs: Sequence[Tensor | None]) -> int:
-    return axis_of(only_axis(input_at(inputs, 1).ints), len(input_at(inputs, 0).shape))
+    return only_axis(input_at(inputs, 1).ints, len(input_at(inputs, 0).shape))
 
 
 def walk_of(node: Node) -> tuple[int, int, int]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import (
@@ -18,6 +19,8 @@ from diagmem.ops.c_call import (
     CStruct,
     Fields,
     by_type,
+    element_code,
+    kernel_call,
     require_types,
     taking_call,
     values_of,
@@ -26,15 +29,12 @@ from diagmem.ops.kind import (
     SUM_BYTES,
     Array,
     ColumnsAsRows,
-    OpKind,
     Rewritten,
     Values,
-    axis_of,
-    held_separation,
     input_at,
-    swept,
+    only_axis,
 )
-from diagmem.ops.loops.fibres import c_fibres, fibre_reads, fibre_separation, kept_shape
+from diagmem.ops.loops.fibres import ReducingKind, c_fibres, fibre_reads, reduced_axes
 from diagmem.ops.loops.pixels import has_pitches
 from diagmem.ops.numerics.quantised import (
     Requantisation,
@@ -44,7 +44,7 @@ from diagmem.ops.numerics.quantised import (
     zero_point_of,
 )
 from diagmem.ops.numerics.single_precision import larger, smaller
-from diagmem.ops.options import Table
+from diagmem.ops.options import TYPE_CODES, BuiltinOptions, Table
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature
@@ -57,33 +57,28 @@ class Reduce:
     keep_dims: bool = False
 
 
-class ReduceKind(OpKind):
+class ReduceKind(ReducingKind):
     names = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD")
     orders = (Order.REFERENCE, Order.ZERO_FIRST)
     takes = Signature((2, 2), numbers=(1,))
     table = Table(Reduce, ("KeepDims",), "ReducerOptions")
 
-    def output_shapes(self, name: str, attributes: Reduce, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
-        return (kept_shape(input_at(inputs, 0).shape, _axes(inputs), attributes.keep_dims),)
-
     def accesses(self, node: Node, order: Order) -> Accesses:
-        shape, axes = node.input(0).shape, _axes(node.inputs)
         if order is not Order.ZERO_FIRST:
-            return swept(node, {0: fibre_reads(shape, axes)})
+            return super().accesses(node, order)
         elems = node.output.elems
+        reads = fibre_reads(node.input(0).shape, reduced_axes(node.inputs), first_step=1)
         writes = Runs.join(Runs.of(0, elems, 0, stride=0), Runs.of(0, elems, 1))
-        return Accesses(
-            elems + 1, (fibre_reads(shape, axes, first_step=1), *(None for _ in node.inputs[1:])), (writes,)
-        )
+        return Accesses(elems + 1, (reads, *(None for _ in node.inputs[1:])), (writes,))
 
     def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         if order is Order.ZERO_FIRST:
             return node.output.size_bytes
-        return fibre_separation(node, _axes(node.inputs)) if position == 0 else held_separation(node)
+        return super().closed_separation(node, position, order, output)
 
     def accumulator_bytes(self, node: Node) -> int | None:
         shape = node.input(0).shape
-        adds_rows = node.op.kind in ("MEAN", "SUM") and len(shape) == 4 and 1 in _axes(node.inputs)
+        adds_rows = node.op.kind in ("MEAN", "SUM") and len(shape) == 4 and 1 in reduced_axes(node.inputs)
         return node.output.elems * SUM_BYTES if adds_rows and shape[0] == 1 < shape[1] else None
 
     def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
@@ -91,7 +86,7 @@ class ReduceKind(OpKind):
         data, axes = node.input(0), node.input(1)
         if axes.data is None or axes.index not in change.own or data.index not in change.shapes:
             return None
-        found = {change.axes[axis] for axis in _axes(node.inputs)} | {1, 2}
+        found = {change.axes[axis] for axis in reduced_axes(node.inputs)} | {1, 2}
         if found != {1, 2} or node.output.elems != data.shape[-1]:
             return None
         is_kept = len(change.shapes.get(node.output.index, node.output.shape)) == 4
@@ -105,13 +100,13 @@ class ReduceKind(OpKind):
         way = _WAYS[node.op.kind].get(node.output.dtype)
         if way is None:
             return super().reference(node, inputs)
-        return (way.reference(node, _fibres(inputs[0], _axes(node.inputs))).reshape(node.output.shape),)
+        return (way.reference(node, _fibres(inputs[0], reduced_axes(node.inputs))).reshape(node.output.shape),)
 
     def c_row_call(self, node: Node) -> CCall:
         """The fibres are those of one row, all else is that of the whole."""
         whole, shape = self.c_call(node), node.input(0).shape
         row = (1, 1, *shape[2:])
-        fibres = c_fibres(row, row_major_strides(row), _axes(node.inputs))
+        fibres = c_fibres(row, row_major_strides(row), reduced_axes(node.inputs))
         parameters = replace(whole.parameters, fields={**whole.parameters.fields, "fibres": fibres})
         return taking_call(replace(whole, parameters=parameters), node)
 
@@ -130,11 +125,6 @@ class ReduceKind(OpKind):
     def fitting(self, node: Node) -> Fitting:
         types = {"MEAN": QUANTISED_OR_REAL, "REDUCE_PROD": _WHOLE_OR_REAL}.get(node.op.kind, _ALL)
         return Fitting(types, gain={"MEAN": 1.0, "SUM": math.sqrt(_count(node))}.get(node.op.kind))
-
-
-def _axes(inputs: Sequence[Tensor | None]) -> frozenset[int]:
-    data, axes = input_at(inputs, 0), input_at(inputs, 1)
-    return frozenset(axis_of(axis, len(data.shape)) for axis in axes.ints)
 
 
 def _fibres(data: Array, axes: frozenset[int]) -> Array:
@@ -220,7 +210,7 @@ def _extreme_call(node: Node) -> CCall:
 
 def _call(node: Node, name: str, parameters: str, fields: Fields) -> CCall:
     data = node.input(0)
-    fibres = c_fibres(data.shape, data.strides, _axes(node.inputs))
+    fibres = c_fibres(data.shape, data.strides, reduced_axes(node.inputs))
     struct = CStruct(f"diagmem_{parameters}_params", {"fibres": fibres, **fields})
     function = f"diagmem_{name}_{SUFFIXES[node.output.dtype]}"
     return CCall("reduce.c", function, struct, (node.input(0), node.output))
@@ -247,4 +237,99 @@ _WAYS = {
 }
 
 
-KIND = ReduceKind()
+_FUNCTIONS = {"REDUCE_ALL": np.all, "REDUCE_ANY": np.any}
+
+
+class ReduceAllKind(ReducingKind):
+    names = tuple(_FUNCTIONS)
+    takes = Signature((2, 2), numbers=(1,), made=dict.fromkeys(DType, (DType.BOOL,)))
+    needs = Fitting((DType.BOOL,), scaled=())
+    table = Table(Reduce, ("KeepDims",), "ReducerOptions")
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        found = _FUNCTIONS[node.op.kind](inputs[0], axis=tuple(sorted(reduced_axes(node.inputs))))
+        return (np.reshape(found, node.output.shape),)
+
+    def c_call(self, node: Node) -> CCall:
+        data = node.input(0)
+        require_types(DType.BOOL, (data, node.output))
+        values_of(node.input(1))
+        fibres = c_fibres(data.shape, data.strides, reduced_axes(node.inputs))
+        parameters = CStruct("diagmem_reduce_all_params", {"fibres": fibres})
+        return CCall("reduce_all.c", f"diagmem_{node.op.kind.lower()}", parameters, (data, node.output))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any axes, none, all, named twice or from the end."""
+        shape = draw.choice((draw.image(), tuple(draw.many(1, 5, draw.size))))
+        axes = draw.many(0, 5, lambda: draw.axis(len(shape)))
+        inputs = [activation(shape, DType.BOOL), ints(axes)]
+        return node_of(self, name, Reduce(draw.boolean()), inputs, (DType.BOOL,))
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        """Mostly what does not decide the answer."""
+        if position != 0:
+            return None
+        count = tensor.elems // max(1, node.output.elems)
+        found: Array = rng.random(tensor.shape) < 1 / max(2, count)
+        return found if node.op.kind == "REDUCE_ANY" else ~found
+
+
+_OUTPUT_TYPES = {2: DType.INT32, 4: DType.INT64}
+"""TFLite's code of a type -> the type that indices may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArgMax:
+    """Inputs: data, axis (constant, one number)."""
+
+    output_type: DType = DType.INT64
+
+
+class ArgMaxKind(ReducingKind):
+    names = ("ARG_MAX", "ARG_MIN")
+    takes = Signature((2, 2), numbers=(1,), single=(1,), made=dict.fromkeys(DType, (DType.INT32, DType.INT64)))
+    needs = Fitting(draws_output_types=True)
+
+    def decode(self, name: str, options: Any) -> ArgMax:
+        if options is None:
+            return ArgMax()
+        code = options.OutputType()
+        if code not in _OUTPUT_TYPES:
+            raise ModelError(f"{name}: output type code {code} is neither int32 nor int64; the file is damaged")
+        return ArgMax(_OUTPUT_TYPES[code])
+
+    def encode(self, node: Node) -> BuiltinOptions:
+        table = "ArgMaxOptions" if node.op.kind == "ARG_MAX" else "ArgMinOptions"
+        return BuiltinOptions(table, {"OutputType": TYPE_CODES[node.attributes.output_type]})
+
+    def output_shapes(self, name: str, attributes: ArgMax, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        only_axis(input_at(inputs, 1).ints, len(input_at(inputs, 0).shape))
+        return super().output_shapes(name, attributes, inputs)
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        (axis,) = reduced_axes(node.inputs)
+        found: Array = (np.argmax if node.op.kind == "ARG_MAX" else np.argmin)(inputs[0], axis=axis)
+        return (np.reshape(found, node.output.shape).astype(node.output.dtype.numpy),)
+
+    def c_call(self, node: Node) -> CCall:
+        values_of(node.input(1))
+        shape, (axis,) = node.input(0).shape, reduced_axes(node.inputs)
+        fields = {
+            "outer": math.prod(shape[:axis]),
+            "size": shape[axis],
+            "inner": math.prod(shape[axis + 1 :]),
+            "type": element_code(node.input(0).dtype),
+            "is_max": int(node.op.kind == "ARG_MAX"),
+            "index_type": element_code(node.output.dtype),
+        }
+        return kernel_call("arg_max", fields, (node.input(0), node.output))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any axis; the indices that come out are wider than what went in."""
+        shape = draw.many(1, 5, draw.size)
+        out_dtype = draw.choice((DType.INT32, DType.INT64))
+        inputs = [activation(shape, draw.dtype()), ints(draw.axis(len(shape)))]
+        return node_of(self, name, ArgMax(out_dtype), inputs, (out_dtype,))
+
+
+KINDS = (ReduceKind(), ReduceAllKind(), ArgMaxKind())

@@ -15,7 +15,7 @@ from diagmem.frontends.onnx.lowering.moving import joined
 from diagmem.frontends.onnx.proto import OnnxNode
 from diagmem.model.graph import Tensor
 from diagmem.ops.matrix.fully_connected import FullyConnected
-from diagmem.ops.moving.split import Split
+from diagmem.ops.moving.concatenation import Split
 
 MOST_STEPS = 1024
 """Of all directions together: each is several operations."""

@@ -16,8 +16,7 @@ from diagmem.frontends.onnx.lowering.elementwise import binary_of, chain, unary_
 from diagmem.frontends.onnx.lowering.moving import placed
 from diagmem.frontends.onnx.proto import OnnxNode
 from diagmem.model.graph import DType
-from diagmem.ops.reductions.arg_max import ArgMax
-from diagmem.ops.reductions.reduce import Reduce
+from diagmem.ops.reductions.reduce import ArgMax, Reduce
 
 INT32, INT64 = 6, 7
 """Numbers of ONNX's element types."""
