@@ -56,6 +56,16 @@ class Runs:
     def join(cls, *parts: Runs) -> Runs:
         return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in cls.__slots__))
 
+    @property
+    def last_steps(self) -> IntArray:
+        """The last step of each run."""
+        last: IntArray = self.step + (self.length - 1) * self.stride + self.hold - 1
+        return last
+
+    def picked(self, which: IntArray | npt.NDArray[np.bool_] | slice) -> Runs:
+        """Some of the runs."""
+        return Runs(*(getattr(self, name)[which] for name in self.__slots__))
+
     def touches(self) -> tuple[IntArray, IntArray, IntArray]:
         """Every touch written out: element, first step, last step (closed) at which it is touched."""
         k = np.arange(int(self.length.sum()), dtype=np.int64)

@@ -86,9 +86,13 @@ class BinaryKind(BroadcastKind):
         return (np.reshape(way.reference(node, *inputs), node.output.shape),)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
-        if rounds_to_even(node.output):
+        """ADD and MUL on 8-bit integers, in the order of the kernels in plain C. With Helium four elements are read before
+        they are written, which is no nearer than one by one."""
+        call = _VARIANTS[instructions].get(node.op.kind)
+        is_8_bit = all(t.dtype is DType.INT8 for t in (*node.inputs, *node.outputs) if t)
+        if call is None or not is_8_bit or rounds_to_even(node.output):
             return ()
-        return mve_variants(node) if instructions is InstructionSet.MVE else dsp_variants(node)
+        return (Variant(Order.REFERENCE, Order.REFERENCE, call, lambda n: row_call(call(cut_to_row(n)), n)),)
 
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         return outer_cut(node, c_broadcast)
@@ -219,10 +223,18 @@ def product(node: Node, first: Array, second: Array) -> Array:
 
 
 def product_call(node: Node) -> CCall:
+    return _two_zero_points(node, product_requantisation(node))
+
+
+def quotient_call(node: Node) -> CCall:
+    return _two_zero_points(node, quotient_requantisation(node))
+
+
+def _two_zero_points(node: Node, output: Requantisation) -> CCall:
     fields = {
         "first_zero_point": zero_point_of(node.input(0)),
         "second_zero_point": zero_point_of(node.input(1)),
-        "output": product_requantisation(node).c_struct(),
+        "output": output.c_struct(),
     }
     return binary_call(node, "product", fields)
 
@@ -252,15 +264,6 @@ def quotient(node: Node, first: Array, second: Array) -> Array:
 
 _MOST_SHIFT = 62
 """Nothing is left of any number."""
-
-
-def quotient_call(node: Node) -> CCall:
-    fields = {
-        "first_zero_point": zero_point_of(node.input(0)),
-        "second_zero_point": zero_point_of(node.input(1)),
-        "output": quotient_requantisation(node).c_struct(),
-    }
-    return binary_call(node, "product", fields)
 
 
 def _truncated(x: Ints, y: Ints) -> Ints:
@@ -305,15 +308,6 @@ MOST = 2**30
 """Sums of two numbers below that fit into 32 bits."""
 
 
-def dsp_variants(node: Node) -> tuple[Variant, ...]:
-    """One for each node of 8-bit integers."""
-    calls = {"ADD": _packed_add, "MUL": _packed_mul}
-    if node.op.kind not in calls or any(t.dtype is not DType.INT8 for t in (*node.inputs, *node.outputs) if t):
-        return ()
-    call = calls[node.op.kind]
-    return (Variant(Order.REFERENCE, Order.REFERENCE, call, lambda n: row_call(call(cut_to_row(n)), n)),)
-
-
 def _packed_add(node: Node) -> CCall:
     """Addition does not care which input is scaled. Numbers that do not fit go to the kernel in plain C."""
     way = sum_of(node)
@@ -334,7 +328,7 @@ def _packed_add(node: Node) -> CCall:
     }
     order = node if plain == 1 else _swapped(node)
     fields = {"scaled": CStruct("diagmem_scaled_addend", scaled), "output": output}
-    return _packed_call(order, "add", fields)
+    return _variant_call(order, "packed", fields)
 
 
 def _packed_mul(node: Node) -> CCall:
@@ -342,13 +336,14 @@ def _packed_mul(node: Node) -> CCall:
     if output is None:
         return product_call(node)
     zero_points = {"first_zero_point": zero_point_of(node.input(0)), "second_zero_point": zero_point_of(node.input(1))}
-    return _packed_call(node, "mul", {**zero_points, "output": output})
+    return _variant_call(node, "packed", {**zero_points, "output": output})
 
 
-def _packed_call(node: Node, stem: str, fields: Fields) -> CCall:
-    struct = CStruct(f"diagmem_{stem}_packed_s8_params", {"shape": c_broadcast(node), **fields})
-    arguments = node.input(0), node.input(1), node.output
-    return CCall("elementwise_binary_packed_s8.c", f"diagmem_{stem}_packed_s8", struct, arguments)
+def _variant_call(node: Node, how: str, fields: Fields) -> CCall:
+    """`how`: packed or mve."""
+    name = f"diagmem_{node.op.kind.lower()}_{how}_s8"
+    struct = CStruct(f"{name}_params", {"shape": c_broadcast(node), **fields})
+    return CCall(f"elementwise_binary_{how}_s8.c", name, struct, (node.input(0), node.input(1), node.output))
 
 
 def _swapped(node: Node) -> Node:
@@ -367,15 +362,6 @@ def _c_output(output: Requantisation) -> CStruct | None:
     return CStruct("diagmem_packed_output", fields)
 
 
-def mve_variants(node: Node) -> tuple[Variant, ...]:
-    """One for each node of 8-bit integers."""
-    calls = {"ADD": _mve_add, "MUL": _mve_mul}
-    if node.op.kind not in calls or any(t.dtype is not DType.INT8 for t in (*node.inputs, *node.outputs) if t):
-        return ()
-    call = calls[node.op.kind]
-    return (Variant(Order.REFERENCE, Order.REFERENCE, call, lambda n: row_call(call(cut_to_row(n)), n)),)
-
-
 def _mve_add(node: Node) -> CCall:
     """Multipliers of 1 and more go to the kernel in plain C."""
     way = sum_of(node)
@@ -385,7 +371,7 @@ def _mve_add(node: Node) -> CCall:
         CStruct("diagmem_mve_addend", {"zero_point": zero_point_of(node.input(i)), "mantissa": m, "shift": shift})
         for i, (m, shift) in enumerate(way.inputs)
     )
-    return _mve_call(node, "add", {"first": first, "second": second, "output": way.output.c_struct()})
+    return _variant_call(node, "mve", {"first": first, "second": second, "output": way.output.c_struct()})
 
 
 def _mve_mul(node: Node) -> CCall:
@@ -393,13 +379,13 @@ def _mve_mul(node: Node) -> CCall:
     if int(output.shifts[0]) > 0:
         return product_call(node)
     zero_points = {"first_zero_point": zero_point_of(node.input(0)), "second_zero_point": zero_point_of(node.input(1))}
-    return _mve_call(node, "mul", {**zero_points, "output": output.c_struct()})
+    return _variant_call(node, "mve", {**zero_points, "output": output.c_struct()})
 
 
-def _mve_call(node: Node, stem: str, fields: Fields) -> CCall:
-    struct = CStruct(f"diagmem_{stem}_mve_s8_params", {"shape": c_broadcast(node), **fields})
-    arguments = node.input(0), node.input(1), node.output
-    return CCall("elementwise_binary_mve_s8.c", f"diagmem_{stem}_mve_s8", struct, arguments)
+_VARIANTS: Mapping[InstructionSet, Mapping[str, Callable[[Node], CCall]]] = {
+    InstructionSet.DSP: {"ADD": _packed_add, "MUL": _packed_mul},
+    InstructionSet.MVE: {"ADD": _mve_add, "MUL": _mve_mul},
+}
 
 
 class _Way(NamedTuple):

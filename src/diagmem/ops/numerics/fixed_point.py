@@ -30,22 +30,16 @@ class Multiplier(NamedTuple):
     @classmethod
     def of(cls, real: float) -> Multiplier:
         """The nearest one; numbers too small for a 32-bit shift become 0, and one too large for it is refused."""
-        if real == 0:
-            return cls(0, 0)
-        if not 0 < real <= INT32_MAX:
-            raise Unsupported(f"scales that make a factor of {real:.6g}; supported: 0 to 2^31 - 1")
-        fraction, shift = math.frexp(real)
-        mantissa = round_half_away(fraction * 2**31)
-        if mantissa == 2**31:
-            mantissa, shift = mantissa // 2, shift + 1
-        return cls(mantissa, shift) if shift >= -31 else cls(0, 0)
+        (mantissa,), (shift,) = multipliers([real])
+        return cls(int(mantissa), int(shift))
 
 
 def multipliers(reals: Sequence[float]) -> tuple[Ints, Ints]:
     """Mantissas and shifts of the Multipliers of many numbers."""
     values = np.array(reals, dtype=np.float64)
-    for real in values[~((values >= 0) & (values <= INT32_MAX))][:1].tolist():
-        Multiplier.of(real)
+    wrong = values[~((values >= 0) & (values <= INT32_MAX))]
+    if len(wrong):
+        raise Unsupported(f"scales that make a factor of {wrong[0]:.6g}; supported: 0 to 2^31 - 1")
     fractions, shifts = np.frexp(values)
     scaled = fractions * 2**31
     whole = np.floor(scaled)
