@@ -33,7 +33,7 @@ class TurnedRuns:
     bounds: IntArray
 
     def of_turn(self, turn: int) -> Runs:
-        return _picked(self.runs, slice(self.bounds[turn], self.bounds[turn + 1]))
+        return self.runs.picked(slice(self.bounds[turn], self.bounds[turn + 1]))
 
 
 class Kernel:
@@ -104,7 +104,7 @@ class Kernel:
         for runs in within_rows(self._by_turns.writes[0], row_elems):
             row = runs.start // row_elems
             np.minimum.at(first, row, runs.step)
-            np.maximum.at(end, row, _last_steps(runs) + 1)
+            np.maximum.at(end, row, runs.last_steps + 1)
         is_apart = (first < end).all() and (end[:-1] <= first[1:]).all()
         return end if is_apart else None
 
@@ -153,21 +153,12 @@ class Kernel:
         return self._cuts[is_write, number]
 
 
-def _picked(runs: Runs, which: slice | IntArray | BoolArray) -> Runs:
-    return Runs(*(getattr(runs, name)[which] for name in Runs.__slots__))
-
-
-def _last_steps(runs: Runs) -> IntArray:
-    last: IntArray = runs.step + (runs.length - 1) * runs.stride + runs.hold - 1
-    return last
-
-
 def within_rows(runs: Runs, row_elems: int) -> list[Runs]:
     """The runs that stay within a row, and the elements of the others one by one."""
     far = runs.start + (runs.length - 1) * runs.pitch
     stays = runs.start // row_elems == far // row_elems
-    element, first, last = _picked(runs, ~stays).touches()
-    return [_picked(runs, stays), Runs.of(element, 1, first, hold=last - first + 1)]
+    element, first, last = runs.picked(~stays).touches()
+    return [runs.picked(stays), Runs.of(element, 1, first, hold=last - first + 1)]
 
 
 def _touched_rows(cut: TurnedRuns, row_elems: int, rows: int) -> IntArray:
@@ -180,7 +171,7 @@ def _touched_rows(cut: TurnedRuns, row_elems: int, rows: int) -> IntArray:
     count = np.where(leaps, 0, last - first + 1)
     nth = np.arange(int(count.sum()), dtype=np.int64) - np.repeat(np.cumsum(count) - count, count)
     swept = np.repeat(cut.turns * rows + first, count) + nth
-    leaping = _picked(runs, leaps)
+    leaping = runs.picked(leaps)
     element, _, _ = leaping.touches()
     return np.concatenate([swept, np.repeat(cut.turns[leaps] * rows, leaping.length) + element // row_elems])
 
@@ -189,11 +180,11 @@ def cut_to_turns(runs: Runs, ends: IntArray) -> TurnedRuns:
     """Runs cut where turns end. What comes after the last write belongs to the last turn."""
     turns = len(ends)
     first_turn = np.minimum(np.searchsorted(ends, runs.step, side="right"), turns - 1)
-    last_turn = np.minimum(np.searchsorted(ends, _last_steps(runs), side="right"), turns - 1)
+    last_turn = np.minimum(np.searchsorted(ends, runs.last_steps, side="right"), turns - 1)
     count = last_turn - first_turn + 1
     nth = np.arange(int(count.sum()), dtype=np.int64) - np.repeat(np.cumsum(count) - count, count)
     turn = np.repeat(first_turn, count) + nth
-    many = _picked(runs, np.repeat(np.arange(len(count)), count))
+    many = runs.picked(np.repeat(np.arange(len(count)), count))
     begin, end = np.append(0, ends[:-1])[turn], np.append(ends[:-1], _END)[turn]
     is_at_once = many.stride == 0
     stride = np.maximum(1, many.stride)
@@ -204,10 +195,10 @@ def cut_to_turns(runs: Runs, ends: IntArray) -> TurnedRuns:
     hold = np.where(is_at_once, np.minimum(step + many.hold, end) - np.maximum(step, begin), many.hold)
     step = np.where(is_at_once, np.maximum(step, begin), step).astype(np.int64)
     cut = Runs(many.start + low * many.pitch, high - low, many.pitch, step, many.stride, hold)
-    crosses = ~is_at_once & (many.hold > 1) & ((cut.step < begin) | (_last_steps(cut) >= end))
+    crosses = ~is_at_once & (many.hold > 1) & ((cut.step < begin) | (cut.last_steps >= end))
     cut, turn = _without_crossings(cut, turn, begin, end, crosses)
     order = np.argsort(turn, kind="stable")
-    return TurnedRuns(_picked(cut, order), turn[order], np.searchsorted(turn[order], np.arange(turns + 1)))
+    return TurnedRuns(cut.picked(order), turn[order], np.searchsorted(turn[order], np.arange(turns + 1)))
 
 
 def _without_crossings(
@@ -216,7 +207,7 @@ def _without_crossings(
     """Empty runs dropped, and those that cross the border of a turn taken apart, so that each element is clipped."""
     kept = ~crosses & (cut.length > 0)
     crosses &= cut.length > 0
-    apart, whole = _picked(cut, crosses), _picked(cut, kept)
+    apart, whole = cut.picked(crosses), cut.picked(kept)
     if not len(apart.start):
         return whole, turn[kept]
     element, first, last = apart.touches()

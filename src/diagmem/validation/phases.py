@@ -204,7 +204,7 @@ def _in_parts(runs: Runs) -> Iterator[Runs]:
     while begin < len(touched):
         before = int(touched[begin - 1]) if begin else 0
         end = max(begin + 1, int(np.searchsorted(touched, before + MOST_TOUCHES)))
-        yield Runs(*(getattr(runs, name)[begin:end] for name in Runs.__slots__))
+        yield runs.picked(slice(begin, end))
         begin = end
 
 

@@ -86,8 +86,8 @@ class BinaryKind(BroadcastKind):
         return (np.reshape(way.reference(node, *inputs), node.output.shape),)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
-        """ADD and MUL on 8-bit integers, in the order of the kernels in plain C. With Helium four elements are read before
-        they are written, which is no nearer than one by one."""
+        """ADD and MUL on 8-bit integers, in the order of the kernels in plain C. With Helium four elements are read
+        before they are written, which is no nearer than one by one."""
         call = _VARIANTS[instructions].get(node.op.kind)
         is_8_bit = all(t.dtype is DType.INT8 for t in (*node.inputs, *node.outputs) if t)
         if call is None or not is_8_bit or rounds_to_even(node.output):

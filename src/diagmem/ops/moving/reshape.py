@@ -10,7 +10,7 @@ from typing import Any
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape, Tensor
-from diagmem.model.teamwork import Cut
+from diagmem.model.multicore import Cut
 from diagmem.ops.c_call import CCall, kernel_call
 from diagmem.ops.kind import Array, Values, axis_of, constant_ints, input_at, only_axis
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind, StridedKind, Walk

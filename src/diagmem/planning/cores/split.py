@@ -230,7 +230,7 @@ class SharedOp:
         first = np.arange(cut.units, dtype=np.int64) * unit_elems
         writes = _bytes(self.node.output, self.out_address, first, first + unit_elems - 1)
         runs = _within_units(near.runs, unit_elems)
-        begin, end = runs.step // unit_elems, _last_steps(runs) // unit_elems
+        begin, end = runs.step // unit_elems, runs.last_steps // unit_elems
         begin, end = begin - self.first_elem // unit_elems, end - self.first_elem // unit_elems
         far = runs.start + (runs.length - 1) * runs.pitch
         ends = np.minimum(runs.start, far) - near.first, np.maximum(runs.start, far) - near.first
@@ -302,17 +302,12 @@ def _bytes(tensor: Tensor, address: int, first: IntArray, last: IntArray) -> Ext
     return Extents(address + first * size, address + (last + 1) * size)
 
 
-def _last_steps(runs: Runs) -> IntArray:
-    last: IntArray = runs.step + (runs.length - 1) * runs.stride + runs.hold - 1
-    return last
-
-
 def _within_units(runs: Runs, unit_elems: int) -> Runs:
     """Runs that are swept across several units taken apart into their elements."""
-    sweeps = (runs.stride > 0) & (runs.step // unit_elems < _last_steps(runs) // unit_elems)
+    sweeps = (runs.stride > 0) & (runs.step // unit_elems < runs.last_steps // unit_elems)
     if not sweeps.any():
         return runs
-    swept, others = (Runs(*(getattr(runs, name)[which] for name in Runs.__slots__)) for which in (sweeps, ~sweeps))
+    swept, others = runs.picked(sweeps), runs.picked(~sweeps)
     element, first, last = swept.touches()
     return Runs.join(others, Runs.of(element, 1, first, stride=0, hold=last - first + 1))
 
@@ -346,14 +341,14 @@ class _Reads:
     def of(cls, node: Node, tensor: Tensor, runs: Runs) -> _Reads:
         row_elems, made_elems = tensor.elems // tensor.rows, node.output.elems // node.output.rows
         far = runs.start + (runs.length - 1) * runs.pitch
-        last = _last_steps(runs)
+        last = runs.last_steps
         crosses = (runs.start // row_elems != far // row_elems) | (
             (runs.stride > 0) & (runs.step // made_elems != last // made_elems)
         )
-        element, begin, end = _picked(runs, crosses).touches()
+        element, begin, end = runs.picked(crosses).touches()
         single = Runs.of(element, 1, begin, stride=0, hold=end - begin + 1)
-        runs = Runs.join(_picked(runs, ~crosses), single)
-        return cls(tensor, runs, runs.start // row_elems, runs.step // made_elems, _last_steps(runs) // made_elems)
+        runs = Runs.join(runs.picked(~crosses), single)
+        return cls(tensor, runs, runs.start // row_elems, runs.step // made_elems, runs.last_steps // made_elems)
 
     def pairs(self, turns: int) -> IntArray:
         """turn * rows + row for each row that a turn reads, once."""
@@ -362,7 +357,7 @@ class _Reads:
         return np.unique((np.repeat(self.first, count) + nth) * self.tensor.rows + np.repeat(self.row, count))
 
     def of_row(self, turn: int, row: int) -> Runs:
-        return _picked(self.runs, (self.first <= turn) & (turn <= self.last) & (self.row == row))
+        return self.runs.picked((self.first <= turn) & (turn <= self.last) & (self.row == row))
 
 
 @dataclass(frozen=True)

@@ -116,21 +116,21 @@ class Turns:
         """Runs that stay within a turn and a row are looked at as a whole, the others element by element."""
         runs, tensor = self.accesses.reads[position] or Runs.none(), self.node.input(position)
         row_elems = tensor.elems // tensor.rows
-        last = runs.step + (runs.length - 1) * runs.stride + runs.hold - 1
+        last = runs.last_steps
         final = runs.start + (runs.length - 1) * runs.pitch
         is_short = self.of_step[runs.step] == self.of_step[last]
         is_short &= runs.start // row_elems == final // row_elems
         is_short &= (runs.stride == 0) | self._is_even(runs.step + runs.hold - 1, last)
         # Along a run the separation is largest at one of its ends, where nothing may be written yet; if all is read at
         # once, at its lowest element.
-        at_once = _picked(runs, is_short & (runs.stride == 0))
+        at_once = runs.picked(is_short & (runs.stride == 0))
         lowest = at_once.start + (at_once.length - 1) * (at_once.pitch < 0) * at_once.pitch
         yield self._asked(tensor, lowest, at_once.step + at_once.hold - 1)
-        swept = _picked(runs, is_short & (runs.stride != 0))
+        swept = runs.picked(is_short & (runs.stride != 0))
         for nth in (np.zeros_like(swept.length), np.minimum(1, swept.length - 1), swept.length - 1):
             step = swept.step + nth * swept.stride + swept.hold - 1
             yield self._asked(tensor, swept.start + nth * swept.pitch, step)
-        yield from self._one_by_one(tensor, _picked(runs, ~is_short))
+        yield from self._one_by_one(tensor, runs.picked(~is_short))
 
     def _one_by_one(self, tensor: Tensor, runs: Runs) -> Iterator[_Reads]:
         """What is held over several turns is read at each of them, and may not be overlapped."""
@@ -183,10 +183,6 @@ class KnownTurns:
 
 def _content(runs: Runs) -> tuple[bytes, ...]:
     return tuple(getattr(runs, name).tobytes() for name in Runs.__slots__)
-
-
-def _picked(runs: Runs, which: npt.NDArray[np.bool_]) -> Runs:
-    return Runs(*(getattr(runs, name)[which] for name in Runs.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
