@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from diagmem.pipeline.fitting import Attempt
     from diagmem.planning.options import Options
     from diagmem.planning.planner import Planned
-    from diagmem.reports.memory import Fit
+    from diagmem.reports.fit import Fit
     from diagmem.targets import Chip
 
 
@@ -55,7 +55,7 @@ class Limits:
         if self.chip is None:
             return Verdict(self, made.arena_bytes, None)
         from diagmem import pipeline
-        from diagmem.reports.memory import Fit
+        from diagmem.reports.fit import Fit
 
         need = pipeline.needs_of(source, made, self.chip.core.name)
         missing = made.plan.pools.missing_bytes if made.plan.options.pools else None
@@ -88,7 +88,7 @@ class Verdict:
             return {}
         flash: dict[str, Any] = {}
         if self.fit is not None:
-            needed, chip = self.fit.need, self.fit.target
+            needed, chip = self.fit.need, self.fit.chip
             flash = {"target": chip.name, "ram_bytes": needed.ram_bytes, "flash_bytes": needed.flash_bytes}
             flash |= {"flash_limit_bytes": chip.flash_bytes or None, "not_counted": list(needed.notes)}
         return {"limit_bytes": self.limits.ram_bytes, **flash, "fits": self.fits}

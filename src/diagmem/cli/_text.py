@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from diagmem.planning.memory.caller import Together
     from diagmem.planning.plan import Form, Plan
     from diagmem.planning.planner import Planned
-    from diagmem.reports.memory import Fit
+    from diagmem.reports.fit import Fit
 
 Entry = tuple[str | None, str]
 """A line: its label, "" where it goes on with the line before, None for a line that has no label."""
@@ -272,7 +272,7 @@ def _fits(result: Result) -> Iterator[Entry]:
 
 
 def _chip(fit: Fit) -> Iterator[Entry]:
-    chip, need, left = fit.target, fit.need, fit.flash_left_bytes
+    chip, need, left = fit.chip, fit.need, fit.flash_left_bytes
     yield "fits" if fit.fits else "too large", f"{'' if fit.fits else 'for '}{chip.name} ({chip.core.name})"
     region, size = chip.largest_region
     where = f"{size // 1024} KB {region}" if fit.pools_missing is None else f"{chip.sram_bytes // 1024} KB"

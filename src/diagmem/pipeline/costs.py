@@ -15,7 +15,7 @@ from diagmem.planning.options import Options
 
 if TYPE_CHECKING:
     from diagmem.reports.difference import Difference, Side
-    from diagmem.reports.memory import Need
+    from diagmem.reports.fit import Need
     from diagmem.verification.profile import Profile
 
 
@@ -92,7 +92,7 @@ def needs_of(source: Source, made: planner.Planned, core: str) -> Need:
     from diagmem.backends.c.flash import flash_of
     from diagmem.backends.c.program import Program
     from diagmem.backends.tflm.planned_file import LIBRARIES
-    from diagmem.reports.memory import Need
+    from diagmem.reports.fit import Need
     from diagmem.verification import tflm
 
     plan = made.plan

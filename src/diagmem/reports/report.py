@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from diagmem import __version__
@@ -21,6 +20,7 @@ from diagmem.reports.arena import legend_entries, page_map
 from diagmem.reports.blocks import Fronts, Picture, sort_of
 from diagmem.reports.charts import live_drawing
 from diagmem.reports.cores import cores_drawing
+from diagmem.reports.fit import Fit
 from diagmem.reports.pages import render
 from diagmem.targets import RESERVE_BYTES, Chip
 
@@ -92,41 +92,13 @@ def _touches(node: Node, library: Library) -> int:
     return sum(int(runs.length.sum()) for runs in kind.accesses(node, order).reads if runs is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """Bytes left of a micro-controller's largest region of RAM, before and after, and of its flash (None: it has none
-    of its own)."""
-
-    target: Chip
-    before_bytes: int
-    after_bytes: int
-    flash_bytes: int | None
-
-    @classmethod
-    def of(cls, target: Chip, before: Plan, after: Plan, weights_bytes: int) -> Fit:
-        _, room = target.largest_region
-        flash = target.flash_bytes - weights_bytes if target.flash_bytes else None
-        return cls(target, room - before.arena_bytes, room - after.arena_bytes, flash)
-
-    @property
-    def fitted(self) -> bool:
-        return self.before_bytes >= RESERVE_BYTES and self.holds_weights
-
-    @property
-    def fits(self) -> bool:
-        return self.after_bytes >= RESERVE_BYTES and self.holds_weights
-
-    @property
-    def holds_weights(self) -> bool:
-        return self.flash_bytes is None or self.flash_bytes >= 0
-
-
-def report_page(made: Planned, targets: Sequence[Chip], instructions: Mapping[int, int] | None = None) -> str:
+def report_page(made: Planned, chips: Sequence[Chip], instructions: Mapping[int, int] | None = None) -> str:
     """The page about a plan, beside the best one without overlap in the file's order. `instructions`: those of each op,
     by its index in the file, where they were counted."""
     before, after = made.baseline, made.plan
     found, pictures = inspect(after.graph), (Picture(before), Picture(after))
     largest = max(1, before.end_bytes, after.end_bytes)
+    fits = [tuple(Fit.of(chip, plan, found.weights_bytes) for plan in (before, after)) for chip in chips]
     return render(
         "report",
         ("plan", "theme", "report"),
@@ -143,7 +115,9 @@ def report_page(made: Planned, targets: Sequence[Chip], instructions: Mapping[in
         legend=list(legend_entries(pictures)),
         live=live_drawing(before, after).inline(),
         **_of_cores(after),
-        fits=[Fit.of(target, before, after, found.weights_bytes) for target in targets],
+        fits=fits,
+        fitting=[after.chip.name for _, after in fits if after.fits],
+        new=[after.chip.name for before, after in fits if after.fits and not before.fits],
         ops=list(_op_rows(pictures[1], instructions or {})),
         has_instructions=instructions is not None,
         parts=list(_parts(after)),

@@ -43,7 +43,8 @@ from diagmem.planning.options import BEST, ROWS, Options
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
 from diagmem.reports.charts import Point, front_drawing
-from diagmem.reports.report import Fit, report_page
+from diagmem.reports.fit import Fit
+from diagmem.reports.report import report_page
 from diagmem.targets import chips
 
 Send = Callable[[str, Any], None]
@@ -139,7 +140,7 @@ def _chips() -> list[Any]:
 def figures(job: Job, made: Planned) -> dict[str, Any]:
     """What the page shows of a plan beside its report."""
     plan, found, team = made.plan, inspect(made.plan.graph), made.plan.multicore
-    fits = [Fit.of(target, made.baseline, plan, found.weights_bytes) for target in _chips()]
+    fits = [Fit.of(chip, plan, found.weights_bytes) for chip in _chips()]
     return {
         "words": setting_words(job.settings),
         "arena_bytes": plan.arena_bytes,
@@ -152,7 +153,7 @@ def figures(job: Job, made: Planned) -> dict[str, Any]:
         "weights_bytes": found.weights_bytes,
         "peak": _peak_words(plan),
         "speedup": round(estimated_speedup(plan, team, team.cores), 2) if team else None,
-        "chips": [fit.target.name for fit in fits if fit.fits],
+        "chips": [fit.chip.name for fit in fits if fit.fits],
         "all_chips": len(fits),
         "commands": commands(job.given.name, job.settings),
     }

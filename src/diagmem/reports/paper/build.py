@@ -94,10 +94,10 @@ def _weights() -> Table:
 
 
 THREADS = (
-    "The paper finds that threads as they are usually written, each with a region of the output, take the use out of "
-    "diagonal memory optimisation, and leaves it to further work whether others could be safe. They are if they share "
-    "what one core would do next, in phases with a barrier after each: two cores run the networks of docs/multicore.md "
-    "in the arena of one, bit for bit, 1.97 to 2.01 times as fast."
+    "The paper finds that threads with a region of the output each make diagonal memory optimisation useless, and "
+    "leaves open whether other ways are safe. They are, if cores share the next part of the work in phases with a "
+    "barrier after each: two cores run the networks of docs/multicore.md in the arena of one, bit for bit, 1.97 to "
+    "2.01 times as fast."
 )
 """What the paper leaves open, answered."""
 

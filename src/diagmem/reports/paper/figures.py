@@ -388,7 +388,7 @@ MAKERS = (
     Maker(
         "cores",
         "Figure 8, answered: keyword spotting on two cores in the arena of one, 9760 bytes, as it is planned and run. "
-        "Addresses across, time down; a barrier behind each row. Stripes: each core some channels, all over.",
+        "Addresses across, time down; a barrier after each row. Stripes: each core takes some channels.",
         _cores,
     ),
     Maker(

@@ -1,10 +1,11 @@
-"""Whether a plan fits a micro-controller: RAM and flash, each with what is left or missing."""
+"""Whether a plan fits a chip: RAM and flash, each with what is left or missing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from diagmem.planning.plan import Plan
 from diagmem.targets import RESERVE_BYTES, Chip
 
 
@@ -24,24 +25,29 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A need beside what a micro-controller has. Of its RAM a part must stay free for stack and data. `pools_missing`:
-    where the arena is in several memories, what these have too little; None where it is in one."""
+    """A need against what a chip has. Part of its RAM must stay free for stack and data. `pools_missing`: bytes that
+    its memories lack where the arena is split over several; None where it is in one."""
 
-    target: Chip
+    chip: Chip
     need: Need
     pools_missing: int | None = None
+
+    @classmethod
+    def of(cls, chip: Chip, plan: Plan, weights_bytes: int) -> Fit:
+        """Of a plan by itself: its arena, and the weights."""
+        return cls(chip, Need(plan.arena_bytes, {"weights": weights_bytes}))
 
     @property
     def ram_left_bytes(self) -> int:
         """Negative: so many are missing."""
         if self.pools_missing is not None:
             return -self.pools_missing
-        return self.target.arena_limit_bytes - self.need.ram_bytes
+        return self.chip.arena_limit_bytes - self.need.ram_bytes
 
     @property
     def flash_left_bytes(self) -> int | None:
         """None where flash is external, so that its size is the board's."""
-        return self.target.flash_bytes - self.need.flash_bytes if self.target.flash_bytes else None
+        return self.chip.flash_bytes - self.need.flash_bytes if self.chip.flash_bytes else None
 
     @property
     def fits(self) -> bool:
@@ -56,4 +62,4 @@ class Fit:
     @property
     def ram_kept_bytes(self) -> int:
         """What the region has beside the largest arena that is allowed."""
-        return min(RESERVE_BYTES, self.target.largest_region[1])
+        return min(RESERVE_BYTES, self.chip.largest_region[1])
