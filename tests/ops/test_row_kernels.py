@@ -22,6 +22,7 @@ from diagmem.verification.harness import differences, spans
 from diagmem.verification.host import Machine, trace_on_host
 from tests.ops.deep_nodes import KINDS, deep_nodes
 from tests.ops.drawing import CASES, runnable
+from tests.profiles import some
 from tests.row_networks import UNOPTIMISED, side_by_side
 
 ALIGN_BYTES = 8
@@ -109,7 +110,7 @@ def test_each_row_is_right(case: str) -> None:
     """Output rows in any order in the arena, and as low over dying input rows as the separation allows."""
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
-    programs = check_rows(by_rows(case, 40))
+    programs = check_rows(by_rows(case, some(40)))
     assert any(map(is_overlapped, programs)) or case in ("reduce", "concatenation")
 
 

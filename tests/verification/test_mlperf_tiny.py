@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
+from functools import cache
 from pathlib import Path
 
 import pytest
 import tflite as schema
 
+from diagmem.backends.c.program import Program
 from diagmem.frontends import tflite
 from diagmem.frontends.source import Source
 from diagmem.verification import reference, tflm
@@ -16,6 +17,7 @@ from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.oracles import Opinion, second_opinion
 from tests.backends.c.models import compiler, program
+from tests.profiles import some
 
 MODELS = ("ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8")
 TFLM_INSTRUCTIONS = (1_953_790, 43_113_132, 107_484_994, 100_478_972)
@@ -25,11 +27,11 @@ AMPLE_ARENA_BYTES = 2**20
 
 @pytest.mark.parametrize("name", MODELS)
 def test_on_the_host(name: str, shared: Path) -> None:
-    """A hundred inputs, every operation, under sanitizers; the outputs are TFLM's."""
+    """A hundred inputs, in a quick run some of them, every operation, under sanitizers; the outputs are TFLM's."""
     compiler("gcc")
     path = shared / "models" / "mlperf_tiny" / f"{name}.tflite"
     graph = tflite.read(path)
-    inputs = sample_inputs(graph, 100)
+    inputs = sample_inputs(graph, some(100))
     assert run_on_host(program(graph), inputs).failure is None
     if not tflm.is_installed():
         pytest.skip("needs tflite-micro to compare with")
@@ -89,16 +91,21 @@ def _with_output(content: bytes, index: int) -> bytes:
     return bytes(changed)
 
 
+@cache
+def planned(path: Path) -> Program:
+    return program(tflite.read(path))
+
+
+@pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize(("name", "tflm"), list(zip(MODELS, TFLM_INSTRUCTIONS, strict=True)))
-def test_on_cores(name: str, tflm: int, shared: Path) -> None:
+def test_on_cores(name: str, tflm: int, core: str, shared: Path) -> None:
     """Plain C on every core, in no more than half of the instructions that TFLM's reference kernels take."""
-    for tool in ("arm-none-eabi-gcc", "qemu-system-arm", "gcc"):
+    made_by = CORES[core].made_by
+    for tool in (f"{made_by.prefix}gcc", made_by.emulator, "gcc"):
         compiler(tool)
-    graph = tflite.read(shared / "models" / "mlperf_tiny" / f"{name}.tflite")
-    made = program(graph)
-    for core in (core for core in CORES.values() if shutil.which(core.made_by.emulator)):
-        run = run_on_core(made, sample_inputs(graph, 3), core)
-        assert run.failure is None
-        # TFLM's are those of a Cortex-M4; cores that cannot multiply to 64 bits, or shift for nothing, take more.
-        assert (run.instructions or 0) < tflm / (1 if core.name in ("cortex-m0", "riscv32") else 2)
-        assert (run.code_bytes or 0) < 24 * 1024
+    made = planned(shared / "models" / "mlperf_tiny" / f"{name}.tflite")
+    run = run_on_core(made, sample_inputs(made.graph, 3), CORES[core])
+    assert run.failure is None
+    # TFLM's are those of a Cortex-M4; cores that cannot multiply to 64 bits, or shift for nothing, take more.
+    assert (run.instructions or 0) < tflm / (1 if core in ("cortex-m0", "riscv32") else 2)
+    assert (run.code_bytes or 0) < 24 * 1024

@@ -17,11 +17,12 @@ from diagmem.verification.host import Machine, trace_on_host
 from tests.backends.c.models import compiler
 from tests.ops.cases import kinds_by_file
 from tests.ops.drawing import is_supported, sampled, spread_out
+from tests.profiles import some
 from tests.verification.side_by_side import Pair, side_by_side
 
 DIAGMEM = library("diagmem")
-NODES = 48
-NODES_OF_A_NAME = 8
+NODES = some(48)
+NODES_OF_A_NAME = some(8)
 RUNS = 12
 
 

@@ -40,6 +40,7 @@ def verified(path: Path, inputs: int) -> None:
     assert verdict.ok, verdict.failure
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", RUN)
 def test_in_c_on_the_host(name: str, shared: Path) -> None:
     """Every operation, under sanitizers; where another runtime can run it, outputs are that one's."""

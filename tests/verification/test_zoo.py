@@ -28,6 +28,7 @@ def _graph(name: str) -> Graph:
     return with_weights(graph)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", zoo.models())
 def test_runs_as_c(name: str) -> None:
     """Planned with all overlaps, every operation gives numpy's bits, and the sanitizers are silent."""
