@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -34,8 +36,9 @@ def test_a_wheel_plans_with_core_dependencies_only(built: Path, tmp_path: Path) 
     venv.create(tmp_path / "env", with_pip=True)
     binaries = tmp_path / "env" / "bin"
     [wheel] = built.glob("*.whl")
-    subprocess.run([str(binaries / "pip"), "install", "--quiet", str(wheel)], check=True, cwd=tmp_path)
     alone = {"PATH": str(binaries)}
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([str(binaries / "pip"), "install", "--quiet", str(wheel)], check=True, cwd=tmp_path, env=own)
     done = subprocess.run(
         [str(binaries / "diagmem"), "plan", "zoo:kws_dscnn_int8", "--target", "nRF52840", "--json", "-"],
         capture_output=True,
@@ -53,6 +56,48 @@ def test_a_wheel_plans_with_core_dependencies_only(built: Path, tmp_path: Path) 
     subprocess.run(report, check=True, cwd=tmp_path, env=alone, capture_output=True)
     missing = [str(binaries / "python"), "-c", "import pytest"]
     assert subprocess.run(missing, cwd=tmp_path, env=alone, capture_output=True, check=False).returncode != 0
+
+
+PLAN = ("plan", "zoo:kws_dscnn_int8", "--schedule", "rows", "--effort", "quick", "--json", "-")
+
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+
+
+def planned(wheel: Path, place: Path) -> str:
+    """What the command prints that is in a wheel, run where it was unpacked."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(place)
+    environment = {**os.environ, "PYTHONPATH": str(place)}
+    command = [sys.executable, "-m", "diagmem", *PLAN]
+    return subprocess.run(command, env=environment, cwd=place, capture_output=True, text=True, check=True).stdout
+
+
+def compiled(wheel: Path) -> set[str]:
+    """The modules in a wheel that are compiled."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name.split(".")[0] for name in archive.namelist() if name.endswith((".so", ".pyd"))}
+
+
+@needs_compiler
+@pytest.mark.parametrize("variables", [{"CC": "false"}, {"DIAGMEM_PLAIN": "1"}], ids=lambda given: "".join(given))
+def test_a_wheel_without_a_compiler_makes_the_same_plan(built: Path, variables: dict[str, str], tmp_path: Path) -> None:
+    """From the source distribution: all loops are compiled, or none, and that is said; plans are the same bytes."""
+    [source], [wheel] = built.glob("*.tar.gz"), built.glob("*.whl")
+    loops = {str(types.relative_to(ROOT / "src").with_suffix("")) for types in ROOT.glob("src/**/*.pxd")}
+    assert compiled(wheel) == {*loops, "diagmem/planning/_cython"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-v", "--no-deps", "--wheel-dir", str(tmp_path), str(source)],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    [plain] = tmp_path.glob("*.whl")
+    assert compiled(plain) == set()
+    assert ("loops are not compiled" in done.stdout) == ("CC" in variables)
+    assert ("none-any" in plain.name) == ("DIAGMEM_PLAIN" in variables)
+    assert planned(plain, tmp_path / "plain") == planned(wheel, tmp_path / "compiled")
 
 
 def test_a_package_index_shows_no_broken_links(built: Path) -> None:

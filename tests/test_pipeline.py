@@ -22,14 +22,14 @@ from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.model.errors import ModelError, PlanError, UnsafePlanError
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
-from diagmem.planning import choices
+from diagmem.planning import choices, place
 from diagmem.planning import plan as plans
 from diagmem.planning.json import to_json
 from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import footprint
 from diagmem.planning.options import Options
 from diagmem.planning.order import SCHEDULERS, every_order
-from diagmem.planning.place import ALLOCATORS, optimal
+from diagmem.planning.place import Allocator, optimal
 from diagmem.planning.plan import findings_of
 from diagmem.validation import Fault, Finding
 from tests.networks import chain, diamond, nets, random_net
@@ -151,7 +151,8 @@ def test_all_that_a_plan_says_is_judged() -> None:
 
 def test_heuristics_that_fail_fall_back_to_the_plain_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """Should the allocator do worse with overlap than without, the plan without overlap is used."""
-    monkeypatch.setattr(choices, "optimal", lambda posed, effort: ALLOCATORS["heap"](posed))
+    monkeypatch.setattr(place, "optimal", lambda posed, effort: Allocator("heap")(posed))
+    monkeypatch.setattr(choices, "optimal", lambda posed, effort: Allocator("heap")(posed))
     for channels in itertools.product((2, 9, 20), repeat=4):
         made = diagmem.plan(chain(*channels))
         assert made.arena_bytes <= made.baseline_bytes

@@ -18,7 +18,7 @@ SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
 SOLVING = """
 import random, sys
 from diagmem.planning import planner
-from diagmem.planning.place import cp_sat
+from diagmem.planning.place import exact
 from diagmem.planning.place.effort import Effort
 from diagmem.planning.needs.problem import Buffer, Problem
 
@@ -27,11 +27,11 @@ firsts = [draw.randrange(30) for _ in range(60)]
 buffers = tuple(Buffer("", draw.randrange(1000, 9999), at, at + draw.randrange(3, 9)) for at in firsts)
 problem = Problem(buffers, {})
 hint = [sum(b.size_bytes for b in buffers[:n]) for n in range(len(buffers))]
-cp_sat.MOST_PAIRS = 10_000
+exact.MOST_PAIRS = 10_000
 
 def planned(*_, **__):
     members = range(len(buffers))
-    return cp_sat.solve_by_cp_sat(problem, members, hint, 0, problem.arena_bytes(hint), Effort(1, 1, 1, 1, proof=1e9))
+    return exact.solve_by_cp_sat(problem, members, hint, 0, problem.arena_bytes(hint), Effort(1, 1, 1, 1, proof=1e9))
 
 planner.planned = planned
 """

@@ -24,8 +24,8 @@ from tests.planning.problems import cut_rectangle, problems, sliding_rows
 from diagmem.planning.place import greedy
 from diagmem.planning.place.effort import HALVED_AFTER, Meter
 from diagmem.planning.place.fit import IS_COMPILED
-from diagmem.planning.place.min_conflicts import COSTS, MinConflicts
-from diagmem.planning.place.squeaky_wheel import SqueakyWheel
+from diagmem.planning.place.local_search import COSTS, MinConflicts
+from diagmem.planning.place.local_search import SqueakyWheel
 from diagmem.planning.needs.problem import Buffer, Problem
 import sys
 
@@ -89,23 +89,23 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def printed(code: str, sources: Path) -> tuple[str, str]:
+def printed(code: str, sources: Path, directory: Path) -> tuple[str, str]:
     """What a program prints with the package of these sources, and whether loops were compiled there."""
     environment = {**os.environ, "PYTHONPATH": f"{sources}{os.pathsep}{ROOT}"}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, cwd=sources, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code], env=environment, cwd=directory, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr.split()[0]
 
 
 @pytest.mark.parametrize("code", [SEARCHES, ROW_ORDERS, PLANS], ids=["searches", "row orders", "plans"])
-def test_plain_python_finds_the_same(code: str, plain: Path) -> None:
+def test_plain_python_finds_the_same(code: str, plain: Path, tmp_path: Path) -> None:
     """Offsets, bounds, work that was counted and random numbers; steps and peaks of all segments; plans as JSON."""
-    compiled = printed(code, PACKAGE.parent)
+    compiled = printed(code, PACKAGE.parent, tmp_path)
     assert compiled[1] == "True"
     assert len(compiled[0]) > 1000
-    assert printed(code, plain) == (compiled[0], "False")
+    assert printed(code, plain, tmp_path) == (compiled[0], "False")
 
 
 def test_what_is_compiled_is_no_older_than_its_source() -> None:

@@ -18,7 +18,7 @@ from diagmem.planning.options import Options
 from diagmem.planning.order import search
 from diagmem.planning.order.search import Search
 from diagmem.planning.order.simple import under_bound
-from diagmem.planning.place import cp_sat
+from diagmem.planning.place import exact
 from diagmem.planning.place.effort import EFFORTS, LARGE, MANY, NORMAL, Effort, Purse
 from diagmem.transforms import TRANSFORMS
 from tests.cli.calling import call
@@ -68,7 +68,7 @@ def test_a_purse_is_never_empty_and_never_overdrawn() -> None:
 def test_proofs_are_paid_from_the_purse(monkeypatch: pytest.MonkeyPatch) -> None:
     """With an empty one nothing is asked of the solver, and the plan is made all the same."""
     asked: list[object] = []
-    monkeypatch.setattr(cp_sat, "solved", lambda *given: asked.append(given))
+    monkeypatch.setattr(exact, "solved", lambda *given: asked.append(given))
     problem_needs = Effort.named("normal")
     assert problem_needs.purse is not None
     problem_needs.purse.spend(problem_needs.purse.proof)

@@ -14,9 +14,8 @@ from diagmem.planning.options import BEST
 from diagmem.planning.order import SCHEDULERS, every_order, file_order, gates, search
 from diagmem.planning.order.joint import Joint, jointly
 from diagmem.planning.order.rows import RowSchedule
-from diagmem.planning.place import ALLOCATORS, Placement, optimal
+from diagmem.planning.place import OPTIMAL, Allocator, Placement, optimal
 from diagmem.planning.place.effort import Effort
-from diagmem.planning.place.exact import multi_start
 from diagmem.planning.place.fit import first_fit
 from diagmem.planning.place.pinned import pinned
 from diagmem.planning.place.rings import with_rings
@@ -25,7 +24,8 @@ from diagmem.planning.plan import Plan, scratch_of, stored
 MOST_ORDERS = 50
 """Where nothing cheaper proves a plan to be the best, and there are no more orders than these, all are placed."""
 
-Allocator = Callable[[Problem], Placement]
+Place = Callable[[Problem], Placement]
+"""An allocator, or what hands on offsets that are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Choice:
     is_over_all_orders: bool = False
 
     @classmethod
-    def of(cls, needs: Footprint, schedule: Schedule, place: Allocator) -> Choice:
+    def of(cls, needs: Footprint, schedule: Schedule, place: Place) -> Choice:
         posed = build_problem(needs, schedule)
         placement = _placed(needs, posed, place)
         return cls(schedule, posed, placement, placement.lower_bound_bytes)
@@ -72,15 +72,15 @@ class Choice:
         )
 
 
-def _placed(needs: Footprint, posed: Problem, place: Allocator) -> Placement:
+def _placed(needs: Footprint, posed: Problem, place: Place) -> Placement:
     pins = needs.options.pinned_at
     if not pins:
         return place(posed)
-    return pinned(posed, pins, place.keywords.get("effort") if isinstance(place, partial) else None)
+    return pinned(posed, pins, place.effort if isinstance(place, Allocator) else None)
 
 
 def allocator_named(name: str, effort: Effort) -> Allocator:
-    return partial(optimal, effort=effort) if name in (BEST, "optimal") else ALLOCATORS[name]
+    return Allocator.named(OPTIMAL if name == BEST else name, effort)
 
 
 def in_file_order(apart: Footprint, effort: Effort) -> Choice:
@@ -114,12 +114,9 @@ def row_by_row(needs: Footprint, order: RowSchedule, place: Allocator, others: C
     best = min((Choice.of(needs, each, place) for each in orders), key=lambda choice: choice.arena_bytes)
     if order.plain is not None:
         # It seldom wins, so it gets a quarter of the time.
-        briefly = place
-        if isinstance(place, partial) and place.func is multi_start:
-            briefly = partial(multi_start, effort=place.keywords["effort"].times(0.25))
         posed = build_problem(needs, order.plain)
         if posed.lower_bound_bytes <= best.arena_bytes:
-            placement = _placed(needs, posed, briefly)
+            placement = _placed(needs, posed, place.times(0.25))
             plain = Choice(order.plain, posed, placement, placement.lower_bound_bytes)
             best = min(best, plain, key=lambda choice: (choice.arena_bytes, choice.gap))
     return best

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
 from diagmem.planning.choices import (
-    Allocator,
     Choice,
-    allocator_named,
     in_file_order,
     layer_by_layer,
     row_by_row,
@@ -25,8 +23,8 @@ from diagmem.planning.memory.caller import as_asked, check_external, has_caller_
 from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.options import BEST, ROWS, SPEED, Options
 from diagmem.planning.order.rows import RowSchedule, recomputing_orders
+from diagmem.planning.place import MULTI_START, Allocator
 from diagmem.planning.place.effort import Effort
-from diagmem.planning.place.exact import multi_start
 from diagmem.planning.plan import Plan, checked
 from diagmem.planning.plan import Planned as Planned
 from diagmem.planning.plan import Rung as Rung
@@ -203,9 +201,7 @@ class _Planner:
         needs, removals = self._needs_of_rows()
         input_rows = self.options.input_rows
         allocator = self.options.allocator
-        place = (
-            partial(multi_start, effort=self.effort) if allocator == BEST else allocator_named(allocator, self.effort)
-        )
+        place = Allocator.named(MULTI_START if allocator == BEST else allocator, self.effort)
         found = [] if input_rows else [self.layer_by_layer()]
         orders = recomputing_orders(needs.rows, input_rows, self.options.recompute)
         rungs = self.ladder

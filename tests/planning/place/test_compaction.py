@@ -17,7 +17,7 @@ from diagmem.planning.place.branch_and_bound_loops import FAILED, SOLVED
 from diagmem.planning.place.compaction import Compaction
 from diagmem.planning.place.effort import EFFORTS, Effort, Meter, Purse
 from diagmem.planning.place.exact import multi_start, optimal
-from diagmem.planning.place.squeaky_wheel import SqueakyWheel
+from diagmem.planning.place.local_search import SqueakyWheel
 from tests.planning.problems import cut_rectangle, problems, sliding_rows, smallest_arena
 from tests.profiles import examples
 

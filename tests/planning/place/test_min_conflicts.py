@@ -8,7 +8,7 @@ from diagmem.planning.needs.problem import Buffer, Problem
 from diagmem.planning.place import greedy
 from diagmem.planning.place.effort import MOST_PLACES, Meter, Purse
 from diagmem.planning.place.first_fit_loops import links
-from diagmem.planning.place.min_conflicts import COSTS, MinConflicts, turned_pairs
+from diagmem.planning.place.local_search import COSTS, MinConflicts, turned_pairs
 from tests.planning.problems import problems, sliding_rows, smallest_arena
 from tests.profiles import examples
 

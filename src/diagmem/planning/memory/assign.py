@@ -33,9 +33,8 @@ from diagmem.planning.options import BEST
 from diagmem.planning.order import SCHEDULERS
 from diagmem.planning.place import Placement, greedy, optimal
 from diagmem.planning.place.compaction import Compaction
-from diagmem.planning.place.components import core
-from diagmem.planning.place.cp_sat import solved
 from diagmem.planning.place.effort import Effort
+from diagmem.planning.place.exact import core, solved
 from diagmem.planning.place.fit import Offsets, Partial, lowest_fit
 from diagmem.planning.place.rings import with_rings
 from diagmem.planning.plan import Plan, scratch_of, stored, weight_copies_of

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from diagmem.model.schedule import Schedule
 from diagmem.planning.needs.footprint import Footprint, Hull, Store, bytes_of_any, hull_of, live_hulls
-from diagmem.planning.place.cp_sat import solved
 from diagmem.planning.place.effort import Effort
+from diagmem.planning.place.exact import solved
 
 Ops = frozenset[int]
 
@@ -207,7 +207,7 @@ class Meetings:
 
     def core(self, limit_bytes: int) -> tuple[list[int], list[int]]:
         """Splits stores into those that matter for an arena of so many bytes, and the rest in the order of its removal:
-        what finds a place there wherever the others lie, in every order (`place/core.py` does so for one)."""
+        what finds a place there wherever the others lie, in every order (`place/exact.py` does so for one)."""
         left, removed = {*range(len(self.needs.stores))}, list[int]()
         while leaving := [store for store in sorted(left) if self._always_fits(store, left, limit_bytes)]:
             left.difference_update(leaving)

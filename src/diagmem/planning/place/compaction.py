@@ -15,8 +15,7 @@ from diagmem.planning.place.branch_and_bound import MOST_MEMBERS, MOST_SHARING, 
 from diagmem.planning.place.effort import Effort, Meter
 from diagmem.planning.place.fit import Offsets, Placement
 from diagmem.planning.place.greedy import orders
-from diagmem.planning.place.min_conflicts import MinConflicts
-from diagmem.planning.place.squeaky_wheel import SqueakyWheel
+from diagmem.planning.place.local_search import MinConflicts, SqueakyWheel
 
 FIRST_ROUNDS = 50
 """Of squeaky wheel optimisation for an order; twice as many each time that no order has brought anything."""

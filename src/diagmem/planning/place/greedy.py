@@ -13,7 +13,7 @@ from functools import partial
 
 from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.fit import IS_COMPILED, Offsets, Partial, first_fit, lowest_fit
-from diagmem.planning.place.squeaky_wheel import SqueakyWheel
+from diagmem.planning.place.local_search import SqueakyWheel
 
 
 def greedy(problem: Problem) -> Offsets:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from diagmem.model.errors import PlanError, one_line
 from diagmem.planning.needs.problem import Problem
-from diagmem.planning.place.cp_sat import solve_by_cp_sat
 from diagmem.planning.place.effort import Effort
+from diagmem.planning.place.exact import solve_by_cp_sat
 from diagmem.planning.place.fit import Offsets, Partial, Placement, first_fit
 from diagmem.planning.place.greedy import orders
 
