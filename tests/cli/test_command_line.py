@@ -83,6 +83,25 @@ def test_bad_usage_is_one_line_and_status_2(arguments: tuple[str, ...], says: st
     assert done.stdout == ""
 
 
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    """`diagmem … | head` ends quietly, and not with the status of a "no"."""
+    for arguments in (("plan", "zoo:kws_dscnn_int8"), ("zoo",), ("plan", "--help")):
+        command = [sys.executable, "-m", "diagmem", *arguments]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.close()
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("insepct", "inspect"), ("target", "targets"), ("emit tfl", "tflm")])
+def test_a_mistyped_command_gets_the_nearest_one(typed: str, meant: str) -> None:
+    done = run(*typed.split())
+    assert done.returncode == 2
+    assert f"Did you mean '{meant}'?" in done.stderr
+
+
 @pytest.mark.parametrize("content", [b"", b"x", b"\x1c\x00\x00\x00TFL3", b"PK\x03\x04" + bytes(100), bytes(4096)])
 def test_foreign_file_is_one_line_and_status_2(tmp_path: Path, content: bytes) -> None:
     """Not a model at all: the file's name and what is wrong with it."""

@@ -49,7 +49,7 @@ def test_a_capacity_is_met_or_not(path: Path) -> None:
     out = path.with_name("out.csv")
     done = call("place", str(path), "--capacity", "95", "-o", str(out))
     assert done.returncode == 1
-    assert "none is possible" in done.stdout
+    assert "impossible, 1 B too much" in done.stdout
     assert not out.exists()
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +17,7 @@ from diagmem.model.errors import DiagmemError, PlanError, one_line
 
 if TYPE_CHECKING:
     from diagmem.frontends.source import Source
-    from diagmem.model.graph import Graph, Shape
+    from diagmem.model.graph import Shape
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -24,17 +25,6 @@ LONGEST_PATH = 1000
 """Characters of a model's path that a message shows: all, as a rule."""
 
 STANDARD_INPUT = "-"
-SHAPES = "diagmem.shapes"
-"""Where the shapes of inputs are kept while a command runs."""
-
-CHANNELS_LAST = "diagmem.channels-last"
-"""Where it is kept whether images go in and out with their channels last."""
-
-WIRES = "diagmem.wires"
-"""Where wires between models are kept."""
-
-WIRED = "diagmem.wired"
-"""Where it is kept which models a name stands for."""
 
 
 class ModelParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -70,75 +60,93 @@ class ShapeParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         return found[1], tuple(int(size) for size in re.findall(r"\d+", found[2]))
 
 
-def shape_option(function: Command) -> Command:
-    """Shapes of inputs, which `source_of` gives to the model."""
-    return click.option(
+_OPTIONS = (
+    click.option(
+        "--wire",
+        "wires",
+        multiple=True,
+        metavar="A:0=B:0",
+        help="Plan several models as one: output 0 of A.tflite is input 0 of B.tflite; may be repeated.",
+    ),
+    click.option(
         "--shape",
         "shapes",
         type=ShapeParameter(),
         multiple=True,
         metavar="NAME=AxBxC",
-        expose_value=False,
-        callback=lambda ctx, param, value: ctx.meta.update({SHAPES: dict(value)}),
         help="Shape of an input that the model leaves open, or one to use instead of its own; may be repeated. With "
         "--wire also A/NAME, for the model A.tflite.",
-    )(function)
-
-
-def channels_last_option(function: Command) -> Command:
-    """The order of an ONNX model's images, which `source_of` gives to the model."""
-    return click.option(
+    ),
+    click.option(
         "--channels-last",
         is_flag=True,
-        expose_value=False,
-        callback=lambda ctx, param, value: ctx.meta.update({CHANNELS_LAST: value}),
         help="Images of an ONNX model have their channels last.  [default: as in the file]",
-    )(function)
+    ),
+)
 
 
-def wire_option(function: Command) -> Command:
-    """Wires between models, with which `sources_of` makes one of them."""
-    return click.option(
-        "--wire",
-        "wires",
-        multiple=True,
-        metavar="A:0=B:0",
-        is_eager=True,
-        expose_value=False,
-        callback=lambda ctx, param, value: ctx.meta.update({WIRES: value}),
-        help="Plan several models as one: output 0 of A.tflite is input 0 of B.tflite; may be repeated.",
-    )(function)
+def models_argument(function: Command) -> Command:
+    """One or more models, those wired to each other as one: the parameter `sources`."""
+    return _with_models(function, "MODEL...", lambda sources, count: {"sources": sources})
 
 
 def model_argument(function: Command) -> Command:
-    """A single model, or several that wires make one."""
-    argument = click.argument(
-        "model", type=ModelParameter(), nargs=-1, required=True, metavar="MODEL", callback=lambda *given: _one(given[2])
+    """A single model, or several that are wired to one: the parameter `source`."""
+    return _with_models(function, "MODEL", lambda sources, count: {"source": _only(sources, count)})
+
+
+def optional_model_argument(function: Command) -> Command:
+    """As `model_argument`; `source` is None where no model is given."""
+    return _with_models(
+        function, "[MODEL]", lambda sources, count: {"source": _only(sources, count) if count else None}
     )
-    return argument(wire_option(shape_option(channels_last_option(function))))
 
 
-def _one(models: tuple[str, ...]) -> str:
-    """What stands for the model: its own name, or those of several."""
-    if len(models) == 1:
-        return models[0]
-    context = click.get_current_context()
-    if not context.meta.get(WIRES):
-        raise click.UsageError(f"one MODEL is asked for, and {len(models)} are given: --wire makes one of several.")
-    context.meta[WIRED] = {" ".join(models): models}
-    return " ".join(models)
+def _with_models(function: Command, metavar: str, handed: Callable[[list[Source], int], dict[str, Any]]) -> Command:
+    """`handed`: the parameters of the command, from the sources and the number of models that were given."""
+
+    @wraps(function)
+    def called(
+        *args: Any,
+        models: Sequence[str],
+        wires: Sequence[str],
+        shapes: Sequence[tuple[str, Shape]],
+        channels_last: bool,
+        **given: Any,
+    ) -> Any:
+        sources = [_source(model, dict(shapes), channels_last) for model in models]
+        if wires:
+            from diagmem.frontends.model_chain import Wire, groups, named, with_own_shapes
+
+            sources = groups(with_own_shapes(named(sources)), [Wire.parsed(wire) for wire in wires])
+        elif len(sources) > 1 and metavar != "MODEL...":
+            raise click.UsageError(f"one MODEL is needed, and {len(models)} are given: --wire makes one of several.")
+        return function(*args, **handed(sources, len(models)), **given)
+
+    decorated: Any = called
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    is_required = not metavar.startswith("[")
+    return click.argument("models", type=ModelParameter(), nargs=-1, required=is_required, metavar=metavar)(decorated)  # type: ignore[no-any-return]
 
 
-def sources_of(models: Sequence[str]) -> list[Source]:
-    """Where models come from; those that are wired to one another are one."""
-    wires = click.get_current_context().meta.get(WIRES, ())
-    found = {model: _source_of(model) for model in models}
-    if not wires:
-        return [found[model] for model in models]
-    from diagmem.frontends.model_chain import Wire, groups, named, with_own_shapes
+def _only(sources: list[Source], count: int) -> Source:
+    if len(sources) > 1:
+        raise DiagmemError(
+            f"{count} models are wired to {len(sources)}, and one is needed: wire them all to each other"
+        )
+    return sources[0]
 
-    parts = with_own_shapes(named([found[model] for model in models]))
-    return groups(parts, [Wire.parsed(wire) for wire in wires])
+
+def _source(model: str, shapes: Mapping[str, Shape], channels_last: bool) -> Source:
+    """`-` is standard input, which is read at once."""
+    from diagmem.frontends.source import Source
+
+    if model != STANDARD_INPUT:
+        return Source(model, shapes, channels_last)
+    from diagmem.frontends.tflite import LARGEST_FILE_BYTES
+
+    return Source(sys.stdin.buffer.read(LARGEST_FILE_BYTES + 1), shapes, channels_last)
 
 
 def by_c_name(sources: Sequence[Source]) -> dict[str, Source]:
@@ -147,30 +155,6 @@ def by_c_name(sources: Sequence[Source]) -> dict[str, Source]:
     if len(found) < len(sources):
         raise PlanError("two models have the same name, which names their functions: rename a file")
     return found
-
-
-def source_of(model: str) -> Source:
-    """Where a model comes from; `-` is standard input, which is read at once."""
-    context = click.get_current_context(silent=True)
-    if context is None or not context.meta.get(WIRES):
-        return _source_of(model)
-    sources = sources_of(context.meta.get(WIRED, {}).get(model, (model,)))
-    if len(sources) > 1:
-        raise DiagmemError(f"{len(sources)} models are left, and one is asked for: wire them all to one another")
-    return sources[0]
-
-
-def _source_of(model: str) -> Source:
-    from diagmem.frontends.source import Source
-
-    context = click.get_current_context(silent=True)
-    shapes = context.meta.get(SHAPES, {}) if context else {}
-    channels_last = context.meta.get(CHANNELS_LAST, False) if context else False
-    if model != STANDARD_INPUT:
-        return Source(model, shapes, channels_last)
-    from diagmem.frontends.tflite import LARGEST_FILE_BYTES
-
-    return Source(sys.stdin.buffer.read(LARGEST_FILE_BYTES + 1), shapes, channels_last)
 
 
 @contextmanager
@@ -198,15 +182,3 @@ def _zoo_hint(model: str) -> str:
 
     name = Path(model).name.removesuffix(".tflite")
     return f"; the built-in model of that name is zoo:{name}" if name in zoo.models() else ""
-
-
-def load_model(model: str) -> Graph:
-    """Loads the model, and puts its name before whatever is wrong with it."""
-    with naming_model(model):
-        return source_of(model).graph
-
-
-def load_runnable(model: str) -> Graph:
-    """Loads the model with weights; one of the zoo gets random ones."""
-    with naming_model(model):
-        return source_of(model).runnable

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -15,6 +16,7 @@ from diagmem.planning.memory.pools import parsed_size
 from diagmem.planning.options import Options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 CORES = ("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55", "riscv32")
 """Cores by name; a test compares them with the kernels and the emulated machines."""
@@ -56,6 +58,12 @@ class SizeParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
 def size_option(flag: str, meaning: str) -> Callable[[Command], Command]:
     return click.option(flag, type=SizeParameter(), metavar="BYTES", help=meaning)
+
+
+def output_option(metavar: str, meaning: str, is_folder: bool = False, required: bool = True) -> Decorator:
+    """`-o`: a file to write, or a folder for several."""
+    kind = click.Path(file_okay=not is_folder, dir_okay=is_folder, path_type=Path)
+    return click.option("-o", "--output", required=required, metavar=metavar, type=kind, help=meaning)
 
 
 def json_option(function: Command) -> Command:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from diagmem.cli._models import model_argument, naming_model, source_of
+from diagmem.cli._models import model_argument, naming_model
 from diagmem.cli._options import json_option
 from diagmem.cli._show import count_text, show
 from diagmem.cli._work import working
+
+if TYPE_CHECKING:
+    from diagmem.frontends.source import Source
 
 ANSWER_IS_NO = 1
 
@@ -21,7 +25,7 @@ ANSWER_IS_NO = 1
 )
 @json_option
 @click.pass_context
-def command(ctx: click.Context, /, model: str, plan_path: str, json_path: str | None) -> None:
+def command(ctx: click.Context, /, source: Source, plan_path: str, json_path: str | None) -> None:
     """Replay a plan of MODEL on shadow memory, byte by byte, and say whether it is safe.
 
     It does not matter who made the plan: what each step must find in memory follows from the model and from what the
@@ -39,13 +43,12 @@ def command(ctx: click.Context, /, model: str, plan_path: str, json_path: str | 
     """
     from diagmem import pipeline
 
-    with naming_model(model), working("replaying"):
-        source = source_of(model)
+    with naming_model(source.label), working("replaying"):
         plan = pipeline.read_plan(source, Path(plan_path))
         findings = [str(finding) for finding in pipeline.check(source, plan)]
     steps = f"{len(plan.schedule.steps)} steps in {plan.arena_bytes} bytes for kernels {plan.options.kernels}"
     verdict = f"NOT safe: {count_text(len(findings), 'finding')}" if findings else "safe"
-    found = {"model": model, "plan": plan_path, "ok": not findings, "findings": findings}
+    found = {"model": source.label, "plan": plan_path, "ok": not findings, "findings": findings}
     show(json_path, lambda: found, (*findings, f"{verdict}: {steps}"))
     if findings:
         ctx.exit(ANSWER_IS_NO)

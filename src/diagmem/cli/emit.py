@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from diagmem.cli._files import check_is_no_input, write_file, write_files
-from diagmem.cli._models import (
-    ModelParameter,
-    by_c_name,
-    channels_last_option,
-    model_argument,
-    naming_model,
-    shape_option,
-    source_of,
-    sources_of,
-    wire_option,
-)
-from diagmem.cli._options import CPUS, json_option, plan_options
+from diagmem.cli._models import by_c_name, model_argument, models_argument, naming_model
+from diagmem.cli._options import CPUS, json_option, output_option, plan_options
 from diagmem.cli._show import show, size_text
 from diagmem.cli._work import with_quiet, working
 from diagmem.model.errors import PlanError
@@ -62,11 +52,8 @@ def command(ctx: click.Context, /) -> None:
 
 
 @command.command("c")
-@click.argument("models", type=ModelParameter(), nargs=-1, required=True, metavar="MODEL...")
-@wire_option
-@shape_option
-@channels_last_option
-@click.option("-o", "--output", required=True, metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@models_argument
+@output_option("DIR", "Directory to write to; created if missing.", is_folder=True)
 @click.option("--name", help="Name of the files and functions.  [default: the model's name]")
 @click.option(
     "--layout",
@@ -80,7 +67,7 @@ def command(ctx: click.Context, /) -> None:
 @plan_options("emit c")
 @json_option
 def emit_c(
-    models: tuple[str, ...],
+    sources: list[Source],
     output: Path,
     name: str | None,
     layout: Any,
@@ -107,12 +94,12 @@ def emit_c(
     """
     from diagmem import pipeline
 
-    sources = sources_of(models)
     if len(sources) > 1 and not options.together:
         raise PlanError("several models become one library with --together run-one-at-a-time or keep-outputs")
     if len(sources) > 1 and plan_path is not None:
         raise PlanError("--plan is the plan of one model: leave it out, and give the options of plans")
-    with naming_model(models[0] if len(models) == 1 else " ".join(s.label for s in sources)), working("planning"):
+    names = ", ".join(source.label for source in sources)
+    with naming_model(names), working("planning"):
         if len(sources) > 1:
             several = by_c_name(sources)
             emitted = pipeline.emit_c_together(several, name=name or "models", layout=layout, cpu=cpu, options=options)
@@ -122,21 +109,14 @@ def emit_c(
     for path in emitted.files:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
     write_files({output / path: data for path, data in emitted.files.items()})
-    found = {"model": ", ".join(models), "arena_bytes": emitted.arena_bytes, "files": sorted(emitted.files)}
+    found = {"model": names, "arena_bytes": emitted.arena_bytes, "files": sorted(emitted.files)}
     files = [f"{size_text(len(data)):>22}  {output / path}" for path, data in emitted.files.items()]
     show(json_path, lambda: found, (*files, f"arena {size_text(emitted.arena_bytes)}"))
 
 
 @command.command("tflm")
 @model_argument
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    metavar="OUT.tflite",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File to write.",
-)
+@output_option("OUT.tflite", "File to write.")
 @click.option(
     "--kernels",
     type=click.Choice(LIBRARIES),
@@ -149,7 +129,7 @@ def emit_c(
 @click.option("--no-remove-channels", is_flag=True, help="Keep channels that change no output.")
 @json_option
 def emit_tflm(
-    model: str,
+    source: Source,
     output: Path,
     kernels: str,
     align: int,
@@ -183,11 +163,11 @@ def emit_tflm(
     check_is_no_input(output)
     if kernels == "tflm-reference":
         click.echo(REFERENCE_WARNING, err=True)
-    with naming_model(model), working("planning") as bar:
+    with naming_model(source.label), working("planning") as bar:
         asked = {"align": align, "keep_inputs": keep_inputs, "remove_channels": not no_remove_channels}
-        made = _make(source_of(model), kernels, asked, bar)
+        made = _make(source, kernels, asked, bar)
     write_file(output, made.emitted.data)
-    show(json_path, lambda: _to_json(model, output, made), _report(output, made))
+    show(json_path, lambda: _to_json(source.label, output, made), _report(output, made))
 
 
 @dataclass(frozen=True, slots=True)

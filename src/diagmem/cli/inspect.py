@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from diagmem.cli._models import load_model, model_argument
+from diagmem.cli._models import model_argument, naming_model
 from diagmem.cli._options import json_option
 from diagmem.cli._show import Column, Table, number, op_text, shape_text, show, size_text
 from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
+    from diagmem.frontends.source import Source
     from diagmem.planning.bounds import Inspection
     from diagmem.transforms.channels.counting import ChannelCounts
 
@@ -22,7 +23,7 @@ BAR_WIDTH = 30
 @click.command(short_help="Which op sets the peak: ops, shapes, live bytes.")
 @model_argument
 @json_option
-def command(model: str, json_path: str | None) -> None:
+def command(source: Source, json_path: str | None) -> None:
     """Show the ops of MODEL, the bytes that live at each step, and which op sets the peak.
 
     Tensors are whole and ops run in the file's order: this is what a runtime needs that only reuses the memory of
@@ -37,7 +38,8 @@ def command(model: str, json_path: str | None) -> None:
     """
     from diagmem.planning.bounds import inspect
 
-    found = inspect(load_model(model))
+    with naming_model(source.label):
+        found = inspect(source.graph)
     show(json_path, found.to_json, (_table(found), *_summary(found)))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from diagmem.cli._files import write_file
-from diagmem.cli._options import json_option
+from diagmem.cli._options import json_option, output_option
 from diagmem.cli._show import Column, Table, number, say, shape_text, show, size_text
 from diagmem.cli._work import working
 
@@ -137,14 +137,7 @@ def _zoo_row(entry: Entry) -> dict[str, Any]:
 
 @zoo.command()
 @click.argument("name", type=_NameParameter())
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    metavar="FILE.tflite",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The file to write.",
-)
+@output_option("FILE.tflite", "File to write.")
 @click.option(
     "--seed",
     default=0,

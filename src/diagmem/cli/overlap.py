@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from diagmem.cli._models import load_model, load_runnable, model_argument
+from diagmem.cli._models import model_argument, naming_model
 from diagmem.cli._options import json_option, plan_option
 from diagmem.cli._show import Column, Table, number, show
 from diagmem.cli._work import progress
 from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
+    from diagmem.frontends.source import Source
     from diagmem.planning.bounds import Overlap
 
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 )
 @plan_option("kernels")
 @json_option
-def command(model: str, op_index: int | None, method: str, kernels: str, json_path: str | None) -> None:
+def command(source: Source, op_index: int | None, method: str, kernels: str, json_path: str | None) -> None:
     """Show how many bytes of each op's input may lie over the end of its output (O_s), by each method.
 
     \b
@@ -52,7 +53,8 @@ def command(model: str, op_index: int | None, method: str, kernels: str, json_pa
 
     if method == "traced" and kernels != "diagmem":
         raise click.UsageError("Only diagmem's own kernels can be traced here; for others see 'diagmem trace --elf'.")
-    graph = load_runnable(model) if method == "traced" else load_model(model)
+    with naming_model(source.label):
+        graph = source.graph_for(method == "traced")
     if op_index is not None and op_index >= len(graph.ops):
         raise click.BadParameter(f"the model's ops are 0 to {len(graph.ops) - 1}.", param_hint="'--op'")
     nodes = graph.nodes if op_index is None else (graph.nodes[op_index],)

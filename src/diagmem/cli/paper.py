@@ -11,7 +11,7 @@ import click
 
 from diagmem.cli import _show as shown
 from diagmem.cli._files import write_drawing, write_file
-from diagmem.cli._options import json_option
+from diagmem.cli._options import json_option, output_option
 from diagmem.cli._work import progress
 
 if TYPE_CHECKING:
@@ -22,13 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="The paper, reproduced and corrected.")
-@click.option(
-    "-o",
-    "--output",
-    metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Write paper.html, paper.md and figures/ to this directory; made if it is not there.",
-)
+@output_option("DIR", "Write paper.html, paper.md and figures/ to this directory.", is_folder=True, required=False)
 @click.option("--no-png", is_flag=True, help="Write the figures as SVG only.")
 @json_option
 def command(output: Path | None, no_png: bool, json_path: str | None) -> None:

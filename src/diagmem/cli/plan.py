@@ -14,14 +14,7 @@ import click
 
 from diagmem.cli._files import write_file
 from diagmem.cli._limits import Fitting, Limits, Verdict
-from diagmem.cli._models import (
-    ModelParameter,
-    channels_last_option,
-    naming_model,
-    shape_option,
-    sources_of,
-    wire_option,
-)
+from diagmem.cli._models import models_argument, naming_model
 from diagmem.cli._options import json_option, plan_options, size_option
 from diagmem.cli._show import show
 from diagmem.cli._text import curve_lines, how, plan_lines, summary
@@ -49,10 +42,7 @@ def _with_limits(chosen: dict[str, Any], given: dict[str, Any]) -> None:
 
 
 @click.command(short_help="The arena: before, after, lower bound, fits or not.")
-@click.argument("models", type=ModelParameter(), nargs=-1, required=True, metavar="MODEL...")
-@wire_option
-@shape_option
-@channels_last_option
+@models_argument
 @plan_options("plan", _with_limits)
 @size_option("--budget", "Say whether the arena fits into this many bytes, such as 65536, 64K or 1M.")
 @click.option(
@@ -83,7 +73,7 @@ def _with_limits(chosen: dict[str, Any], given: dict[str, Any]) -> None:
 def command(
     ctx: click.Context,
     /,
-    models: tuple[str, ...],
+    sources: list[Source],
     limits: Limits,
     options: Options,
     fit: bool,
@@ -112,7 +102,6 @@ def command(
     """
     # numpy's linear algebra would start threads that nothing here uses; they cost 30 ms.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    sources = sources_of(models)
     if fit and len(sources) > 1:
         raise PlanError("--fit is for one model: leave it out, or give models one by one")
     if pareto:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from diagmem.cli._models import model_argument, naming_model, source_of
+from diagmem.cli._models import model_argument, naming_model
 from diagmem.cli._options import CORES, CPUS, json_option, plan_options
 from diagmem.cli._show import Column, Table, number, show, size_text
 from diagmem.cli._work import working
 
 if TYPE_CHECKING:
+    from diagmem.frontends.source import Source
     from diagmem.planning.options import Options
     from diagmem.verification.profile import Profile
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @plan_options("profile")
 @json_option
 def command(
-    model: str,
+    source: Source,
     core: str,
     mhz: float | None,
     cpu: str | None,
@@ -48,9 +49,9 @@ def command(
     """
     from diagmem import pipeline
 
-    with naming_model(model), working("planning, building and running"):
+    with naming_model(source.label), working("planning, building and running"):
         plan = None if plan_path is None else Path(plan_path)
-        found = pipeline.profile(source_of(model), on=core, plan=plan, cpu=cpu, options=options)
+        found = pipeline.profile(source, on=core, plan=plan, cpu=cpu, options=options)
     show(json_path, lambda: found.to_json(mhz), (_table(found, mhz), *_summary(found, mhz)))
 
 

@@ -9,32 +9,26 @@ from typing import TYPE_CHECKING
 import click
 
 from diagmem.cli._files import write_files
-from diagmem.cli._models import model_argument, naming_model, source_of
-from diagmem.cli._options import json_option, plan_options
+from diagmem.cli._models import model_argument, naming_model
+from diagmem.cli._options import json_option, output_option, plan_options
 from diagmem.cli._show import show, size_text
 from diagmem.cli._work import working
 from diagmem.model.errors import DiagmemError, one_line
 
 if TYPE_CHECKING:
+    from diagmem.frontends.source import Source
     from diagmem.planning.options import Options
 
 
 @click.command(short_help="A page with everything about a plan.")
 @model_argument
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Directory to write to; created if missing.",
-)
+@output_option("DIR", "Directory to write to; created if missing.", is_folder=True)
 @click.option(
     "--profile", "profile_path", metavar="FILE", help="Also show instructions, from `diagmem profile --json FILE`."
 )
 @plan_options("report")
 @json_option
-def command(model: str, output: Path, profile_path: str | None, json_path: str | None, options: Options) -> None:
+def command(source: Source, output: Path, profile_path: str | None, json_path: str | None, options: Options) -> None:
     """Write a page about MODEL's plan to DIR: report.html, plan.json, and the pictures as SVG and PNG.
 
     The page shows the arena before and after, step by step, the overlap of each op by every method, and which
@@ -48,9 +42,9 @@ def command(model: str, output: Path, profile_path: str | None, json_path: str |
     """
     from diagmem import pipeline
 
-    with naming_model(model), working("planning and drawing"):
+    with naming_model(source.label), working("planning and drawing"):
         counted = None if profile_path is None else _instructions(Path(profile_path))
-        made = pipeline.planned(source_of(model), options)
+        made = pipeline.planned(source, options)
         files = pipeline.report_of(made, counted)
     output.mkdir(parents=True, exist_ok=True)
     write_files({output / name: content for name, content in files.items()})

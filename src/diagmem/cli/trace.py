@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from diagmem.cli._files import write_file
-from diagmem.cli._models import ModelParameter, load_runnable, shape_option
+from diagmem.cli._models import naming_model, optional_model_argument
 from diagmem.cli._options import json_option, plan_options
 from diagmem.cli._show import Column, Table, number, show, size_text
 from diagmem.cli._work import progress, working
@@ -19,6 +19,7 @@ from diagmem.model.errors import UnsafePlanError
 from diagmem.planning.options import ROWS, Options
 
 if TYPE_CHECKING:
+    from diagmem.frontends.source import Source
     from diagmem.model.graph import Graph
     from diagmem.planning.plan import Plan
     from diagmem.reports.trace import Panel
@@ -30,8 +31,7 @@ KERNEL_ALIGN_BYTES = 4
 
 
 @click.command(short_help="Overlap and pictures from compiled kernels.")
-@click.argument("model", type=ModelParameter(), required=False)
-@shape_option
+@optional_model_argument
 @click.option("--op", "op_index", type=click.IntRange(min=0), metavar="I", help="Only this op of the model.")
 @click.option(
     "--on",
@@ -60,7 +60,7 @@ KERNEL_ALIGN_BYTES = 4
 )
 @click.option("--svg", "svg_path", type=click.Path(dir_okay=False, path_type=Path), help="Draw it.")
 def command(
-    model: str | None,
+    source: Source | None,
     op_index: int | None,
     on: str | None,
     elf_paths: tuple[Path, ...],
@@ -97,17 +97,20 @@ def command(
 
     if on is not None and on not in PLACES:
         raise click.BadParameter(f"'{on}' is not one of {', '.join(PLACES)}.", param_hint="'--on'")
-    if bool(elf_paths) == (model is not None) or bool(elf_paths) != bool(calls):
+    if bool(elf_paths) == (source is not None) or bool(elf_paths) != bool(calls):
         raise click.UsageError("Give a MODEL, or --elf FILE and --call CALL.")
-    if options != Options() and (model is None or op_index is not None):
+    if options != Options() and (source is None or op_index is not None):
         raise click.UsageError("--schedule, --input-rows and --recompute are for a whole MODEL.")
     with_picture = bool(png_path or svg_path)
-    if model is None:
+    if source is None:
         traced = _kernels(elf_paths, calls, on, with_picture)
-    elif op_index is not None:
-        traced = _op(load_runnable(model), op_index, on or NATIVE, with_picture)
     else:
-        traced = _model(load_runnable(model), options, on or NATIVE)
+        with naming_model(source.label):
+            graph = source.runnable
+        if op_index is not None:
+            traced = _op(graph, op_index, on or NATIVE, with_picture)
+        else:
+            traced = _model(graph, options, on or NATIVE)
     traced.draw(png_path, svg_path)
     show(json_path, traced.to_json, (*traced.tables(), *traced.summary))
     if traced.fault:

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from diagmem.cli._models import (
-    ModelParameter,
-    by_c_name,
-    channels_last_option,
-    naming_model,
-    shape_option,
-    sources_of,
-    wire_option,
-)
+from diagmem.cli._models import by_c_name, models_argument, naming_model
 from diagmem.cli._options import CPUS, PLACES, json_option, plan_options
 from diagmem.cli._show import count_text, show
 from diagmem.cli._work import working
@@ -24,6 +16,7 @@ from diagmem.model.errors import PlanError, one_line
 from diagmem.planning.options import MOST_CORES, Options
 
 if TYPE_CHECKING:
+    from diagmem.frontends.source import Source
     from diagmem.verification.places import CVerdict, Verdict
     from diagmem.verification.tflm import Comparison
 
@@ -56,10 +49,7 @@ class _CoresParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 
 
 @click.command(short_help="Build, run, and compare bit for bit.")
-@click.argument("models", type=ModelParameter(), nargs=-1, required=True, metavar="MODEL...")
-@wire_option
-@shape_option
-@channels_last_option
+@models_argument
 @click.option(
     "--on",
     "places",
@@ -91,7 +81,7 @@ class _CoresParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 def command(
     ctx: click.Context,
     /,
-    models: tuple[str, ...],
+    sources: list[Source],
     places: list[str],
     inputs: int,
     seed: int,
@@ -130,13 +120,13 @@ def command(
     """
     from diagmem import pipeline
 
-    on, sources = _on_threads(places, threads), sources_of(models)
+    on = _on_threads(places, threads)
     common: dict[str, Any] = {"inputs": inputs, "seed": seed, "cpu": cpu, "options": options}
     is_together = len(sources) > 1 or bool(options.together)
-    with naming_model(" ".join(s.label for s in sources)), working("planning, building and running") as bar:
+    if is_together and (on != ["host"] or plan_path is not None or not options.together):
+        raise PlanError("several models run by turns on the host: give --together, and neither --on nor --plan")
+    with naming_model(", ".join(source.label for source in sources)), working("planning, building and running") as bar:
         if is_together:
-            if on != ["host"] or plan_path is not None or not options.together:
-                raise PlanError("several models run by turns on the host: give --together, and neither --on nor --plan")
             found: dict[str, Verdict] = {**pipeline.verify_together(by_c_name(sources), **common)}
         else:
             given = None if plan_path is None else Path(plan_path)
