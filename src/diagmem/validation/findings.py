@@ -62,8 +62,9 @@ class Rules:
     inputs and outputs may lie with the caller. `recompute`: the most multiply-accumulates, as a multiple of those of a
     run that computes everything once. `pools`: the memories, where there are several; what lies in one of them is
     reached by the address of its start, so nothing may lie in two. `input_align_bytes`: where graph inputs may start.
-    `multicore`: how several cores share it, if they do. `staged`: op -> the address to which its weights are copied
-    before its first step, or if they are `copied_ahead` during the step before that; its kernel then reads them there.
+    `multicore`: how several cores share it, if they do. `weight_copies`: op -> the address to which its weights are
+    copied before its first step, or if they are `copied_ahead` during the step before that; its kernel then reads them
+    there.
     """
 
     align_bytes: int = 1
@@ -73,7 +74,7 @@ class Rules:
     pools: tuple[Pool, ...] = ()
     input_align_bytes: int = 1
     multicore: Multicore | None = None
-    staged: Mapping[int, int] = field(default_factory=dict)
+    weight_copies: Mapping[int, int] = field(default_factory=dict)
     copied_ahead: bool = False
 
     @property

@@ -40,11 +40,12 @@ class Held:
 @dataclass
 class Placed:
     """What lies where, as far as that makes sense. `rows`: tensor that is no view -> the address of each row. `held`:
-    op -> address of what it holds; `staged`: op -> that of the copy of its weights. `findings`: all that is wrong."""
+    op -> address of what it holds; `weight_copies`: op -> that of the copy of its weights. `findings`: all that is
+    wrong."""
 
     rows: dict[int, IntArray] = field(default_factory=dict)
     held: dict[int, int] = field(default_factory=dict)
-    staged: dict[int, int] = field(default_factory=dict)
+    weight_copies: dict[int, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -63,13 +64,13 @@ def held_bytes(kernels: Sequence[Kernel], graph: Graph, schedule: Schedule) -> l
     return found
 
 
-def staged_bytes(kernels: Sequence[Kernel], schedule: Schedule, rules: Rules) -> list[Held]:
+def copied_bytes(kernels: Sequence[Kernel], schedule: Schedule, rules: Rules) -> list[Held]:
     """The copies of weights that a plan has; it need not have any. One that is made ahead is so during the last step of
     an op before its own first one."""
     ops = [step.op for step in schedule.steps]
     by_turns = {step.op for step in schedule.steps if step.turn is not None}
     found = []
-    for op in (op for op in rules.staged if isinstance(op, int) and 0 <= op < len(kernels)):
+    for op in (op for op in rules.weight_copies if isinstance(op, int) and 0 <= op < len(kernels)):
         weights = kernels[op].weights(op in by_turns)
         if weights is not None and op in ops:
             at = ops.index(op)
@@ -141,12 +142,12 @@ class Checker:
             self._held(item, scratch.get(item.op), self.placed.held)
         return self.placed
 
-    def check_staged(self, staged: Sequence[Held]) -> None:
+    def check_weight_copies(self, copies: Sequence[Held]) -> None:
         """The copies of weights. One of what has no weights is one of nothing."""
-        for op in self.rules.staged.keys() - {item.op for item in staged}:
+        for op in self.rules.weight_copies.keys() - {item.op for item in copies}:
             self._found(Fault.PLACE_UNKNOWN, f"weights of op {op}")
-        for item in staged:
-            self._held(item, self.rules.staged[item.op], self.placed.staged)
+        for item in copies:
+            self._held(item, self.rules.weight_copies[item.op], self.placed.weight_copies)
 
     def _found(self, fault: Fault, label: str, byte: int | None = None, row: int | None = None) -> None:
         self.placed.findings.append(Finding(fault, tensor=label, byte=byte, row=row))

@@ -28,7 +28,7 @@ from diagmem.ops.accesses import Runs
 from diagmem.ops.state import changed_variables
 from diagmem.validation.findings import Fault, Finding, Rules
 from diagmem.validation.kernel import Kernel
-from diagmem.validation.places import Checker, held_bytes, staged_bytes, with_caller
+from diagmem.validation.places import Checker, copied_bytes, held_bytes, with_caller
 from diagmem.validation.shadow import FAR, Layout, Touched, Touches, clash, shared_bytes
 from diagmem.validation.values import Read, ReplayedRun, Value
 
@@ -220,12 +220,12 @@ def _findings(
     checker = Checker(graph, arena_bytes, rules)
     held = held_bytes(kernels, graph, schedule)
     placed = checker.check(places, scratch, held, used, outside)
-    staged = staged_bytes(kernels, schedule, rules)
-    checker.check_staged(staged)
+    copies = copied_bytes(kernels, schedule, rules)
+    checker.check_weight_copies(copies)
     checker.check_pieces(schedule)
     yield from placed.findings
     if not found:
-        run = ReplayedRun(graph, kernels, schedule, placed, held, staged)
+        run = ReplayedRun(graph, kernels, schedule, placed, held, copies)
         found = [*run.faults_of_parts()]
         found += run.walk(used, kept) if not found else []
         yield from found

@@ -269,13 +269,13 @@ class ReplayedRun:
         schedule: Schedule,
         placed: Placed,
         held: Iterable[Held],
-        staged: Iterable[Held] = (),
+        copies: Iterable[Held] = (),
     ) -> None:
         self.graph, self.kernels, self.schedule = graph, kernels, schedule
         self.placed, self.held = placed, {item.op: item for item in held}
-        self.staged: dict[int, list[Held]] = {}
-        for item in staged:
-            self.staged.setdefault(item.step, []).append(item)
+        self.copies: dict[int, list[Held]] = {}
+        for item in copies:
+            self.copies.setdefault(item.step, []).append(item)
         turned = {step.op for step in schedule.steps if step.turn is not None}
         self.is_streamed = PUSH in turned
         self.makes_rows = {op for op in turned if op != PUSH and not kernels[op].sums_bytes}
@@ -287,7 +287,7 @@ class ReplayedRun:
         self.values: list[Value] = []
         self._latest: dict[Slot, Value] = {}
         self._held_now: dict[int, Value] = {}
-        self._staged_now: dict[int, Value] = {}
+        self._copied_now: dict[int, Value] = {}
         self._staying = {graph.producer[tensor] for tensor in self.memory.staying}
         self._done: set[int] = set()
         self._looks: dict[Step, list[tuple[Tensor, list[Slot]]]] = {}
@@ -340,7 +340,7 @@ class ReplayedRun:
                 self._give(self.graph.tensors[root], first + BEFORE_RUN, with_state=run == 0)
             end = first + len(self.schedule.steps)
             self._held_now.clear()
-            self._staged_now.clear()
+            self._copied_now.clear()
             if self.is_streamed:
                 self._hold(PUSH, first + BEFORE_RUN, Read(end, None, None, None, 0))
             for at, step in enumerate(self.schedule.steps, first):
@@ -373,8 +373,8 @@ class ReplayedRun:
         for tensor, slots in self._looked_at(step):
             yield from self._look(Read(at, op, turn, tensor.index, 0), slots)
         self._hold_within(at, op, turn)
-        if op in self._staged_now:
-            self._staged_now[op].reads.append(Read(at, op, turn, None, 0))
+        if op in self._copied_now:
+            self._copied_now[op].reads.append(Read(at, op, turn, None, 0))
         for slot, part, output in self._made_by(step):
             self._made(slot, part, at, op, turn, output)
         self._done.add(op)
@@ -416,11 +416,11 @@ class ReplayedRun:
 
     def _copy_weights(self, at: int) -> None:
         """Makes the copies that are due at a step. All steps of their ops read them."""
-        for item in self.staged.get(self.when(at)[1], ()):
-            low = self.placed.staged.get(item.op)
+        for item in self.copies.get(self.when(at)[1], ()):
+            low = self.placed.weight_copies.get(item.op)
             if low is not None:
-                self._staged_now[item.op] = Value(item.name, None, low, low + item.size_bytes, at)
-                self.values.append(self._staged_now[item.op])
+                self._copied_now[item.op] = Value(item.name, None, low, low + item.size_bytes, at)
+                self.values.append(self._copied_now[item.op])
 
     def _hold(self, op: int, at: int, read: Read) -> None:
         item, low = self.held[op], self.placed.held.get(op)

@@ -74,7 +74,7 @@ def _argument(argument: CArgument, position: int, node: Node, program: Program, 
     if isinstance(argument, CPointers):
         return pointers_text(argument, (_argument(t, position, node, program, tables) for t in argument.tensors))
     if argument.is_constant:
-        return staged_address(node, argument, program) or tables.constants[argument.index]
+        return copy_address(node, argument, program) or tables.constants[argument.index]
     return address(program, program.offsets[argument.index])
 
 
@@ -120,7 +120,7 @@ STAGED = "staged"
 
 def copy_macro(program: Program, name: str) -> str:
     """In NAME.c: how weights are copied."""
-    if not program.staged:
+    if not program.weight_copies:
         return ""
     macro = f"{name.upper()}_COPY"
     copy = f"#ifndef {macro}\n#define {macro}(to, from, bytes) ((void)memcpy(to, from, bytes))\n#endif\n"
@@ -144,10 +144,10 @@ def with_copies(node: Node, text: str, program: Program, tables: Tables, name: s
     weights lie; those copies, or a wait for them; and copies for the operation behind it. Where it has turns, `turn`
     says how many it has had, until `again` says which it is."""
     op, call = node.op.index, program.calls[node.op.index]
-    fields = list(_fields(node, program)) if op in program.weight_copies else []
+    fields = list(_fields(node, program)) if op in program.copied_weights else []
     if fields and call is not None:
         fields = [f"{call.parameters.type} {STAGED} = op{node.op.number};", *fields]
-    waits = [f"{name.upper()}_COPIED();"] if program.copies_ahead and op in program.weight_copies else []
+    waits = [f"{name.upper()}_COPIED();"] if program.copies_ahead and op in program.copied_weights else []
     lines = list[str]()
     for is_own in (True, False):
         for visit, nodes in sorted(program.copies.get(op, {}).items()):
@@ -166,30 +166,30 @@ def _at_turn(visit: int, lines: list[str], program: Program, op: int) -> list[st
 
 def parameters_name(node: Node, program: Program) -> str:
     """What a call is given the address of."""
-    found = program.weight_copies.get(node.op.index)
+    found = program.copied_weights.get(node.op.index)
     has_fields = found is not None and any(part.field for part in found.parts)
     return STAGED if has_fields else f"op{node.op.number}"
 
 
-def staged_address(node: Node, tensor: Tensor, program: Program) -> str | None:
+def copy_address(node: Node, tensor: Tensor, program: Program) -> str | None:
     """Where the copy of a constant tensor lies, if there is one."""
-    found = program.weight_copies.get(node.op.index)
+    found = program.copied_weights.get(node.op.index)
     for part in found.parts if found is not None else ():
         if isinstance(part.source, Tensor) and part.source.index == tensor.index:
-            return address(program, program.staged[node.op.index] + part.offset)
+            return address(program, program.weight_copies[node.op.index] + part.offset)
     return None
 
 
 def _fields(node: Node, program: Program) -> Iterator[str]:
-    at = program.staged[node.op.index]
-    for part in program.weight_copies[node.op.index].parts:
+    at = program.weight_copies[node.op.index]
+    for part in program.copied_weights[node.op.index].parts:
         if part.field:
             yield f"{STAGED}.{part.field} = {address(program, at + part.offset)};"
 
 
 def _copies(node: Node, program: Program, tables: Tables, name: str) -> Iterator[str]:
-    at = program.staged[node.op.index]
-    for part in program.weight_copies[node.op.index].parts:
+    at = program.weight_copies[node.op.index]
+    for part in program.copied_weights[node.op.index].parts:
         source = part.source
         table = tables.constants[source.index] if isinstance(source, Tensor) else tables.names[source]
         yield f"{name.upper()}_COPY({address(program, at + part.offset)}, {table}, {part.data.nbytes});"

@@ -43,7 +43,7 @@ def flash_of(program: Program, core: str) -> Flash:
     calls = [call for call in program.calls.values() if call is not None]
     kernels = sum(sizes.get(source, largest)["code_bytes"] for source in {call.source for call in calls})
     arguments = sum(sizes.get(call.source, largest)["call_bytes"] + CALL_BYTES for call in calls)
-    arguments += CALL_BYTES * sum(len(weights.parts) for weights in program.weight_copies.values())
+    arguments += CALL_BYTES * sum(len(weights.parts) for weights in program.copied_weights.values())
     sequence = sequence_bytes(program) if program.visits else 0
     return Flash(Tables(program, "model").size_bytes, sequence, kernels + arguments)
 

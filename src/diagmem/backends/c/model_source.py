@@ -49,7 +49,9 @@ def model_source(program: Program, tables: Tables, name: str, is_shared: bool = 
 
 def _opening(program: Program, name: str) -> str:
     macro = name.upper()
-    needs_string = program.input_rows or program.states or program.next_frames or program.staged or program.multicore
+    needs_string = (
+        program.input_rows or program.states or program.next_frames or program.weight_copies or program.multicore
+    )
     headers = ("stddef.h", "string.h") if needs_string else ("stddef.h",)
     included = "\n".join(f"#include <{header}>" for header in headers)
     return f"""\

@@ -62,8 +62,8 @@ class Program:
     where ops were removed from it. `kernels`: the name of the library that runs it. `offset_align_bytes`: every offset
     is a multiple of it, so the arena's start must be one too. `pools`: which addresses lie in which memory, where there
     are several: there is then an arena in each. `multicore`: how several cores share it. `next_frames`: for inputs that
-    are double-buffered, the tensor that holds the next frame. `staged`: op -> where its weights are copied to before it
-    first runs, a step earlier if `copies_ahead`."""
+    are double-buffered, the tensor that holds the next frame. `weight_copies`: op -> where its weights are copied
+    to before it first runs, a step earlier if `copies_ahead`."""
 
     graph: Graph
     schedule: Schedule
@@ -77,7 +77,7 @@ class Program:
     pools: PoolLayout = NO_POOLS
     multicore: Multicore | None = None
     next_frames: Mapping[int, int] = field(default_factory=dict)
-    staged: Mapping[int, int] = field(default_factory=dict)
+    weight_copies: Mapping[int, int] = field(default_factory=dict)
     copies_ahead: bool = False
 
     @classmethod
@@ -111,7 +111,7 @@ class Program:
             pools=plan.pools.in_use,
             multicore=plan.multicore,
             next_frames=next_frames(plan.graph, options.double_buffer),
-            staged=plan.weight_copies,
+            weight_copies=plan.weight_copies,
             copies_ahead=plan.copies_ahead,
         )
         program.check_places()
@@ -224,15 +224,15 @@ class Program:
     def align_bytes(self) -> int:
         """What the arena's start must be a multiple of."""
         held = [self.state.at_bytes if op == PUSH else self.library.scratch_align_bytes for op in self.scratch]
-        held += [weights.align_bytes for weights in self.weight_copies.values()]
+        held += [weights.align_bytes for weights in self.copied_weights.values()]
         return max([self.offset_align_bytes, *(t.dtype.size_bytes for t in self.tensors), *held])
 
     @cached_property
-    def weight_copies(self) -> Mapping[int, WeightCopies]:
+    def copied_weights(self) -> Mapping[int, WeightCopies]:
         """Op -> what is copied before it runs, and how the copy lies."""
-        if not self.staged:
+        if not self.weight_copies:
             return {}
-        calls = {op: self.calls.get(op) for op in self.staged}
+        calls = {op: self.calls.get(op) for op in self.weight_copies}
         found = {op: weight_copies(call) for op, call in calls.items() if call is not None}
         return {op: weights for op, weights in found.items() if weights is not None}
 
@@ -241,7 +241,7 @@ class Program:
         """Op -> how often it has run before -> the ops whose weights are copied before it runs then."""
         found: dict[int, dict[int, tuple[Node, ...]]] = {}
         begins = self.schedule.begins(self.copies_ahead)
-        for op in sorted(self.weight_copies, key=lambda op: begins[op]):
+        for op in sorted(self.copied_weights, key=lambda op: begins[op]):
             at = begins[op]
             runs, visit = self.steps[at].op, sum(step.op == self.steps[at].op for step in self.steps[:at])
             due = found.setdefault(runs, {})

@@ -155,7 +155,7 @@ _TEAM = """\
 
 
 def _copies(program: Program, macro: str) -> str:
-    if not program.staged:
+    if not program.weight_copies:
         return ""
     done = f"{macro}_COPIED() waits for it" if program.copies_ahead else "the bytes must be there when it is done"
     return f"""\

@@ -88,9 +88,14 @@ def apart(plan: Plan) -> Program:
     """The plan's order with every buffer in a place of its own, so that each touch tells whose it is."""
     *offsets, end = offsets_apart(plan)
     places = stored(plan.graph, plan.buffers, offsets), scratch_of(plan.buffers, offsets), end
-    staged = weight_copies_of(plan.buffers, offsets)
+    copies = weight_copies_of(plan.buffers, offsets)
     return Program(
-        plan.graph, plan.schedule, *places, kernels=plan.options.kernels, staged=staged, copies_ahead=plan.copies_ahead
+        plan.graph,
+        plan.schedule,
+        *places,
+        kernels=plan.options.kernels,
+        weight_copies=copies,
+        copies_ahead=plan.copies_ahead,
     )
 
 

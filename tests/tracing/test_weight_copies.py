@@ -28,8 +28,8 @@ def loaded_bytes(plan: Plan, on: str, place: Path) -> dict[int, int]:
         np.add.at(count, touches.byte[is_load], 1)
 
     observe(model.executable, model.contents(1), take)
-    sizes = {op: weights.size_bytes for op, weights in program.weight_copies.items()}
-    return {op: int(count[at : at + sizes[op]].sum()) for op, at in program.staged.items()}
+    sizes = {op: weights.size_bytes for op, weights in program.copied_weights.items()}
+    return {op: int(count[at : at + sizes[op]].sum()) for op, at in program.weight_copies.items()}
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,9 @@ POOLS = ("fast:600", "slow:1K:3")
 STREAMED = {"schedule": "rows", "input_rows": True}
 
 
-def staged(graph: Graph, **options: Any) -> Program:
+def with_copies(graph: Graph, **options: Any) -> Program:
     made = program(graph, **{"pools": POOLS, "weights_pool": "fast:20", **options})
-    assert made.staged
+    assert made.weight_copies
     return made
 
 
@@ -49,7 +49,7 @@ def failure(made: Program, graph: Graph) -> str | None:
 def test_a_model_with_copies_is_right(dtype: DType, options: dict[str, Any]) -> None:
     """Every operation, bit for bit: whole, by rows, streamed; copies in the first pool, in another, in the only one."""
     graph = tiny(dtype)
-    assert failure(staged(graph, **options), graph) is None
+    assert failure(with_copies(graph, **options), graph) is None
 
 
 def test_rows_that_are_made_again_find_the_copy() -> None:
@@ -60,8 +60,8 @@ def test_rows_that_are_made_again_find_the_copy() -> None:
         x = b.conv(b.depthwise(b.conv(x, 16, 1), 3), 2, 1)
     graph = with_weights(b.graph(b.mean(x, keep_dims=True)))
     again = {"allocator": "greedy", "recompute": 2.0, **STREAMED}
-    made = staged(graph, pools=("fast:64K",), weights_pool="fast:20", **again)
-    assert any(len(turns) > len(set(turns)) for op, turns in made.visits.items() if op in made.staged)
+    made = with_copies(graph, pools=("fast:64K",), weights_pool="fast:20", **again)
+    assert any(len(turns) > len(set(turns)) for op, turns in made.visits.items() if op in made.weight_copies)
     assert failure(made, graph) is None
 
 
@@ -71,7 +71,7 @@ def test_a_constant_that_is_passed_as_a_tensor() -> None:
     x = net.input(1, 6, 8)
     y = net.op("BATCH_MATMUL", _matmul(), x, net.filters(x, 1, 8, 5))
     graph = with_values(net.graph(y))
-    made = staged(graph, pools=("fast:4K",), weights_pool="fast:9")
+    made = with_copies(graph, pools=("fast:4K",), weights_pool="fast:9")
     assert "MODEL_COPY(" in c.emit(made, "model")["model.c"].decode()
     assert failure(made, graph) is None
 
@@ -85,23 +85,23 @@ def _matmul() -> Any:
 def test_a_copy_over_something_in_use_is_found() -> None:
     """At the end of the op's own input."""
     graph = tiny()
-    made = staged(graph, pools=("fast:4K",))
-    op, size = next((op, weights.size_bytes) for op, weights in made.weight_copies.items())
+    made = with_copies(graph, pools=("fast:4K",))
+    op, size = next((op, weights.size_bytes) for op, weights in made.copied_weights.items())
     tensor = made.graph.tensors[made.graph.ops[op].inputs[0]]
     at = (made.offsets[tensor.index] + tensor.size_bytes - 4) // 4 * 4
     longer = replace(made.pools.uses[0], used_bytes=at + size + made.arena_bytes)
-    moved = replace(made, staged={**made.staged, op: at}, pools=replace(made.pools, uses=(longer,)))
+    moved = replace(made, weight_copies={**made.weight_copies, op: at}, pools=replace(made.pools, uses=(longer,)))
     assert failure(moved, graph) is not None
 
 
 def test_a_copy_over_the_end_is_found() -> None:
     """By the red zone behind the pool."""
     graph = tiny()
-    made = staged(graph, pools=("fast:4K",))
-    op, end = next(iter(made.staged)), made.arena_bytes
-    size = made.weight_copies[op].size_bytes
+    made = with_copies(graph, pools=("fast:4K",))
+    op, end = next(iter(made.weight_copies)), made.arena_bytes
+    size = made.copied_weights[op].size_bytes
     shorter = replace(made.pools.uses[0], used_bytes=end + size - 1)
-    moved = replace(made, staged={**made.staged, op: end}, pools=replace(made.pools, uses=(shorter,)))
+    moved = replace(made, weight_copies={**made.weight_copies, op: end}, pools=replace(made.pools, uses=(shorter,)))
     found = failure(moved, graph)
     assert found is not None
     assert "AddressSanitizer" in found
@@ -139,7 +139,7 @@ def test_copies_may_come_late(options: dict[str, Any], tmp_path: Path) -> None:
     """As of DMA that is done when it is waited for, and disturbs from the start what it will write: the same bytes
     come out."""
     gcc = compiler("gcc")
-    made = staged(tiny(), pools=("fast:1K",), weights_ahead=True, **options)
+    made = with_copies(tiny(), pools=("fast:1K",), weights_ahead=True, **options)
     write(c.emit(made, "model"), tmp_path)
     said = []
     for macros in ("", "#define MODEL_COPY(t, f, b) copy(t, f, b)\n#define MODEL_COPIED() copied()"):
@@ -160,14 +160,14 @@ def test_boards_with_two_memories(core: str) -> None:
     graph = tiny()
     kernels = {"cortex-m4": "diagmem-dsp", "cortex-m55": "diagmem-mve"}.get(core, "diagmem")
     options = {"pools": ("fast:200", "slow:2K:2"), "weights_pool": "slow:20", "kernels": kernels}
-    assert run_on_core(staged(graph, **options), sample_inputs(graph, 2), board).failure is None
+    assert run_on_core(with_copies(graph, **options), sample_inputs(graph, 2), board).failure is None
 
 
 def test_rows_on_a_board() -> None:
     compiler("arm-none-eabi-gcc")
     compiler("qemu-system-arm")
     graph = tiny()
-    assert run_on_core(staged(graph, **STREAMED), sample_inputs(graph, 2), CORES["cortex-m3"]).failure is None
+    assert run_on_core(with_copies(graph, **STREAMED), sample_inputs(graph, 2), CORES["cortex-m3"]).failure is None
 
 
 def test_weights_that_a_copy_gains_nothing_for_are_read_from_flash() -> None:
@@ -177,7 +177,7 @@ def test_weights_that_a_copy_gains_nothing_for_are_read_from_flash() -> None:
     y = net.op("FULLY_CONNECTED", _connected(), x, net.filters(x, 8, 16))
     graph = with_values(net.graph(y))
     made = program(graph, pools=("fast:64K",), weights_pool="fast:1000")
-    assert made.staged == {}
+    assert made.weight_copies == {}
     assert b"_COPY" not in c.emit(made, "model")["model.c"]
 
 
