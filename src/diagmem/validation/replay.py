@@ -163,7 +163,7 @@ def faults_of_views(graph: Graph, library: Library, kernels: Sequence[Kernel]) -
 
 
 NO_MORE = Rules()
-"""Nothing is aligned, kept, elsewhere or made again beyond what must be."""
+"""Nothing is aligned, kept, elsewhere or recomputed beyond what must be."""
 
 MOST_FINDINGS = 100
 """More tell nobody anything new."""

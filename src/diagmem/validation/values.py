@@ -1,7 +1,7 @@
 """The values of a run, and who looks at them: what each step must find in memory, derived from the model alone.
 
 A *value* is what one step writes of a part of a tensor, within one unit of its root: a whole tensor, or a row. A row
-that is made again is a new value. Who reads a tensor looks at the latest values of the elements that its kernel, or
+that is recomputed is a new value. Who reads a tensor looks at the latest values of the elements that its kernel, or
 the turn of it, touches.
 
 What has state is run twice in a row: what a variable is after the first run is what the second one must find, whatever

@@ -152,12 +152,12 @@ def _product_of_singles(node: Node, inputs: Values) -> tuple[Array, ...]:
 
 
 def _is_own_mean(node: Node) -> bool:
-    """A ReduceMean, which onnxruntime computes in real numbers; a pool of the whole image keeps its axes."""
+    """A ReduceMean, which onnxruntime computes in float32; a pool of the whole image keeps its axes."""
     return rounds_to_even(node.output) and not node.attributes.keep_dims
 
 
 def _mean_of_reals(node: Node, inputs: Values) -> tuple[Array, ...]:
-    """Real numbers, their mean, and that rounded."""
+    """Float32 values, their mean, and that rounded."""
     data, given = np.asarray(inputs[0]), node.input(0)
     reals = (data.astype(np.int64) - zero_point_of(given)).astype(np.float32) * np.float32(scale_of(given))
     mean = reals.astype(np.float64).mean(axis=tuple(node.input(1).ints)).astype(np.float32)
@@ -202,7 +202,7 @@ DEVIATIONS = (
     Deviation(
         ONNXRUNTIME,
         ("MEAN",),
-        "it computes a ReduceMean of 8 bits in real numbers: halves may be off by one",
+        "it computes a ReduceMean of 8 bits in float32: halves may be off by one",
         _is_own_mean,
         _mean_of_reals,
     ),
@@ -255,7 +255,7 @@ DEVIATIONS = (
     Deviation(
         LITERT,
         ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"),
-        "it rounds real numbers to 8 bits beside weights that have no more",
+        "it rounds float32 inputs to 8 bits where weights have 8 bits",
         is_hybrid,
     ),
     Deviation(

@@ -229,7 +229,7 @@ def differences(
 
 def _channels(values: npt.NDArray[Any], tensor: Tensor) -> npt.NDArray[Any]:
     """Of the values of a tensor of the model, those that a narrower one should have; as integers, where it holds
-    those that stand for real numbers."""
+    quantised values."""
     if values.dtype == np.float32 and tensor.dtype is not DType.FLOAT32:
         values = quantised_values(values, tensor)
     return values if tensor.channels is None else values[..., list(tensor.channels)]

@@ -25,7 +25,7 @@ from diagmem.verification.reference import differing
 from diagmem.verification.tflm import TflmError
 
 RELATIVE_TOLERANCE = 1e-4
-"""Of the largest output, for real numbers: runtimes add up in different orders. Integers must be equal."""
+"""Of the largest output, for float32: runtimes add up in different orders. Integers must be equal."""
 
 Array = npt.NDArray[Any]
 Outputs = Sequence[Sequence[Array]]
@@ -34,7 +34,7 @@ Outputs = Sequence[Sequence[Array]]
 @dataclass(frozen=True, slots=True)
 class Opinion:
     """What another runtime makes of a model. `disagreement`: how it differs from numpy, where nothing explains that.
-    `deviations`: the documented ones that show, one line each. `is_exact`: real numbers are the same bit for bit."""
+    `deviations`: the documented ones that show, one line each. `is_exact`: float32 outputs are the same bit for bit."""
 
     oracle: str
     disagreement: str | None = None

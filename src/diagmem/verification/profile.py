@@ -114,7 +114,7 @@ def profiled(program: Program, plan: Plan, core: str, seed: int = 0) -> Profile:
 
 
 def _macs(program: Program, node: Node) -> int:
-    """Rows that are made again are computed again."""
+    """Recomputed rows count each time."""
     kind, visits = kind_of(node.op.kind), program.visits.get(node.op.index)
     macs = kind.macs(node) if kind is not None else 0
     return macs * len(visits) // program.rows.ops[node.op.index].turns if visits else macs

@@ -182,7 +182,7 @@ class Program:
     @cached_property
     def visits(self) -> Mapping[int, tuple[int, ...]]:
         """Op -> its turns in the order in which it has them, for those that run by turns. It may have some again, to
-        make a row again."""
+        recompute a row."""
         found: dict[int, list[int]] = {}
         for step in self.steps:
             if step.turn is not None:

@@ -156,13 +156,13 @@ def _case(node: Node, program: Program, tables: Tables, name: str) -> str:
 
 
 def is_repeated(program: Program, node: Node) -> bool:
-    """Whether some rows are made again."""
+    """Whether some rows are recomputed."""
     visits = program.visits.get(node.op.index, ())
     return len(visits) > len(set(visits))
 
 
 def repeated_turns(program: Program, node: Node) -> str:
-    """The rows in the order in which they are made, where some are made again."""
+    """The rows in the order in which they are made, where some are recomputed."""
     if not is_repeated(program, node):
         return ""
     return small_numbers(f"op{node.op.number}_turns", program.visits[node.op.index])
@@ -313,7 +313,7 @@ _EACH_REPEAT = """\
 
 
 def _turn_of(program: Program) -> str:
-    """The function that says which turn an op has when it comes again, where rows are made again."""
+    """The function that says which turn an op has at each visit, where rows are recomputed."""
     again = [node.op.number for node in program.nodes if is_repeated(program, node)]
     if not again:
         return ""

@@ -11,7 +11,7 @@ from diagmem.backends.c.program import C_TYPES, Program
 from diagmem.model.graph import DType, Tensor
 
 _STORED = (DType.INT8, DType.UINT8, DType.INT16)
-"""Integers that stand for real numbers, where they have a scale."""
+"""Integer types that are quantised, where they have a scale."""
 
 
 def tensor_type(program: Program, name: str) -> str:
@@ -122,7 +122,7 @@ static int32_t nearest(const {name}_tensor *tensor, float value, int32_t low, in
 
 
 def _put(program: Program, name: str) -> str:
-    """The function that stores real numbers."""
+    """The function that quantises float32 values."""
     cases = ""
     for dtype in _kinds(_inputs(program)):
         limits = f"{dtype.name}_MIN, {dtype.name}_MAX".replace("UINT8_MIN", "0")
@@ -138,7 +138,7 @@ def _put(program: Program, name: str) -> str:
 
 
 def _get(program: Program, name: str) -> str:
-    """The function that reads stored values as real numbers."""
+    """The function that dequantises stored values to float32."""
     cases = "".join(
         f"""\
     case {name.upper()}_{dtype.name}:
@@ -211,7 +211,7 @@ def _has_scale(tensor: Tensor) -> bool:
 
 
 def _kinds(tensors: list[Tensor]) -> list[DType]:
-    """The types of those that stand for real numbers."""
+    """The integer types of those that are quantised."""
     found = {tensor.dtype for tensor in tensors if _has_scale(tensor)}
     return [dtype for dtype in _STORED if dtype in found]
 

@@ -42,7 +42,7 @@ class _Lives(NamedTuple):
 
 class TracedWindows:
     """For each byte of the traced space, when it is first written and when last used, over a whole run; a byte that is
-    made again lives again."""
+    recomputed lives again."""
 
     def __init__(self, space_bytes: int) -> None:
         self._begin = np.full(space_bytes, NEVER, dtype=np.int64)
@@ -57,7 +57,7 @@ class TracedWindows:
         self._end[written] = np.maximum(self._end[written], span.first_write[written])
 
     def end_lives(self, places: Iterable[slice]) -> None:
-        """What lies there is about to be made again."""
+        """What lies there is about to be recomputed."""
         for place in places:
             byte = np.arange(place.start, place.stop)
             self._ended.append(_Lives(byte, self._begin[byte], self._end[byte]))
