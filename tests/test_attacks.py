@@ -21,9 +21,9 @@ from diagmem.cli.emit import LAYOUTS
 from diagmem.frontends import tflite
 from diagmem.frontends.source import Source
 from diagmem.kernels import library, signature
+from diagmem.kernels.overlaps import all_overlaps
 from diagmem.model.errors import DiagmemError, one_line, shell_word
 from diagmem.model.graph import Graph, Op, Tensor
-from diagmem.planning.bounds import all_overlaps
 from diagmem.tracing.capture.kernel import read_calls
 from diagmem.tracing.capture.native import harness
 from diagmem.verification.places import Verification

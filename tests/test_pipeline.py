@@ -17,6 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import diagmem
+from diagmem.backends.json import to_json
 from diagmem.frontends import zoo
 from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.model.errors import ModelError, PlanError, UnsafePlanError
@@ -24,11 +25,10 @@ from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
 from diagmem.planning import choices, place
 from diagmem.planning import plan as plans
-from diagmem.planning.json import to_json
 from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import footprint
 from diagmem.planning.options import Options
-from diagmem.planning.order import SCHEDULERS, every_order
+from diagmem.planning.order.search import SCHEDULERS, every_order
 from diagmem.planning.place import Allocator, optimal
 from diagmem.planning.plan import findings_of
 from diagmem.validation import Fault, Finding

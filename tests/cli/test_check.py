@@ -12,10 +12,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import diagmem
+from diagmem.backends.json import schema_text
 from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.graph import DType
-from diagmem.planning.json import schema_text
 from tests.backends.c.models import compiler
 from tests.cli.calling import call
 

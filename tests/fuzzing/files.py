@@ -19,8 +19,8 @@ from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
 from diagmem.model.graph import Graph
 from diagmem.planning import planner
-from diagmem.planning.bounds import inspect
 from diagmem.planning.options import Options
+from diagmem.reports.inspection import inspect
 from diagmem.verification.inputs import sample_inputs
 from tests.frontends.tflite.test_hostile import corrupted
 from tests.fuzzing import batches

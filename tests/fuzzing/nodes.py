@@ -20,8 +20,8 @@ from diagmem.ops import kinds
 from diagmem.ops.fitting import fitted
 from diagmem.ops.sampling import SeededDraw
 from diagmem.planning import planner
-from diagmem.planning.bounds import inspect
 from diagmem.planning.options import Options
+from diagmem.reports.inspection import inspect
 from tests.fuzzing.attempts import attempted
 from tests.tflite_files import graph_of
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
+from diagmem.backends import json as plan_json
 from diagmem.backends.c.program import Program
-from diagmem.planning import json as plan_json
 from diagmem.planning import planner
 from diagmem.planning.plan import findings_of
 from tests.attack_strings import ATTACKS

@@ -14,10 +14,10 @@ from diagmem import pipeline
 from diagmem.frontends import zoo
 from diagmem.kernels import library, signature
 from diagmem.kernels._traced import TracedLibrary, TracedOp, signature_text
+from diagmem.kernels.overlaps import all_overlaps
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph
 from diagmem.ops.accesses import replayed_separation
-from diagmem.planning.bounds import all_overlaps
 from tests.ops.cases import activation, node_of
 
 BAD_ROWS = (

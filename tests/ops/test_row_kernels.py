@@ -11,11 +11,11 @@ import pytest
 
 from diagmem.backends.c.program import Program
 from diagmem.kernels import library
+from diagmem.kernels.rows import RowOp, row_graph
 from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import Schedule, Step
 from diagmem.ops import CPointers, CRow, CRows, OpKind, kinds
 from diagmem.ops.fitting import input_values
-from diagmem.planning.needs.rows import RowOp, row_graph
 from diagmem.planning.plan import Storage
 from diagmem.verification import reference
 from diagmem.verification.harness import differences, spans

@@ -15,9 +15,7 @@ from diagmem.planning import removal
 from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.options import EFFORTS as NAMES
 from diagmem.planning.options import Options
-from diagmem.planning.order import search
-from diagmem.planning.order.search import Search
-from diagmem.planning.order.simple import under_bound
+from diagmem.planning.order.search import Search, search, under_bound
 from diagmem.planning.place import exact
 from diagmem.planning.place.effort import EFFORTS, LARGE, MANY, NORMAL, Effort, Purse
 from diagmem.transforms import TRANSFORMS

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 
 import diagmem
+from diagmem.backends.json import to_json
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph, Padding
 from diagmem.model.schedule import Schedule
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.planning import removal
-from diagmem.planning.json import to_json
 from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.options import Options

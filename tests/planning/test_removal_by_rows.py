@@ -10,15 +10,15 @@ import pytest
 from diagmem import pipeline
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
+from diagmem.backends.json import from_json, to_json
 from diagmem.frontends.zoo.builder import Builder
+from diagmem.kernels.rows import lines_up
 from diagmem.model.graph import DType, Graph
 from diagmem.model.multicore import How, Multicore, Phases, Split
 from diagmem.planning.choices import Choice
-from diagmem.planning.json import from_json, to_json
+from diagmem.planning.needs.build_problem import Life, LiveWindows
 from diagmem.planning.needs.footprint import Store, footprint
 from diagmem.planning.needs.problem import Problem
-from diagmem.planning.needs.rows import lines_up
-from diagmem.planning.needs.windows import Life, LiveWindows
 from diagmem.planning.options import Options
 from diagmem.planning.order.rows import RowSchedule, recomputing_orders
 from diagmem.planning.place import greedy

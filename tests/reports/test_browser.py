@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from diagmem import pipeline
+from diagmem.backends.json import to_json
 from diagmem.model.graph import Graph
-from diagmem.planning.json import to_json
 from diagmem.reports.report import report_page
 from diagmem.targets import chips
 from tests.browsing import Opened

@@ -119,7 +119,7 @@ def test_plans_by_rows_can_be_drawn() -> None:
 def test_separation_is_drawn_to_scale() -> None:
     """The input starts where the safe overlap lets it."""
     from diagmem.kernels import library
-    from diagmem.planning.bounds import overlaps
+    from diagmem.kernels.overlaps import overlaps
 
     node = small_graph().nodes[0]
     drawing = separation_drawing(node, library("tflm-reference"), width=1000)

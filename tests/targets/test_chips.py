@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diagmem.model.errors import PlanError
-from diagmem.planning.memory.pools import pools_of
+from diagmem.model.pools import pools_of
 from diagmem.targets import RESERVE_BYTES, boards, chip_named, chips
 from tests.cli.calling import call
 

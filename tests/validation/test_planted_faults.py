@@ -148,62 +148,62 @@ def shifted_views(views: Iterator[Any], *_: Any) -> Iterator[Any]:
 
 FAULTS: dict[str, tuple[Any, ...]] = {
     # What turns need.
-    "a turn forgets the last row of its window": ("planning.needs.rows:Turns.need", then(without_last_row)),
-    "a turn forgets the first row of its window": ("planning.needs.rows:Turns.need", then(without_first_row)),
-    "a turn forgets all inputs but one": ("planning.needs.rows:Turns.need", then(needs_only_the_first_input)),
-    "a row may lie one byte nearer to what it is made of": ("planning.needs.rows:Turns.need", nearer_by(1)),
-    "a row may lie anywhere over what it is made of": ("planning.needs.rows:Turns.need", nearer_by(1 << 20)),
+    "a turn forgets the last row of its window": ("ops.turns:Turns.need", then(without_last_row)),
+    "a turn forgets the first row of its window": ("ops.turns:Turns.need", then(without_first_row)),
+    "a turn forgets all inputs but one": ("ops.turns:Turns.need", then(needs_only_the_first_input)),
+    "a row may lie one byte nearer to what it is made of": ("ops.turns:Turns.need", nearer_by(1)),
+    "a row may lie anywhere over what it is made of": ("ops.turns:Turns.need", nearer_by(1 << 20)),
     "an element is taken as written one step late": (
-        "planning.needs.rows:Turns.written_before",
+        "ops.turns:Turns.written_before",
         property_then(lambda found, turns: (found - turns.node.output.dtype.size_bytes).clip(0)),
     ),
     "sums are taken as half as large": (
-        "planning.needs.rows:row_graph",
+        "kernels.rows:row_graph",
         with_ops(lambda op: replace(op, accumulator_bytes=op.accumulator_bytes // 2)),
     ),
     "the last turn of all sums is forgotten": (
-        "planning.needs.rows:row_graph",
+        "kernels.rows:row_graph",
         with_ops(lambda op: replace(op, turns=op.turns - 1) if op.accumulator_bytes else op),
     ),
     # When rows live.
     "rows die a step early": (
-        "planning.needs.windows:row_lives",
+        "planning.needs.build_problem:row_lives",
         then_each(lambda life: life._replace(end=max(life.first + 1, life.end - 1))),
     ),
     "rows are born a step late": (
-        "planning.needs.windows:row_lives",
+        "planning.needs.build_problem:row_lives",
         then_each(born_late),
     ),
     "the last row that a step reads does not live for it": (
-        "planning.needs.windows:rows_read",
+        "planning.needs.build_problem:rows_read",
         then(lambda found, *_: found[:-1]),
     ),
     "sums live for one step": (
-        "planning.needs.windows:sum_lives",
+        "planning.needs.build_problem:sum_lives",
         then_each(lambda life: (life[0], life[1], life[1] + 1)),
     ),
     "sums live from the last turn on": (
-        "planning.needs.windows:sum_lives",
+        "planning.needs.build_problem:sum_lives",
         then_each(lambda life: (life[0], life[2] - 1, life[2])),
     ),
     # What is posed of rows.
     "the state is not placed": (
-        "planning.needs.windows:LiveWindows.held_by_ops",
+        "planning.needs.build_problem:LiveWindows.held_by_ops",
         buffers_changed(lambda buffer: None if buffer.scratch_of == PUSH else buffer),
     ),
-    "the state dies at once": ("planning.needs.windows:LiveWindows.held_by_ops", buffers_changed(state_dies)),
+    "the state dies at once": ("planning.needs.build_problem:LiveWindows.held_by_ops", buffers_changed(state_dies)),
     "sums and state are not aligned": (
-        "planning.needs.windows:LiveWindows.held_by_ops",
+        "planning.needs.build_problem:LiveWindows.held_by_ops",
         buffers_changed(lambda buffer: replace(buffer, align_bytes=1)),
     ),
     "rows that live on are taken to die": (
-        *("planning.needs.build_problem:_Posed._dies", then(lambda *_: True)),
-        *("planning.needs.build_problem:_Posed._beside", then(lambda *_: [-(1 << 30)])),
+        *("planning.needs.build_problem:Built._dies", then(lambda *_: True)),
+        *("planning.needs.build_problem:Built._beside", then(lambda *_: [-(1 << 30)])),
     ),
-    "a row that is made again is not held again": ("planning.needs.windows:LiveWindow.of_lives", never_again),
-    "windows grow a row late": ("planning.needs.windows:LiveWindows._moving", then(late_window)),
+    "a row that is made again is not held again": ("planning.needs.build_problem:LiveWindow.of_lives", never_again),
+    "windows grow a row late": ("planning.needs.build_problem:LiveWindows._moving", then(late_window)),
     "rows are taken as a byte shorter": (
-        "planning.needs.windows:LiveWindows._table",
+        "planning.needs.build_problem:LiveWindows._table",
         then_each(
             lambda window: replace(window, buffer=replace(window.buffer, size_bytes=window.buffer.size_bytes - 1))
         ),

@@ -10,9 +10,9 @@ import pytest
 
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
+from diagmem.backends.json import from_json, to_json
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType
-from diagmem.planning.json import from_json, to_json
 from diagmem.planning.plan import Storage
 from diagmem.validation import Fault
 from diagmem.verification.host import run_on_host

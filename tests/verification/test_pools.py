@@ -11,7 +11,7 @@ from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph
-from diagmem.planning.memory.pools import PoolLayout
+from diagmem.model.pools import PoolLayout
 from diagmem.verification.cortex_m import CORES, Core, run_on_core
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs

@@ -15,10 +15,10 @@ from diagmem.frontends import source as models
 from diagmem.frontends import tflite
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.kernels import library
+from diagmem.kernels.rows import row_graph
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import footprint
-from diagmem.planning.needs.rows import row_graph
 from diagmem.planning.order.rows import RowOrders
 from diagmem.planning.place.exact import multi_start
 from diagmem.planning.plan import Storage, findings_of, scratch_of, stored

@@ -1,1 +1,1 @@
-"""What a plan is handed on as: C, or a .tflite file."""
+"""What a plan is handed on as: C, a .tflite file, or JSON."""

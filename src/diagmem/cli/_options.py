@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from diagmem.model.errors import one_line
-from diagmem.planning.memory.pools import parsed_size
+from diagmem.model.pools import parsed_size
 from diagmem.planning.options import Options
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from diagmem.backends.tflm.planned_file import EmbeddedPlan
     from diagmem.cli._limits import Fitting, Verdict
     from diagmem.cli.plan import Bad, Result
-    from diagmem.planning.memory.caller import Together
+    from diagmem.pipeline.several import Together
     from diagmem.planning.plan import Form, Plan
     from diagmem.planning.planner import Planned
     from diagmem.reports.fit import Fit
@@ -182,6 +182,29 @@ def _peak(result: Result) -> Iterator[Entry]:
     if plan.peak_op is not None:
         yield "peak", f"at {'a row of the input' if plan.peak_op == PUSH else op_text(plan.graph.nodes[plan.peak_op])}"
         yield "", ", ".join(f"{one_line(b.name, 36)} {b.size_bytes} B" for b in plan.peak_buffers[:MOST_HELD])
+        yield from _chain(plan)
+
+
+def _chain(plan: Plan) -> Iterator[Entry]:
+    """Where no single op needs the whole arena: the chain of buffers that does. Row by row there are many: it takes
+    longer to find."""
+    if plan.runs_by_rows or plan.pools or max(plan.pressure) >= plan.arena_bytes:
+        return
+    from diagmem.reports.why import Reasons
+
+    for chain in Reasons(plan).of_arena():
+        ends = (f"{one_line(link.buffer.name, 36)} at {link.offset}" for link in (chain.links[-1], chain.links[0]))
+        where = f"{count_text(len(chain.links), 'buffer')} sets the arena, {' to '.join(ends)}"
+        yield "", f"that op needs {max(plan.pressure)} B; a chain of {where}: --why shows it"
+
+
+def _why(result: Result) -> Iterator[Entry]:
+    """What holds a buffer where it is, from the buffer down to the start of its memory."""
+    for chain in result.why:
+        first, where = chain.links[0], f"pool {chain.pool}" if chain.pool else "the arena"
+        name = one_line(first.buffer.name, 36)
+        yield "why", f"{name} is at {first.offset} B of {where} and ends at {chain.end_bytes} B:"
+        yield from (("", line) for line in chain.lines())
 
 
 def _rows(result: Result) -> Iterator[Entry]:
@@ -308,7 +331,7 @@ def _tried(result: Result) -> Iterator[Entry]:
 
 SECTIONS: tuple[Callable[[Result], Iterator[Entry]], ...] = (
     *(_embedded, _headline, _effort, _state, _next_frame, _cores, _ladder, _pools, _peak, _rows, _overlaps),
-    *(_map, _as_c, _fits, _tried),
+    *(_map, _as_c, _fits, _tried, _why),
 )
 
 

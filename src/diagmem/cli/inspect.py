@@ -14,7 +14,7 @@ from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
     from diagmem.frontends.source import Source
-    from diagmem.planning.bounds import Inspection
+    from diagmem.reports.inspection import Inspection
     from diagmem.transforms.channels.counting import ChannelCounts
 
 BAR_WIDTH = 30
@@ -36,7 +36,7 @@ def command(source: Source, json_path: str | None) -> None:
       diagmem inspect zoo:mobilenet_v1_0.25_128_int8
       diagmem inspect model.tflite --json - | jq .peak_bytes
     """
-    from diagmem.planning.bounds import inspect
+    from diagmem.reports.inspection import inspect
 
     with naming_model(source.label):
         found = inspect(source.graph)

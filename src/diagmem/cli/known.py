@@ -117,7 +117,7 @@ def zoo(ctx: click.Context, json_path: str | None) -> None:
 
 
 def _zoo_row(entry: Entry) -> dict[str, Any]:
-    from diagmem.planning.bounds import inspect
+    from diagmem.reports.inspection import inspect
 
     graph = entry.make()
     found = inspect(graph)
@@ -174,7 +174,7 @@ def schema() -> None:
     Example:
       diagmem schema > plan.schema.json
     """
-    from diagmem.planning.json import schema_text
+    from diagmem.backends.json import schema_text
 
     click.echo(schema_text(), nl=False)
 

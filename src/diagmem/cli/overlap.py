@@ -17,7 +17,7 @@ from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
     from diagmem.frontends.source import Source
-    from diagmem.planning.bounds import Overlap
+    from diagmem.kernels.overlaps import Overlap
 
 
 @click.command(short_help="How far inputs and outputs may overlap, by each method.")
@@ -49,7 +49,7 @@ def command(source: Source, op_index: int | None, method: str, kernels: str, jso
       diagmem overlap model.tflite --method exact --kernels cmsis-nn --json -
     """
     from diagmem.kernels import library
-    from diagmem.planning.bounds import METHODS, overlaps
+    from diagmem.kernels.overlaps import METHODS, overlaps
 
     if method == "traced" and kernels != "diagmem":
         raise click.UsageError("Only diagmem's own kernels can be traced here; for others see 'diagmem trace --elf'.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,8 +25,10 @@ from diagmem.planning.options import ROWS, Options
 if TYPE_CHECKING:
     from diagmem.backends.tflm.planned_file import EmbeddedPlan
     from diagmem.frontends.source import Source
-    from diagmem.planning.memory.caller import Together
+    from diagmem.pipeline.several import Together
+    from diagmem.planning.plan import Plan
     from diagmem.planning.planner import Planned
+    from diagmem.reports.why import Chain
 
 ANSWER_IS_NO = 1
 BAD_INPUT = 2
@@ -62,6 +64,13 @@ def _with_limits(chosen: dict[str, Any], given: dict[str, Any]) -> None:
     "--pareto", is_flag=True, help="List what less memory costs in multiply-accumulates, up to --recompute times."
 )
 @click.option(
+    "--why",
+    is_flag=False,
+    flag_value="arena",
+    metavar="[TENSOR]",
+    help="Show what holds TENSOR (name or index) at its offset, buffer by buffer; without TENSOR, what sets the arena.",
+)
+@click.option(
     "--jobs",
     type=click.IntRange(min=1),
     default=1,
@@ -79,6 +88,7 @@ def command(
     fit: bool,
     svg_path: str | None,
     pareto: bool,
+    why: str | None,
     jobs: int,
     json_path: str | None,
 ) -> None:
@@ -96,21 +106,22 @@ def command(
       diagmem plan models/*.tflite --jobs 4
       diagmem plan model.tflite --schedule rows --input-rows
       diagmem plan model.tflite --pareto --recompute 2
+      diagmem plan model.tflite --why conv1
       diagmem plan model.tflite --pool dtcm:128K --pool axi:512K:3
       diagmem plan model.tflite --target STM32H743 --fit
       diagmem plan ears.tflite words.tflite --wire ears:0=words:0
     """
     # numpy's linear algebra would start threads that nothing here uses; they cost 30 ms.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if fit and len(sources) > 1:
-        raise PlanError("--fit is for one model: leave it out, or give models one by one")
+    _check_single(sources, {"--fit": fit, "--why": why})
     if pareto:
         _check_curve(sources, svg_path, options)
         ctx.exit(_show_curve(sources[0], options, limits, json_path))
     if len(sources) > 1:
         found = _many(sources, jobs, options, limits)
     else:
-        found = [_fitted(sources[0], options, limits) if fit else _one(sources[0], options, limits)]
+        one = _fitted(sources[0], options, limits) if fit else _one(sources[0], options, limits)
+        found = [replace(one, why=_chains(one.made.plan, why))]
     results = [one for one in found if isinstance(one, Result)]
     together = _together(results)
     missing = _missing_together(together, limits)
@@ -137,6 +148,7 @@ class Result:
     verdict: Verdict
     carried: EmbeddedPlan | None = None
     fitting: Fitting | None = None
+    why: tuple[Chain, ...] = ()
     error: None = None
 
     @property
@@ -145,11 +157,12 @@ class Result:
         return self.verdict.fits and is_held and not (self.carried and self.carried.findings)
 
     def to_json(self) -> dict[str, Any]:
-        from diagmem.planning.json import to_json
+        from diagmem.backends.json import to_json
 
         carried = {"embedded": _embedded_json(self.carried)} if self.carried else {}
         tried = self.fitting.to_json() if self.fitting else {}
-        return {**to_json(self.made), **self.verdict.to_json(), **carried, **tried}
+        why = {"why": [chain.to_json() for chain in self.why]} if self.why else {}
+        return {**to_json(self.made), **self.verdict.to_json(), **carried, **tried, **why}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +174,19 @@ class Bad:
 
     def to_json(self) -> dict[str, Any]:
         return {"model": self.name, "error": str(self.error)}
+
+
+def _check_single(sources: list[Source], asked: Mapping[str, Any]) -> None:
+    for name in (name for name, value in asked.items() if value and len(sources) > 1):
+        raise PlanError(f"{name} is for one model: leave it out, or give models one by one")
+
+
+def _chains(plan: Plan, what: str | None) -> tuple[Chain, ...]:
+    if what is None:
+        return ()
+    from diagmem.reports.why import Reasons
+
+    return Reasons(plan).asked(what)
 
 
 def _one(source: Source, options: Options, limits: Limits) -> Result:
@@ -202,7 +228,7 @@ def _many(sources: list[Source], jobs: int, options: Options, limits: Limits) ->
             bar.tell("planning", len(found), len(sources))
         if not options.together or not options.pools:
             return found
-    from diagmem.planning.memory.caller import beside_each_other
+    from diagmem.pipeline.several import beside_each_other
 
     # With room in the pools for what all models keep.
     plans = iter(beside_each_other([one.made for one in found if isinstance(one, Result)]))
@@ -253,7 +279,7 @@ def _embedded_in(source: Source, kernels: str) -> EmbeddedPlan | None:
 
 
 def _embedded_json(found: EmbeddedPlan) -> dict[str, Any]:
-    from diagmem.planning import json as plan_json
+    from diagmem.backends import json as plan_json
 
     return {
         "kernels": found.plan.options.kernels,
@@ -270,7 +296,7 @@ def _together(results: Sequence[Result]) -> Together | None:
     """What models take that share an arena, where that is asked for."""
     if not results or not results[0].made.plan.options.together:
         return None
-    from diagmem.planning.memory.caller import Together
+    from diagmem.pipeline.several import Together
 
     return Together.of([result.made for result in results])
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diagmem.frontends.source import Source
+from diagmem.kernels.overlaps import METHODS, Overlap, all_overlaps
 from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.model.graph import Graph
 from diagmem.planning import planner
-from diagmem.planning.bounds import METHODS, Overlap, all_overlaps
 from diagmem.planning.options import ROWS, Options
 from diagmem.planning.plan import Plan, checked, findings_of
 from diagmem.planning.planner import Tell, silently
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from diagmem.backends.tflm.planned_file import PlannedFile
     from diagmem.pipeline.costs import diff, needs_of, profile
     from diagmem.pipeline.several import emit_c_together, verify_together, wired
-    from diagmem.planning.bounds import Bounds, Inspection
+    from diagmem.planning.bounds import Bounds
+    from diagmem.reports.inspection import Inspection
     from diagmem.targets import Chip
     from diagmem.verification.places import Verdict
 
@@ -103,7 +104,7 @@ class Planned(planner.Planned):
 
     def to_json(self) -> dict[str, Any]:
         """The plan as `diagmem plan --json` writes it."""
-        from diagmem.planning import json as plan_json
+        from diagmem.backends import json as plan_json
 
         return plan_json.to_json(self)
 
@@ -157,7 +158,7 @@ def asked_for(
 
 def read_plan(model: Model, plan: GivenPlan) -> Plan:
     """The plan of a model that was written as JSON. It may be unsafe: see `check`."""
-    from diagmem.planning import json as plan_json
+    from diagmem.backends import json as plan_json
 
     source = source_of(model)
     if not isinstance(plan, Path):
@@ -187,7 +188,7 @@ def inspect(model: Model) -> Inspection:
     >>> found.peak_bytes, found.peak_op
     (55296, 2)
     """
-    from diagmem.planning.bounds import inspect as inspect_graph
+    from diagmem.reports.inspection import inspect as inspect_graph
 
     return inspect_graph(source_of(model).graph)
 
@@ -418,7 +419,7 @@ def report(model: Model, **options: Any) -> dict[str, bytes]:
 
 def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = None) -> dict[str, bytes]:
     """The report about a plan that is there already. `instructions`: those of each op, by its index in the file."""
-    from diagmem.planning import json as plan_json
+    from diagmem.backends import json as plan_json
     from diagmem.reports.arena import before_after_drawing
     from diagmem.reports.charts import live_drawing
     from diagmem.reports.cores import cores_drawing

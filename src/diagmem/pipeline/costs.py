@@ -10,8 +10,8 @@ from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.pipeline import GivenPlan, Model, asked_for, given_plan, source_of
 from diagmem.planning import planner
-from diagmem.planning.bounds import inspect as inspect_graph
 from diagmem.planning.options import Options
+from diagmem.reports.inspection import inspect as inspect_graph
 
 if TYPE_CHECKING:
     from diagmem.reports.difference import Difference, Side

@@ -12,15 +12,69 @@ from typing import TYPE_CHECKING, Any
 
 from diagmem.frontends.model_chain import Wire, Wired, groups
 from diagmem.frontends.source import Source
-from diagmem.model.errors import DiagmemError, ModelError, one_line
+from diagmem.model.errors import DiagmemError, ModelError, PlanError, one_line
 from diagmem.pipeline import EmittedC, Model, asked_for, planned, source_of
 from diagmem.planning import planner
-from diagmem.planning.bounds import inspect
+from diagmem.planning.memory.caller import KEPT, in_shared_memories, kept_bytes
 from diagmem.planning.options import KEEP_OUTPUTS, ONE_AT_A_TIME, Options
+from diagmem.planning.plan import Planned
+from diagmem.reports.inspection import inspect
 
 if TYPE_CHECKING:
     from diagmem.backends.c import FileLayout
     from diagmem.verification.places import CVerdict
+
+
+@dataclass(frozen=True)
+class Together:
+    """Plans that were all made with the same option `together`."""
+
+    plans: tuple[Planned, ...]
+
+    @classmethod
+    def of(cls, plans: Sequence[Planned]) -> Together:
+        asked = {made.plan.options.together for made in plans}
+        if len(asked) != 1 or asked == {""}:
+            raise PlanError("models share an arena whose plans were all made for that: plan them with one `together`")
+        return cls(tuple(plans))
+
+    @property
+    def pools_bytes(self) -> Mapping[str, int]:
+        """What all models share in each memory: as much as any of them needs."""
+        found: dict[str, int] = {}
+        for use in (use for made in self.plans for use in made.plan.pools.uses):
+            if use.pool.name != KEPT and not use.pool.is_external:
+                found[use.pool.name] = max(use.used_bytes, found.get(use.pool.name, 0))
+        return found
+
+    @property
+    def shared_bytes(self) -> int:
+        """The arena: what the largest needs."""
+        return sum(self.pools_bytes.values())
+
+    @property
+    def kept_bytes(self) -> int:
+        """What lies beside it, of all models."""
+        return sum(kept_bytes(made.plan) for made in self.plans)
+
+    @property
+    def total_bytes(self) -> int:
+        return self.shared_bytes + self.kept_bytes
+
+    @property
+    def apart_bytes(self) -> int:
+        """What they take with an arena each."""
+        return sum(made.arena_bytes for made in self.plans)
+
+
+def beside_each_other(plans: Sequence[Planned]) -> list[Planned]:
+    """The plans of models that share memories, with room in the last of these for what all of them keep. Where there is
+    one arena, that lies outside it."""
+    kept = sum(kept_bytes(made.plan) for made in plans)
+    return [
+        in_shared_memories(made, kept) if made.plan.options.pools and kept > kept_bytes(made.plan) else made
+        for made in plans
+    ]
 
 
 def wired(models: Mapping[str, Model], wires: Sequence[str]) -> Source:
@@ -56,7 +110,6 @@ def emit_c_together(
     """
     from diagmem.backends.c.program import Program
     from diagmem.backends.c.several import emit_several
-    from diagmem.planning.memory.caller import Together
 
     plans = _planned({own: source_of(model) for own, model in models.items()}, options, changes, cpu)
     programs = {own: Program.of(made) for own, made in plans.items()}
@@ -67,8 +120,6 @@ def _planned(
     sources: Mapping[str, Source], options: Options | None, changes: Mapping[str, Any], cpu: str | None
 ) -> dict[str, planner.Planned]:
     """The plans of models that share an arena, in pools that have room for what all of them keep."""
-    from diagmem.planning.memory.caller import beside_each_other
-
     usual = {"together": ONE_AT_A_TIME} if options is None or not options.together else {}
     asked = asked_for(options, {**usual, **changes}, cpu)
     plans = [planner.planned(source.runnable, asked) for source in sources.values()]

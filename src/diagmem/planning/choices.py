@@ -11,9 +11,9 @@ from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.needs.problem import Problem
 from diagmem.planning.options import BEST
-from diagmem.planning.order import SCHEDULERS, every_order, file_order, gates, search
 from diagmem.planning.order.joint import Joint, jointly
 from diagmem.planning.order.rows import RowSchedule
+from diagmem.planning.order.search import SCHEDULERS, every_order, file_order, gates, search
 from diagmem.planning.place import OPTIMAL, Allocator, Placement, optimal
 from diagmem.planning.place.effort import Effort
 from diagmem.planning.place.fit import first_fit

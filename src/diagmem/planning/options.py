@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from diagmem.model.errors import PlanError, one_line
-from diagmem.planning.memory.pools import LEAST_ALIGN_BYTES, Pool, WeightsPool, parsed_weights_pool, pools_of
+from diagmem.model.pools import LEAST_ALIGN_BYTES, Pool, WeightsPool, parsed_weights_pool, pools_of
 
 if TYPE_CHECKING:
     from diagmem.kernels import Library
@@ -36,11 +36,6 @@ MOST_ALIGN_BYTES = 1 << 24
 
 MOST_WORK = 1000.0
 """Times the multiply-accumulates of a run that computes everything once."""
-
-
-def next_frame_name(name: str) -> str:
-    """What the tensor is called that holds the next frame of an input."""
-    return f"{name} (next frame)"
 
 
 def _option(default: Any, meaning: str, unit: str = "", choices: tuple[str, ...] = ()) -> Any:

@@ -13,12 +13,13 @@ from typing import Literal, NamedTuple
 from diagmem.model.errors import UnsafePlanError
 from diagmem.model.graph import Graph, Tensor
 from diagmem.model.multicore import Multicore
+from diagmem.model.pools import NO_POOLS, PoolLayout, WeightsTraffic
 from diagmem.model.schedule import Schedule
 from diagmem.planning.bounds import lifetimes
-from diagmem.planning.memory.pools import NO_POOLS, PoolLayout, WeightsTraffic
 from diagmem.planning.needs.problem import Buffer, Gap
-from diagmem.planning.options import BEST, Options, next_frame_name
+from diagmem.planning.options import BEST, Options
 from diagmem.transforms import Removal
+from diagmem.transforms.asked import next_frame_name
 from diagmem.validation import Finding, Pool, Rules, replay
 
 Form = Literal["linear", "ring", "table"]
@@ -212,7 +213,7 @@ class Plan:
         kept = self.graph.inputs if self.options.keep_inputs else ()
         lives = lifetimes(self.graph, self.schedule.ops)
         return tuple(
-            Place(self.graph.tensors[t], self.offsets[t], lives[t].first, steps if t in kept else lives[t].end)
+            Place(self.graph.tensors[t], self.offsets[t], lives[t].start, steps if t in kept else lives[t].stop)
             for t in sorted(self.offsets)
             if t in lives
         )

@@ -19,7 +19,7 @@ from diagmem.planning.choices import (
     row_by_row,
     with_other_orders,
 )
-from diagmem.planning.memory.caller import as_asked, check_external, has_caller_memory, with_caller_memory
+from diagmem.planning.memory.caller import has_caller_memory, with_caller_memory
 from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.options import BEST, ROWS, SPEED, Options
 from diagmem.planning.order.rows import RowSchedule, recomputing_orders
@@ -30,6 +30,7 @@ from diagmem.planning.plan import Planned as Planned
 from diagmem.planning.plan import Rung as Rung
 from diagmem.planning.removal import Removed, leaner_graphs, wide_orders, without_ops_by_rows
 from diagmem.transforms import ALWAYS, FOR_ROWS, ONLY_FOR_ROWS, TRANSFORMS, Removal, transformed
+from diagmem.transforms.asked import as_asked, check_external
 
 MOST_TURNS = 16_384
 """Of a run row by row: beyond that the list of steps would take more flash than anyone has, and planning minutes."""
@@ -60,7 +61,7 @@ def planned(model: Graph, options: Options, tell: Tell = silently) -> Planned:
 
 
 def _as_asked(model: Graph, options: Options) -> Graph:
-    model = as_asked(model, options)
+    model = as_asked(model, options.keep, options.double_buffer)
     check_external(model, options.external)
     return model
 

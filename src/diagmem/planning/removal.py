@@ -16,8 +16,8 @@ from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.needs.problem import Problem
 from diagmem.planning.options import Options
-from diagmem.planning.order import search
 from diagmem.planning.order.rows import RowSchedule, recomputing_orders
+from diagmem.planning.order.search import search
 from diagmem.planning.place import greedy, optimal
 from diagmem.planning.place.effort import Effort
 from diagmem.transforms import ALWAYS, CHANNELS, SOMETIMES_WORSE, Removal, transformed

@@ -12,13 +12,13 @@ from functools import cached_property
 import numpy as np
 
 from diagmem.kernels import Library
+from diagmem.kernels.rows import row_graph
 from diagmem.model.graph import DType, IntArray, Node
 from diagmem.model.schedule import PUSH
 from diagmem.ops import kind_of
 from diagmem.ops.accesses import Accesses, Runs
+from diagmem.planning.needs.build_problem import Life, row_lives
 from diagmem.planning.needs.problem import Buffer
-from diagmem.planning.needs.rows import row_graph
-from diagmem.planning.needs.windows import Life, row_lives
 from diagmem.planning.plan import Plan
 
 SAMPLES = 64

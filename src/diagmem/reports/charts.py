@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from diagmem.kernels import Library
+from diagmem.kernels.overlaps import overlaps
 from diagmem.model.graph import Node
-from diagmem.planning.bounds import overlaps
 from diagmem.planning.plan import Plan
 from diagmem.reports.blocks import Front, Picture, fronts
 from diagmem.reports.drawing import KB, Axes, Drawing, kb, line, path, plain, rect, short_kb, tag, text, text_width

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from diagmem.kernels.rows import RowGraph, row_graph
 from diagmem.model.multicore import Along, How, Multicore, Phase, Split
 from diagmem.model.schedule import PUSH, Step
 from diagmem.planning.cores.multicore import running_steps, step_work
 from diagmem.planning.cores.split import BARRIER_INSTRUCTIONS, SharedOp, critical_path
-from diagmem.planning.needs.rows import RowGraph, row_graph
 from diagmem.planning.plan import Plan
 from diagmem.reports.drawing import Drawing, byte_ticks, clipped, kb, line, rect, short_kb, text, text_width
 

@@ -10,11 +10,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from diagmem.backends.json import LARGEST_TEXT_BYTES
 from diagmem.model.errors import PlanError, one_line
 from diagmem.model.schedule import PUSH
-from diagmem.planning.bounds import inspect
-from diagmem.planning.json import LARGEST_TEXT_BYTES
 from diagmem.planning.planner import Planned
+from diagmem.reports.inspection import inspect
 from diagmem.verification.profile import Profile
 
 FIGURES = {

@@ -7,13 +7,13 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from diagmem import __version__
+from diagmem.backends.json import to_json
 from diagmem.kernels import Library
+from diagmem.kernels.overlaps import METHODS, overlaps
 from diagmem.model.graph import Node
 from diagmem.model.schedule import PUSH
 from diagmem.ops import kind_of
-from diagmem.planning.bounds import METHODS, inspect, overlaps
 from diagmem.planning.cores.multicore import running_steps
-from diagmem.planning.json import to_json
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
 from diagmem.reports.arena import legend_entries, page_map
@@ -21,6 +21,7 @@ from diagmem.reports.blocks import Fronts, Picture, sort_of
 from diagmem.reports.charts import live_drawing
 from diagmem.reports.cores import cores_drawing
 from diagmem.reports.fit import Fit
+from diagmem.reports.inspection import inspect
 from diagmem.reports.pages import render
 from diagmem.targets import RESERVE_BYTES, Chip
 

@@ -15,7 +15,7 @@ import diagmem
 from diagmem.backends.c import LAYOUTS, FileLayout
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph
-from diagmem.planning.memory.caller import Together, beside_each_other
+from diagmem.pipeline.several import Together, beside_each_other
 from diagmem.planning.plan import findings_of
 from diagmem.verification import reference
 from diagmem.verification.inputs import sample_inputs

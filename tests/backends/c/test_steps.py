@@ -14,10 +14,10 @@ from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.repeats import repeats_bytes
 from diagmem.backends.c.steps import sequence_bytes, step_repeats
+from diagmem.backends.json import from_json, to_json
 from diagmem.frontends.source import Source
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.graph import DType, Graph
-from diagmem.planning.json import from_json, to_json
 from diagmem.verification import reference
 from diagmem.verification.host import run_on_threads
 from diagmem.verification.inputs import sample_inputs

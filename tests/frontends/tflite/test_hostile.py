@@ -17,7 +17,7 @@ from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Op, Tensor
 from diagmem.ops.elementwise.unary import Unary
-from diagmem.planning.bounds import inspect
+from diagmem.reports.inspection import inspect
 from diagmem.transforms.channels.ranges import Range
 from tests.profiles import some
 from tests.row_networks import with_values

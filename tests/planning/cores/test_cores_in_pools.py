@@ -9,12 +9,12 @@ import pytest
 
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
+from diagmem.backends.json import from_json, to_json
 from diagmem.frontends.source import Source
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph
 from diagmem.model.multicore import How
-from diagmem.planning.json import from_json, to_json
 from diagmem.planning.plan import findings_of
 from diagmem.planning.planner import Planned
 from diagmem.verification.host import run_on_threads

@@ -10,8 +10,8 @@ import pytest
 
 import diagmem
 from diagmem.backends.c.program import Program
+from diagmem.backends.json import from_json, to_json
 from diagmem.model.errors import PlanError
-from diagmem.planning.json import from_json, to_json
 from diagmem.planning.plan import Storage, findings_of
 from diagmem.validation import Fault
 from diagmem.verification.host import run_on_host

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import diagmem
+from diagmem.backends.json import from_json, to_json
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
-from diagmem.planning.json import from_json, to_json
 from diagmem.planning.memory.traffic import groups_of
 from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import footprint

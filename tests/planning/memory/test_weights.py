@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import diagmem
+from diagmem.backends.json import from_json, to_json
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph
+from diagmem.model.pools import OpWeights
 from diagmem.model.schedule import PUSH
-from diagmem.planning.json import from_json, to_json
-from diagmem.planning.memory.pools import OpWeights
 from diagmem.planning.memory.traffic import copies, groups_of, weights_of
 from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import footprint

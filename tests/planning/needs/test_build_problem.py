@@ -9,13 +9,12 @@ from itertools import product
 
 import pytest
 
+from diagmem.kernels.rows import RowGraph
 from diagmem.model.graph import DType, Graph
 from diagmem.model.schedule import PUSH, Schedule, Step
-from diagmem.planning.needs.build_problem import build_problem, moments
+from diagmem.planning.needs.build_problem import build_problem, moments, rows_made, rows_read
 from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.needs.problem import Buffer, Problem
-from diagmem.planning.needs.rows import RowGraph
-from diagmem.planning.needs.windows import rows_made, rows_read
 from diagmem.planning.options import Options
 from diagmem.planning.place import optimal
 from diagmem.planning.plan import scratch_of, stored

@@ -18,7 +18,7 @@ from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import footprint
 from diagmem.planning.needs.problem import BEFORE_RUN, Buffer, Problem
 from diagmem.planning.options import Options
-from diagmem.planning.order import file_order
+from diagmem.planning.order.search import file_order
 from diagmem.planning.place import optimal
 from tests.networks import Net, chain, nets
 from tests.planning.problems import problems

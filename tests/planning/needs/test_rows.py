@@ -18,15 +18,15 @@ import diagmem
 from diagmem import pipeline
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
+from diagmem.backends.json import to_json
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.kernels import library
+from diagmem.kernels.rows import row_graph, sums_of
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph, Padding
 from diagmem.model.schedule import PUSH
 from diagmem.ops import kinds
 from diagmem.ops.pooling.pool_2d import Pool2D
-from diagmem.planning.json import to_json
-from diagmem.planning.needs.rows import row_graph, sums_of
 from diagmem.planning.order.rows import recomputing_orders
 from diagmem.planning.plan import Plan
 from diagmem.transforms import transformed

@@ -14,8 +14,8 @@ from diagmem.planning.choices import Choice, layer_by_layer, with_other_orders
 from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.options import BEST, Options
-from diagmem.planning.order import every_order, file_order
 from diagmem.planning.order.joint import jointly
+from diagmem.planning.order.search import every_order, file_order
 from diagmem.planning.place import optimal
 from diagmem.planning.place.effort import NORMAL, Effort
 from diagmem.transforms import TRANSFORMS, transformed

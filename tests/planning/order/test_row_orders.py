@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from diagmem.frontends import zoo
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.kernels import library
+from diagmem.kernels.rows import RowGraph, row_graph
 from diagmem.model.graph import DType, Graph, Padding
 from diagmem.model.schedule import PUSH
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.moving.concatenation import Split
-from diagmem.planning.needs.rows import RowGraph, row_graph
-from diagmem.planning.needs.windows import RowStep, row_lives, shared_bytes, sum_lives
+from diagmem.planning.needs.build_problem import RowStep, row_lives, shared_bytes, sum_lives
 from diagmem.planning.options import Options
 from diagmem.planning.order.demand import Demand
 from diagmem.planning.order.interleave import interleaved

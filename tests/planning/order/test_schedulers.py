@@ -12,7 +12,7 @@ from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
 from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.options import Options
-from diagmem.planning.order import SCHEDULERS, eager, every_order, gates, lazy, search
+from diagmem.planning.order.search import SCHEDULERS, eager, every_order, gates, lazy, search
 from tests.networks import Net, diamond, nets
 from tests.profiles import examples
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
+from diagmem.planning.needs.build_problem import LiveWindows
 from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.needs.problem import BEFORE_RUN
-from diagmem.planning.needs.windows import LiveWindows
 from diagmem.planning.options import Options
 from diagmem.planning.order.joint import Stay, stays_of
 from diagmem.transforms import TRANSFORMS, transformed

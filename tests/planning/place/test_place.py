@@ -13,7 +13,7 @@ from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import footprint
 from diagmem.planning.needs.problem import Buffer, Problem
 from diagmem.planning.options import Options
-from diagmem.planning.order import file_order
+from diagmem.planning.order.search import file_order
 from diagmem.planning.place import Allocator, greedy, optimal
 from diagmem.planning.place.effort import NORMAL
 from diagmem.planning.place.exact import (

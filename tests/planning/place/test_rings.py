@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import diagmem
 from diagmem.kernels import library
+from diagmem.kernels.rows import row_graph
 from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import footprint
 from diagmem.planning.needs.problem import Buffer, Problem
-from diagmem.planning.needs.rows import row_graph
 from diagmem.planning.options import Options
 from diagmem.planning.order.rows import RowOrders
 from diagmem.planning.place import greedy

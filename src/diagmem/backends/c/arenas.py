@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from diagmem.backends.c.program import Program
+from diagmem.model.pools import PoolUse
 from diagmem.planning.memory.caller import KEPT
-from diagmem.planning.memory.pools import PoolUse
 from diagmem.planning.plan import Storage
 
 ARENA = "void *"

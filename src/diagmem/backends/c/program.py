@@ -8,18 +8,18 @@ from functools import cached_property
 
 from diagmem.backends.c.repeats import Piece, shorter_tables
 from diagmem.kernels import LIBRARIES, Library, library
+from diagmem.kernels.rows import RowGraph, row_graph, sums_of
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import DType, Graph, Node, Tensor
 from diagmem.model.multicore import Along, Multicore
+from diagmem.model.pools import NO_POOLS, PoolLayout
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, WeightCopies, values_of, weight_copies
 from diagmem.ops.state import changed_variables
 from diagmem.planning.cores.split import stays
-from diagmem.planning.memory.caller import as_asked, next_frames
-from diagmem.planning.memory.pools import NO_POOLS, PoolLayout
-from diagmem.planning.needs.rows import RowGraph, row_graph, sums_of
 from diagmem.planning.plan import Plan, Storage, offsets_in_one_piece
 from diagmem.planning.planner import Planned
+from diagmem.transforms.asked import as_asked, next_frames
 
 C_TYPES = {
     DType.FLOAT32: "float",
@@ -96,7 +96,7 @@ class Program:
             raise PlanError("C code keeps graph inputs and outputs in the arena: plan again without external_io")
         if plan.pools.missing_bytes:
             raise PlanError(f"the plan does not fit its pools: {plan.pools.missing_bytes} bytes are missing")
-        model = None if model is None else as_asked(model, plan.options)
+        model = None if model is None else as_asked(model, plan.options.keep, plan.options.double_buffer)
         options = plan.options
         program = cls(
             graph=plan.graph,

@@ -203,7 +203,7 @@ def _plan(graph: Graph, made: HeadLayout, kernels: str) -> Plan:
     known = build_problem(footprint(graph, options), schedule)
     lives = lifetimes(graph, schedule.ops)
     buffers = [
-        Buffer(t.label, t.size_bytes, lives[t.index].first, lives[t.index].end, t.dtype.size_bytes, (t.index,))
+        Buffer(t.label, t.size_bytes, lives[t.index].start, lives[t.index].stop, t.dtype.size_bytes, (t.index,))
         for t in graph.tensors
         if t.index in made.tensors and t.index in lives
     ]

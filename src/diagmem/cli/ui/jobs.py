@@ -37,13 +37,13 @@ from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.model.graph import Shape
 from diagmem.model.schedule import PUSH
-from diagmem.planning.bounds import inspect
 from diagmem.planning.cores.multicore import estimated_speedup
 from diagmem.planning.options import BEST, ROWS, Options
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
 from diagmem.reports.charts import Point, front_drawing
 from diagmem.reports.fit import Fit
+from diagmem.reports.inspection import inspect
 from diagmem.reports.report import report_page
 from diagmem.targets import chips
 

@@ -307,9 +307,8 @@ def _within_units(runs: Runs, unit_elems: int) -> Runs:
     sweeps = (runs.stride > 0) & (runs.step // unit_elems < runs.last_steps // unit_elems)
     if not sweeps.any():
         return runs
-    swept, others = runs.picked(sweeps), runs.picked(~sweeps)
-    element, first, last = swept.touches()
-    return Runs.join(others, Runs.of(element, 1, first, stride=0, hold=last - first + 1))
+    element, first, last = runs.picked(sweeps).touches()
+    return Runs.join(runs.picked(~sweeps), Runs.of(element, 1, first, stride=0, hold=last - first + 1))
 
 
 def _joined(phases: list[Phase]) -> tuple[Phases, ...]:
@@ -458,7 +457,3 @@ class SharedTurn(SharedOp):
 
     def _in_phases(self, cut: Cut, phases: tuple[Phases, ...]) -> Split:
         return Split(self.node.op.index, cut, phases, ())
-
-
-def _picked(runs: Runs, which: IntArray) -> Runs:
-    return Runs(*(getattr(runs, name)[which] for name in Runs.__slots__))

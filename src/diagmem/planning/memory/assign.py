@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from diagmem.model.schedule import Schedule
-from diagmem.planning.memory.pools import (
+from diagmem.model.pools import (
     LEAST_ALIGN_BYTES,
     NO_POOLS,
     OpWeights,
@@ -25,12 +24,13 @@ from diagmem.planning.memory.pools import (
     WeightsPool,
     WeightsTraffic,
 )
+from diagmem.model.schedule import Schedule
 from diagmem.planning.memory.traffic import Group, check_staging, copies, groups_of, weights_of, with_copies
 from diagmem.planning.needs.build_problem import Moment, build_problem, moments
 from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.needs.problem import Problem
 from diagmem.planning.options import BEST
-from diagmem.planning.order import SCHEDULERS
+from diagmem.planning.order.search import SCHEDULERS
 from diagmem.planning.place import Placement, greedy, optimal
 from diagmem.planning.place.compaction import Compaction
 from diagmem.planning.place.effort import Effort

@@ -1,9 +1,7 @@
-"""What the firmware owns: tensors that it holds itself, values that it wants to find after a run, several models.
+"""What the firmware owns: tensors that it holds itself, and what must outlive the runs of other models.
 
-The next frame of an input, which is written while the model runs, is an input that the run leaves alone: it is there
-before and after it, so it is an output as well. A tensor that the firmware holds is an address space of its own: it
-becomes a pool whose memory the caller gives, and everything that knows pools knows it. A value that is to be found
-after the run is an output of the model.
+A tensor that the firmware holds is an address space of its own: it becomes a pool whose memory the caller gives, and
+everything that knows pools knows it.
 
 Of several models in one arena one runs at a time. Each is planned by itself. The arena is as large as the largest
 needs, in each memory if there are several; what must outlive the runs of the others, state and, if asked for, outputs,
@@ -14,16 +12,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from diagmem.model.errors import PlanError, one_line
-from diagmem.model.graph import Graph, Tensor
+from diagmem.model.errors import PlanError
+from diagmem.model.graph import Tensor
+from diagmem.model.pools import Pool, PoolUse
 from diagmem.planning.cores.multicore import shared_as_placed
 from diagmem.planning.memory.assign import in_pools
-from diagmem.planning.memory.pools import Pool, PoolUse
 from diagmem.planning.needs.footprint import footprint, lines_of_reshapes
 from diagmem.planning.needs.problem import BEFORE_RUN, Buffer
-from diagmem.planning.options import KEEP_OUTPUTS, Options, next_frame_name
+from diagmem.planning.options import KEEP_OUTPUTS
 from diagmem.planning.place.effort import Effort
 from diagmem.planning.plan import Plan, Planned, Rung, Storage, checked
 
@@ -35,59 +33,6 @@ KEPT = "kept"
 
 KEPT_ALIGN = 16
 """Of each tensor there, at the least."""
-
-
-def as_asked(model: Graph, options: Options) -> Graph:
-    """The model with more outputs, whose values survive the run, and with places for next frames."""
-    return _with_next_frames(_with_kept(model, options.keep), options.double_buffer)
-
-
-def _with_kept(model: Graph, names: Sequence[str]) -> Graph:
-    """The values of these tensors survive the run, and have an accessor in C."""
-    kept = (tensor_named(model, name).index for name in names)
-    outputs = tuple(dict.fromkeys((*model.outputs, *kept)))
-    return model if outputs == model.outputs else replace(model, outputs=outputs)
-
-
-def _with_next_frames(model: Graph, names: Sequence[str]) -> Graph:
-    """With a tensor more for each of these inputs, which no op touches; those that are there already stay."""
-    tensors, there = list(model.tensors), {tensor.name for tensor in model.tensors}
-    for name in (name for name in dict.fromkeys(names) if next_frame_name(name) not in there):
-        tensor = tensor_named(model, name)
-        if tensor.index not in model.inputs:
-            raise PlanError(f"'{one_line(name, 60)}' is no input of the model: it has no next frame")
-        tensors.append(replace(tensor, index=len(tensors), name=next_frame_name(name)))
-    added = range(len(model.tensors), len(tensors))
-    inputs, outputs = (*model.inputs, *added), (*model.outputs, *added)
-    return replace(model, tensors=tuple(tensors), inputs=inputs, outputs=outputs) if added else model
-
-
-def next_frames(graph: Graph, names: Sequence[str]) -> dict[int, int]:
-    """For each of these inputs, the tensor that holds its next frame."""
-    return {tensor_named(graph, n).index: tensor_named(graph, next_frame_name(n)).index for n in dict.fromkeys(names)}
-
-
-def tensor_named(graph: Graph, name: str) -> Tensor:
-    """The tensor of that name that lies in RAM; PlanError names those that are spelled alike."""
-    held = [tensor for tensor in graph.tensors if not tensor.is_constant and tensor.view is None]
-    found = [tensor for tensor in held if tensor.name == name]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise PlanError(f"{len(found)} tensors are called '{one_line(name, 60)}': this cannot say which")
-    import difflib
-
-    near = difflib.get_close_matches(name, [tensor.name for tensor in held], n=3, cutoff=0.5)
-    names = near or [tensor.name for tensor in held[:3]]
-    hint = " or ".join(f"'{one_line(known, 60)}'" for known in names)
-    raise PlanError(f"no tensor in RAM is called '{one_line(name, 60)}'; did you mean {hint}?")
-
-
-def check_external(graph: Graph, names: Sequence[str]) -> None:
-    """Only what comes from the caller, or goes there, can lie with it."""
-    for name in names:
-        if tensor_named(graph, name).index not in (*graph.inputs, *graph.outputs):
-            raise PlanError(f"'{one_line(name, 60)}' is no input or output of the model: it cannot lie with the caller")
 
 
 def has_caller_memory(plan: Plan) -> bool:
@@ -217,55 +162,3 @@ def in_memories(found: Planned, effort: Effort, kept: int | None = None) -> Plan
 def in_shared_memories(found: Planned, kept: int) -> Planned:
     """A plan for pools, of which the last has so many bytes less: what several models keep there."""
     return in_memories(found, Effort.named(found.plan.options.effort, found.plan.options.time_limit), kept)
-
-
-@dataclass(frozen=True)
-class Together:
-    """Plans that were all made with the same option `together`."""
-
-    plans: tuple[Planned, ...]
-
-    @classmethod
-    def of(cls, plans: Sequence[Planned]) -> Together:
-        asked = {made.plan.options.together for made in plans}
-        if len(asked) != 1 or asked == {""}:
-            raise PlanError("models share an arena whose plans were all made for that: plan them with one `together`")
-        return cls(tuple(plans))
-
-    @property
-    def pools_bytes(self) -> Mapping[str, int]:
-        """What all models share in each memory: as much as any of them needs."""
-        found: dict[str, int] = {}
-        for use in (use for made in self.plans for use in made.plan.pools.uses):
-            if use.pool.name != KEPT and not use.pool.is_external:
-                found[use.pool.name] = max(use.used_bytes, found.get(use.pool.name, 0))
-        return found
-
-    @property
-    def shared_bytes(self) -> int:
-        """The arena: what the largest needs."""
-        return sum(self.pools_bytes.values())
-
-    @property
-    def kept_bytes(self) -> int:
-        """What lies beside it, of all models."""
-        return sum(kept_bytes(made.plan) for made in self.plans)
-
-    @property
-    def total_bytes(self) -> int:
-        return self.shared_bytes + self.kept_bytes
-
-    @property
-    def apart_bytes(self) -> int:
-        """What they take with an arena each."""
-        return sum(made.arena_bytes for made in self.plans)
-
-
-def beside_each_other(plans: Sequence[Planned]) -> list[Planned]:
-    """The plans of models that share memories, with room in the last of these for what all of them keep. Where there is
-    one arena, that lies outside it."""
-    kept = sum(kept_bytes(made.plan) for made in plans)
-    return [
-        in_shared_memories(made, kept) if made.plan.options.pools and kept > kept_bytes(made.plan) else made
-        for made in plans
-    ]

@@ -10,9 +10,9 @@ from fractions import Fraction
 from diagmem.kernels import Library
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Node, Tensor
+from diagmem.model.pools import OpWeights, WeightsPool
 from diagmem.model.schedule import PUSH, Schedule
 from diagmem.ops.accesses import Runs
-from diagmem.planning.memory.pools import OpWeights, WeightsPool
 from diagmem.planning.needs.build_problem import Moment
 from diagmem.planning.needs.footprint import Footprint, is_alias
 from diagmem.planning.needs.problem import Buffer

@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from diagmem.kernels.rows import RowGraph, row_graph
 from diagmem.model.graph import Graph, Node, Op, Tensor
 from diagmem.model.views import places
 from diagmem.ops import kind_of
 from diagmem.ops.state import changed_variables
-from diagmem.planning.needs.rows import RowGraph, row_graph
-from diagmem.planning.options import KEEP_OUTPUTS, Options, next_frame_name
+from diagmem.planning.options import KEEP_OUTPUTS, Options
+from diagmem.transforms.asked import next_frame_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,9 +312,7 @@ class Footprint:
     @cached_property
     def sharing(self) -> tuple[tuple[int, ...], ...]:
         """For each op, the others that touch a store with it."""
-        stores = [(*store.writers, *store.readers) for store in self.stores]
-        found = ({op for s in touched for op in stores[s]} for touched in self._touched)
-        return tuple(tuple(sorted(ops - {op})) for op, ops in enumerate(found))
+        return tuple(tuple(_bits(users & ~(1 << op))) for op, users in enumerate(self._users))
 
     @cached_property
     def _moves(self) -> dict[tuple[int, int], tuple[int, int]]:
@@ -419,19 +418,14 @@ class Footprint:
         """For each op, the units that must be live before it: of stores that always live while it runs, and of inputs
         that may die there."""
         live = [self.pinned] * len(self.after)
-        for store, (size, ops) in enumerate(zip(self.sizes, self._always_live_at, strict=True)):
-            for op in _bits(ops | sum(1 << op for op in self._needed_by[store])):
-                live[op] += size
-        return tuple(live)
-
-    @cached_property
-    def _needed_by(self) -> tuple[tuple[int, ...], ...]:
-        """For each store, the ops that read it."""
-        found: list[list[int]] = [[] for _ in self.stores]
+        needed_by = [0] * len(self.stores)
         for op, needs in enumerate(self.needs):
             for store in needs:
-                found[store].append(op)
-        return tuple(map(tuple, found))
+                needed_by[store] |= 1 << op
+        for size, *ops in zip(self.sizes, self._always_live_at, needed_by, strict=True):
+            for op in _bits(ops[0] | ops[1]):
+                live[op] += size
+        return tuple(live)
 
     @cached_property
     def _always_live_at(self) -> tuple[int, ...]:

@@ -12,9 +12,9 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
+from diagmem.kernels.rows import RowGraph
 from diagmem.model.schedule import PUSH
-from diagmem.planning.needs.rows import RowGraph
-from diagmem.planning.needs.windows import RowStep
+from diagmem.planning.needs.build_problem import RowStep
 from diagmem.planning.order.segments import Segment
 from diagmem.planning.place.fit import filled, ints
 

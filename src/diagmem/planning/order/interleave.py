@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from diagmem.kernels.rows import RowGraph
 from diagmem.model.graph import IntArray
 from diagmem.model.schedule import PUSH
-from diagmem.planning.needs.rows import RowGraph
-from diagmem.planning.needs.windows import Row, RowStep, rows_made, rows_read, shared_bytes
+from diagmem.planning.needs.build_problem import Row, RowStep, rows_made, rows_read, shared_bytes
 
 MOST_WORK = 4_000_000
 """Turns that are looked at, over all orders that are tried: about a second."""

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
+from diagmem.kernels.rows import RowGraph
 from diagmem.model.schedule import PUSH, Schedule, Step
-from diagmem.planning.needs.rows import RowGraph
-from diagmem.planning.needs.windows import RowStep
+from diagmem.planning.needs.build_problem import RowStep
 from diagmem.planning.order.demand import Demand
 from diagmem.planning.order.interleave import interleaved
 from diagmem.planning.order.segments import Dropped, Segment

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from diagmem.planning.needs.rows import RowGraph
+from diagmem.kernels.rows import RowGraph
 
 Dropped = frozenset[tuple[int, int]]
 """Tensors with a single reader whose rows are made again, and after how many rows."""

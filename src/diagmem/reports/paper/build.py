@@ -8,8 +8,8 @@ from diagmem.frontends.zoo import build
 from diagmem.frontends.zoo.builder import SAME, VALID, Builder
 from diagmem.model.graph import Graph, Node
 from diagmem.ops import kind_of
-from diagmem.planning.bounds import inspect
 from diagmem.planning.planner import Planned
+from diagmem.reports.inspection import inspect
 from diagmem.reports.paper.document import Document, Figure, Section, Table
 from diagmem.reports.paper.procedure import ANALYTICAL, EXACT, reference_overlap
 from diagmem.reports.paper.published import CITATION, PeakRow

@@ -17,7 +17,7 @@ from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import Footprint, SeparationRule, footprint
 from diagmem.planning.needs.problem import Problem
 from diagmem.planning.options import Options
-from diagmem.planning.order import file_order
+from diagmem.planning.order.search import file_order
 from diagmem.planning.place.fit import Offsets
 from diagmem.planning.place.greedy import modified_heap, reordered_heap
 from diagmem.planning.plan import Plan, scratch_of, stored

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from diagmem.planning.json.reading import LARGEST_TEXT_BYTES, from_json, from_text
-from diagmem.planning.json.writing import SCHEMA_VERSION, overlaps_json, tensors_json, to_json
+from diagmem.backends.json.reading import LARGEST_TEXT_BYTES, from_json, from_text
+from diagmem.backends.json.writing import SCHEMA_VERSION, overlaps_json, tensors_json, to_json
 
 __all__ = [
     "LARGEST_TEXT_BYTES",

@@ -18,10 +18,10 @@ import diagmem
 from diagmem import pipeline
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
+from diagmem.backends.json import from_json, from_text, reading, schema_text, to_json
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.errors import DiagmemError, PlanError
 from diagmem.model.graph import DType, Graph
-from diagmem.planning.json import from_json, from_text, reading, schema_text, to_json
 from diagmem.planning.plan import Plan, findings_of
 from diagmem.validation import Fault
 from tests.backends.c.models import tiny, with_weights

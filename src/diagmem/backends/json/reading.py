@@ -9,17 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from diagmem.backends.json.writing import SCHEMA_VERSION
 from diagmem.kernels import library
 from diagmem.model.errors import PlanError, one_line
 from diagmem.model.graph import Graph, Tensor
 from diagmem.model.multicore import How, Multicore, Phases, Split
+from diagmem.model.pools import Pool, PoolLayout
 from diagmem.model.schedule import PUSH, Schedule, Step
-from diagmem.planning.json.writing import SCHEMA_VERSION
-from diagmem.planning.memory.caller import as_asked
-from diagmem.planning.memory.pools import Pool, PoolLayout
 from diagmem.planning.options import Options
 from diagmem.planning.plan import Plan, Storage
 from diagmem.transforms import ONCE_CALLED, TRANSFORMS, transformed_again
+from diagmem.transforms.asked import as_asked
 
 LARGEST = 1 << 40
 """No offset or size that anybody means is larger."""
@@ -72,7 +72,7 @@ def _one_of(plans: list[_Fields], model: Graph) -> _Fields:
 
 def _plan(found: _Fields, model: Graph) -> Plan:
     options = _options(found)
-    model = as_asked(model, options)
+    model = as_asked(model, options.keep, options.double_buffer)
     removed = [_removal(row) for row in found.rows("removed", default=[])]
     graph = transformed_again(model, removed, options.library.channel_block)
     schedule = _schedule(found, graph)

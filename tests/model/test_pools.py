@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from diagmem.model.errors import PlanError
-from diagmem.planning.memory.pools import NOWHERE, Pool, PoolLayout, parsed_pool, parsed_size, pools_of
+from diagmem.model.pools import NOWHERE, Pool, PoolLayout, parsed_pool, parsed_size, pools_of
 from diagmem.planning.options import Options
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from diagmem.model.graph import DType, Graph, Op, Tensor
 from diagmem.planning import planner
-from diagmem.planning.bounds import inspect
 from diagmem.planning.options import Options
+from diagmem.reports.inspection import inspect
 
 
 @pytest.mark.parametrize("outputs", [(), (0,)])

@@ -1,0 +1,84 @@
+"""What a model needs if every tensor is kept whole: live bytes at each step, and the op that sets the peak."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from diagmem.model.graph import Graph
+from diagmem.ops import kind_of
+from diagmem.planning.bounds import live_bytes
+from diagmem.transforms.channels.counting import ChannelCounts, channel_counts
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """`live`: bytes of the tensors that live while op i runs, in file order. `channels`: how many channels of op i's
+    output need not exist; none, where the model has no weights."""
+
+    graph: Graph
+    live: tuple[int, ...]
+    macs: tuple[int, ...]
+    channels: tuple[ChannelCounts, ...]
+
+    @property
+    def peak_bytes(self) -> int:
+        return max(self.live, default=0)
+
+    @property
+    def peak_op(self) -> int | None:
+        return self.live.index(self.peak_bytes) if self.live else None
+
+    @property
+    def weights_bytes(self) -> int:
+        return sum(t.size_bytes for t in self.graph.tensors if t.is_constant)
+
+    @property
+    def activations_bytes(self) -> int:
+        """All tensors in RAM, were each to have its own place."""
+        return sum(t.size_bytes for t in self.graph.tensors if not t.is_constant)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "model": self.graph.name,
+            "ops": [
+                {
+                    "index": op.index,
+                    "kind": op.kind,
+                    "inputs": list(op.inputs),
+                    "outputs": list(op.outputs),
+                    "live_bytes": live,
+                    "macs": macs,
+                    "channels": asdict(channels),
+                }
+                for op, live, macs, channels in zip(self.graph.ops, self.live, self.macs, self.channels, strict=True)
+            ],
+            "tensors": [
+                {
+                    "index": t.index,
+                    "name": t.name,
+                    "shape": list(t.shape),
+                    "dtype": t.dtype.value,
+                    "bytes": t.size_bytes,
+                    "constant": t.is_constant,
+                    "variable": t.is_variable,
+                }
+                for t in self.graph.tensors
+            ],
+            "inputs": list(self.graph.inputs),
+            "outputs": list(self.graph.outputs),
+            "peak_bytes": self.peak_bytes,
+            "peak_op": self.peak_op,
+            "weights_bytes": self.weights_bytes,
+            "activations_bytes": self.activations_bytes,
+            "macs": sum(self.macs),
+        }
+
+
+def inspect(graph: Graph) -> Inspection:
+    def macs(node: Any) -> int:
+        kind = kind_of(node.op.kind)
+        return kind.macs(node) if kind else 0
+
+    live = live_bytes(graph, range(len(graph.ops)))
+    return Inspection(graph, tuple(live), tuple(macs(node) for node in graph.nodes), channel_counts(graph))
