@@ -69,6 +69,16 @@ def test_hover_names_the_tensor(opened: Opened) -> None:
     assert not opened.page.is_visible(".tip")
 
 
+def test_a_click_tells_why_a_buffer_lies_there(opened: Opened) -> None:
+    """The chain below it is listed and marked, down to the start of the arena."""
+    opened.page.locator("#map-after .block > *").first.dispatch_event("click")
+    links = opened.page.locator("#why .link").all_text_contents()
+    assert links
+    assert links[-1].startswith("0 B: ")
+    assert opened.page.locator("#map-after .block.chain").count() == len(links)
+    assert not opened.said
+
+
 def test_table_sorts_searches_and_chooses(opened: Opened) -> None:
     """Headings sort and say so; the search narrows the table and marks blocks; a click shows the step."""
     page = opened.page

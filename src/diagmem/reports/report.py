@@ -23,7 +23,11 @@ from diagmem.reports.cores import cores_drawing
 from diagmem.reports.fit import Fit
 from diagmem.reports.inspection import inspect
 from diagmem.reports.pages import render
+from diagmem.reports.why import Reasons
 from diagmem.targets import RESERVE_BYTES, Chip
+
+MOST_CHAINS = 500
+"""Buffers: for more than these the page does not tell why each lies where it does."""
 
 MOST_TOUCHES = 1_000_000
 """Loops that touch more are not replayed for the page, which is to be there in seconds."""
@@ -66,7 +70,22 @@ def steps_data(pictures: tuple[Picture, Picture]) -> dict[str, Any]:
         ],
         "sorts": figures,
         "spans": [[[b.first_step, b.end_step] for b in picture.plan.buffers] for picture in pictures],
+        "names": [b.name for b in after.buffers],
+        "why": _why(after),
     }
+
+
+def _why(plan: Plan) -> list[list[list[int | None]]]:
+    """For each buffer the chain that holds it where it is: (buffer, offset, distance to the next one, step, bytes free
+    below) each. Nothing where there are very many buffers."""
+    if len(plan.buffers) > MOST_CHAINS:
+        return []
+    reasons, number = Reasons(plan), {buffer: n for n, buffer in enumerate(plan.buffers)}
+    found = {reasons.problem.buffers[n]: reasons.of_buffer(n).links for n in range(len(reasons.problem.buffers))}
+    return [
+        [[number[k.buffer], k.offset, k.distance_bytes, k.step, k.free_bytes] for k in found[buffer]]
+        for buffer in plan.buffers
+    ]
 
 
 def _figures(node: Node, library: Library, found: Fronts | None) -> dict[str, Any]:

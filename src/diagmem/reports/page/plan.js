@@ -215,8 +215,22 @@ maps.forEach((map) => {
     const steps = data.schedule.map((_, step) => map.stepOf(step));
     const step = steps.indexOf(Math.max(0, Math.min(steps.length - 1, row)));
     if (step >= 0) show(step);
+    if (map === maps[1]) explain(event.target.closest(".block"));
   });
 });
+
+// Why a buffer lies where it does: the chain of those below it, each with the distance that a step asks for.
+function explain(block) {
+  const chain = block ? data.why[Number(block.dataset.block)] ?? [] : [];
+  const inside = new Set(chain.map(([index]) => index));
+  maps[1].blocks.forEach((other) => other.classList.toggle("chain", inside.has(Number(other.dataset.block))));
+  const lines = chain.map(([index, offset, distance, step, free], n) => {
+    const words = data.words[1][step] ?? (step < 0 ? "before the run" : "after the run");
+    const below = step === null ? "" : `, ${distance} B above ${data.names[chain[n + 1][0]]} at step ${step} (${words})`;
+    return element("span", `${offset} B: ${data.names[index]}${below}${free ? `, ${free} B free below` : ""}`, "link");
+  });
+  if (lines.length) byId("why").replaceChildren(...lines);
+}
 
 let fittedWidth = 0;
 
