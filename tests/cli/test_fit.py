@@ -13,6 +13,9 @@ from diagmem.backends.c.flash import code_sizes, flash_of
 from diagmem.backends.c.kernels import sources
 from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
+from diagmem.kernels import kernels_for
+from diagmem.verification.cortex_m import CORES, run_on_core
+from diagmem.verification.inputs import sample_inputs
 from tests.backends.c.models import compiler
 from tests.cli.calling import call
 
@@ -48,7 +51,7 @@ def test_flash_is_that_of_the_emitted_code() -> None:
 
 def test_every_kernel_was_measured() -> None:
     """A new one makes this fail until tools/measure-kernels has run."""
-    assert set(code_sizes()) == {name for name in sources() if name.endswith(".c")}
+    assert set(code_sizes()["kernels"]) == {name for name in sources() if name.endswith(".c")}
 
 
 @pytest.mark.parametrize("model", ["kws_dscnn_int8", "resnet8_int8", "autoencoder_int8"])
@@ -63,6 +66,22 @@ def test_code_is_about_as_large_as_said(model: str, tmp_path: Path) -> None:
     listed = subprocess.run(["arm-none-eabi-size", "model.o"], cwd=tmp_path, check=True, capture_output=True, text=True)
     built_bytes = int(listed.stdout.splitlines()[1].split()[0])
     assert built_bytes <= flash_of(program, "Cortex-M4F").code_bytes <= 2 * built_bytes
+
+
+@pytest.mark.parametrize("core", ["cortex-m0", "cortex-m4", "cortex-m55", "riscv32"])
+@pytest.mark.parametrize("schedule", ["best", "rows"])
+def test_flash_and_stack_are_about_those_of_the_firmware(core: str, schedule: str) -> None:
+    """Weights to the byte, code up to two fifths too large, and a stack that holds what a run takes of it."""
+    made = diagmem.plan(Source("zoo:kws_dscnn_int8").runnable, kernels=kernels_for(core), schedule=schedule)
+    program = Program.of(made)
+    said = flash_of(program, core)
+    built = run_on_core(program, sample_inputs(program.graph, 1, 0), CORES[core])
+    assert built.code_bytes is not None
+    assert built.stack_bytes is not None
+    assert built.weights_bytes is not None
+    assert said.weights_bytes <= built.weights_bytes <= said.weights_bytes + program.align_bytes * len(program.calls)
+    assert 1.0 <= (said.code_bytes + said.sequence_bytes) / built.code_bytes <= 1.4
+    assert 1.0 <= said.stack_bytes / built.stack_bytes <= 2.5
 
 
 @pytest.mark.parametrize("chip", ["ATmega328P", "Arduino Uno"])
