@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from diagmem.kernels import LIBRARIES, Library, library
-from diagmem.kernels._tflm_any import PARTS
+from diagmem.kernels._cmsis_nn import PARTS
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Node, Padding, Quantisation, Shape, Tensor
 from diagmem.ops import kinds

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from diagmem.kernels._cmsis_nn import CMSIS_NN, CMSIS_NN_MVE
-from diagmem.kernels._cores import CPUS, GENERIC, kernels_for
-from diagmem.kernels._diagmem import DIAGMEM, DIAGMEM_DSP, DIAGMEM_MVE
+from diagmem.kernels._cmsis_nn import CMSIS_NN, CMSIS_NN_MVE, TFLM
+from diagmem.kernels._diagmem import CPUS, DIAGMEM, DIAGMEM_DSP, DIAGMEM_MVE, GENERIC, kernels_for
 from diagmem.kernels._library import LEAN, ONE_BY_ONE, ChannelBlock, Library, OrderRule, lean_name
 from diagmem.kernels._tflm import TFLM_REFERENCE
-from diagmem.kernels._tflm_any import TFLM
 from diagmem.kernels._traced import PREFIX, signature, traced_library
 from diagmem.model.errors import PlanError, one_line
 

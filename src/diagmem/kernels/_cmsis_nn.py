@@ -7,15 +7,115 @@ safe. Two builds differ: with the vector extension of Armv8.1-M (MVE, also calle
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from diagmem.kernels import _cmsis_nn_scratch as scratch
 from diagmem.kernels._library import Library, OrderRule, ScratchRule
-from diagmem.kernels._tflm import ALIGN_BYTES, TFLM_REFERENCE
-from diagmem.model.graph import DType, Nhwc, Node
-from diagmem.ops.convolution import conv_2d
+from diagmem.kernels._tflm import ALIGN_BYTES, TFLM_REFERENCE, aligned
+from diagmem.model.graph import DType, Nhwc, Node, Window1D, Window2D
+from diagmem.ops.convolution import conv_2d, depthwise_conv_2d
+from diagmem.ops.convolution.depthwise_conv_2d import CHANNELS_OF_A_BLOCK
+from diagmem.ops.convolution.transpose_conv import FILTER, IMAGE
 from diagmem.ops.orders import Order
+
+
+def _is_1x1(window: Window2D) -> bool:
+    return all(axis.kernel == axis.dilation == 1 for axis in (window.rows, window.cols))
+
+
+def _is_1xn(window: Window2D, depth: int) -> bool:
+    """A convolution along one row, whose windows begin at multiples of 4 bytes."""
+    one_row = window.rows.kernel == window.rows.size_in == window.cols.dilation == 1
+    return one_row and window.cols.stride * depth % 4 == 0
+
+
+def _is_plain_depthwise(node: Node) -> bool:
+    """One output channel for each input channel, one image, no dilation."""
+    image, window = Nhwc.of(node.input(0)), depthwise_conv_2d.window_of(node)
+    undilated = window.rows.dilation == window.cols.dilation == 1
+    return image.depth == Nhwc.of(node.output).depth and image.batch == 1 and undilated
+
+
+def _scratch_of_conv(node: Node, mve: bool) -> int:
+    window, depth = conv_2d.window_of(node), Nhwc.of(node.input(0)).depth
+    dtype = node.input(0).dtype
+    if dtype is DType.INT8:
+        return aligned(_scratch_of_8_bit_conv(window, depth, mve))
+    columns = window.rows.kernel * window.cols.kernel * depth
+    return aligned((8 * _up(columns, 8) if mve else 4 * columns) if dtype is DType.INT16 else 0)
+
+
+def _scratch_of_depthwise_conv(node: Node, mve: bool) -> int:
+    if node.input(0).dtype is not DType.INT8:
+        return 0
+    window, depth = depthwise_conv_2d.window_of(node), Nhwc.of(node.input(0)).depth
+    taps = window.rows.kernel * window.cols.kernel
+    if mve and depth == 1 and node.output.shape[-1] > 1:
+        return aligned(_scratch_of_8_bit_conv(window, depth, mve) + node.input(1).elems)
+    if not _is_plain_depthwise(node):
+        return 0
+    if mve:
+        return aligned(4 * CHANNELS_OF_A_BLOCK * taps)
+    is_3x3 = window.rows.kernel == window.cols.kernel == 3
+    return 0 if is_3x3 and max(window.rows.pad_before, window.cols.pad_before) <= 1 else aligned(2 * depth * taps)
+
+
+def _scratch_of_average_pool(node: Node, mve: bool) -> int:
+    """Room for an accumulator for each channel."""
+    summed = not mve and node.input(0).dtype in (DType.INT8, DType.INT16)
+    return aligned(4 * Nhwc.of(node.input(0)).depth) if summed else 0
+
+
+def _scratch_of_fully_connected(node: Node, mve: bool) -> int:
+    """Where it runs as a convolution, which wants a multiplier and a shift for each output, these are filled in."""
+    filters = node.input(1)
+    as_convolution = node.input(0).dtype is DType.INT8 and len(node.output.shape) > 2 and filters.shape[-1] % 4 == 0
+    given = filters.quantisation is not None and filters.quantisation.per_channel
+    return aligned(8 * filters.shape[0]) if as_convolution and not given else 0
+
+
+def _scratch_of_transpose_conv(node: Node, mve: bool) -> int:
+    """8-bit kernels reverse the filter and run a convolution, or sum up the rows that are not finished yet."""
+    image, filters = Nhwc.of(node.input(IMAGE)), Nhwc.of(node.input(FILTER))
+    if node.input(IMAGE).dtype is not DType.INT8:
+        return TFLM_REFERENCE.scratch_bytes(node)
+    stride_h, stride_w = node.attributes.stride_h, node.attributes.stride_w
+    if max(stride_h, stride_w) <= 2 and image.depth > 16:
+        return aligned(_scratch_of_im2col(math.prod(filters[1:]), mve), math.prod(filters))
+    width = (image.width - 1) * stride_w + max(filters.width, stride_h)
+    return aligned(4 * width * max(filters.height, stride_h) * filters.batch)
+
+
+def _scratch_of_8_bit_conv(window: Window2D, depth: int, mve: bool) -> int:
+    if _is_1x1(window):
+        return 0
+    if mve and _is_1xn(window, depth):
+        return _scratch_of_1xn(window.cols, depth)
+    return _scratch_of_im2col(window.rows.kernel * window.cols.kernel * depth, mve)
+
+
+def _scratch_of_im2col(column: int, mve: bool) -> int:
+    """Room for four columns of bytes, or two of 16-bit values."""
+    return 4 * _up(column, 16 if mve else 4)
+
+
+def _scratch_of_1xn(cols: Window1D, depth: int) -> int:
+    """The first windows with what they have of padding on the left, or the last ones on the right."""
+    total = (cols.size_out - 1) * cols.stride + cols.kernel - cols.size_in
+    odd = int(math.fmod(total, 2))
+    left, right = _windows_reached(cols.pad_before, cols.stride), _windows_reached(cols.pad_before + odd, cols.stride)
+    if left + right > cols.size_out:
+        return _scratch_of_im2col(cols.kernel * depth, mve=True)
+    return depth * max(cols.kernel + cols.pad_before, cols.kernel - 1 + (right if odd else cols.pad_before))
+
+
+def _windows_reached(padding: int, stride: int) -> int:
+    return max(1, -(-padding // stride)) if padding else 0
+
+
+def _up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
 
 
 def _order_of_conv(node: Node, mve: bool) -> Order | None:
@@ -25,10 +125,10 @@ def _order_of_conv(node: Node, mve: bool) -> Order | None:
     if not _has_8_bit_kernel(node) or image.depth != filters.depth:
         return None
     window = conv_2d.window_of(node)
-    if mve and scratch.is_1xn(window, image.depth):
+    if mve and _is_1xn(window, image.depth):
         # Where a stride meets padding on the right, the kernel looks at bytes behind its input.
         return Order.QUADS if window.cols.stride == 1 or window.cols.pad_after == 0 else None
-    if not scratch.is_1x1(window):
+    if not _is_1x1(window):
         return Order.IM2COL
     if mve:
         return Order.QUADS
@@ -46,7 +146,7 @@ def _order_of_depthwise_conv(node: Node, mve: bool) -> Order | None:
     if mve and Nhwc.of(node.input(0)).depth == 1 and Nhwc.of(node.input(1)).height == 1:
         # It becomes a convolution, and may be one that does not copy its windows first.
         return None
-    return Order.CHANNEL_BLOCKS if mve and scratch.is_plain_depthwise(node) else Order.REFERENCE
+    return Order.CHANNEL_BLOCKS if mve and _is_plain_depthwise(node) else Order.REFERENCE
 
 
 def _order_of_fully_connected(node: Node) -> Order | None:
@@ -101,11 +201,11 @@ def _exceptions(mve: bool) -> Mapping[str, OrderRule]:
 def _scratch(mve: bool) -> Mapping[str, ScratchRule]:
     return {
         **TFLM_REFERENCE.scratch,
-        "CONV_2D": partial(scratch.of_conv, mve=mve),
-        "DEPTHWISE_CONV_2D": partial(scratch.of_depthwise_conv, mve=mve),
-        "AVERAGE_POOL_2D": partial(scratch.of_average_pool, mve=mve),
-        "FULLY_CONNECTED": partial(scratch.of_fully_connected, mve=mve),
-        "TRANSPOSE_CONV": partial(scratch.of_transpose_conv, mve=mve),
+        "CONV_2D": partial(_scratch_of_conv, mve=mve),
+        "DEPTHWISE_CONV_2D": partial(_scratch_of_depthwise_conv, mve=mve),
+        "AVERAGE_POOL_2D": partial(_scratch_of_average_pool, mve=mve),
+        "FULLY_CONNECTED": partial(_scratch_of_fully_connected, mve=mve),
+        "TRANSPOSE_CONV": partial(_scratch_of_transpose_conv, mve=mve),
     }
 
 
@@ -125,6 +225,46 @@ CMSIS_NN_MVE = Library(
     _exceptions(mve=True),
     TFLM_REFERENCE.order,
     _scratch(mve=True),
+    ALIGN_BYTES,
+    keeps_variables=True,
+)
+
+
+PARTS = (TFLM_REFERENCE, CMSIS_NN, CMSIS_NN_MVE)
+"""What TensorFlow Lite Micro may be built with, where that is not known."""
+
+_SAFEST_LAST = (
+    Order.IM2COL,
+    Order.REFERENCE,
+    Order.QUADS,
+    Order.ROWS,
+    Order.CHANNEL_BLOCKS,
+    Order.ACCUMULATE,
+    Order.MEMCPY,
+)
+"""Orders that kernels of one operation differ in: each asks for at least the separation of those before it."""
+
+_KNOWN = frozenset(_SAFEST_LAST)
+
+
+def _safest_order(node: Node) -> Order | None:
+    """None unless all of its parts may overlap, and it is known which of them asks for most."""
+    found = {part.order(node) for part in PARTS}
+    if len(found) == 1:
+        return found.pop()
+    return next((order for order in reversed(_SAFEST_LAST) if order in found), None) if found <= _KNOWN else None
+
+
+def _most_scratch(node: Node) -> int:
+    return max(part.scratch_bytes(node) for part in PARTS)
+
+
+TFLM = Library(
+    "tflm",
+    "TensorFlow Lite Micro with reference or CMSIS-NN kernels, on any core: safe for each of these",
+    {},
+    _safest_order,
+    dict.fromkeys({kind for part in PARTS for kind in part.scratch}, _most_scratch),
     ALIGN_BYTES,
     keeps_variables=True,
 )

@@ -7,14 +7,11 @@ import numpy as np
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Tensor
 from diagmem.ops import kind_of
-from diagmem.ops.kind import Array
+from diagmem.ops.kind import Array, OpKind
 
 ALWAYS_FOLDED_BYTES = 4096
 LARGEST_GROWTH = 4
 """A result is held in flash if it is small, or at most so many times what it is made of: dequantised weights are."""
-
-KNOWN_FROM_SHAPES = ("SHAPE", "RANK", "ZEROS_LIKE")
-"""Operations that look at the shape of their input, and not at its values."""
 
 DAMAGE = (IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError, ZeroDivisionError)
 """What numbers that make no sense can raise where something is computed from them."""
@@ -24,7 +21,7 @@ def folded(node: Node) -> tuple[Array, ...] | None:
     """The outputs of an operation, if they are known and not too large to be held; else None. Only what `reference`
     computes is known."""
     kind = kind_of(node.op.kind)
-    if kind is None or not node.outputs or kind.states(node) or not _is_known(node) or not _is_small(node):
+    if kind is None or not node.outputs or kind.states(node) or not _is_known(node, kind) or not _is_small(node):
         return None
     values = [None if t is None else _values(t) for t in node.inputs]
     try:
@@ -40,8 +37,8 @@ def _values(tensor: Tensor) -> Array:
     return np.broadcast_to(np.int8(0), tensor.shape) if tensor.data is None else tensor.data
 
 
-def _is_known(node: Node) -> bool:
-    if node.op.kind in KNOWN_FROM_SHAPES:
+def _is_known(node: Node, kind: OpKind) -> bool:
+    if kind.reads_only_shapes:
         return all(t is not None and min(t.shape, default=1) >= 0 for t in node.inputs)
     return all(t is None or (t.is_constant and t.data is not None) for t in node.inputs)
 

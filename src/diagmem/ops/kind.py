@@ -66,6 +66,9 @@ class OpKind(ABC):
     is_pointwise: ClassVar[bool] = False
     """Whether it treats all pixels alike: a pixel of the output is made of the pixel at its place in each input."""
 
+    reads_only_shapes: ClassVar[bool] = False
+    """Whether it looks at the shapes of its inputs, and not at their values: what it makes is known before a run."""
+
     takes_pitches: ClassVar[bool] = False
     """Whether the kernel takes the distances between neighbouring images, rows and pixels."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from diagmem.model.graph import DType, Node, Shape, Tensor
+from diagmem.model.graph import DType, Node, Tensor
 from diagmem.model.multicore import Cut
 from diagmem.ops.c_call import (
     SUFFIXES,
@@ -22,8 +22,8 @@ from diagmem.ops.c_call import (
     require_types,
     row_call,
 )
-from diagmem.ops.kind import Array, Values, input_at
-from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape, c_broadcast, outer_cut
+from diagmem.ops.kind import Array, Values
+from diagmem.ops.loops.broadcast import BroadcastKind, c_broadcast, outer_cut
 from diagmem.ops.numerics import single_precision
 from diagmem.ops.numerics.fixed_point import (
     Ints,
@@ -75,9 +75,6 @@ class BinaryKind(BroadcastKind):
         return BuiltinOptions(
             f"{node.op.kind.title()}Options", {"FusedActivationFunction": node.attributes.activation.value}
         )
-
-    def output_shapes(self, name: str, attributes: Binary, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
-        return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         way = _WAYS[node.op.kind].get(node.output.dtype)

@@ -51,9 +51,6 @@ class ComparisonKind(BroadcastKind):
     is_pointwise = True
     takes = Signature((2, 2), alike=(1,), made=dict.fromkeys(DType, (DType.BOOL,)))
 
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
-        return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)
-
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         if node.input(0).dtype in _SCALED:
             inputs = [
@@ -128,9 +125,6 @@ class LogicalKind(BroadcastKind):
     is_pointwise = True
     takes = Signature((2, 2), alike=(1,), made=dict.fromkeys(DType, (DType.BOOL,)))
     needs = Fitting((DType.BOOL,), scaled=())
-
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
-        return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         return (np.reshape(_FUNCTIONS[node.op.kind](*inputs), node.output.shape),)

@@ -19,7 +19,7 @@ from diagmem.ops.c_call import (
     by_type,
     require_types,
 )
-from diagmem.ops.kind import Array, OpKind, Values, input_at
+from diagmem.ops.kind import Array, Values, input_at
 from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape, c_broadcast
 from diagmem.ops.numerics.fixed_point import Multiplier, rescale
 from diagmem.ops.numerics.quantised import Requantisation, require_same_quantisation, scale_of, zero_point_of
@@ -108,9 +108,6 @@ class FloorDivKind(BroadcastKind):
     is_pointwise = True
     takes = Signature((2, 2), alike=(1,))
 
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
-        return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)
-
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         found = _whole(node.op.kind, *inputs) if node.output.dtype is DType.INT32 else _real(node.op.kind, *inputs)
         return (np.reshape(found, node.output.shape).astype(node.output.dtype.numpy),)
@@ -174,6 +171,7 @@ class AddNKind(BroadcastKind):
     names = ("ADD_N",)
     tflm_agrees = True
     is_pointwise = True
+    takes_pitches = False
     takes = Signature((1, MANY), all_alike=True)
     needs = Fitting((DType.INT8, DType.FLOAT32))
     """All inputs have one scale."""
@@ -183,9 +181,6 @@ class AddNKind(BroadcastKind):
         if len(set(shapes)) != 1:
             raise ModelError(f"tensors of shapes {[list(s) for s in shapes]} cannot be added; the file is damaged")
         return (shapes[0],)
-
-    def can_address(self, node: Node) -> bool:
-        return OpKind.can_address(self, node)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         if node.output.dtype is DType.FLOAT32:

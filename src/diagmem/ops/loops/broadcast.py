@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import Node, Shape, row_major_strides
+from diagmem.model.graph import Node, Shape, Tensor, row_major_strides
 from diagmem.model.multicore import Along, Cut
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import CStruct, Unsupported, is_row_local, joined_axes
-from diagmem.ops.kind import OpKind, swept
+from diagmem.ops.kind import OpKind, input_at, swept
 from diagmem.ops.loops.chunks import Chunks, strided
-from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.orders import Order
 
 
 class BroadcastKind(OpKind):
     """For each element of the output, in order, one element of each input is read."""
+
+    takes_pitches = True
+
+    def output_shapes(self, name: str, attributes: Any, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)
 
     def accesses(self, node: Node, order: Order) -> Accesses:
         return swept(node, {position: _chunks(node, position).reads(position) for position, _ in node.activations()})
@@ -24,9 +29,6 @@ class BroadcastKind(OpKind):
     def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         sizes = node.input(position).dtype.size_bytes, node.output.dtype.size_bytes
         return _chunks(node, position).laid_out(node).separation(position, output, *sizes)
-
-    def can_address(self, node: Node) -> bool:
-        return all_have_pitches(node)
 
     def has_row_kernel(self, node: Node) -> bool:
         return is_row_local(node)

@@ -115,6 +115,7 @@ class Known:
 
 class ZerosLikeKind(RearrangeKind):
     names = ("ZEROS_LIKE", "SHAPE", "RANK")
+    reads_only_shapes = True
 
     def decode(self, name: str, options: Any) -> Known:
         if options is None or name != "SHAPE":
