@@ -30,7 +30,6 @@ from diagmem.ops.c_call import (
 from diagmem.ops.kind import (
     Array,
     ColumnsAsRows,
-    OpKind,
     Rewritten,
     Values,
     convolution_over_rows,
@@ -39,7 +38,7 @@ from diagmem.ops.kind import (
     swept,
 )
 from diagmem.ops.loops.pixels import HeldPixels, pitches_of, pixel_cut
-from diagmem.ops.loops.windowed import WindowedLoop, c_window, tap_images, window_limits
+from diagmem.ops.loops.windowed import WindowedKind, WindowedLoop, c_window, tap_images, window_limits
 from diagmem.ops.numerics.fixed_point import Ints
 from diagmem.ops.numerics.packed import (
     VECTOR_BYTES,
@@ -86,7 +85,7 @@ class Conv2D:
     activation: Activation = Activation.NONE
 
 
-class Conv2DKind(OpKind):
+class Conv2DKind(WindowedKind):
     names = ("CONV_2D",)
     orders = (
         *(Order.REFERENCE, Order.BLOCKS, Order.PAIRS, Order.ROW_PAIRS),
@@ -94,7 +93,6 @@ class Conv2DKind(OpKind):
     )
     int8_version = 3
     takes = Signature((2, 3), weights=Weights(axis=0))
-    takes_pitches = True
     table = Table(
         Conv2D, ("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor", "FusedActivationFunction")
     )
@@ -118,8 +116,8 @@ class Conv2DKind(OpKind):
     def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
         return convolution_over_rows(node, change)
 
-    def analytical(self, node: Node, position: int) -> int | None:
-        return _loop(node).analytical_overlap() if position == 0 else None
+    def loop(self, node: Node) -> WindowedLoop:
+        return _loop(node)
 
     def paper(self, node: Node, position: int) -> Fraction | None:
         """Equations (12) and (13)."""
@@ -145,12 +143,6 @@ class Conv2DKind(OpKind):
             weights = centred_weights(node.input(1), filters)
             sums = _sums_8_bit(loop, image, weights, zero_point_of(node.input(0)))
         return (finished(node, 0, sums, bias),)
-
-    def has_row_kernel(self, node: Node) -> bool:
-        return True
-
-    def c_row_call(self, node: Node) -> CCall:
-        return window_row_call(self.c_call(node), node, window_of(node).rows)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         loop = _loop(node)

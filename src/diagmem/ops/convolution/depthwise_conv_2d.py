@@ -27,7 +27,6 @@ from diagmem.ops.c_call import (
 from diagmem.ops.kind import (
     Array,
     ColumnsAsRows,
-    OpKind,
     Rewritten,
     Values,
     convolution_over_rows,
@@ -36,7 +35,7 @@ from diagmem.ops.kind import (
     swept,
 )
 from diagmem.ops.loops.pixels import GROUPS, ChannelBlocks, ChannelGroups, pitches_of, pixel_cut
-from diagmem.ops.loops.windowed import WindowedLoop, c_window, tap_images, window_limits
+from diagmem.ops.loops.windowed import WindowedKind, WindowedLoop, c_window, tap_images, window_limits
 from diagmem.ops.numerics.fixed_point import Ints
 from diagmem.ops.numerics.packed import (
     Channels,
@@ -85,13 +84,12 @@ class DepthwiseConv2D:
     activation: Activation = Activation.NONE
 
 
-class DepthwiseConv2DKind(OpKind):
+class DepthwiseConv2DKind(WindowedKind):
     names = ("DEPTHWISE_CONV_2D",)
     orders = (Order.REFERENCE, Order.FOURS, Order.EIGHTS, Order.CHANNEL_BLOCKS)
     tflm_agrees = True
     int8_version = 3
     takes = Signature((2, 3), weights=Weights(axis=3))
-    takes_pitches = True
     table = Table(
         DepthwiseConv2D,
         (
@@ -132,8 +130,8 @@ class DepthwiseConv2DKind(OpKind):
     def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
         return convolution_over_rows(node, change)
 
-    def analytical(self, node: Node, position: int) -> int | None:
-        return _loop(node).analytical_overlap() if position == 0 else None
+    def loop(self, node: Node) -> WindowedLoop:
+        return _loop(node)
 
     def paper(self, node: Node, position: int) -> Fraction | None:
         """Equations (7) and (8)."""
@@ -157,12 +155,6 @@ class DepthwiseConv2DKind(OpKind):
         zero = np.float32(0) if is_real else np.int64(zero_point_of(node.input(0)))
         weights = real_weights(node.input(1), filters, 3) if is_real else centred_weights(node.input(1), filters)
         return (finished(node, 3, _sums(loop, image, weights, zero), bias),)
-
-    def has_row_kernel(self, node: Node) -> bool:
-        return True
-
-    def c_row_call(self, node: Node) -> CCall:
-        return window_row_call(self.c_call(node), node, window_of(node).rows)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         loop = _loop(node)

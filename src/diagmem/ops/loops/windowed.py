@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,9 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.model.graph import Window1D
+from diagmem.model.graph import Node, Window1D
 from diagmem.ops.accesses import Runs
-from diagmem.ops.c_call import MAX_ROWS, MAX_TAPS, CStruct, Unsupported
+from diagmem.ops.c_call import MAX_ROWS, MAX_TAPS, CCall, CStruct, Unsupported, window_row_call
+from diagmem.ops.kind import OpKind
 from diagmem.ops.loops.pixels import PixelLoop
 
 
@@ -189,3 +191,22 @@ def _places(axis: Window1D, tap: int) -> tuple[slice, slice]:
     end = max(first, min(axis.size_out, (axis.size_in - 1 - at) // axis.stride + 1))
     start = at + first * axis.stride
     return slice(first, end), slice(start, start + (end - first) * axis.stride, axis.stride)
+
+
+class WindowedKind(OpKind):
+    """An op kind whose kernel slides a window over its first input."""
+
+    takes_pitches = True
+
+    @abstractmethod
+    def loop(self, node: Node) -> WindowedLoop:
+        """Its loops in the plain order."""
+
+    def analytical(self, node: Node, position: int) -> int | None:
+        return self.loop(node).analytical_overlap() if position == 0 else None
+
+    def has_row_kernel(self, node: Node) -> bool:
+        return True
+
+    def c_row_call(self, node: Node) -> CCall:
+        return window_row_call(self.c_call(node), node, self.loop(node).rows)

@@ -28,7 +28,6 @@ from diagmem.ops.kind import (
     SUM_BYTES,
     Array,
     ColumnsAsRows,
-    OpKind,
     Rewritten,
     Values,
     held_separation,
@@ -37,7 +36,7 @@ from diagmem.ops.kind import (
     window_over_rows,
 )
 from diagmem.ops.loops.pixels import GROUPS, ChannelGroups, HeldPixels, pitches_of, pixel_cut
-from diagmem.ops.loops.windowed import WindowedLoop, c_window, tap_counts, tap_images
+from diagmem.ops.loops.windowed import WindowedKind, WindowedLoop, c_window, tap_counts, tap_images
 from diagmem.ops.numerics.quantised import integer_range, real_range, rounds_to_even, scale_of, zero_point_of
 from diagmem.ops.numerics.single_precision import clamped, larger
 from diagmem.ops.options import Activation, Table
@@ -64,12 +63,11 @@ class Pool2D:
     activation: Activation = Activation.NONE
 
 
-class Pool2DKind(OpKind):
+class Pool2DKind(WindowedKind):
     names = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
     orders = (Order.REFERENCE, Order.FOURS, Order.EIGHTS, Order.SIXTEENS, Order.ACCUMULATE)
     tflm_agrees = True
     takes = Signature()
-    takes_pitches = True
     table = Table(
         Pool2D,
         ("Padding", "StrideH", "StrideW", "FilterHeight", "FilterWidth", "FusedActivationFunction"),
@@ -91,8 +89,8 @@ class Pool2DKind(OpKind):
     def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
         return window_over_rows(node, change)
 
-    def analytical(self, node: Node, position: int) -> int | None:
-        return _loop(node).analytical_overlap()
+    def loop(self, node: Node) -> WindowedLoop:
+        return _loop(node)
 
     def paper(self, node: Node, position: int) -> Fraction | None:
         """Equations (14) and (15)."""
@@ -122,9 +120,6 @@ class Pool2DKind(OpKind):
         else:
             pooled = (_average_f32 if is_real else _average_int)(loop, image)
         return ((clamped if is_real else np.clip)(pooled, low, high).astype(image.dtype),)
-
-    def has_row_kernel(self, node: Node) -> bool:
-        return True
 
     def c_row_call(self, node: Node) -> CCall:
         return self._by_rows(self.c_call(node), node)

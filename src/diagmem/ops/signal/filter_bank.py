@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -222,28 +222,43 @@ class EnergyKind(OpKind):
         return node_of(self, name, Energy(start, end), [activation((2 * size,), DType.INT16)], (DType.UINT32,))
 
 
-class SquareRootKind(OpKind):
+class _ChannelsKind(OpKind):
+    """Each channel of the output is made of that of the first input. Values have any number of bits."""
+
+    needs = Fitting(is_drawn_whole=True)
+
+    def output_shapes(self, name: str, attributes: Any, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+        return (input_at(inputs, 0).shape,)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        return swept(node, {0: Runs.sweep(node.output.elems)})
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        if position:
+            return held_separation(node)
+        gain = node.output.dtype.size_bytes - node.input(0).dtype.size_bytes
+        return separation_of((AxisTerm.even(node.output.elems, gain),))
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        found: Array = rng.integers(0, 2**32, tensor.shape) >> rng.integers(0, 33, tensor.shape)
+        return found
+
+
+class SquareRootKind(_ChannelsKind):
     """Inputs: energies, by how many bits roots are made smaller."""
 
     names = ("CUSTOM:SignalFilterBankSquareRoot",)
     takes = Signature((2, 2), numbers=(1,), single=(1,), made=None)
-    needs = Fitting(is_drawn_whole=True)
 
     def encode(self, node: Node) -> CustomOptions:
         return CustomOptions({})
-
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
-        return (input_at(inputs, 0).shape,)
 
     def accesses(self, node: Node, order: Order) -> Accesses:
         """How many bits there are is read once, at first."""
         return swept(node, {0: Runs.sweep(node.output.elems), 1: Runs.of(0, 1, 0)})
 
     def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        if position == 1:
-            return None
-        gain = node.output.dtype.size_bytes - node.input(0).dtype.size_bytes
-        return separation_of((AxisTerm.even(node.output.elems, gain),))
+        return None if position else super().closed_separation(node, position, order, output)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         bits = int(np.asarray(inputs[1]).reshape(-1)[0])
@@ -302,14 +317,13 @@ class SpectralSubtraction:
 _NAMES = tuple(field.name for field in fields(SpectralSubtraction))
 
 
-class SpectralSubtractionKind(OpKind):
+class SpectralSubtractionKind(_ChannelsKind):
     """Outputs: the channels, and their noise, which TFLite Micro keeps beside the tensors."""
 
     names = ("CUSTOM:SignalFilterBankSpectralSubtraction",)
     keeps_state = True
     table = CustomTable(SpectralSubtraction, _NAMES, flags=("clamping",))
     takes = Signature((1, 2), (2, 2))
-    needs = Fitting(is_drawn_whole=True)
 
     def own_states(self, node: Node) -> tuple[Tensor, ...]:
         return (Tensor(0, "noise", (node.attributes.num_channels,), DType.UINT32, is_variable=True),)
@@ -376,10 +390,6 @@ class SpectralSubtractionKind(OpKind):
             self, node_of(self, name, attributes, [activation((channels,), DType.UINT32)], (DType.UINT32,))
         )
 
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        found: Array = rng.integers(0, 2**32, tensor.shape) >> rng.integers(0, 33, tensor.shape)
-        return found
-
 
 GAINS = 125
 """A number for each of 0, 1, 2, and from there on three for each bit of a noise of 32 bits, and one between."""
@@ -395,10 +405,9 @@ class Pcan:
     shift: int = 0
 
 
-class PcanKind(OpKind):
+class PcanKind(_ChannelsKind):
     names = ("CUSTOM:SignalPCAN",)
     takes = Signature((3, 3), alike=(1,))
-    needs = Fitting(is_drawn_whole=True)
     table = CustomTable(Pcan, ("snr_shift",))
 
     def output_shapes(self, name: str, attributes: Pcan, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
@@ -412,7 +421,7 @@ class PcanKind(OpKind):
         return swept(node, {0: Runs.sweep(elems), 1: Runs.sweep(elems)})
 
     def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        return separation_of((AxisTerm.even(node.output.elems, 0),)) if position < 2 else held_separation(node)
+        return super().closed_separation(node, position // 2, order, output)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         channels, noise, gains = inputs
@@ -440,10 +449,6 @@ class PcanKind(OpKind):
         inputs = [activation(shape, DType.UINT32), activation(shape, DType.UINT32), gains]
         return node_of(self, name, Pcan(draw.integer(0, 12)), inputs, (DType.UINT32,))
 
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        found: Array = rng.integers(0, 2**32, tensor.shape) >> rng.integers(0, 33, tensor.shape)
-        return found
-
 
 def _gain(noise: Ints, gains: Ints) -> Ints:
     """A parabola over each octave of the noise; 16 bits of it remain."""
@@ -469,21 +474,10 @@ class Logarithm:
     scale: int = 1
 
 
-class LogarithmKind(OpKind):
+class LogarithmKind(_ChannelsKind):
     names = ("CUSTOM:SignalFilterBankLog",)
     takes = Signature(made=None)
-    needs = Fitting(is_drawn_whole=True)
     table = CustomTable(Logarithm, ("input_correction_bits", "output_scale"))
-
-    def output_shapes(self, name: str, attributes: Logarithm, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
-        return (input_at(inputs, 0).shape,)
-
-    def accesses(self, node: Node, order: Order) -> Accesses:
-        return swept(node, {0: Runs.sweep(node.output.elems)})
-
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        gain = node.output.dtype.size_bytes - node.input(0).dtype.size_bytes
-        return separation_of((AxisTerm.even(node.output.elems, gain),))
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         a = node.attributes
@@ -510,10 +504,6 @@ class LogarithmKind(OpKind):
         data = activation((draw.integer(1, 40),), DType.UINT32)
         attributes = Logarithm(draw.integer(0, 5), draw.choice((1, 64, 1600)))
         return node_of(self, name, attributes, [data], (DType.INT16,))
-
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        found: Array = rng.integers(0, 2**32, tensor.shape) >> rng.integers(0, 33, tensor.shape)
-        return found
 
 
 def _logarithm_table() -> Ints:
