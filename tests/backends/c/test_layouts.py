@@ -56,6 +56,29 @@ def test_cmake(layout: FileLayout, most_text_bytes: int, how: str, tmp_path: Pat
     run([str(tmp_path / "build" / "firmware")], tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("asked", "flags"),
+    [
+        ([], ["-O2"]),
+        (["-DCMAKE_C_FLAGS=-Os"], ["-Os"]),
+        (["-DCMAKE_BUILD_TYPE=Debug"], []),
+        (["-DCMAKE_BUILD_TYPE=MinSizeRel"], ["-Os"]),
+    ],
+)
+@pytest.mark.parametrize("layout", ["plain", "cmake"])
+def test_cmake_optimises_unless_told_otherwise(
+    layout: FileLayout, asked: list[str], flags: list[str], tmp_path: Path
+) -> None:
+    cmake = compiler("cmake")
+    compiler("gcc")
+    write(emit(program(tiny()), layout=layout, most_text_bytes=0), tmp_path)
+    run([cmake, "-S", ".", "-B", "build", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", "-GUnix Makefiles", *asked], tmp_path)
+    built = json.loads((tmp_path / "build" / "compile_commands.json").read_text())
+    commands = [entry["command"].split() for entry in built if entry["file"].endswith(".c")]
+    assert commands
+    assert all([word for word in command if word.startswith("-O")] == flags for command in commands)
+
+
 @pytest.mark.parametrize("name", ["test", "all", "clean", "Install", "app", "a-b c", "no", "3d"])
 def test_names_that_mean_something_to_a_build_system(name: str, tmp_path: Path) -> None:
     """CMake takes whatever a model may be called."""

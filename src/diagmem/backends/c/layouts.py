@@ -93,7 +93,13 @@ target_include_directories({name}
     PUBLIC $<BUILD_INTERFACE:{included}> $<INSTALL_INTERFACE:include>{private})
 target_compile_definitions({name} PRIVATE $<$<CONFIG:Debug>:{library.macro}_DEBUG>)
 set_target_properties({name} PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
-{libm}
+{libm}\
+# Without optimisation the kernels take many times as long: -O2, unless a build type or CMAKE_C_FLAGS says otherwise.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES AND NOT CMAKE_C_FLAGS MATCHES "-O"
+   AND CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
+  target_compile_options({name} PRIVATE $<$<COMPILE_LANGUAGE:C>:-O2>)
+endif()
+
 install(TARGETS {name} EXPORT {name}Config ARCHIVE DESTINATION lib)
 install(FILES {" ".join(f"{headers}{header}" for header in library.headers)} DESTINATION include)
 install(EXPORT {name}Config NAMESPACE {name}:: DESTINATION lib/cmake/{name})

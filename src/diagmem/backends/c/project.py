@@ -107,7 +107,9 @@ A stored value q means the number scale * (q - zero point).
 {_copies(program, macro)}\
 - Several models may be part of one program: every global name starts with the model's own.
 - `{name}_kernels.h` and `{name}_weights.h` are for `{name}.c` alone.
-- Compile with optimisation (`-O2`). Tensors overlap in memory on purpose; the kernels are written for it.
+- Compile with optimisation (`-O2`): without, it takes many times as long. A CMakeLists.txt that lies beside this file
+  does so unless a build type or CMAKE_C_FLAGS says otherwise. Tensors overlap in memory on purpose; the kernels are
+  written for it.
 - For real numbers (float), keep the compiler from fusing operations (`-ffp-contract=off`) if every bit counts.
 """
 
