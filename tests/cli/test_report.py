@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from diagmem.cli import diagmem
+from tests.cli.calling import call
 
 
 def test_report_writes_a_page_and_pictures(tmp_path: Path) -> None:
@@ -21,6 +22,27 @@ def test_report_writes_a_page_and_pictures(tmp_path: Path) -> None:
     assert plan["align_bytes"] == 16
     assert (place / "report.html").read_text().startswith("<!doctype html>")
     assert {"arena.svg", "live.svg"} <= {path.name for path in place.iterdir()}
+
+
+def test_report_writes_the_page_alone(tmp_path: Path) -> None:
+    """A name that ends in .html is the page; what it shows lies inside it. A directory of such a name stays one."""
+    page = tmp_path / "new" / "page.html"
+    done = CliRunner().invoke(diagmem, ["report", "zoo:resnet8_int8", "-o", str(page)])
+    assert done.exit_code == 0, done.output
+    assert [path.name for path in page.parent.iterdir()] == ["page.html"]
+    assert page.read_text().startswith("<!doctype html>")
+    assert "page.html" in done.output
+    folder = tmp_path / "folder.html"
+    folder.mkdir()
+    assert CliRunner().invoke(diagmem, ["report", "zoo:resnet8_int8", "-o", str(folder)]).exit_code == 0
+    assert (folder / "report.html").is_file()
+
+
+def test_report_does_not_replace_a_file_by_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    done = call("report", "zoo:resnet8_int8", "-o", str(tmp_path / "notes.txt"))
+    assert done.returncode == 2
+    assert "is a file: give a directory" in done.stderr
 
 
 def test_report_of_rows_that_are_made_again(tmp_path: Path) -> None:

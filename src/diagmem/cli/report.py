@@ -10,7 +10,7 @@ import click
 
 from diagmem.cli._files import write_files
 from diagmem.cli._models import model_argument, naming_model
-from diagmem.cli._options import json_option, output_option, plan_options
+from diagmem.cli._options import json_option, plan_options
 from diagmem.cli._show import show, size_text
 from diagmem.cli._work import working
 from diagmem.model.errors import DiagmemError, one_line
@@ -19,17 +19,27 @@ if TYPE_CHECKING:
     from diagmem.frontends.source import Source
     from diagmem.planning.options import Options
 
+PAGE = "report.html"
+
 
 @click.command(short_help="A page with everything about a plan.")
 @model_argument
-@output_option("DIR", "Directory to write to; created if missing.", is_folder=True)
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="DIR|PAGE.html",
+    type=click.Path(path_type=Path),
+    help="Directory to write to, created if missing; or a file ending in .html, for the page alone.",
+)
 @click.option(
     "--profile", "profile_path", metavar="FILE", help="Also show instructions, from `diagmem profile --json FILE`."
 )
 @plan_options("report")
 @json_option
 def command(source: Source, output: Path, profile_path: str | None, json_path: str | None, options: Options) -> None:
-    """Write a page about MODEL's plan to DIR: report.html, plan.json, and the pictures as SVG and PNG.
+    """Write a page about MODEL's plan to DIR: report.html, plan.json, and the pictures as SVG and PNG; or to PAGE.html,
+    the page alone.
 
     The page shows the arena before and after, step by step, the overlap of each op by every method, and which
     micro-controllers it fits. It is one file and needs no network.
@@ -37,20 +47,25 @@ def command(source: Source, output: Path, profile_path: str | None, json_path: s
     \b
     Examples:
       diagmem report model.tflite -o report
+      diagmem report model.tflite -o report.html
       diagmem report zoo:vww_96_int8 --kernels tflm-reference -o vww
       diagmem report model.tflite --profile profile.json -o report
     """
     from diagmem import pipeline
 
+    is_page = output.suffix.lower() == ".html" and not output.is_dir()
+    if not is_page and output.exists() and not output.is_dir():
+        raise DiagmemError(f"{one_line(str(output))} is a file: give a directory, or a page whose name ends in .html")
     with naming_model(source.label), working("planning and drawing"):
         counted = None if profile_path is None else _instructions(Path(profile_path))
         made = pipeline.planned(source, options)
         files = pipeline.report_of(made, counted)
-    output.mkdir(parents=True, exist_ok=True)
-    write_files({output / name: content for name, content in files.items()})
-    size = size_text(len(files["report.html"]))
+    page = output if is_page else output / PAGE
+    page.parent.mkdir(parents=True, exist_ok=True)
+    write_files({page: files[PAGE]} if is_page else {output / name: content for name, content in files.items()})
+    size = size_text(len(files[PAGE]))
     sizes = (f"before  {size_text(made.baseline_bytes)}", f"after   {size_text(made.arena_bytes)}")
-    show(json_path, made.to_json, (*sizes, f"wrote   {output / 'report.html'}: {size}"))
+    show(json_path, made.to_json, (*sizes, f"wrote   {page}: {size}"))
 
 
 def _instructions(path: Path) -> dict[int, int]:
