@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from diagmem.model.graph import Graph, Op
 from tests.execution import with_values
-from tests.transforms.tangles import Tangle
+from tests.transforms.removable_ops import Tangle
 
 
 class Stream(Tangle):

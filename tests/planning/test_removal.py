@@ -25,7 +25,7 @@ from diagmem.transforms import TRANSFORMS, transformed, transformed_again
 from tests.execution import with_values
 from tests.profiles import examples
 from tests.streams import Stream
-from tests.transforms.tangles import Tangle, tangles
+from tests.transforms.removable_ops import Tangle, tangles
 
 
 def dense_block(layers: int = 5) -> Graph:

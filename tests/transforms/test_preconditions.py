@@ -16,7 +16,7 @@ from diagmem.ops.moving.concatenation import Concatenation
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.transforms import TRANSFORMS, Removal, transformed
 from tests.networks import Net
-from tests.transforms.tangles import Tangle
+from tests.transforms.removable_ops import Tangle
 
 
 def left(graph: Graph, *names: str) -> list[str]:

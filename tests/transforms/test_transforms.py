@@ -15,7 +15,7 @@ from diagmem.transforms import TRANSFORMS, transformed
 from tests.execution import random_inputs, run_planned, run_whole
 from tests.profiles import examples
 from tests.streams import stream
-from tests.transforms.tangles import tangle, tangles
+from tests.transforms.removable_ops import tangle, tangles
 
 DIAGMEM = library("diagmem")
 

@@ -10,13 +10,12 @@ import pytest
 import diagmem
 from diagmem.backends.c.program import Program
 from diagmem.model.graph import Graph
-from diagmem.transforms.channels.analysis import ranges_of
-from diagmem.transforms.channels.ranges import Range
+from diagmem.transforms.channel_ranges import Range, ranges_of
 from diagmem.verification import places
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
 from tests.backends.c.models import compiler
-from tests.transforms.channels.layers import idle_net
+from tests.transforms.layers import idle_net
 
 
 @pytest.fixture(autouse=True)

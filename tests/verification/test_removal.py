@@ -16,7 +16,7 @@ from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
 from tests.backends.c.models import compiler, with_weights
-from tests.transforms.tangles import tangle
+from tests.transforms.removable_ops import tangle
 
 MODELS = {
     "squeezenet": partial(squeezenet, width=0.5, resolution=64, dtype=DType.INT8, classes=10),

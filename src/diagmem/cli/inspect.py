@@ -15,7 +15,7 @@ from diagmem.model.errors import one_line
 if TYPE_CHECKING:
     from diagmem.frontends.source import Source
     from diagmem.reports.inspection import Inspection
-    from diagmem.transforms.channels.counting import ChannelCounts
+    from diagmem.transforms.remove_channels import ChannelCounts
 
 BAR_WIDTH = 30
 

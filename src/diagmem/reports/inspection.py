@@ -8,7 +8,7 @@ from typing import Any
 from diagmem.model.graph import Graph
 from diagmem.ops import kind_of
 from diagmem.planning.bounds import live_bytes
-from diagmem.transforms.channels.counting import ChannelCounts, channel_counts
+from diagmem.transforms.remove_channels import ChannelCounts, channel_counts
 
 
 @dataclass(frozen=True, slots=True)

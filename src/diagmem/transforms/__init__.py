@@ -14,19 +14,12 @@ from diagmem.kernels import ONE_BY_ONE, ChannelBlock
 from diagmem.model.graph import Graph, Op, Tensor
 from diagmem.ops import kind_of
 from diagmem.transforms._editing import Choice
-from diagmem.transforms.drop_dead import drop_dead
+from diagmem.transforms.cleanup import drop_dead, drop_no_ops, fold_constants, merge_duplicates
 from diagmem.transforms.drop_identities import drop_identities
-from diagmem.transforms.drop_no_ops import drop_no_ops
-from diagmem.transforms.fold_constants import fold_constants
-from diagmem.transforms.fold_pad import fold_pad
-from diagmem.transforms.fuse_activation import fuse_activation
-from diagmem.transforms.merge_duplicates import merge_duplicates
-from diagmem.transforms.narrow_state import narrow_state
-from diagmem.transforms.narrow_weights import narrow_weights
+from diagmem.transforms.fusion import fold_pad, fuse_activation
+from diagmem.transforms.in_place import remove_concat, remove_slices, state_in_place
+from diagmem.transforms.narrow_types import narrow_state, narrow_weights
 from diagmem.transforms.remove_channels import remove_channels
-from diagmem.transforms.remove_concat import remove_concat
-from diagmem.transforms.remove_slices import remove_slices
-from diagmem.transforms.state_in_place import state_in_place
 from diagmem.transforms.time_as_rows import time_as_rows
 
 __all__ = [

@@ -12,9 +12,8 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Node, Tensor
 from diagmem.ops import Unsupported, kind_of
 from diagmem.transforms._editing import Choice, edited, is_movable, is_seen_by_caller
-from diagmem.transforms.channels.analysis import ranges_of
-from diagmem.transforms.channels.ranges import Range
-from diagmem.transforms.channels.sums import Array
+from diagmem.transforms.channel_links import Array
+from diagmem.transforms.channel_ranges import Range, ranges_of
 
 ALONE = ("RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "ABS", "QUANTIZE")
 WITH_A_CONSTANT = ("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM")

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from diagmem.model.graph import DType, Graph, Node, Padding
 from diagmem.ops import Unsupported, kind_of
-from diagmem.transforms.channels.ranges import Range
-from diagmem.transforms.channels.sums import Array, Sums
+from diagmem.transforms.channel_links import Array, Sums
+from diagmem.transforms.channel_ranges import Range
 
 MOST_ELEMS = 2**22
 """Of images that are tried together."""

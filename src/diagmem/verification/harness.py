@@ -15,7 +15,7 @@ from diagmem.backends.c.program import Program
 from diagmem.model.errors import one_line
 from diagmem.model.graph import DType, Shape, Tensor
 from diagmem.model.views import places
-from diagmem.transforms.narrow_state import quantised_values
+from diagmem.transforms.narrow_types import quantised_values
 from diagmem.verification import reference
 from diagmem.verification.inputs import restarts
 from diagmem.verification.reference import differing

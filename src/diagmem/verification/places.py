@@ -16,7 +16,7 @@ from diagmem.model.errors import PlanError, UnsafePlanError, one_line, shell_wor
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
-from diagmem.transforms.channels.analysis import ranges_of
+from diagmem.transforms.channel_ranges import ranges_of
 from diagmem.verification.channels import range_faults
 from diagmem.verification.cortex_m import CORES, run_on_core, run_on_cores
 from diagmem.verification.harness import Inputs, Run

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import ABSENT, Graph, Node
 from diagmem.ops import Unsupported, kind_of, values_of
-from diagmem.transforms.drop_dead import drop_dead
+from diagmem.transforms.cleanup import drop_dead
 
 Array = npt.NDArray[Any]
 

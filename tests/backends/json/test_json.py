@@ -27,7 +27,7 @@ from diagmem.validation import Fault
 from tests.backends.c.models import tiny, with_weights
 from tests.networks import nets
 from tests.profiles import examples
-from tests.transforms.tangles import tangles
+from tests.transforms.removable_ops import tangles
 
 Json = dict[str, Any]
 

@@ -18,7 +18,7 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Op, Tensor
 from diagmem.ops.elementwise.unary import Unary
 from diagmem.reports.inspection import inspect
-from diagmem.transforms.channels.ranges import Range
+from diagmem.transforms.channel_ranges import Range
 from tests.profiles import some
 from tests.row_networks import with_values
 from tests.tflite_files import file_of

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from diagmem.frontends.onnx.importer import Lowering
 from diagmem.frontends.onnx.lowering import (
-    composed,
     elementwise,
     matrix,
     moving,
@@ -25,8 +24,6 @@ _FLOAT32: Mapping[str, Lowering] = {
     **reductions.LOWERINGS,
     **recurrent.LOWERINGS,
     **resizing.LOWERINGS,
-    **composed.LOWERINGS,
-    **{kind: composed.or_gelu(elementwise.LOWERINGS[kind]) for kind in ("Mul", "Div")},
 }
 
 LOWERINGS: Mapping[str, Lowering] = {

@@ -1,9 +1,9 @@
-"""Arithmetic, element by element."""
+"""Arithmetic and activations, element by element."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from diagmem.frontends.onnx.builder import Constant, Dims, Shuffled, Stored, Value, stored_as
-from diagmem.frontends.onnx.importer import Importer
+from diagmem.frontends.onnx.importer import Importer, Lowering, Parts
 from diagmem.frontends.onnx.proto import TYPES, OnnxNode
 from diagmem.model.graph import DType, Shape, Tensor
 from diagmem.ops import Activation
@@ -250,6 +250,144 @@ def identity(im: Importer, node: OnnxNode) -> None:
     im.bind(node.outputs[0], im.input(node))
 
 
+ERF = (0.3275911, (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592))
+"""Abramowitz and Stegun, 7.1.26: off by 1.5e-7 at most."""
+
+
+def erf(im: Importer, node: OnnxNode) -> None:
+    """sign(x) * (1 - p(t) * exp(-x * x)) with t = 1 / (1 + c * |x|)."""
+    parts, x = Parts(im, node), node.inputs[0]
+    slope, factors = ERF
+    t = parts("Reciprocal", parts("Add", parts("Mul", parts("Abs", x), slope), 1.0))
+    sum_ = parts("Mul", t, factors[0])
+    for factor in factors[1:]:
+        sum_ = parts("Mul", parts("Add", sum_, factor), t)
+    below = parts("Mul", sum_, parts("Exp", parts("Neg", parts("Mul", x, x))))
+    parts.end("Mul", parts("Sign", x), parts("Sub", 1.0, below))
+
+
+def sign(im: Importer, node: OnnxNode) -> None:
+    parts, x = Parts(im, node), node.inputs[0]
+    above, below = (parts("Cast", parts(kind, x, 0.0), to=1) for kind in ("Greater", "Less"))
+    parts.end("Sub", above, below)
+
+
+def elu(im: Importer, node: OnnxNode) -> None:
+    """Elu, Selu and Celu: straight above zero, an exponential below."""
+    defaults = {"Elu": 1.0, "Selu": 1.67326319217681884765625, "Celu": 1.0}
+    alpha = float(np.float32(im.attribute(node, "alpha", defaults[node.kind])))
+    gamma = float(np.float32(im.attribute(node, "gamma", 1.05070102214813232421875 if node.kind == "Selu" else 1.0)))
+    if alpha == gamma == 1.0:
+        im.bind(node.outputs[0], unary_of(im, "ELU", im.input(node), None, node.outputs[0]))
+        return
+    parts, x = Parts(im, node), node.inputs[0]
+    low = parts("Min", x, 0.0)
+    bent = parts("Elu", parts("Div", low, alpha) if node.kind == "Celu" else low)
+    both = (parts("Relu", x), parts("Mul", bent, alpha))
+    if gamma == 1.0:
+        parts.end("Add", *both)
+    else:
+        parts.end("Mul", parts("Add", *both), gamma)
+
+
+def thresholded_relu(im: Importer, node: OnnxNode) -> None:
+    parts, x = Parts(im, node), node.inputs[0]
+    parts.end("Where", parts("Greater", x, float(im.attribute(node, "alpha", 1.0))), x, 0.0)
+
+
+def mish(im: Importer, node: OnnxNode) -> None:
+    parts, x = Parts(im, node), node.inputs[0]
+    parts.end("Mul", x, parts("Tanh", parts("Softplus", x)))
+
+
+def swish(im: Importer, node: OnnxNode) -> None:
+    alpha = float(im.attribute(node, "alpha", 1.702 if node.kind == "QuickGelu" else 1.0))
+    parts, x = Parts(im, node), node.inputs[0]
+    parts.end("Mul", x, parts("Sigmoid", x if alpha == 1.0 else parts("Mul", x, alpha)))
+
+
+def biased_gelu(im: Importer, node: OnnxNode) -> None:
+    """com.microsoft's BiasGelu and FastGelu."""
+    parts, x = Parts(im, node), node.inputs[0]
+    if len(node.inputs) > 1 and node.inputs[1]:
+        x = parts("Add", x, node.inputs[1])
+    approximate = "tanh" if node.kind == "FastGelu" else "none"
+    parts.end("Gelu", x, approximate=approximate)
+
+
+def tangent(im: Importer, node: OnnxNode) -> None:
+    parts, x = Parts(im, node), node.inputs[0]
+    parts.end("Div", parts("Sin", x), parts("Cos", x))
+
+
+def gelu_behind(im: Importer, node: OnnxNode) -> bool:
+    """x / sqrt(2), or x * sqrt(1 / 2), that starts 0.5 * x * (1 + erf(x / sqrt(2))), in any order: one operation."""
+    x, root = _by_constant(im, node)
+    wanted = math.sqrt(2) if node.kind == "Div" else math.sqrt(0.5)
+    if x is None or not math.isclose(root, wanted, rel_tol=1e-5):
+        return False
+    middle = im.next_only(node.outputs[0], ["Erf"])
+    plus = None if middle is None else im.next_only(middle.outputs[0], ["Add"])
+    if middle is None or plus is None or _by_constant(im, plus)[1] != 1.0:
+        return False
+    end = _end_of_gelu(im, plus, x)
+    value = im.values[x]
+    if end is None or isinstance(value, Constant):
+        return False
+    im.done |= {middle.number, plus.number, *(each.number for each in end)}
+    im.bind(end[-1].outputs[0], unary_of(im, "GELU", value, Unary(approximate=False), end[-1].outputs[0]))
+    return True
+
+
+def _end_of_gelu(im: Importer, plus: OnnxNode, x: str) -> list[OnnxNode] | None:
+    """The products with x and 0.5 behind 1 + erf(...)."""
+    left, name, found = {"x", "half"}, plus.outputs[0], []
+    while left:
+        product = im.next_only(name, ["Mul"])
+        if product is None or product.inputs.count(name) != 1:
+            return None
+        other = next(each for each in product.inputs if each != name)
+        if other == x and "x" in left:
+            left.remove("x")
+        elif _by_constant(im, product)[1] == 0.5 and "half" in left:
+            left.remove("half")
+        elif left == {"x", "half"} and _is_half(im, other, x):
+            left.clear()
+        else:
+            return None
+        found.append(product)
+        name = product.outputs[0]
+    return found
+
+
+def _is_half(im: Importer, name: str, x: str) -> bool:
+    maker = next((node for node in im.model.nodes if name in node.outputs), None)
+    if maker is None or maker.kind not in ("Mul", "Div"):
+        return False
+    return _by_constant(im, maker) == (x, 0.5 if maker.kind == "Mul" else 2.0)
+
+
+def _by_constant(im: Importer, node: OnnxNode) -> tuple[str | None, float]:
+    """The operand that is not known, and the number that the other one is; None where it is not so."""
+    for name, other in (node.inputs, node.inputs[::-1]):
+        array = im.model.constants.get(other)
+        value = im.values.get(other)
+        known = value.array if isinstance(value, Constant) else array
+        if known is not None and known.size == 1 and name != other and (node.kind != "Div" or other == node.inputs[1]):
+            return name, float(known.reshape(-1)[0])
+    return None, math.nan
+
+
+def or_gelu(lowering: Lowering) -> Lowering:
+    """A product or quotient, unless it begins a GELU."""
+
+    def lower(im: Importer, node: OnnxNode) -> None:
+        if len(node.inputs) != 2 or not gelu_behind(im, node):
+            lowering(im, node)
+
+    return lower
+
+
 _UNARY = {
     "Sigmoid": "LOGISTIC",
     "Tanh": "TANH",
@@ -266,7 +404,6 @@ _UNARY = {
     "HardSwish": "HARD_SWISH",
     "Not": "LOGICAL_NOT",
 }
-_BINARY = {"Add": "ADD", "Sub": "SUB", "Mul": "MUL", "Div": "DIV"}
 _RELATIONS = {
     "Equal": "EQUAL",
     "Greater": "GREATER",
@@ -278,9 +415,9 @@ _RELATIONS = {
     "Xor": "NOT_EQUAL",
 }
 
-LOWERINGS: dict[str, Callable[[Importer, OnnxNode], None]] = {
+LOWERINGS: dict[str, Lowering] = {
     **{kind: partial(unary, kind=ours) for kind, ours in _UNARY.items()},
-    **{kind: partial(binary, kind=ours) for kind, ours in _BINARY.items()},
+    **{kind: partial(binary, kind=ours) for kind, ours in (("Add", "ADD"), ("Sub", "SUB"))},
     **{kind: partial(binary, kind=ours, dtype=DType.BOOL) for kind, ours in _RELATIONS.items()},
     **{
         kind: partial(several, kind=ours)
@@ -301,4 +438,15 @@ LOWERINGS: dict[str, Callable[[Importer, OnnxNode], None]] = {
     "Cast": cast,
     "Identity": identity,
     "Dropout": identity,
+    **{kind: or_gelu(partial(binary, kind=ours)) for kind, ours in (("Mul", "MUL"), ("Div", "DIV"))},
+    "Erf": erf,
+    "Sign": sign,
+    **dict.fromkeys(("Elu", "Selu", "Celu"), elu),
+    "ThresholdedRelu": thresholded_relu,
+    "Mish": mish,
+    "Swish": swish,
+    "com.microsoft.QuickGelu": swish,
+    "com.microsoft.BiasGelu": biased_gelu,
+    "com.microsoft.FastGelu": biased_gelu,
+    "Tan": tangent,
 }

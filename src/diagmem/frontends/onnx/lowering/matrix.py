@@ -1,7 +1,9 @@
-"""Products of matrices: Gemm and MatMul."""
+"""Products of matrices: Gemm, MatMul and Einsum."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -142,4 +144,65 @@ def _matrices(im: Importer, value: Value) -> tuple[Tensor, bool]:
     return im.build.form(value, axes), False
 
 
-LOWERINGS = {"Gemm": gemm, "MatMul": matmul}
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def einsum(im: Importer, node: OnnxNode) -> None:
+    """One operand, or two as a product of matrices: letters of both that are kept are those of a batch."""
+    text = im.attribute(node, "equation").replace(" ", "")
+    sides, arrow, result = text.partition("->")
+    terms = sides.split(",")
+    if "..." in text or len(terms) != len(node.inputs) or len(terms) > 2:
+        raise im.refuse(node, "only equations of one or two operands, without an ellipsis, are supported")
+    if not arrow:
+        result = "".join(sorted(c for c in set(sides) - {","} if sides.count(c) == 1))
+    shapes = [im.input(node, place).shape for place in range(len(terms))]
+    sizes: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        if len(term) != len(shape) or len(set(term)) != len(term) or not set(term) <= set(LETTERS):
+            raise im.refuse(node, f"its equation does not fit {list(shape)}, or names an axis twice")
+        sizes |= dict(zip(term, shape, strict=True))
+    if len(set(result)) != len(result) or not set(result) <= set(sizes):
+        raise im.refuse(node, "its equation has a result of other letters; the file is damaged")
+    parts = Parts(im, node)
+    operands = [
+        _summed(parts, name, term, set(result) | (set(terms[1 - place]) if len(terms) > 1 else set()))
+        for place, (name, term) in enumerate(zip(node.inputs, terms, strict=True))
+    ]
+    if len(operands) == 1:
+        name, term = operands[0]
+        parts.end("Transpose", name, perm=[term.index(c) for c in result])
+        return
+    _product(parts, operands, sizes, result)
+
+
+def _summed(parts: Parts, name: str, term: str, wanted: set[str]) -> tuple[str, str]:
+    """An operand without letters that nothing else has."""
+    alone = [place for place, letter in enumerate(term) if letter not in wanted]
+    if not alone:
+        return name, term
+    made = parts("ReduceSum", name, np.array(alone, np.int64), keepdims=0)
+    return made, "".join(c for c in term if c in wanted)
+
+
+def _product(parts: Parts, operands: Sequence[tuple[str, str]], sizes: dict[str, int], result: str) -> None:
+    (first, left), (second, right) = operands
+    both = [c for c in left if c in right]
+    batch, inner = [c for c in both if c in result], [c for c in both if c not in result]
+    rows, columns = [c for c in left if c not in right], [c for c in right if c not in left]
+
+    def matrix(name: str, term: str, groups: Sequence[Sequence[str]]) -> str:
+        turned = parts("Transpose", name, perm=[term.index(c) for group in groups for c in group])
+        return parts("Reshape", turned, _shape(groups, sizes))
+
+    made = parts("MatMul", matrix(first, left, (batch, rows, inner)), matrix(second, right, (batch, inner, columns)))
+    letters = [*batch, *rows, *columns]
+    apart = parts("Reshape", made, np.array([sizes[c] for c in letters], np.int64))
+    parts.end("Transpose", apart, perm=[letters.index(c) for c in result])
+
+
+def _shape(groups: Sequence[Sequence[str]], sizes: dict[str, int]) -> np.ndarray:
+    return np.array([math.prod(sizes[c] for c in group) for group in groups], np.int64)
+
+
+LOWERINGS = {"Gemm": gemm, "MatMul": matmul, "Einsum": einsum}

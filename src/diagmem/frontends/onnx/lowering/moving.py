@@ -31,7 +31,6 @@ from diagmem.ops.moving.gather import Gather
 from diagmem.ops.moving.pad import MirrorPad, Pad
 from diagmem.ops.moving.strided_slice import StridedSlice
 from diagmem.ops.moving.transpose import SpaceDepth
-from diagmem.ops.reductions.cumsum import CumSum
 
 
 def reshape(im: Importer, node: OnnxNode) -> None:
@@ -442,16 +441,6 @@ def _along(im: Importer, node: OnnxNode, shape: Sequence[int]) -> Array:
     return _places(im, node, shape, own)
 
 
-def running_sum(im: Importer, node: OnnxNode) -> None:
-    value = im.stored(node)
-    axis = im.axis(node, int(im.array(node, 1).reshape(-1)[0]), len(value.shape))
-    given = CumSum(bool(im.attribute(node, "exclusive", 0)), bool(im.attribute(node, "reverse", 0)))
-    value = placed(im, value, [axis])
-    inputs = [value.tensor, im.build.ints(value.dims.index(axis), "axis")]
-    made = im.build.make("CUMSUM", inputs, given, name=node.outputs[0])
-    im.bind(node.outputs[0], Stored(made, stored_as(value.shape, value.dims), value.shape))
-
-
 LOWERINGS: dict[str, Lowering] = {
     "Reshape": reshape,
     "Flatten": flatten,
@@ -471,5 +460,4 @@ LOWERINGS: dict[str, Lowering] = {
     "ScatterElements": scatter_elements,
     "GatherND": gather_nd,
     "GatherElements": gather_elements,
-    "CumSum": running_sum,
 }

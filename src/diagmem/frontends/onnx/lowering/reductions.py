@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from diagmem.frontends.onnx.lowering.elementwise import binary_of, chain, unary_
 from diagmem.frontends.onnx.lowering.moving import placed
 from diagmem.frontends.onnx.proto import OnnxNode
 from diagmem.model.graph import DType
+from diagmem.ops.reductions.cumsum import CumSum
 from diagmem.ops.reductions.reduce import ArgMax, Reduce
 
 INT32, INT64 = 6, 7
@@ -161,6 +163,102 @@ def instance_normalisation(im: Importer, node: OnnxNode) -> None:
     im.bind(node.outputs[0], binary_of(im, "ADD", scaled, bias, node.outputs[0]))
 
 
+def running_sum(im: Importer, node: OnnxNode) -> None:
+    value = im.stored(node)
+    axis = im.axis(node, int(im.array(node, 1).reshape(-1)[0]), len(value.shape))
+    given = CumSum(bool(im.attribute(node, "exclusive", 0)), bool(im.attribute(node, "reverse", 0)))
+    value = placed(im, value, [axis])
+    inputs = [value.tensor, im.build.ints(value.dims.index(axis), "axis")]
+    made = im.build.make("CUMSUM", inputs, given, name=node.outputs[0])
+    im.bind(node.outputs[0], Stored(made, stored_as(value.shape, value.dims), value.shape))
+
+
+def group_normalisation(im: Importer, node: OnnxNode) -> None:
+    """Each group of channels by itself; scales are those of channels, up to opset 20 of groups."""
+    shape, groups = im.input(node).shape, im.attribute(node, "num_groups")
+    im.attribute(node, "stash_type", 1)
+    if len(shape) < 3 or groups < 1 or shape[1] % groups:
+        raise im.refuse(node, f"{groups} groups do not fit {list(shape)}; the file is damaged")
+    parts = Parts(im, node)
+    flat = parts("Reshape", node.inputs[0], np.array([shape[0], groups, -1], np.int64))
+    ones = np.ones(groups, np.float32)
+    epsilon = im.attribute(node, "epsilon", 1e-5)
+    made = parts("InstanceNormalization", flat, ones, 0 * ones, epsilon=epsilon)
+    whole = parts("Reshape", made, np.array(shape, np.int64))
+    scale, bias = (_of_channels(im, node, place, shape) for place in (1, 2))
+    parts.end("Add", parts("Mul", whole, scale), bias)
+
+
+def _of_channels(im: Importer, node: OnnxNode, place: int, shape: Sequence[int]) -> np.ndarray:
+    values = im.array(node, place).reshape(-1).astype(np.float32)
+    if not len(values) or shape[1] % len(values):
+        raise im.refuse(node, f"its parameters do not fit {list(shape)}; the file is damaged")
+    return np.repeat(values, shape[1] // len(values)).reshape(-1, *[1] * (len(shape) - 2))
+
+
+def rms_normalisation(im: Importer, node: OnnxNode) -> None:
+    rank = len(im.input(node).shape)
+    axis = im.axis(node, im.attribute(node, "axis", -1), rank)
+    im.attribute(node, "stash_type", 1)
+    epsilon = float(im.attribute(node, "epsilon", 1e-5))
+    parts, x = Parts(im, node), node.inputs[0]
+    mean = parts("ReduceMean", parts("Mul", x, x), np.arange(axis, rank))
+    scaled = parts("Div", x, parts("Sqrt", parts("Add", mean, epsilon)))
+    parts.end("Mul", scaled, node.inputs[1])
+
+
+def mean_variance_normalisation(im: Importer, node: OnnxNode) -> None:
+    axes = np.array(im.attribute(node, "axes", [0, 2, 3]), np.int64)
+    parts, x = Parts(im, node), node.inputs[0]
+    centred = parts("Sub", x, parts("ReduceMean", x, axes))
+    deviation = parts("Sqrt", parts("ReduceMean", parts("Mul", centred, centred), axes))
+    parts.end("Div", centred, parts("Add", deviation, 1e-9))
+
+
+def lp_normalisation(im: Importer, node: OnnxNode) -> None:
+    axis, power = im.attribute(node, "axis", -1), im.attribute(node, "p", 2)
+    if power not in (1, 2):
+        raise im.refuse(node, "only p = 1 and p = 2 are supported")
+    parts, x = Parts(im, node), node.inputs[0]
+    norm = parts(f"ReduceL{power}", x, np.array([axis], np.int64))
+    # Where all is 0, it stays so.
+    parts.end("Div", x, parts("Where", parts("Equal", norm, 0.0), 1.0, norm))
+
+
+def local_response_normalisation(im: Importer, node: OnnxNode) -> None:
+    """The sum of the squares of neighbouring channels is a pointwise convolution with ones."""
+    shape, size = im.input(node).shape, im.attribute(node, "size")
+    alpha, beta, bias = (
+        float(im.attribute(node, name, default)) for name, default in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
+    )
+    if len(shape) != 4 or not 1 <= size <= 1 << 16:
+        raise im.refuse(node, "only images, and sizes above zero, are supported")
+    channels = np.arange(shape[1])
+    apart = channels[None] - channels[:, None]
+    near = (apart >= -((size - 1) // 2)) & (apart <= size // 2)
+    weights = (near * (alpha / size)).astype(np.float32)[:, :, None, None]
+    parts, x = Parts(im, node), node.inputs[0]
+    sums = parts("Conv", parts("Mul", x, x), weights, np.full(shape[1], bias, np.float32))
+    parts.end("Mul", x, parts("Pow", sums, -beta))
+
+
+def reduce_logarithm(im: Importer, node: OnnxNode) -> None:
+    """ReduceLogSum and ReduceLogSumExp."""
+    given = {"keepdims": im.attribute(node, "keepdims", 1)}
+    given |= {"noop_with_empty_axes": im.attribute(node, "noop_with_empty_axes", 0)}
+    axes = im.attribute(node, "axes", None)
+    rest: list[Any] = list(node.inputs[1:])
+    if axes is not None:
+        rest = [np.array(axes, np.int64)]
+    parts, x = Parts(im, node), node.inputs[0]
+    if node.kind == "ReduceLogSum":
+        parts.end("Log", parts("ReduceSum", x, *rest, **given))
+        return
+    most = parts("ReduceMax", x, *rest, keepdims=1)
+    sums = parts("Log", parts("ReduceSum", parts("Exp", parts("Sub", x, most)), *rest, **given))
+    parts.end("Add", sums, parts("ReduceMax", x, *rest, **given))
+
+
 _KINDS = {"ReduceMean": "MEAN", "ReduceMax": "REDUCE_MAX", "ReduceMin": "REDUCE_MIN"}
 _KINDS |= dict.fromkeys(("ReduceSum", "ReduceSumSquare", "ReduceL1", "ReduceL2"), "SUM")
 
@@ -172,4 +270,12 @@ LOWERINGS: dict[str, Lowering] = {
     "LogSoftmax": partial(softmax, kind="LOG_SOFTMAX"),
     "LayerNormalization": layer_normalisation,
     "InstanceNormalization": instance_normalisation,
+    "CumSum": running_sum,
+    "GroupNormalization": group_normalisation,
+    "RMSNormalization": rms_normalisation,
+    "MeanVarianceNormalization": mean_variance_normalisation,
+    "LpNormalization": lp_normalisation,
+    "LRN": local_response_normalisation,
+    "ReduceLogSum": reduce_logarithm,
+    "ReduceLogSumExp": reduce_logarithm,
 }

@@ -18,10 +18,10 @@ from diagmem.ops.moving.reshape import Reshape
 from diagmem.ops.moving.strided_slice import StridedSlice
 from diagmem.ops.resizing.resize import Resize
 from diagmem.transforms import macs_of, transformed, weights_of
-from diagmem.transforms.channels.counting import channel_counts
+from diagmem.transforms.remove_channels import channel_counts
 from diagmem.verification import reference
 from diagmem.verification.inputs import sample_inputs
-from tests.transforms.channels.layers import IdleNet, idle_net
+from tests.transforms.layers import IdleNet, idle_net
 
 NAME = "remove-channels"
 

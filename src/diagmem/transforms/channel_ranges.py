@@ -1,24 +1,74 @@
-"""Ranges through operations, kind by kind. What is not listed here can give any value of its output's type.
+"""What values each channel of each tensor can have, by exact interval arithmetic on stored integers.
 
-The numpy reference of an operation is what its values are taken from, at the ends of ranges or at all values within:
-there is no second arithmetic that might differ.
+A range may be too wide, never too narrow. Of float32 only constants are known: rounding depends on the order of
+additions, which is the runtime's. The numpy reference of an operation is what its values are taken from, at the ends of
+ranges or at all values within: there is no second arithmetic that might differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from diagmem.model.graph import DType, Node, Tensor
-from diagmem.ops import Activation, kind_of
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import ABSENT, DType, Graph, Node, Tensor
+from diagmem.ops import Activation, Unsupported, kind_of
 from diagmem.ops.kind import axis_of
 from diagmem.ops.moving.pad import zero_paddings_of
 from diagmem.ops.numerics.quantised import integer_range, real_range, scale_of, stored_zero
 from diagmem.ops.numerics.weighted_sums import finished_f32
-from diagmem.transforms.channels.ranges import Range
-from diagmem.transforms.channels.sums import STORED, Array, Sums
+from diagmem.transforms.channel_links import PARTS, STORED, Array, Sums, parts_of
+
+MOST_EXACT = 2.0**53
+"""Integers below that are held exactly by 64-bit real numbers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Range:
+    """Of each channel the least and the largest value, both included."""
+
+    low: Array
+    high: Array
+
+    @classmethod
+    def whole(cls, tensor: Tensor) -> Range:
+        """Every value that the type has."""
+        channels = tensor.shape[-1] if tensor.shape else 1
+        try:
+            info = np.iinfo(tensor.dtype.numpy)
+            low, high = float(info.min), float(info.max)
+        except (TypeError, ValueError):
+            low, high = -np.inf, np.inf
+        # A file may say that there are more channels than memory holds: one number stands for all of them.
+        return cls(np.broadcast_to(low, channels), np.broadcast_to(high, channels))
+
+    @classmethod
+    def of_constant(cls, tensor: Tensor) -> Range:
+        values = tensor.data
+        if values is None or not values.size or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+            return cls.whole(tensor)
+        if np.abs(values.astype(np.float64)).max() >= MOST_EXACT:
+            return cls.whole(tensor)
+        rows = values.reshape(-1, tensor.shape[-1] if tensor.shape else 1).astype(np.float64)
+        return cls(rows.min(axis=0), rows.max(axis=0))
+
+    @property
+    def is_constant(self) -> Array:
+        """Of each channel."""
+        found: Array = self.low == self.high
+        return found
+
+    def over(self, sources: Array, channels: int) -> Range:
+        """Of a tensor whose channel c has values of all those channels here that `sources` has at c, c + channels and
+        so on."""
+        low, high = (limit[sources].reshape(-1, channels) for limit in (self.low, self.high))
+        return Range(low.min(axis=0), high.max(axis=0))
+
+    def hull(self, other: Range) -> Range:
+        return Range(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+
 
 Given = Sequence[Range | None]
 """The range of each input, None for one that is absent."""
@@ -217,3 +267,44 @@ RULES: Mapping[str, Callable[[Node, Given], Range | None]] = {
     **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), _reshaped),
     "CONCATENATION": _joined,
 }
+
+
+def ranges_of(graph: Graph) -> dict[int, Range]:
+    """Tensor -> what its channels can be."""
+    found = {tensor.index: _given(tensor) for tensor in graph.tensors}
+    for node in graph.nodes:
+        if kind_of(node.op.kind) is None or any(t.is_variable or t.view is not None for t in node.outputs):
+            continue
+        if node.op.kind in PARTS:
+            found.update(_parts(node, found))
+            continue
+        given = [None if t == ABSENT else found[t] for t in node.op.inputs]
+        try:
+            made = outputs_of(node, given)
+        except (Unsupported, ModelError):
+            continue
+        if made is not None:
+            found[node.output.index] = _checked(node, made)
+    return found
+
+
+def _parts(node: Node, found: Mapping[int, Range]) -> Iterator[tuple[int, Range]]:
+    """What parts of a tensor can be: what it can be there."""
+    parts = parts_of(node)
+    if parts is None:
+        return
+    whole = found[parts.source.index]
+    for output, channels in zip(node.outputs, parts.channels, strict=True):
+        if (output.dtype, output.quantisation) == (parts.source.dtype, parts.source.quantisation):
+            yield output.index, Range(whole.low[channels], whole.high[channels])
+
+
+def _given(tensor: Tensor) -> Range:
+    return Range.of_constant(tensor) if tensor.is_constant and not tensor.is_variable else Range.whole(tensor)
+
+
+def _checked(node: Node, made: Range) -> Range:
+    """What is no number says nothing."""
+    whole = Range.whole(node.output)
+    is_sound = np.isfinite(made.low) & np.isfinite(made.high) & (made.low <= made.high)
+    return Range(np.where(is_sound, made.low, whole.low), np.where(is_sound, made.high, whole.high))

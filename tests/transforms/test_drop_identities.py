@@ -15,7 +15,7 @@ from diagmem.ops.elementwise.unary import Unary
 from diagmem.transforms import transformed
 from diagmem.verification import reference
 from diagmem.verification.inputs import sample_inputs
-from tests.transforms.channels.layers import IdleNet
+from tests.transforms.layers import IdleNet
 
 
 def left(graph: Graph) -> list[str]:

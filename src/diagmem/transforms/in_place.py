@@ -1,0 +1,234 @@
+"""Copies that need not be made: parts are written or read where the whole lies, and state where it stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import numpy as np
+
+from diagmem.model.graph import Graph, Node, Op, Tensor, View, row_major_strides
+from diagmem.model.views import IntArray
+from diagmem.ops import Activation, kind_of
+from diagmem.ops.kind import axis_of
+from diagmem.ops.loops.chunks import Chunks, RearrangeKind
+from diagmem.transforms._editing import (
+    Choice,
+    Draft,
+    NotExpressible,
+    is_movable,
+    is_seen_by_caller,
+    moved_into,
+    part_at,
+    part_of,
+)
+
+JOINS = ("CONCATENATION", "PACK")
+
+
+def remove_concat(graph: Graph, choice: Choice) -> Graph:
+    """Inputs become views of the output, also through several of these ops.
+
+    Each input must be whole in RAM, given once, unknown to the caller and quantised like the output; and all that touch
+    it must have kernels that can address a view.
+
+    Where one of them is a variable that is read where it lies, the output is a window over it and what is new: it lives
+    for ever, so the caller may write what is new straight into it. What the variable is assigned must then not be
+    overwritten while it is moved there, and the caller must not look at the window.
+    """
+    draft = Draft(graph)
+    for op in graph.ops:
+        if op.kind in JOINS and choice(op):
+            _remove_join(draft, draft.node(op.index))
+    return draft.graph()
+
+
+def _remove_join(draft: Draft, node: Node) -> None:
+    """Removes an op if nothing stands against it."""
+    parts = [part for part in node.inputs if part is not None]
+    has_state = any(draft.tensors[part.base].is_variable for part in parts)
+    if not all(_may_be_part(draft, node, part, has_state) for part in parts):
+        return
+    if len({p.base for p in parts}) < len(node.inputs):
+        return
+    changed: list[Tensor] = []
+    try:
+        for part, place in zip(parts, _places(node), strict=True):
+            root, *views = (draft.tensors[t] for t in draft.family(part.base))
+            # The part may be a reshape of the root; that lies where the part does.
+            inside = part_of(replace(part, view=place), root, 0, row_major_strides(root.shape))
+            changed += moved_into(inside.view or place, root, views)
+    except NotExpressible:
+        return
+    if not has_state or _is_sound_window(draft, node.output, changed):
+        draft.replaced_by_views(node.op.index, changed)
+
+
+def _is_sound_window(draft: Draft, whole: Tensor, parts: Sequence[Tensor]) -> bool:
+    """Whether a window over variables, as it would be with these parts, keeps what they are assigned."""
+    by_index = {part.index: part for part in parts}
+    is_given = [part for part in parts if part.is_variable or part.index in draft.source.inputs]
+    family = draft.family(whole.base)
+    if not all(part.is_in_one_piece for part in is_given) or any(t in draft.source.outputs for t in family):
+        return False
+    for part in is_given:
+        assign = draft.source.producer.get(part.index)
+        if assign is not None:
+            node = draft.node(assign)
+            value = by_index.get(node.op.inputs[0], node.input(0))
+            apart = value.offset_bytes - part.offset_bytes
+            if value.base == part.base and not (value.is_in_one_piece and apart >= 0):
+                return False
+    return True
+
+
+def _may_be_part(draft: Draft, node: Node, part: Tensor, has_state: bool) -> bool:
+    root, whole = draft.tensors[part.base], node.output
+    seen = draft.source.outputs if has_state else (*draft.source.inputs, *draft.source.outputs)
+    return (
+        (is_movable(root) or root.is_variable)
+        and part.is_in_one_piece
+        and part.elems == root.elems
+        and root.base != whole.base
+        and not any(member in seen for member in draft.family(root.index))
+        and (part.dtype, part.quantisation) == (whole.dtype, whole.quantisation)
+        and getattr(node.attributes, "activation", Activation.NONE) is Activation.NONE
+    )
+
+
+def _places(node: Node) -> Iterator[View]:
+    """Where each input lies in the output."""
+    whole, axis = node.output, axis_of(node.attributes.axis, len(node.output.shape))
+    own = 0 if whole.view is None else whole.view.offset_elems
+    if node.op.kind == "PACK":
+        strides = (*whole.strides[:axis], *whole.strides[axis + 1 :])
+        yield from (View(whole.base, own + i * whole.strides[axis], strides) for i in range(len(node.inputs)))
+        return
+    sizes = [node.input(position).shape[axis] for position in range(len(node.inputs))]
+    for start in accumulate(sizes[:-1], initial=0):
+        yield View(whole.base, own + start * whole.strides[axis], whole.strides)
+
+
+CUTS = ("SPLIT", "SPLIT_V", "SLICE", "STRIDED_SLICE", "UNPACK")
+
+
+def remove_slices(graph: Graph, choice: Choice) -> Graph:
+    """Outputs become views of the input, which must lie in RAM. What is taken must be constant and expressible by
+    strides, no output known to the caller, and all that read one must have kernels that can address a view. A slice of
+    a slice goes first, so that it does not stand in the way."""
+    draft = Draft(graph)
+    for op in reversed(graph.ops):
+        if op.kind in CUTS and choice(op):
+            _remove_cut(draft, draft.node(op.index))
+    return draft.graph()
+
+
+def _remove_cut(draft: Draft, node: Node) -> None:
+    """Removes an op if nothing stands against it."""
+    kind = kind_of(node.op.kind)
+    chunks = kind.chunks(node, kind.orders[0]) if isinstance(kind, RearrangeKind) else None
+    if chunks is None or not len(chunks.position):
+        return
+    source = node.input(int(chunks.position[0]))
+    if not is_movable(source) or not all(_may_be_view(draft, source, output) for output in node.outputs):
+        return
+    try:
+        views = [part for number in range(len(node.outputs)) for part in _parts(draft, node, source, chunks, number)]
+    except NotExpressible:
+        return
+    draft.replaced_by_views(node.op.index, views)
+
+
+def _may_be_view(draft: Draft, source: Tensor, output: Tensor) -> bool:
+    return (
+        not is_seen_by_caller(draft.source, output.index)
+        and output.view is None
+        and (output.dtype, output.quantisation) == (source.dtype, source.quantisation)
+    )
+
+
+def _parts(draft: Draft, node: Node, source: Tensor, chunks: Chunks, number: int) -> list[Tensor]:
+    """An output, and its own views, as views of the source."""
+    output = node.outputs[number]
+    part = part_at(source, output, elements_of(chunks, number))
+    views = [draft.tensors[t] for t in draft.family(output.index)[1:]]
+    return [part] if part.view is None else moved_into(part.view, output, views)
+
+
+def elements_of(chunks: Chunks, output: int) -> IntArray:
+    """The element of the input that each element of an output is."""
+    own = chunks.output == output
+    order = np.argsort(chunks.target[own], kind="stable")
+    source, pitch, length = (a[own][order] for a in (chunks.source, chunks.pitch, chunks.length))
+    k = np.arange(length.sum(), dtype=np.int64) - np.repeat(np.cumsum(length) - length, length)
+    elements: IntArray = np.repeat(source, length) + k * np.repeat(pitch, length)
+    return elements
+
+
+READ, ASSIGN = "READ_VARIABLE", "ASSIGN_VARIABLE"
+
+_MOVES = (
+    *("RESHAPE", "SQUEEZE", "EXPAND_DIMS", "SPLIT", "SPLIT_V", "SLICE", "STRIDED_SLICE", "UNPACK", "PACK"),
+    *("CONCATENATION", "TRANSPOSE", "CAST", "QUANTIZE", "PAD", "PADV2", "MIRROR_PAD", "GATHER"),
+)
+"""Kinds whose output other transforms may leave where the input lies."""
+
+
+def state_in_place(graph: Graph, choice: Choice) -> Graph:
+    """What is read becomes a view of the variable, and the assignment comes last, when nobody looks any more.
+
+    The variable must be assigned once at the most, after it is read. No other assignment that comes later may take its
+    value from where the variable lies, which has changed by then.
+    """
+    draft = Draft(graph)
+    moved: set[int] = set()
+    for node in graph.nodes:
+        if node.op.kind == READ and choice(node.op) and _stays_until_the_end(graph, node.op):
+            variable = node.input(0)
+            place = View(variable.base, _first_element(variable), row_major_strides(node.output.shape))
+            views = [draft.tensors[t] for t in draft.family(node.output.index)[1:]]
+            if draft.replaced_by_views(node.op.index, moved_into(place, node.output, views)):
+                moved.add(variable.index)
+    return _assigned_last(draft.graph(), moved) if moved else graph
+
+
+def _first_element(tensor: Tensor) -> int:
+    return 0 if tensor.view is None else tensor.view.offset_elems
+
+
+def _stays_until_the_end(graph: Graph, read: Op) -> bool:
+    """Whether the variable can be assigned after all else is done."""
+    (variable,), (result,) = read.inputs, read.outputs
+    touching = [op for op in graph.ops if variable in (*op.inputs, *op.outputs)]
+    changes = [op for op in touching if op.kind != READ]
+    if not graph.tensors[variable].is_variable:
+        return False
+    if is_seen_by_caller(graph, result) or graph.tensors[result].view is not None:
+        return False
+    if len(changes) > 1 or any(op.kind != ASSIGN or variable not in op.outputs for op in changes):
+        return False
+    if not changes:
+        return True
+    assign = changes[0].index
+    reached = _moved_from(graph, [t for op in touching if op.kind == READ for t in op.outputs])
+    later = (op for op in graph.ops[assign + 1 :] if op.kind == ASSIGN)
+    return all(op.index < assign for op in touching if op.kind == READ) and not any(
+        reached & {*op.inputs} for op in later
+    )
+
+
+def _moved_from(graph: Graph, tensors: list[int]) -> set[int]:
+    """The tensors that may come to lie where some tensors lie, or hold them."""
+    reached = {member for t in tensors for member in graph.sharing.get(t, (t,))}
+    for op in graph.ops:
+        if op.kind in _MOVES and reached & {*op.inputs}:
+            reached |= {member for t in op.outputs for member in graph.sharing.get(t, (t,))}
+    return reached
+
+
+def _assigned_last(graph: Graph, variables: set[int]) -> Graph:
+    """The graph with the assignments to some variables behind all other ops."""
+    last = [op for op in graph.ops if op.kind == ASSIGN and variables & {*op.outputs}]
+    first = [op for op in graph.ops if op not in last]
+    return replace(graph, ops=tuple(replace(op, index=index) for index, op in enumerate((*first, *last))))
