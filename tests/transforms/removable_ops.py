@@ -20,7 +20,7 @@ from tests.networks import Net
 
 
 class Tangle(Net):
-    """A network under construction, in real numbers."""
+    """A network under construction, in float32."""
 
     def __init__(self) -> None:
         super().__init__(DType.FLOAT32)

@@ -1,4 +1,4 @@
-"""Variables of real numbers that hold integers become these integers, and nothing else changes."""
+"""Variables in float32 that hold integers become these integers, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_scales_that_lose_integers_stay() -> None:
 
 
 def test_in_c_every_variable_is_compared(tmp_path: Path) -> None:
-    """With what the model's real numbers are in integers."""
+    """With the model's float32 values in integers."""
     compiler("gcc")
     path = tmp_path / "window.tflite"
     path.write_bytes(to_tflite(window()))

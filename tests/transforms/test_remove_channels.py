@@ -45,7 +45,7 @@ def check_the_same(model: Graph, less: Graph, runs: int = 3) -> None:
 @pytest.mark.parametrize("block", [ChannelBlock(), ChannelBlock(4), ChannelBlock(8, 3)], ids=str)
 @pytest.mark.parametrize("seed", range(25))
 def test_what_is_left_has_its_bytes(seed: int, block: ChannelBlock) -> None:
-    """On integers of 8 and 16 bits and on real numbers, with borders, joins and reshapes; outputs keep their shape."""
+    """On integers of 8 and 16 bits and on float32, with borders, joins and reshapes; outputs keep their shape."""
     graph = idle_net(seed)
     less = without(graph, block)
     check_the_same(graph, less)

@@ -85,7 +85,7 @@ class Sums:
         return cls(node, weights, inside, _zero(data), added, sources)
 
     @property
-    def is_real(self) -> bool:
+    def is_float32(self) -> bool:
         return self.node.input(0).dtype is DType.FLOAT32
 
     @property

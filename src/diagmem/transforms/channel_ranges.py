@@ -22,7 +22,7 @@ from diagmem.ops.numerics.weighted_sums import finished_f32
 from diagmem.transforms.channel_links import PARTS, STORED, Array, Sums, parts_of
 
 MOST_EXACT = 2.0**53
-"""Integers below that are held exactly by 64-bit real numbers."""
+"""Integers below that are held exactly by float64."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +97,7 @@ def _weighted(node: Node, given: Given) -> Range | None:
     sums = Sums.of(node)
     if sums is None:
         return None
-    if sums.is_real:
+    if sums.is_float32:
         return _weighted_f32(sums, _first(given))
     lowest, highest = sums.limits(_first(given).low, _first(given).high)
     if not sums.is_safe(lowest, highest):
@@ -189,12 +189,12 @@ def _applied(node: Node, values: Sequence[Array], count: int) -> Array:
 def _pooled(node: Node, given: Given) -> Range | None:
     """A window's largest, or its mean, lies between the ends; then it is clamped."""
     found, activation = _first(given), node.attributes.activation
-    is_real = node.output.dtype is DType.FLOAT32
-    if is_real and node.op.kind != "MAX_POOL_2D":
+    is_float32 = node.output.dtype is DType.FLOAT32
+    if is_float32 and node.op.kind != "MAX_POOL_2D":
         found = Range(*(np.where(found.is_constant & (found.low == 0), 0.0, end) for end in (-np.inf, np.inf)))
-    if node.op.kind == "L2_POOL_2D" or not (is_real or node.output.dtype in STORED):
+    if node.op.kind == "L2_POOL_2D" or not (is_float32 or node.output.dtype in STORED):
         return None
-    low, high = real_range(activation) if is_real else integer_range(activation, node.output)
+    low, high = real_range(activation) if is_float32 else integer_range(activation, node.output)
     return Range(np.clip(found.low, low, high), np.clip(found.high, low, high))
 
 

@@ -66,14 +66,14 @@ STORED = (DType.INT8, DType.INT16)
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """From a variable back to it: read, joined, quantised; made real, assigned. `sources`: real parts that are joined,
-    and the integers that they are made of."""
+    """From a variable back to it: read, joined, quantised; dequantised, assigned. `sources`: float32 parts that are
+    joined, and the integers that they are made of."""
 
     variable: Tensor
     read: Node
     joined: Node
     quantised: Node
-    real: Node
+    dequantised: Node
     assigned: Node
     sources: dict[int, int]
 
@@ -86,7 +86,7 @@ def narrow_state(graph: Graph, choice: Choice) -> Graph:
     gone: set[int] = set()
     for way in _ways(graph):
         real_parts = {graph.producer[t] for t in way.sources if graph.consumers[t] == (way.joined.op.index,)}
-        removed = {way.quantised.op.index, way.real.op.index}
+        removed = {way.quantised.op.index, way.dequantised.op.index}
         if not all(choice(graph.ops[op]) for op in removed):
             continue
         stored = way.quantised.output
@@ -98,13 +98,13 @@ def narrow_state(graph: Graph, choice: Choice) -> Graph:
         joined, assigned = way.joined.op, way.assigned.op
         inputs = tuple(way.sources.get(t, t) for t in joined.inputs)
         ops[joined.index] = replace(joined, inputs=inputs, outputs=way.quantised.op.outputs)
-        ops[assigned.index] = replace(assigned, inputs=way.real.op.inputs)
+        ops[assigned.index] = replace(assigned, inputs=way.dequantised.op.inputs)
         gone |= removed | {op for op in real_parts if choice(graph.ops[op])}
     return edited(graph, without=gone, ops=ops, tensors=tensors) if gone else graph
 
 
 def quantised_values(values: Array, like: Tensor) -> Array:
-    """The integers that stand for real numbers, by the scale of a tensor."""
+    """The integers that stand for float32 values, by the scale of a tensor."""
     data = Tensor(0, "real", values.shape, DType.FLOAT32)
     node = Node(Op(0, "QUANTIZE", (0,), (1,)), (data,), (replace(like, index=1, shape=values.shape, view=None),))
     with np.errstate(all="ignore"):
@@ -160,19 +160,19 @@ def _maker(graph: Graph, tensor: Tensor, kind: str) -> Node | None:
 
 
 def _is_like(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors stand for real numbers in the same way, by one scale."""
+    """Whether two tensors stand for float32 values in the same way, by one scale."""
     found = one.quantisation
     is_known = one.dtype in STORED and found is not None and not found.per_channel
     return is_known and (one.dtype, found) == (other.dtype, other.quantisation)
 
 
 def _comes_back(way: _Way) -> bool:
-    """Whether all integers are what they were once they have been made real and quantised."""
+    """Whether all integers are what they were once they have been dequantised and quantised."""
     stored = way.quantised.output
     info = np.iinfo(stored.dtype.numpy)
     every = np.arange(info.min, info.max + 1).astype(stored.dtype.numpy)
-    shapes = [replace(t, shape=every.shape) for t in (way.real.input(0), way.real.output)]
-    node = replace(way.real, inputs=(shapes[0],), outputs=(shapes[1],))
+    shapes = [replace(t, shape=every.shape) for t in (way.dequantised.input(0), way.dequantised.output)]
+    node = replace(way.dequantised, inputs=(shapes[0],), outputs=(shapes[1],))
     with np.errstate(all="ignore"):
         (real,) = kinds()["DEQUANTIZE"].reference(node, (every,))
     return bool(np.array_equal(quantised_values(real, stored), every))

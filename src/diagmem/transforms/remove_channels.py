@@ -34,7 +34,7 @@ def remove_channels(graph: Graph, choice: Choice, block: ChannelBlock = ONE_BY_O
 
 
 MOST_BIAS = {DType.INT32: 2**31, DType.INT64: 2**53}
-"""A bias below that fits its type, and is held exactly by a 64-bit real number."""
+"""A bias below that fits its type, and is held exactly by a float64."""
 
 
 def _any(op: Op) -> bool:
@@ -103,7 +103,7 @@ class _Closure:
         """With so many more channels that blocks are whole, of each layer those that ask for the fewest inputs."""
         for node in self.graph.nodes:
             sums = self.sums[node.op.index]
-            if sums is None or (sums.is_real and not block.of_reals):
+            if sums is None or (sums.is_float32 and not block.of_reals):
                 continue
             made = self.kept[node.output.index]
             needed = int(made.sum())
@@ -178,7 +178,7 @@ def foldable(sums: Sums, made: Array, given: Range) -> Array:
     part of the bias. None of them, if a bias would not fit."""
     fixed = given.is_constant
     is_zero: Array = fixed & (given.low == sums.zero)
-    if sums.is_real:
+    if sums.is_float32:
         return is_zero
     adding = np.flatnonzero(fixed & (given.low != sums.zero))
     parts = sums.added(made, adding, given.low)
@@ -268,8 +268,8 @@ class _Narrowing:
         made, given = self.keeping.kept[node.output.index], self.keeping.kept[node.input(0).index]
         values, fixed = self.keeping.ranges[node.input(0).index], self._is_fixed(node, sums)
         gone = np.flatnonzero(~given & sums.reads()[made & ~fixed].any(axis=0))
-        whole: Array = sums.bias.astype(np.float32 if sums.is_real else np.int64)
-        if not sums.is_real:
+        whole: Array = sums.bias.astype(np.float32 if sums.is_float32 else np.int64)
+        if not sums.is_float32:
             added = sums.added(made & ~fixed, gone, values.low)[0].sum(axis=1)
             whole[made & ~fixed] += np.rint(added).astype(np.int64)
             whole[fixed] += np.rint(sums.limits(values.low, values.high)[0][0][fixed]).astype(np.int64)
@@ -279,7 +279,7 @@ class _Narrowing:
     def _is_fixed(self, node: Node, sums: Sums) -> Array:
         """Output channels that always come out the same: any sum that they can have will do as their bias."""
         fixed = self.keeping.ranges[node.output.index].is_constant
-        return np.zeros_like(fixed) if sums.is_real else fixed
+        return np.zeros_like(fixed) if sums.is_float32 else fixed
 
     def _constant(self, node: Node, position: int, shape: Shape, data: Array, quantisation: Quantisation | None) -> int:
         """A constant of an op, changed; other ops that share it keep theirs."""

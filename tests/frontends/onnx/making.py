@@ -72,7 +72,7 @@ def model(
     constants: Mapping[str, npt.NDArray[Any]] | None = None,
     opset: int = 17,
 ) -> bytes:
-    """A whole file; inputs and outputs are real numbers."""
+    """A whole file; inputs and outputs are float32."""
     graph = b"".join(data(1, each) for each in nodes) + data(2, "graph")
     graph += b"".join(data(5, tensor(name, array)) for name, array in (constants or {}).items())
     graph += b"".join(data(11, value(name, shape)) for name, shape in inputs.items())

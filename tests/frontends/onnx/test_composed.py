@@ -171,7 +171,7 @@ def scaled(constants: dict[str, Array], name: str, scale: float, zero: int, dtyp
 
 
 def held(nodes: list[bytes], constants: dict[str, Array], name: str, scale: float, zero: int) -> str:
-    """A value, quantised to 8 bits and meant again."""
+    """A value, quantised to 8 bits and dequantised."""
     around = scaled(constants, name, scale, zero, "int8")
     nodes.append(making.node("QuantizeLinear", [name, *around], [f"{name}_q"]))
     nodes.append(making.node("DequantizeLinear", [f"{name}_q", *around], [f"{name}_d"]))
@@ -180,7 +180,7 @@ def held(nodes: list[bytes], constants: dict[str, Array], name: str, scale: floa
 
 @pytest.mark.parametrize("kind", ["Mul", "ReduceMean", "Pad", "Resize", "Split", "ReduceMax"])
 def test_quantised_operators_stay_on_integers(kind: str) -> None:
-    """Between two conversions of the whole model nothing is a real number; what differs from onnxruntime is known."""
+    """Between two conversions of the whole model nothing is float32; what differs from onnxruntime is known."""
     pytest.importorskip("onnxruntime", reason="needs onnxruntime to compare with")
     nodes: list[bytes] = []
     constants: dict[str, Array] = {}
@@ -215,7 +215,7 @@ def test_quantised_operators_stay_on_integers(kind: str) -> None:
 
 @pytest.mark.parametrize(("zero", "spread", "kinds"), [(120, 100, {"CONV_2D"}), (3, 256, {"CONV_2D", "DEQUANTIZE"})])
 def test_weights_around_another_number(zero: int, spread: int, kinds: set[str]) -> None:
-    """They are moved where that leaves them 8 bits, and stay on integers; else the layer is in real numbers."""
+    """They are moved where that leaves them 8 bits, and stay on integers; else the layer is in float32."""
     pytest.importorskip("onnxruntime", reason="needs onnxruntime to compare with")
     rng = np.random.default_rng(0)
     low = max(0, zero - spread // 2)

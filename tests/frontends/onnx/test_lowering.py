@@ -234,7 +234,7 @@ def quantised_network(rng: np.random.Generator, dtype: str, per_channel: bool) -
         return [f"{name}_s", f"{name}_z"]
 
     def stored(name: str, size: float) -> str:
-        """What a node made, quantised and meant again."""
+        """What a node made, quantised and dequantised."""
         around = scale(name, size)
         nodes.append(making.node("QuantizeLinear", [name, *around], [f"{name}_q"]))
         nodes.append(making.node("DequantizeLinear", [f"{name}_q", *around], [f"{name}_d"]))

@@ -23,7 +23,7 @@ CHANNELS_LAST: Dims = (0, 2, 3, 1)
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """real = scale * (stored - zero_point), for all elements or for each index along `axis`. Stored values of 8 bits
+    """float32 = scale * (stored - zero_point), for all elements or for each index along `axis`. Stored values of 8 bits
     without a sign are taken 128 lower, so that they have one."""
 
     scales: tuple[float, ...]
@@ -52,13 +52,13 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A tensor of `shape` in the file; ours holds its elements, axis by axis as `dims` says. `is_real`: the file means
-    the real numbers for which the tensor's quantised values stand."""
+    """A tensor of `shape` in the file; ours holds its elements, axis by axis as `dims` says. `is_dequantised`: the file
+    means the float32 values that the stored integers stand for."""
 
     tensor: Tensor
     dims: Dims
     shape: Shape
-    is_real: bool = False
+    is_dequantised: bool = False
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -68,7 +68,7 @@ class Stored:
     @property
     def dtype(self) -> DType:
         """As the file sees it."""
-        return DType.FLOAT32 if self.is_real else self.tensor.dtype
+        return DType.FLOAT32 if self.is_dequantised else self.tensor.dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class Shuffled:
     shape: Shape
 
     @property
-    def is_real(self) -> bool:
-        return self.source.is_real
+    def is_dequantised(self) -> bool:
+        return self.source.is_dequantised
 
     @property
     def dtype(self) -> DType:
@@ -170,7 +170,7 @@ class Builder:
     ops: list[Op] = field(default_factory=list)
     about: str = ""
     _forms: dict[tuple[int, Dims, Dims], Tensor] = field(default_factory=dict)
-    _reals: dict[int, Tensor] = field(default_factory=dict)
+    _float32: dict[int, Tensor] = field(default_factory=dict)
 
     def tensor(self, name: str, shape: Shape, dtype: DType, quantisation: Quantisation | None = None) -> Tensor:
         made = Tensor(len(self.tensors), name, shape, dtype, quantisation)
@@ -231,15 +231,15 @@ class Builder:
         self.tensors[tensor.index] = replace(self.tensors[tensor.index], name=name)
         return self.tensors[tensor.index]
 
-    def real(self, value: Stored) -> Stored:
-        """The value as real numbers, if it is one of quantised ones that stand for them."""
-        if not value.is_real:
+    def float32(self, value: Stored) -> Stored:
+        """The value in float32, dequantised where it is stored in integers."""
+        if not value.is_dequantised:
             return value
-        tensor = self._reals.get(value.tensor.index)
+        tensor = self._float32.get(value.tensor.index)
         if tensor is None:
             tensor = self.make("DEQUANTIZE", [value.tensor], dtype=DType.FLOAT32)
-            self._reals[value.tensor.index] = tensor
-        return replace(value, tensor=tensor, is_real=False)
+            self._float32[value.tensor.index] = tensor
+        return replace(value, tensor=tensor, is_dequantised=False)
 
     def form(self, value: Value, dims: Sequence[int | None], as_stored: bool = False) -> Tensor:
         """The tensor with its axes as in `dims`. `as_stored`: quantised values stay as they are."""
@@ -248,7 +248,7 @@ class Builder:
             return self.constant(self.array(value, wanted))
         if isinstance(value, Shuffled):
             value = self.unshuffled(value)
-        value = value if as_stored else self.real(value)
+        value = value if as_stored else self.float32(value)
         value = replace(value, dims=stored_as(value.shape, value.dims))
         if value.dims == wanted:
             return value.tensor
@@ -308,7 +308,7 @@ class Builder:
         source = value.source
         whole = self.form(source, in_file_order(source.shape), as_stored=True)
         dims = in_file_order(value.shape)
-        return Stored(self.reshaped(whole, sizes(value.shape, dims)), dims, value.shape, source.is_real)
+        return Stored(self.reshaped(whole, sizes(value.shape, dims)), dims, value.shape, source.is_dequantised)
 
     def in_ram(self, value: Value) -> Stored:
         """The value as a tensor of ours, a constant too. Quantised values stay as they are."""
@@ -330,7 +330,7 @@ class Builder:
         if order is None:
             return Shuffled(value, shape)
         dims: Dims = in_file_order(shape) if list(order) == sorted(order) else order
-        return Stored(self.reshaped(value.tensor, sizes(shape, dims)), dims, shape, value.is_real)
+        return Stored(self.reshaped(value.tensor, sizes(shape, dims)), dims, shape, value.is_dequantised)
 
     def graph(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> Graph:
         return Graph(name, tuple(self.tensors), tuple(self.ops), tuple(inputs), tuple(outputs))

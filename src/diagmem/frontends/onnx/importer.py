@@ -221,7 +221,7 @@ class Importer:
     def stored(self, node: OnnxNode, place: int = 0, as_stored: bool = False) -> Stored:
         """An input in RAM, its axes in any order. A constant becomes a tensor too."""
         value = self.build.in_ram(self.input(node, place))
-        return value if as_stored else self.build.real(value)
+        return value if as_stored else self.build.float32(value)
 
     def attribute(self, node: OnnxNode, name: str, default: Any = _REQUIRED) -> Any:
         """An attribute of the type that the default has."""

@@ -78,7 +78,7 @@ class Message:
         self._expect(field, VARINT)
         return signed(field.value)
 
-    def real(self, field: Field) -> float:
+    def float32(self, field: Field) -> float:
         self._expect(field, FIXED32)
         return float(struct.unpack_from("<f", self.content, field.start)[0])
 
@@ -93,13 +93,13 @@ class Message:
             found.append(signed(value))
         return found
 
-    def reals(self, field: Field) -> list[float]:
+    def floats(self, field: Field) -> list[float]:
         """One number, or several that are packed."""
         if field.wire == FIXED32:
-            return [self.real(field)]
+            return [self.float32(field)]
         self._expect(field, BYTES)
         if (field.end - field.start) % 4:
-            raise self.damaged("a list of real numbers has a part of one")
+            raise self.damaged("a packed list of floats is cut off")
         return [float(v) for (v,) in struct.iter_unpack("<f", self.content[field.start : field.end])]
 
     def doubles(self, field: Field) -> list[float]:
@@ -108,7 +108,7 @@ class Message:
             return [float(struct.unpack_from("<d", self.content, field.start)[0])]
         self._expect(field, BYTES)
         if (field.end - field.start) % 8:
-            raise self.damaged("a list of real numbers has a part of one")
+            raise self.damaged("a packed list of floats is cut off")
         return [float(v) for (v,) in struct.iter_unpack("<d", self.content[field.start : field.end])]
 
     def damaged(self, why: str) -> ModelError:
@@ -321,7 +321,7 @@ class _Reader:
             elif item.number == 20:
                 kind = message.integer(item)
             elif item.number == 2:
-                value = message.real(item)
+                value = message.float32(item)
             elif item.number == 3:
                 value = message.integer(item)
             elif item.number == 4:
@@ -333,7 +333,7 @@ class _Reader:
             elif item.number == 11:
                 value = Subgraph()
             elif item.number == 7:
-                lists[7] += message.reals(item)
+                lists[7] += message.floats(item)
             elif item.number == 8:
                 lists[8] += message.integers(item)
             elif item.number == 9:
@@ -363,7 +363,7 @@ class _Reader:
             elif item.number == 2:
                 kind = message.integer(item)
             elif item.number == 4:
-                typed.setdefault(4, []).extend(message.reals(item))
+                typed.setdefault(4, []).extend(message.floats(item))
             elif item.number == 10:
                 typed.setdefault(10, []).extend(message.doubles(item))
             elif item.number in (5, 7, 11):

@@ -45,7 +45,7 @@ class FlatTables:
         return int(self.flat.CreateNumpyVector(np.array(values, np.int32)))
 
     def numbers(self, values: Sequence[float]) -> int:
-        """A vector of integers, or of real numbers if one of them is."""
+        """A vector of integers, or of float32 if one of them is."""
         if any(isinstance(value, float) for value in values):
             return int(self.flat.CreateNumpyVector(np.array(values, np.float32)))
         return self.ints([int(value) for value in values])

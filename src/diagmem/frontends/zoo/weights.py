@@ -178,7 +178,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """By tensor index: what the constants hold (filters; biases, scales and shifts as vectors of real numbers), and
+    """By tensor index: what the constants hold (filters; biases, scales and shifts as vectors of float32), and
     how every activation is distributed over random inputs."""
 
     filters: dict[int, Filter]

@@ -78,7 +78,7 @@ def unary_of(
     im: Importer, kind: str, value: Value, attributes: Any = None, name: str = "", dtype: DType | None = None
 ) -> Value:
     """A function of each element, whatever order they lie in."""
-    source = im.build.real(value.source if isinstance(value, Shuffled) else im.build.in_ram(value))
+    source = im.build.float32(value.source if isinstance(value, Shuffled) else im.build.in_ram(value))
     tensor = im.build.make(kind, [source.tensor], attributes, name=name, dtype=dtype)
     made = replace(source, tensor=tensor)
     return Shuffled(made, value.shape) if isinstance(value, Shuffled) else made

@@ -128,7 +128,7 @@ def layer_input(im: Importer, value: Stored | Shuffled, as_stored: bool = False)
     if isinstance(value, Shuffled) and len(value.shape) == 2:
         columns = value.columns()
         if columns is not None:
-            source = value.source if as_stored else im.build.real(value.source)
+            source = value.source if as_stored else im.build.float32(value.source)
             return im.build.reshaped(source.tensor, value.shape), columns
     tensor = im.build.form(value, range(len(value.shape)), as_stored)
     return im.build.reshaped(tensor, value.shape), None

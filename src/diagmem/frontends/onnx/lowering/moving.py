@@ -147,7 +147,7 @@ def split(im: Importer, node: OnnxNode) -> None:
     made = im.build.op("SPLIT_V", inputs, Split(len(parts)), name=node.outputs[0], quantisation=held)
     for name, tensor, size in zip(node.outputs, made, parts, strict=True):
         shape = tuple(size if a == axis else n for a, n in enumerate(value.shape))
-        im.bind(name, Stored(im.build.rename(tensor, name), stored_as(shape, value.dims), shape, value.is_real))
+        im.bind(name, Stored(im.build.rename(tensor, name), stored_as(shape, value.dims), shape, value.is_dequantised))
 
 
 def slice_(im: Importer, node: OnnxNode) -> None:
@@ -166,7 +166,7 @@ def slice_(im: Importer, node: OnnxNode) -> None:
     value = placed(im, value, changed)
     parts = [range(1) if axis is None else ranges[axis] for axis in value.dims]
     made = _sliced(im, value.tensor, parts, node.outputs[0])
-    im.bind(node.outputs[0], Stored(made, stored_as(shape, value.dims), shape, value.is_real))
+    im.bind(node.outputs[0], Stored(made, stored_as(shape, value.dims), shape, value.is_dequantised))
 
 
 def _sliced(im: Importer, tensor: Tensor, parts: Sequence[range], name: str) -> Tensor:
@@ -190,7 +190,7 @@ def pad(im: Importer, node: OnnxNode) -> None:
     mode, fill, sides = _pads(im, node)
     is_zero = mode == "constant" and fill == 0.0
     value = im.stored(node, as_stored=is_zero)
-    is_zero = is_zero and (value.is_real or value.dtype is DType.FLOAT32 or value.tensor.quantisation is None)
+    is_zero = is_zero and (value.is_dequantised or value.dtype is DType.FLOAT32 or value.tensor.quantisation is None)
     inner = [range(max(0, -low), n - max(0, -high)) for n, (low, high) in zip(value.shape, sides, strict=True)]
     if any(not len(part) for part in inner):
         raise im.refuse(node, "its pads leave nothing")
@@ -216,7 +216,7 @@ def pad(im: Importer, node: OnnxNode) -> None:
         made = im.build.make("MIRROR_PAD", inputs, MirrorPad("reflect"), **rest)
     else:
         raise im.refuse(node, "its mode is not known; constant, reflect, edge and wrap are")
-    im.bind(node.outputs[0], Stored(made, stored_as(shape, value.dims), shape, value.is_real))
+    im.bind(node.outputs[0], Stored(made, stored_as(shape, value.dims), shape, value.is_dequantised))
 
 
 def _pads(im: Importer, node: OnnxNode) -> tuple[str, float, list[tuple[int, int]]]:
@@ -252,7 +252,7 @@ def _cut(im: Importer, value: Stored, ranges: Sequence[range]) -> Stored:
     value = placed(im, value, [axis for axis, part in enumerate(ranges) if part != range(value.shape[axis])])
     shape = tuple(len(part) for part in ranges)
     made = _sliced(im, value.tensor, [range(1) if axis is None else ranges[axis] for axis in value.dims], "")
-    return Stored(made, stored_as(shape, value.dims), shape, value.is_real)
+    return Stored(made, stored_as(shape, value.dims), shape, value.is_dequantised)
 
 
 def _is_far(shape: Shape, sides: Sequence[tuple[int, int]]) -> bool:
@@ -284,7 +284,7 @@ def taken(im: Importer, value: Stored, axis: int, places: npt.NDArray[Any], name
     else:
         made = im.build.make("GATHER", [value.tensor, im.build.ints(flat, "indices")], Gather(place, 0), **rest)
     shape = tuple(len(flat) if a == axis else n for a, n in enumerate(value.shape))
-    return Stored(made, stored_as(shape, value.dims), shape, value.is_real)
+    return Stored(made, stored_as(shape, value.dims), shape, value.is_dequantised)
 
 
 def gather(im: Importer, node: OnnxNode) -> None:
@@ -356,7 +356,7 @@ def space_depth(im: Importer, node: OnnxNode) -> None:
     rest = {"name": node.outputs[0], "quantisation": tensor.quantisation}
     made = im.build.make(kind, [tensor], SpaceDepth(block), **rest)
     n, h, w, c = made.shape
-    found = Stored(made, stored_as((n, c, h, w), CHANNELS_LAST), (n, c, h, w), value.is_real)
+    found = Stored(made, stored_as((n, c, h, w), CHANNELS_LAST), (n, c, h, w), value.is_dequantised)
     if mode == "CRD" and not is_wide:
         found = taken(im, found, 1, np.arange(c).reshape(block * block, -1).T.reshape(-1), node.outputs[0])
     im.bind(node.outputs[0], found)

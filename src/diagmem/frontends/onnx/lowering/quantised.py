@@ -1,9 +1,10 @@
 """Quantised networks: integers and their scales, between QuantizeLinear and DequantizeLinear or in operators of their
 own.
 
-DequantizeLinear computes nothing: what it makes stands for the real numbers that the integers mean (`Stored.is_real`).
-Where an operation reads only such tensors and a QuantizeLinear alone reads its result, possibly behind an activation,
-the three become one operation on integers. All others are computed in real numbers, as the file says.
+DequantizeLinear computes nothing: what it makes are integers that the file takes for float32 values
+(`Stored.is_dequantised`). Where an operation reads only such tensors and a QuantizeLinear alone reads its result,
+possibly behind an activation, the three become one operation on integers. The operators of the QOperator format are
+lowered by the same table (`LAYERS`). All others are computed in float32, as the file says.
 """
 
 from __future__ import annotations
@@ -77,15 +78,15 @@ def dequantize(im: Importer, node: OnnxNode) -> None:
     is_single = im.array(node, 1).size == 1
     scale, _ = scale_at(im, node, 1, 0 if is_single else im.axis(node, axis, len(value.shape)))
     if isinstance(value, Constant):
-        im.bind(node.outputs[0], real_constant(im, node, value, scale))
+        im.bind(node.outputs[0], dequantised_constant(im, node, value, scale))
     elif is_single:
-        im.bind(node.outputs[0], meant(im, node, value, scale))
+        im.bind(node.outputs[0], as_float32(im, node, value, scale))
     else:
         raise im.refuse(node, "only constants may have several scales")
 
 
-def real_constant(im: Importer, node: OnnxNode, value: Constant, scale: Scale) -> Constant:
-    """The real numbers, and the integers that stand for them."""
+def dequantised_constant(im: Importer, node: OnnxNode, value: Constant, scale: Scale) -> Constant:
+    """The float32 values, and the integers that stand for them."""
     values = value.array
     if im.given(node, 2) is None and values.dtype != np.uint8:
         scale = replace(scale, zero_points=(0,) * len(scale.scales), is_unsigned=False)
@@ -102,10 +103,10 @@ def real_constant(im: Importer, node: OnnxNode, value: Constant, scale: Scale) -
     return Constant(real.reshape(values.shape), (held, scale))
 
 
-def meant(im: Importer, node: OnnxNode, value: Value, scale: Scale) -> Value:
-    """Integers taken for the real numbers that they stand for."""
+def as_float32(im: Importer, node: OnnxNode, value: Value, scale: Scale) -> Value:
+    """Integers taken for the float32 values that they stand for."""
     if isinstance(value, Shuffled):
-        source = meant(im, node, value.source, scale)
+        source = as_float32(im, node, value.source, scale)
         assert isinstance(source, Stored)
         return Shuffled(source, value.shape)
     assert isinstance(value, Stored)
@@ -118,7 +119,7 @@ def meant(im: Importer, node: OnnxNode, value: Value, scale: Scale) -> Value:
         tensor = im.build.quantise(tensor, scale.quantisation)
     elif tensor.quantisation != scale.quantisation:
         raise im.refuse(node, "integers that were quantised on another scale; the file is damaged")
-    return replace(value, tensor=tensor, is_real=True)
+    return replace(value, tensor=tensor, is_dequantised=True)
 
 
 def _with_sign(im: Importer, value: Stored, scale: Scale) -> Stored:
@@ -127,7 +128,7 @@ def _with_sign(im: Importer, value: Stored, scale: Scale) -> Stored:
     tensor = im.build.quantise(im.build.tensors[value.tensor.index], held)
     lower = Quantisation(scale.scales, scale.zero_points)
     made = im.build.make("QUANTIZE", [tensor], dtype=DType.INT8, quantisation=lower)
-    return replace(value, tensor=made, is_real=True)
+    return replace(value, tensor=made, is_dequantised=True)
 
 
 def quantize(im: Importer, node: OnnxNode) -> None:
@@ -146,17 +147,17 @@ def quantize(im: Importer, node: OnnxNode) -> None:
 
 
 def quantised(im: Importer, value: Value, scale: Scale, dtype: DType, name: str) -> Value:
-    """Real numbers as integers on a scale; nothing need be done where they are."""
+    """Float32 values as integers on a scale; nothing need be done where they are."""
     if isinstance(value, Shuffled):
         source = quantised(im, value.source, scale, dtype, name)
         assert isinstance(source, Stored)
         return Shuffled(source, value.shape)
     assert isinstance(value, Stored)
     tensor = value.tensor
-    if value.is_real and tensor.dtype is dtype and tensor.quantisation == scale.quantisation:
-        return replace(value, is_real=False)
+    if value.is_dequantised and tensor.dtype is dtype and tensor.quantisation == scale.quantisation:
+        return replace(value, is_dequantised=False)
     made = im.build.make("QUANTIZE", [tensor], name=name, dtype=dtype, quantisation=scale.quantisation)
-    return replace(value, tensor=made, is_real=False)
+    return replace(value, tensor=made, is_dequantised=False)
 
 
 def target_of(im: Importer, node: OnnxNode) -> Target | None:
@@ -183,10 +184,10 @@ def _is_known(im: Importer, name: str) -> bool:
 
 
 def is_integer(value: Value | None) -> bool:
-    """Whether it is in RAM as 8-bit integers that stand for real numbers."""
+    """Whether it is in RAM as 8-bit integers that stand for float32 values."""
     if isinstance(value, Shuffled):
         value = value.source
-    return isinstance(value, Stored) and value.is_real and value.tensor.dtype is DType.INT8
+    return isinstance(value, Stored) and value.is_dequantised and value.tensor.dtype is DType.INT8
 
 
 def _finish(im: Importer, target: Target, value: Value) -> None:
@@ -349,7 +350,7 @@ def softmax(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> b
         return False
     rows = last(im, im.build.in_ram(value), [axis], as_stored=True)
     made = _made(im, "SOFTMAX", [rows.tensor], Softmax(), target)
-    _finish(im, target, replace(rows, tensor=made, is_real=False))
+    _finish(im, target, replace(rows, tensor=made, is_dequantised=False))
     return True
 
 
@@ -379,7 +380,7 @@ def unary(kind: str, attributes: Attributes | None = None) -> Lower:
         value = _present(operands[0])
         source = value.source if isinstance(value, Shuffled) else im.build.in_ram(value)
         given = None if attributes is None else attributes(im, node)
-        made = replace(source, tensor=_made(im, kind, [source.tensor], given, target), is_real=False)
+        made = replace(source, tensor=_made(im, kind, [source.tensor], given, target), is_dequantised=False)
         _finish(im, target, Shuffled(made, value.shape) if isinstance(value, Shuffled) else made)
         return True
 
@@ -478,7 +479,7 @@ def _operand(im: Importer, node: OnnxNode, place: int) -> Value:
     value = im.input(node, place)
     if isinstance(value, Constant):
         return Constant(value.array, (signed(value.array), scale))
-    return meant(im, node, value, scale)
+    return as_float32(im, node, value, scale)
 
 
 def _own_target(im: Importer, node: OnnxNode, place: int) -> Target:
@@ -494,7 +495,7 @@ def _in_memory(im: Importer, value: Value) -> Value:
         return value
     values, scale = value.stored
     tensor = im.build.constant(values, "operand", scale.quantisation)
-    return Stored(tensor, tuple(range(values.ndim)), values.shape, is_real=True)
+    return Stored(tensor, tuple(range(values.ndim)), values.shape, is_dequantised=True)
 
 
 Q_OPERATORS = {
@@ -533,7 +534,7 @@ def dynamic_quantize(im: Importer, node: OnnxNode) -> None:
 
 
 def _centred(im: Importer, parts: Parts, name: str, zero: str) -> str:
-    """Integers less their zero point, as real numbers."""
+    """Integers less their zero point, as float32."""
     value, below = im.values[name], im.values[zero] if zero else None
     if isinstance(value, Constant) and (below is None or isinstance(below, Constant)):
         shift: Any = 0 if below is None else below.array.astype(np.float32)

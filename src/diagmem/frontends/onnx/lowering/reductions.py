@@ -32,7 +32,7 @@ def reduce_of(im: Importer, kind: str, value: Stored, axes: Sequence[int], name:
         return value
     rest = {"name": name, "quantisation": value.tensor.quantisation}
     tensor = im.build.make(kind, [value.tensor, im.build.ints(places, "axes")], Reduce(keep_dims=True), **rest)
-    return Stored(tensor, stored_as(shape, value.dims), shape, value.is_real)
+    return Stored(tensor, stored_as(shape, value.dims), shape, value.is_dequantised)
 
 
 def reduce(im: Importer, node: OnnxNode, kind: str) -> None:

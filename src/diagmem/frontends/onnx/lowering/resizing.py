@@ -42,7 +42,7 @@ def resize(im: Importer, node: OnnxNode) -> None:
     tensor = im.build.form(value, CHANNELS_LAST, as_stored=True)
     rest = {"name": node.outputs[0], "quantisation": tensor.quantisation}
     made = im.build.make(kind, [tensor, im.build.ints(size[2:], "size")], attributes, **rest)
-    im.bind(node.outputs[0], Stored(made, stored_as(size, CHANNELS_LAST), size, value.is_real))
+    im.bind(node.outputs[0], Stored(made, stored_as(size, CHANNELS_LAST), size, value.is_dequantised))
 
 
 class _Cubic(NamedTuple):

@@ -287,7 +287,7 @@ def pool(im: Importer, node: OnnxNode) -> None:
     attributes = Pool2D(window.padding(tensor.shape[1:3]), *window.stride, *window.kernel)
     made = im.build.make(kind, [tensor], attributes, name=node.outputs[0], quantisation=tensor.quantisation)
     bound = bind_image(made, len(image.shape))
-    im.bind(node.outputs[0], replace(bound, is_real=image.is_real and node.kind == "MaxPool"))
+    im.bind(node.outputs[0], replace(bound, is_dequantised=image.is_dequantised and node.kind == "MaxPool"))
 
 
 def _padded_image(
