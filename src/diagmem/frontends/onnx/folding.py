@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from diagmem.frontends.onnx.importer import Importer
 
 Array = npt.NDArray[Any]
-Fold = Callable[["Importer", OnnxNode, list[Array]], Sequence[Array]]
+Fold = Callable[[OnnxNode, list[Any]], Any]
+"""What a node makes of the values of its inputs."""
 
 MOST_ELEMS = 1 << 26
 """A node that would make more is refused: a few bytes can ask for any amount."""
@@ -38,14 +39,14 @@ def folded(im: Importer, node: OnnxNode, inputs: Sequence[Value | None]) -> Sequ
     arrays: list[Any] = [value.array if isinstance(value, Constant) else None for value in inputs]
     try:
         with np.errstate(all="ignore"):
-            made = [np.asarray(array) for array in fold(im, node, arrays)]
+            made = np.asarray(fold(node, arrays))
     except ModelError:
         raise
     except DAMAGE as error:
         raise ModelError(f"{node.label}: it cannot be computed ({type(error).__name__}); the file is damaged") from None
     for name in node.attributes:
         im.attribute(node, name, None)
-    return made
+    return [made]
 
 
 def check_size(node: OnnxNode, shape: Sequence[int]) -> None:
@@ -62,7 +63,7 @@ def _shape(im: Importer, node: OnnxNode, value: Value) -> Array:
     return np.array(value.shape[start:end], dtype=np.int64)
 
 
-def _constant(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+def _constant(node: OnnxNode, inputs: list[Any]) -> Any:
     for name, dtype in (
         ("value_float", "float32"),
         ("value_floats", "float32"),
@@ -70,46 +71,39 @@ def _constant(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
         ("value_ints", "int64"),
     ):
         if name in node.attributes:
-            return [np.array(node.attributes[name], dtype=dtype)]
+            return np.array(node.attributes[name], dtype=dtype)
     value = node.attributes.get("value")
     if not isinstance(value, np.ndarray):
         raise ModelError(f"{node.label}: only constants that are dense tensors of numbers are supported")
-    return [value]
+    return value
 
 
-def _constant_of_shape(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+def _constant_of_shape(node: OnnxNode, inputs: list[Any]) -> Any:
     check_size(node, inputs[0].tolist())
     value = node.attributes.get("value", np.zeros(1, dtype=np.float32))
-    return [np.full(inputs[0].tolist(), value.reshape(-1)[0], dtype=value.dtype)]
+    return np.full(inputs[0].tolist(), value.reshape(-1)[0], dtype=value.dtype)
 
 
-def _range(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+def _range(node: OnnxNode, inputs: list[Any]) -> Any:
     start, limit, step = (array.reshape(-1)[0].item() for array in inputs)
     check_size(node, [max(0, math.ceil((limit - start) / step))])
-    return [np.arange(start, limit, step, dtype=inputs[0].dtype)]
+    return np.arange(start, limit, step, dtype=inputs[0].dtype)
 
 
-def _cast(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
-    return [inputs[0].astype(TYPES[node.attributes["to"]])]
-
-
-def _expand(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+def _expand(node: OnnxNode, inputs: list[Any]) -> Any:
     shape = np.broadcast_shapes(inputs[0].shape, tuple(inputs[1].tolist()))
     check_size(node, shape)
-    return [np.broadcast_to(inputs[0], shape).copy()]
+    return np.broadcast_to(inputs[0], shape).copy()
 
 
-def _tile(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+def _tile(node: OnnxNode, inputs: list[Any]) -> Any:
     check_size(node, [int(n) * int(r) for n, r in zip(inputs[0].shape, inputs[1], strict=True)])
-    return [np.tile(inputs[0], inputs[1].tolist())]
+    return np.tile(inputs[0], inputs[1].tolist())
 
 
-def _reshape(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
-    return [
-        inputs[0].reshape(
-            new_shape(node, inputs[0].shape, inputs[1].tolist(), bool(node.attributes.get("allowzero", 0)))
-        )
-    ]
+def _reshape(node: OnnxNode, inputs: list[Any]) -> Any:
+    zero_is_zero = bool(node.attributes.get("allowzero", 0))
+    return inputs[0].reshape(new_shape(node, inputs[0].shape, inputs[1].tolist(), zero_is_zero))
 
 
 def new_shape(node: OnnxNode, old: Sequence[int], wanted: Sequence[int], zero_is_zero: bool) -> tuple[int, ...]:
@@ -135,19 +129,9 @@ def axes_of(node: OnnxNode, inputs: Sequence[Array | None]) -> list[int] | None:
     return None if found is None else [int(axis) for axis in found]
 
 
-def _squeeze(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
-    axes = axes_of(node, inputs)
-    return [np.squeeze(inputs[0], tuple(axes) if axes is not None else None)]
-
-
-def _unsqueeze(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
-    axes = axes_of(node, inputs) or []
-    return [np.expand_dims(inputs[0], tuple(axes))]
-
-
-def _slice(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+def _slice(node: OnnxNode, inputs: list[Any]) -> Any:
     ranges = slices_of(node, inputs[0].shape, inputs)
-    return [inputs[0][tuple(slice(r.start, r.stop if r.stop >= 0 else None, r.step) for r in ranges)]]
+    return inputs[0][tuple(slice(r.start, r.stop if r.stop >= 0 else None, r.step) for r in ranges)]
 
 
 def slices_of(node: OnnxNode, shape: Sequence[int], inputs: Sequence[Array | None]) -> list[range]:
@@ -170,51 +154,36 @@ def slices_of(node: OnnxNode, shape: Sequence[int], inputs: Sequence[Array | Non
     return found
 
 
-def _gather(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+def _gather(node: OnnxNode, inputs: list[Any]) -> Any:
     axis = node.attributes.get("axis", 0)
     check_size(node, [inputs[0].size // max(1, inputs[0].shape[axis]), inputs[1].size])
-    return [np.take(inputs[0], inputs[1], axis=axis)]
+    return np.take(inputs[0], inputs[1], axis=axis)
 
 
-def _concat(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
-    return [np.concatenate(inputs, axis=node.attributes.get("axis", 1))]
-
-
-def _transpose(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
-    return [np.transpose(inputs[0], node.attributes.get("perm"))]
-
-
-def _div(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+def _div(node: OnnxNode, inputs: list[Any]) -> Any:
     first, second = inputs
     if first.dtype.kind in "iu":
-        return [(np.sign(first) * np.sign(second) * (abs(first) // abs(second))).astype(first.dtype)]
-    return [first / second]
+        return (np.sign(first) * np.sign(second) * (abs(first) // abs(second))).astype(first.dtype)
+    return first / second
 
 
 def _reduce(function: Callable[..., Any]) -> Fold:
-    def fold(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+    def fold(node: OnnxNode, inputs: list[Any]) -> Any:
         axes = axes_of(node, inputs)
         axis = tuple(axes) if axes else None
         made = function(inputs[0], axis=axis, keepdims=bool(node.attributes.get("keepdims", 1)))
-        return [np.asarray(made).astype(inputs[0].dtype)]
+        return np.asarray(made).astype(inputs[0].dtype)
 
     return fold
 
 
-def _pointwise(function: Callable[..., Any]) -> Fold:
-    def fold(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
+def _pointwise(function: Callable[..., Any], typed: bool = True) -> Fold:
+    """`typed`: the result has the type of the first input, as it has for numpy's functions of whole numbers too."""
+
+    def fold(node: OnnxNode, inputs: list[Any]) -> Any:
         check_size(node, np.broadcast_shapes(*(array.shape for array in inputs)))
-        return [np.asarray(function(*inputs))]
-
-    return fold
-
-
-def _typed(function: Callable[..., Any]) -> Fold:
-    """The result has the type of the first input, as it has for numpy's functions of whole numbers too."""
-
-    def fold(im: Importer, node: OnnxNode, inputs: list[Array]) -> list[Array]:
-        check_size(node, np.broadcast_shapes(*(array.shape for array in inputs)))
-        return [np.asarray(function(*inputs)).astype(inputs[0].dtype)]
+        made = np.asarray(function(*inputs))
+        return made.astype(inputs[0].dtype) if typed else made
 
     return fold
 
@@ -223,42 +192,42 @@ FOLDS: dict[str, Fold] = {
     "Constant": _constant,
     "ConstantOfShape": _constant_of_shape,
     "Range": _range,
-    "Cast": _cast,
+    "Cast": lambda n, i: i[0].astype(TYPES[n.attributes["to"]]),
     "Expand": _expand,
     "Tile": _tile,
     "Reshape": _reshape,
-    "Flatten": lambda im, n, i: [i[0].reshape(math.prod(i[0].shape[: n.attributes.get("axis", 1)]), -1)],
-    "Squeeze": _squeeze,
-    "Unsqueeze": _unsqueeze,
+    "Flatten": lambda n, i: i[0].reshape(math.prod(i[0].shape[: n.attributes.get("axis", 1)]), -1),
+    "Squeeze": lambda n, i: np.squeeze(i[0], None if (axes := axes_of(n, i)) is None else tuple(axes)),
+    "Unsqueeze": lambda n, i: np.expand_dims(i[0], tuple(axes_of(n, i) or ())),
     "Slice": _slice,
     "Gather": _gather,
-    "Concat": _concat,
-    "Transpose": _transpose,
-    "Identity": lambda im, n, i: [i[0]],
-    "Add": _typed(np.add),
-    "Sub": _typed(np.subtract),
-    "Mul": _typed(np.multiply),
+    "Concat": lambda n, i: np.concatenate(i, axis=n.attributes.get("axis", 1)),
+    "Transpose": lambda n, i: np.transpose(i[0], n.attributes.get("perm")),
+    "Identity": lambda n, i: i[0],
+    "Add": _pointwise(np.add),
+    "Sub": _pointwise(np.subtract),
+    "Mul": _pointwise(np.multiply),
     "Div": _div,
-    "Pow": _typed(np.power),
-    "Neg": _typed(np.negative),
-    "Abs": _typed(np.abs),
-    "Sqrt": _typed(np.sqrt),
-    "Exp": _typed(np.exp),
-    "Log": _typed(np.log),
-    "Floor": _typed(np.floor),
-    "Ceil": _typed(np.ceil),
-    "Round": _typed(np.round),
-    "Reciprocal": _typed(np.reciprocal),
-    "Max": lambda im, n, i: [np.maximum.reduce(np.broadcast_arrays(*i))],
-    "Min": lambda im, n, i: [np.minimum.reduce(np.broadcast_arrays(*i))],
-    "Mod": _typed(np.mod),
-    "Equal": _pointwise(np.equal),
-    "Greater": _pointwise(np.greater),
-    "Less": _pointwise(np.less),
-    "And": _pointwise(np.logical_and),
-    "Or": _pointwise(np.logical_or),
-    "Not": _pointwise(np.logical_not),
-    "Where": _pointwise(np.where),
+    "Pow": _pointwise(np.power),
+    "Neg": _pointwise(np.negative),
+    "Abs": _pointwise(np.abs),
+    "Sqrt": _pointwise(np.sqrt),
+    "Exp": _pointwise(np.exp),
+    "Log": _pointwise(np.log),
+    "Floor": _pointwise(np.floor),
+    "Ceil": _pointwise(np.ceil),
+    "Round": _pointwise(np.round),
+    "Reciprocal": _pointwise(np.reciprocal),
+    "Max": lambda n, i: np.maximum.reduce(np.broadcast_arrays(*i)),
+    "Min": lambda n, i: np.minimum.reduce(np.broadcast_arrays(*i)),
+    "Mod": _pointwise(np.mod),
+    "Equal": _pointwise(np.equal, typed=False),
+    "Greater": _pointwise(np.greater, typed=False),
+    "Less": _pointwise(np.less, typed=False),
+    "And": _pointwise(np.logical_and, typed=False),
+    "Or": _pointwise(np.logical_or, typed=False),
+    "Not": _pointwise(np.logical_not, typed=False),
+    "Where": _pointwise(np.where, typed=False),
     "ReduceSum": _reduce(np.sum),
     "ReduceProd": _reduce(np.prod),
     "ReduceMax": _reduce(np.max),
