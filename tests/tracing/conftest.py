@@ -34,7 +34,7 @@ def require_native() -> None:
 
 def require_cortex_m() -> None:
     if importlib.util.find_spec("unicorn") is None:
-        pytest.skip("needs unicorn (pip install 'diagmem[trace]')")
+        pytest.skip("needs unicorn (pip install '.[trace]')")
     if shutil.which("arm-none-eabi-gcc") is None:
         pytest.skip("needs arm-none-eabi-gcc")
 

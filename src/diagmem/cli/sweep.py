@@ -23,7 +23,7 @@ from diagmem.cli._files import write_file
 from diagmem.cli._options import plan_options
 from diagmem.cli._show import say
 from diagmem.cli._work import workers, working
-from diagmem.model.errors import DiagmemError, one_line
+from diagmem.model.errors import DiagmemError, install_command, one_line
 
 if TYPE_CHECKING:
     from diagmem.pipeline.several import Candidate
@@ -123,7 +123,7 @@ def _executor(place: str, jobs: int | None) -> Iterator[tuple[Executor, int]]:
     try:
         from distributed import Client
     except ImportError as error:
-        raise DiagmemError("a Dask cluster needs the extra 'sweep': pip install 'diagmem[sweep]'") from error
+        raise DiagmemError(f"a Dask cluster needs the extra 'sweep': {install_command('sweep')}") from error
     try:
         client = Client(f"tcp://{place.removeprefix(DASK)}", timeout=CONNECT_SECONDS)
     except (OSError, ValueError) as error:
@@ -203,7 +203,7 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise DiagmemError("a Parquet file needs the extra 'sweep': pip install 'diagmem[sweep]'") from error
+        raise DiagmemError(f"a Parquet file needs the extra 'sweep': {install_command('sweep')}") from error
     return pyarrow, pyarrow.parquet
 
 

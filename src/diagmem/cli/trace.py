@@ -56,7 +56,7 @@ KERNEL_ALIGN_BYTES = 4
 @plan_options("trace")
 @json_option
 @click.option(
-    "--png", "png_path", type=click.Path(dir_okay=False, path_type=Path), help="Draw it; needs diagmem[plot]."
+    "--png", "png_path", type=click.Path(dir_okay=False, path_type=Path), help="Draw it; needs the extra plot."
 )
 @click.option("--svg", "svg_path", type=click.Path(dir_okay=False, path_type=Path), help="Draw it.")
 def command(

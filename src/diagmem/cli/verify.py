@@ -106,7 +106,7 @@ def command(
                  are measured as well
       cortex-m33x2  the same on two cores that share the run: their critical path is counted
       tflm       its .tflite file with a plan inside (the one it carries, or a new one), in TensorFlow
-                 Lite Micro's own interpreter, against the file without: pip install 'diagmem[tflm]'
+                 Lite Micro's own interpreter, against the file without; it needs the extra tflm
 
     \b
     Examples:

@@ -23,6 +23,29 @@ class UnsafePlanError(DiagmemError):
     """A plan that destroys a value before its last read: the answer is no, and the command line exits with status 1."""
 
 
+def install_command(extra: str) -> str:
+    """How to add an extra, for the way in which diagmem was installed. It is on no package index, so its bare name is
+    never what to install."""
+    import json  # All of these only where something is missing: they are slow to load.
+    from importlib.metadata import PackageNotFoundError, distribution
+    from pathlib import Path
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    try:
+        origin = json.loads(distribution("diagmem").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        origin = {}
+    place = urlsplit(origin.get("url", ""))
+    path = Path(url2pathname(place.path))
+    if place.scheme != "file" or not path.exists():
+        return f"pip install '.[{extra}]' in a clone of diagmem"
+    if path.is_dir():
+        editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
+        return f"pip install {editable}{shlex.quote(f'{path}[{extra}]')}"
+    return f"pip install {shlex.quote(f'diagmem[{extra}] @ {place.geturl()}')}"
+
+
 def shell_word(text: str) -> str:
     """A text from a file as one word of a command that a user is told to run: quoted, so that a shell takes it as it
     is."""

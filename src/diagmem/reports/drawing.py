@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 from importlib.util import find_spec
 
-from diagmem.model.errors import DiagmemError
+from diagmem.model.errors import DiagmemError, install_command
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -267,7 +267,7 @@ class Drawing:
         try:
             import resvg_py
         except ImportError:
-            raise DiagmemError("PNG needs resvg_py: pip install 'diagmem[plot]' (SVG needs nothing)") from None
+            raise DiagmemError(f"PNG needs resvg_py: {install_command('plot')} (SVG needs nothing)") from None
         return bytes(resvg_py.svg_to_bytes(svg_string=self.svg("light" if theme == "auto" else theme), zoom=scale))
 
     def files(self, name: str, with_png: bool = True) -> dict[str, bytes]:

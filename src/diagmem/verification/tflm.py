@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.model.errors import DiagmemError, one_line
+from diagmem.model.errors import DiagmemError, install_command, one_line
 from diagmem.model.graph import DType, Graph
 from diagmem.verification.inputs import restarts
 from diagmem.verification.reference import differing
@@ -82,7 +82,7 @@ def run(model: bytes, graph: Graph, inputs: Inputs, timeout_seconds: float = TIM
 
 def _check_runnable(graph: Graph) -> None:
     if not is_installed():
-        raise TflmError("TFLM's Python interpreter is not installed; install it with: pip install 'diagmem[tflm]'")
+        raise TflmError(f"TFLM's Python interpreter is not installed; install it with: {install_command('tflm')}")
     for tensor in graph.tensors:
         if tensor.is_constant and tensor.elems and tensor.data is None and tensor.dtype is not DType.INT4:
             raise TflmError(

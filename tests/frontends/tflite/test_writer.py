@@ -102,7 +102,7 @@ class Runtime:
 
     def __init__(self, graph: Graph) -> None:
         litert = pytest.importorskip(
-            "ai_edge_litert.interpreter", reason="needs ai-edge-litert (pip install diagmem[verify])"
+            "ai_edge_litert.interpreter", reason="needs ai-edge-litert (pip install '.[verify]')"
         )
         self.graph = graph
         self.interpreter = litert.Interpreter(

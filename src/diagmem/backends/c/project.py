@@ -46,7 +46,7 @@ maintainer=diagmem
 sentence={what} as C.
 paragraph=Made by diagmem: static memory, no dependencies.
 category=Data Processing
-url=https://pypi.org/project/diagmem
+url=
 architectures={",".join(ARDUINO)}
 includes={name}.h
 """

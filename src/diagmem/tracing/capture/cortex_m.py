@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diagmem.model.errors import TraceError
+from diagmem.model.errors import TraceError, install_command
 from diagmem.tracing.capture import build
 from diagmem.tracing.capture.calls import NUMBERS, Argument, Call, MemoryArgument, Null, Number, Struct
 from diagmem.tracing.capture.cortex_m_hooks import Hooks, Scene, attach
@@ -268,7 +268,7 @@ def _engine(core: Core, elf: Elf) -> tuple[Uc, list[tuple[int, Any]]]:
     try:
         from unicorn import Uc, arm_const, unicorn_const
     except ImportError:
-        raise TraceError("tracing on Cortex-M needs unicorn: pip install 'diagmem[trace]'") from None
+        raise TraceError(f"tracing on Cortex-M needs unicorn: {install_command('trace')}") from None
     engine = Uc(unicorn_const.UC_ARCH_ARM, unicorn_const.UC_MODE_THUMB | unicorn_const.UC_MODE_MCLASS)
     engine.ctl_set_cpu_model(getattr(arm_const, core.model))
     loaded = []

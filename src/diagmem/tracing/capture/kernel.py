@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from diagmem.frontends.source import Source
-from diagmem.model.errors import TraceError, one_line
+from diagmem.model.errors import TraceError, install_command, one_line
 from diagmem.model.graph import Graph, Node
 from diagmem.tracing.capture import cortex_m, native
 from diagmem.tracing.capture.calls import Call, Role, parse_call
@@ -59,7 +59,7 @@ def _toml(path: Path) -> dict[str, Any]:
         try:
             import tomli as tomllib
         except ImportError:
-            raise TraceError("files of calls need tomli: pip install 'diagmem[trace]'") from None
+            raise TraceError(f"files of calls need tomli: {install_command('trace')}") from None
     try:
         found: dict[str, Any] = tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
