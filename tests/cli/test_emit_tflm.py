@@ -52,6 +52,23 @@ def test_without_tflm_it_says_how_to_measure(model: Path, monkeypatch: pytest.Mo
     assert "constexpr int kTensorArenaSize = 5200 + 16 + kPersistent;" in done.output
 
 
+@needs_tflm
+@pytest.mark.parametrize("name", ["kws_hybrid", "mobilenet_v1_0.25_128_uint8"])
+def test_a_model_that_tflm_does_not_run_is_refused(name: str, shared: Path, tmp_path: Path) -> None:
+    """In one line, with TFLM's reason; --force writes it all the same."""
+    given, out = shared / "models" / "wild" / f"{name}.tflite", tmp_path / "out.tflite"
+    done = run("emit", "tflm", str(given), "-o", str(out))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "Node CONV_2D (number 0) failed to prepare with status 1: Hybrid models are not supported" in done.stderr
+    assert not out.exists()
+    forced = run("emit", "tflm", str(given), "-o", str(out), "--force")
+    assert forced.returncode == 0
+    assert "not measured: TFLM does not run the model" in forced.stdout
+    assert out.exists()
+
+
 def test_default_is_safe_and_reference_is_warned_of(model: Path) -> None:
     """The default names no kernels; who names the reference ones is told what CMSIS-NN does with such a file."""
     out = model.with_name("out.tflite")

@@ -127,6 +127,7 @@ def emit_c(
 @click.option("--align", type=click.IntRange(min=1), default=16, show_default=True, help="Alignment of every offset.")
 @click.option("--keep-inputs", is_flag=True, help="Inputs survive a run; TFLM alone does not promise that.")
 @click.option("--no-remove-channels", is_flag=True, help="Keep channels that change no output.")
+@click.option("--force", is_flag=True, help="Write the file even if TFLM, where installed, does not run the model.")
 @json_option
 def emit_tflm(
     source: Source,
@@ -135,6 +136,7 @@ def emit_tflm(
     align: int,
     keep_inputs: bool,
     no_remove_channels: bool,
+    force: bool,
     json_path: str | None,
 ) -> None:
     """Write MODEL with its arena plan inside, for stock TensorFlow Lite Micro (TFLM).
@@ -152,6 +154,9 @@ def emit_tflm(
       cmsis-nn        Arm's CMSIS-NN on cores without MVE: Cortex-M0 to M7, M23, M33
       cmsis-nn-mve    Arm's CMSIS-NN on cores with MVE (Helium): Cortex-M52, M55, M85
 
+    A model that TFLM's own interpreter does not run, where that is installed, is refused, and nothing is written.
+    Firmware with another TFLM, or with ops of its own, may run it: --force writes the file.
+
     Other optimised kernels (ESP-NN, Xtensa, ARC, Ceva) are not known: do not use a planned file with them.
 
     \b
@@ -165,7 +170,7 @@ def emit_tflm(
         click.echo(REFERENCE_WARNING, err=True)
     with naming_model(source.label), working("planning") as bar:
         asked = {"align": align, "keep_inputs": keep_inputs, "remove_channels": not no_remove_channels}
-        made = _make(source, kernels, asked, bar)
+        made = _make(source, kernels, asked, bar, force)
     write_file(output, made.emitted.data)
     show(json_path, lambda: _to_json(source.label, output, made), _report(output, made))
 
@@ -195,7 +200,7 @@ class _Made:
         return sum(op != place for place, op in enumerate(self.plan.schedule.ops))
 
 
-def _make(given: Source, kernels: str, asked: dict[str, Any], bar: Bar) -> _Made:
+def _make(given: Source, kernels: str, asked: dict[str, Any], bar: Bar, force: bool) -> _Made:
     from diagmem import pipeline
     from diagmem.backends.tflm import metadata
     from diagmem.frontends.tflite import rewriter as flatbuffer
@@ -206,13 +211,13 @@ def _make(given: Source, kernels: str, asked: dict[str, Any], bar: Bar) -> _Made
         files[name] = pipeline.emit_tflm(given, kernels=name, **asked)
     bar.tell("measuring in TFLM", len(LIBRARIES), len(LIBRARIES) + 1)
     emitted = files[kernels]
-    arenas, reason = _measure(metadata.left_to_tflm(given.content), emitted)
+    arenas, reason = _measure(metadata.left_to_tflm(given.content), emitted, force)
     had_plan = flatbuffer.block(given.content, metadata.PLAN_ENTRY) is not None
     best = {name: files[name].heads[name][1] for name in LIBRARIES if name != SAFE_FOR_ALL}
     return _Made(emitted, best, had_plan, arenas, reason)
 
 
-def _measure(alone: bytes, emitted: PlannedFile) -> tuple[tuple[Arena, Arena] | None, str]:
+def _measure(alone: bytes, emitted: PlannedFile, force: bool) -> tuple[tuple[Arena, Arena] | None, str]:
     from diagmem.verification import tflm
     from diagmem.verification.tflm import Arena
 
@@ -220,6 +225,10 @@ def _measure(alone: bytes, emitted: PlannedFile) -> tuple[tuple[Arena, Arena] | 
     try:
         before = tflm.run(alone, emitted.graph, ())
         after = tflm.run(emitted.data, emitted.graph, ())
+    except tflm.RefusedModelError as error:
+        if not force:
+            raise PlanError(f"{error}; nothing is written (--force writes the file all the same)") from error
+        return None, str(error)
     except tflm.TflmError as error:
         return None, str(error)
     return (Arena.of(heads[0], before), Arena.of(heads[1], after)), ""

@@ -33,6 +33,10 @@ class TflmError(DiagmemError):
     """TFLM is not there, or does not run the model."""
 
 
+class RefusedModelError(TflmError):
+    """TFLM is there, and refuses the model or crashes in it."""
+
+
 @dataclass(frozen=True, slots=True)
 class TflmRun:
     """`outputs`: for each run, the bytes of each graph output. `arena_bytes`: the smallest arena that TFLM accepts, and
@@ -75,7 +79,7 @@ def run(model: bytes, graph: Graph, inputs: Inputs, timeout_seconds: float = TIM
         # A crash in too small an arena is TFLM's way to refuse it. Any other is news for the user.
         small = answers[-1].get("trying_bytes") if answers else None
         if done.returncode >= 0 or small is None or small == job["accepted_bytes"]:
-            raise TflmError(f"TFLM does not run the model: {_reason(done)}")
+            raise RefusedModelError(f"TFLM does not run the model: {_reason(done)}")
         accepted = [a["accepted_bytes"] for a in answers if "accepted_bytes" in a]
         job.update(refused_bytes=small, accepted_bytes=min(accepted, default=job["accepted_bytes"]))
 
@@ -137,7 +141,10 @@ def _reason(done: subprocess.CompletedProcess[str]) -> str:
         name = signal.Signals(-done.returncode).name
         return one_line(f"it crashed ({name})" + (f" after saying: {lines[-1]}" if lines else ""), 160)
     said = [line for line in lines if not line.startswith((" ", "Traceback")) and "Error: " not in line]
-    return one_line((said or lines or ["it gave no reason"])[-1], 160)
+    *before, last = said or lines or ["it gave no reason"]
+    # A kernel says why, behind the name of its file; then comes the node that it is of.
+    why = re.search(r"\.cc(?::\d+)? (.+)", before[-1]) if before and last.startswith("Node ") else None
+    return one_line(f"{last}: {why.group(1).removesuffix('.')}" if why else last, 160)
 
 
 @dataclass(frozen=True, slots=True)
