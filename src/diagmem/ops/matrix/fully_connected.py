@@ -26,7 +26,6 @@ from diagmem.ops.numerics.weighted_sums import (
     finished,
     interleaved,
     kernel_suffix,
-    rounded_once,
     weighted_fitting,
 )
 from diagmem.ops.options import Activation, Table
@@ -95,8 +94,6 @@ class FullyConnectedKind(OpKind):
         else:
             centred = rows.astype(np.float64) - zero_point_of(node.input(0))
             sums = centred @ centred_weights(node.input(1), weights).T.astype(np.float64)
-        if node.input(0).dtype is DType.UINT8:
-            return (rounded_once(node, sums, bias).reshape(node.output.shape),)
         return (finished(node, 0, sums, bias).reshape(node.output.shape),)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:

@@ -177,6 +177,8 @@ def finished(node: Node, axis: int, sums: Array, bias: Array | None) -> Array:
     dtype = node.input(0).dtype
     if dtype is DType.FLOAT32:
         return finished_f32(node, sums, bias)
+    if dtype is DType.UINT8 and node.op.kind == "FULLY_CONNECTED":
+        return _rounded_once(node, sums, bias)
     output = requantisation_of(node, axis)
     return _finished_s16(node, sums, bias, output) if dtype is DType.INT16 else finished_8_bit(node, sums, bias, output)
 
@@ -187,7 +189,7 @@ def finished_8_bit(node: Node, sums: Array, bias: Array | None, output: Requanti
     return output.apply(whole).astype(node.output.dtype.numpy)
 
 
-def rounded_once(node: Node, sums: Array, bias: Array | None) -> Array:
+def _rounded_once(node: Node, sums: Array, bias: Array | None) -> Array:
     """Unsigned outputs from the sums of their products, in double precision and rounded once, as LiteRT does it."""
     factor = scale_of(node.input(0)) * scale_of(node.input(1)) / scale_of(node.output)
     real = (sums + (0 if bias is None else bias.reshape(-1))) * factor
