@@ -176,9 +176,28 @@ def test_a_model_that_fails_does_not_stop_a_batch(tmp_path: Path) -> None:
     assert isinstance(damaged, diagmem.Failed)
     assert isinstance(damaged.error, ModelError)
     assert isinstance(absent, diagmem.Failed)
-    assert (absent.model, str(absent.error)) == (missing, "No such file or directory")
+    assert (absent.model, str(absent.error)) == (missing, f"{missing}: No such file or directory")
     with pytest.raises(PlanError, match="schedule 'fast' is not known"):
         diagmem.plan_many([chain(4)], schedule="fast")
+
+
+def test_a_file_that_is_not_there_is_one_of_our_errors(tmp_path: Path) -> None:
+    """Wherever a file is read, and in a line that names it; whoever looks for an OSError finds that too."""
+    model, plan = tmp_path / "missing.tflite", tmp_path / "missing.json"
+    for call in (
+        lambda: diagmem.plan(model),
+        lambda: diagmem.inspect(str(model.with_suffix(".onnx"))),
+        lambda: diagmem.emit_c(model),
+        lambda: diagmem.check("zoo:kws_dscnn_int8", plan),
+        lambda: diagmem.diff(plan, plan),
+        lambda: diagmem.diff(model, "zoo:kws_dscnn_int8"),
+        lambda: diagmem.plan(tmp_path),
+    ):
+        with pytest.raises(diagmem.DiagmemError, match=r"^\S*(missing\.\w+: No such file|: Is a directory)") as found:
+            call()
+        assert isinstance(found.value, OSError)
+    error = pickle.loads(pickle.dumps(found.value))
+    assert (str(error), type(error)) == (str(found.value), type(found.value))
 
 
 def test_plans_can_be_pickled() -> None:

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from errno import ENOENT
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from diagmem.cli._files import GIVEN
-from diagmem.model.errors import DiagmemError, PlanError, one_line
+from diagmem.model.errors import DiagmemError, PlanError, UnreadableFileError, one_line
 
 if TYPE_CHECKING:
     from diagmem.frontends.source import Source
@@ -163,12 +164,12 @@ def naming_model(model: str) -> Iterator[None]:
     name = f"{one_line(model, LONGEST_PATH)}: "
     try:
         yield
-    except DiagmemError as error:
-        raise type(error)(f"{name}{error}") from error
-    except FileNotFoundError as error:
-        if str(error.filename) != model:
+    except (UnreadableFileError, FileNotFoundError) as error:
+        if str(error.filename) != model or error.errno != ENOENT:
             raise
         raise DiagmemError(f"{name}no such file{_zoo_hint(model)}") from error
+    except DiagmemError as error:
+        raise type(error)(f"{name}{error}") from error
     except MemoryError as error:
         raise DiagmemError(f"{name}too large for the memory of this machine") from error
     except (ValueError, RecursionError) as error:

@@ -1,6 +1,8 @@
 """The exceptions that a user may meet. Each message says where, what, and what to do next, in one line."""
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class DiagmemError(Exception):
@@ -15,12 +17,28 @@ class PlanError(DiagmemError):
     """Options that contradict each other or the model."""
 
 
+class UnreadableFileError(DiagmemError, OSError):
+    """A file that is not there, or cannot be read. It is an OSError as well, with its number and the file's name."""
+
+    def __str__(self) -> str:
+        return f"{one_line(str(self.filename), 400)}: {self.strerror}"
+
+
 class TraceError(DiagmemError):
     """A kernel that cannot be traced as asked, or a tool that tracing needs and that is not there."""
 
 
 class UnsafePlanError(DiagmemError):
     """A plan that destroys a value before its last read: the answer is no, and the command line exits with status 1."""
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Around a file that is read: what the operating system has against it is one of our errors."""
+    try:
+        yield
+    except OSError as error:
+        raise UnreadableFileError(error.errno, error.strerror, error.filename) from error
 
 
 def install_command(extra: str) -> str:

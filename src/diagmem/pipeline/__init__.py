@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from diagmem.frontends.source import Source
 from diagmem.kernels.overlaps import METHODS, Overlap, all_overlaps
-from diagmem.model.errors import DiagmemError, PlanError, one_line
+from diagmem.model.errors import DiagmemError, PlanError, one_line, reading
 from diagmem.model.graph import Graph
 from diagmem.planning import planner
 from diagmem.planning.options import ROWS, Options
@@ -164,7 +164,7 @@ def read_plan(model: Model, plan: GivenPlan) -> Plan:
     if not isinstance(plan, Path):
         return plan_json.from_json(plan, source.graph_for("weights" in plan))
     try:
-        with plan.open("rb") as file:
+        with reading(), plan.open("rb") as file:
             text = file.read(plan_json.LARGEST_TEXT_BYTES + 1)
         return plan_json.from_text(text, source.graph_for(b'"weights"' in text))
     except PlanError as error:
@@ -275,8 +275,6 @@ def _planned_or_failed(model: Model, options: Options) -> Planned | Failed:
         return planned(source_of(model), options)
     except DiagmemError as error:
         return Failed(model, error)
-    except OSError as error:
-        return Failed(model, DiagmemError(error.strerror or str(error)))
 
 
 def check(model: Model, plan: GivenPlan | Plan) -> list[Finding]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diagmem.frontends.source import Source
-from diagmem.model.errors import DiagmemError, PlanError, one_line
+from diagmem.model.errors import DiagmemError, PlanError, UnreadableFileError, one_line
 from diagmem.pipeline import GivenPlan, Model, asked_for, given_plan, source_of
 from diagmem.planning import planner
 from diagmem.planning.options import Options
@@ -82,6 +82,8 @@ def _side(model: Model, on: str | None, options: Options) -> Side:
         from diagmem.verification.profile import profiled
 
         return planned_side(source.name, made, profiled(Program.of(made), made.plan, on))
+    except UnreadableFileError:
+        raise
     except DiagmemError as error:
         raise type(error)(f"{one_line(source.name)}: {error}") from error
 

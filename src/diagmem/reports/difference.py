@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from diagmem.backends.json import LARGEST_TEXT_BYTES
-from diagmem.model.errors import PlanError, one_line
+from diagmem.model.errors import PlanError, one_line, reading
 from diagmem.model.schedule import PUSH
 from diagmem.planning.planner import Planned
 from diagmem.reports.inspection import inspect
@@ -120,7 +120,7 @@ def planned_side(name: str, made: Planned, profile: Profile | None = None) -> Si
 def read_side(path: Path) -> Side:
     """A plan that was written as JSON."""
     name = one_line(str(path))
-    with path.open("rb") as file:
+    with reading(), path.open("rb") as file:
         text = file.read(LARGEST_TEXT_BYTES + 1)
     try:
         plan: Any = json.loads(text)

@@ -30,7 +30,7 @@ from diagmem.frontends.tflite.subgraphs import (
     with_variables,
     without_control_flow,
 )
-from diagmem.model.errors import ModelError, one_line
+from diagmem.model.errors import ModelError, one_line, reading
 from diagmem.model.graph import ABSENT, DType, Graph, IntArray, Node, Op, Quantisation, Shape, Tensor
 from diagmem.ops import kind_of
 from diagmem.ops.options import CUSTOM
@@ -79,7 +79,7 @@ def read(path: str | Path) -> Graph:
 
 def content(path: Path) -> bytes:
     """The bytes of a file; one that is too large is refused before it is read."""
-    with path.open("rb") as file:
+    with reading(), path.open("rb") as file:
         if os.fstat(file.fileno()).st_size > LARGEST_FILE_BYTES:
             raise ModelError(TOO_LARGE)
         return file.read(LARGEST_FILE_BYTES + 1)
