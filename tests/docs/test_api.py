@@ -5,7 +5,9 @@ from __future__ import annotations
 import doctest
 import io
 import pydoc
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +45,17 @@ def test_a_plan_is_shown_in_a_line() -> None:
     """However large the model: no dump of graphs."""
     made = diagmem.plan("zoo:vww_96_int8")
     assert max(len(repr(made)), len(repr(made.plan))) < 200
+
+
+@pytest.mark.parametrize("make", [diagmem.emit_c, diagmem.report])
+def test_files_are_shown_in_a_line_and_written(make: Callable[[str], Any], tmp_path: Path) -> None:
+    """By their names, not their contents; and all of them are written below a folder that need not be there."""
+    made = make("zoo:kws_dscnn_int8")
+    files = dict(getattr(made, "files", made))
+    assert len(repr(made)) < 400
+    assert all(path in repr(made) for path in files)
+    folder = made.write(tmp_path / "new" / "folder")
+    assert {path: (folder / path).read_bytes() for path in files} == files
 
 
 def test_errors_name_arguments() -> None:

@@ -117,12 +117,34 @@ class Failed:
     error: DiagmemError
 
 
+class Files(dict[str, bytes]):
+    """The contents of files by path. They are shown by their names and sizes."""
+
+    def write(self, folder: str | Path) -> Path:
+        """Writes all of them below a folder, which is made if it is missing."""
+        for path, content in self.items():
+            target = Path(folder, path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        return Path(folder)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} files, {sum(map(len, self.values()))} bytes: {', '.join(sorted(self))}>"
+
+
 @dataclass(frozen=True, slots=True)
 class EmittedC:
     """C code: the contents of its files by path, and the arena that it runs in."""
 
     files: dict[str, bytes]
     arena_bytes: int
+
+    def write(self, folder: str | Path) -> Path:
+        """Writes the files below a folder, which is made if it is missing."""
+        return Files(self.files).write(folder)
+
+    def __repr__(self) -> str:
+        return f"EmittedC(files={Files(self.files)!r}, arena_bytes={self.arena_bytes})"
 
 
 def source_of(model: Model, example_inputs: Any = None) -> Source:
@@ -406,8 +428,9 @@ def verify(
     return found
 
 
-def report(model: Model, **options: Any) -> dict[str, bytes]:
-    """A page about the model's plan, the plan, and the pictures: the files' contents by path.
+def report(model: Model, **options: Any) -> Files:
+    """A page about the model's plan, the plan, and the pictures: the files' contents by path, with a method to write
+    them to a folder.
 
     >>> sorted(diagmem.report("zoo:kws_dscnn_int8"))[:3]
     ['arena-dark.png', 'arena.png', 'arena.svg']
@@ -415,7 +438,7 @@ def report(model: Model, **options: Any) -> dict[str, bytes]:
     return report_of(plan(model, **options))
 
 
-def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = None) -> dict[str, bytes]:
+def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = None) -> Files:
     """The report about a plan that is there already. `instructions`: those of each op, by its index in the file."""
     from diagmem.backends import json as plan_json
     from diagmem.reports.arena import before_after_drawing
@@ -424,12 +447,13 @@ def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = No
     from diagmem.reports.report import report_page
     from diagmem.targets import chips
 
-    files = {
-        "report.html": report_page(
-            made, [chip for chip in chips() if chip.core.refusal is None], instructions
-        ).encode(),
-        "plan.json": (json.dumps(plan_json.to_json(made), indent=2) + "\n").encode(),
-    }
+    shown = [chip for chip in chips() if chip.core.refusal is None]
+    files = Files(
+        {
+            "report.html": report_page(made, shown, instructions).encode(),
+            "plan.json": (json.dumps(plan_json.to_json(made), indent=2) + "\n").encode(),
+        }
+    )
     for name, draw in (("arena", before_after_drawing), ("live", live_drawing)):
         files.update(draw(made.baseline, made.plan).files(name))
     if made.plan.multicore is not None:
