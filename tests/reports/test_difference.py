@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from diagmem import pipeline
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.errors import DiagmemError, PlanError
 from diagmem.model.graph import DType, Graph
-from diagmem.reports.difference import change_text, index_text, markdown
+from diagmem.reports.difference import Growth, change_text, index_text, markdown
 from tests.cli.test_command_line import run
 
 
@@ -97,3 +98,41 @@ def test_the_command_line() -> None:
     assert "RAM: arena" in run("diff", *models).stdout
     done = run("diff", models[0], "missing.tflite")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("limit", "figure", "after", "is_allowed"),
+    [
+        *(("2%", "macs", 1020, True), ("2%", "macs", 1021, False), ("0%", "arena_bytes", 1001, False)),
+        *(("0.5 %", "arena_bytes", 1005, True), ("2%", "arena_bytes", 10, True)),
+        *(
+            ("512B", "arena_bytes", 1512, True),
+            ("512B", "weights_bytes", 1513, False),
+            ("1K", "arena_bytes", 2024, True),
+        ),
+        *(("512B", "macs", 10**6, True), ("0", "arena_bytes", 1001, False), ("0B", "arena_bytes", 1000, True)),
+    ],
+)
+def test_how_much_growth_is_allowed(limit: str, figure: str, after: int, is_allowed: bool) -> None:
+    """To the unit; bytes say nothing of figures that are none."""
+    assert Growth.parsed(limit).allows(figure, 1000, after) == is_allowed
+
+
+def test_too_much_growth_is_a_no() -> None:
+    """Status 1, and the figures by name; what shrinks or stays within the limit is fine."""
+    models = ("zoo:kws_dscnn_int8", "zoo:vww_96_int8")
+    done = run("diff", *models, "--max-growth", "2%")
+    assert done.returncode == 1
+    assert "grown by more than 2%: RAM: arena, flash: weights, multiply-accumulates" in done.stdout
+    told = run("diff", *models, "--max-growth", "27104B", "--json", "-")
+    assert (told.returncode, json.loads(told.stdout)["grown"]) == (1, ["weights_bytes"])
+    assert run("diff", *reversed(models), "--max-growth", "0").returncode == 0
+    assert run("diff", *models).returncode == 0
+    assert run("diff", *models, "--max-growth", "some").returncode == 2
+
+
+def test_a_figure_that_one_side_lacks_is_not_judged() -> None:
+    grown = pipeline.diff(network(8), network(16))
+    unknown = replace(grown, before=replace(grown.before, macs=None))
+    assert "macs" in grown.grown(Growth.parsed("1%"))
+    assert "macs" not in unknown.grown(Growth.parsed("1%"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +14,9 @@ from diagmem.cli._work import working
 
 if TYPE_CHECKING:
     from diagmem.planning.options import Options
-    from diagmem.reports.difference import Difference
+    from diagmem.reports.difference import Difference, Growth
+
+ANSWER_IS_NO = 1
 
 
 @click.command(short_help="What changed between two models or plans.")
@@ -22,10 +24,25 @@ if TYPE_CHECKING:
 @click.argument("after", type=ModelParameter())
 @click.option("--on", "core", type=click.Choice(CORES), help="Also count instructions on this core.")
 @click.option("--markdown", "is_markdown", is_flag=True, help="As Markdown, for a pull request.")
+@click.option(
+    "--max-growth",
+    metavar="LIMIT",
+    help="Exit with 1 if RAM, flash, multiply-accumulates or instructions grow by more than a share such as 2%, or "
+    "RAM or flash by more than a number of bytes such as 512B.",
+)
 @plan_options("diff")
 @json_option
+@click.pass_context
 def command(
-    before: str, after: str, core: str | None, is_markdown: bool, json_path: str | None, options: Options
+    ctx: click.Context,
+    /,
+    before: str,
+    after: str,
+    core: str | None,
+    is_markdown: bool,
+    max_growth: str | None,
+    json_path: str | None,
+    options: Options,
 ) -> None:
     """Show what changed from BEFORE to AFTER: RAM, flash, multiply-accumulates, and which ops are behind it.
 
@@ -36,13 +53,29 @@ def command(
       diagmem diff old.tflite new.tflite
       diagmem diff old.tflite new.tflite --on cortex-m4 --markdown >> "$GITHUB_STEP_SUMMARY"
       diagmem diff main.json branch.json
+      diagmem diff main.json branch.json --max-growth 2%
     """
     from diagmem import pipeline
-    from diagmem.reports.difference import markdown
+    from diagmem.reports.difference import Growth, markdown
 
+    most = None if max_growth is None else Growth.parsed(max_growth)
     with working("planning both"):
         found = pipeline.diff(before, after, on=core, options=options)
-    show(json_path, found.to_json, markdown(found).splitlines() if is_markdown else _tables(found))
+    grown = found.grown(most) if most else []
+    judged = {"max_growth": most.text, "grown": grown} if most else {}
+    lines = markdown(found).splitlines() if is_markdown else _tables(found)
+    show(json_path, lambda: {**found.to_json(), **judged}, (*lines, *_verdict(grown, most)))
+    if grown:
+        ctx.exit(ANSWER_IS_NO)
+
+
+def _verdict(grown: Sequence[str], most: Growth | None) -> Iterator[str]:
+    from diagmem.reports.difference import FIGURES
+
+    if most is not None:
+        yield ""
+        names = ", ".join(FIGURES[figure] for figure in grown)
+        yield f"grown by more than {most.text}: {names}" if grown else f"nothing has grown by more than {most.text}"
 
 
 def _tables(found: Difference) -> Iterator[str | Table]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -12,6 +13,7 @@ from typing import Any
 
 from diagmem.backends.json import LARGEST_TEXT_BYTES
 from diagmem.model.errors import PlanError, one_line, reading
+from diagmem.model.pools import parsed_size
 from diagmem.model.schedule import PUSH
 from diagmem.planning.planner import Planned
 from diagmem.reports.inspection import inspect
@@ -67,6 +69,31 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
+class Growth:
+    """How much more is allowed: a share of each figure, or so many bytes of those that are bytes."""
+
+    text: str
+    percent: float | None
+    size_bytes: int = 0
+
+    @classmethod
+    def parsed(cls, text: str) -> Growth:
+        """`2%`, `512B`, `1K`, `0`."""
+        share = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)\s*%", text.strip())
+        size = 0 if re.fullmatch(r"0+\s*[bB]?", text.strip()) else parsed_size(text)
+        if share is None and size is None:
+            raise PlanError(
+                f"growth '{one_line(text, 40)}' is neither a share nor a number of bytes: such as 2% or 512B"
+            )
+        return cls(text.strip(), float(share[1]) if share else None, size or 0)
+
+    def allows(self, figure: str, before: int, after: int) -> bool:
+        if self.percent is not None:
+            return 100 * (after - before) <= self.percent * before
+        return not figure.endswith("_bytes") or after - before <= self.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     before: Side
     after: Side
@@ -82,6 +109,14 @@ class Difference:
             values = getattr(self.before, figure), getattr(self.after, figure)
             if values != (None, None):
                 yield figure, *values
+
+    def grown(self, most: Growth) -> list[str]:
+        """The figures that grow by more than that."""
+        return [
+            figure
+            for figure, old, new in self.figures()
+            if old is not None and new is not None and not most.allows(figure, old, new)
+        ]
 
     def to_json(self) -> dict[str, Any]:
         return {
