@@ -158,6 +158,21 @@ def test_several_models_that_are_no_library(words: tuple[str, ...], said: str, t
     assert said in done.stderr
 
 
+def test_what_models_take_together_is_compared_with_the_best_plans_alone(shared: Path) -> None:
+    """State that lies beside the arena may cost more than sharing saves: that is said, and no saving is claimed."""
+    models = [
+        str(shared / "models" / "wild" / f"{n}.tflite") for n in ("audio_preprocessor_int8", "wake_word_hey_jarvis")
+    ]
+    alone = [json.loads(call("plan", model, "--json", "-").stdout)["arena_bytes"] for model in models]
+    done = call("plan", *models, "--together", "run-one-at-a-time")
+    assert f"separately they would take {sum(alone)} B" in done.stdout
+    assert "sharing saves nothing here" in done.stdout
+    told = json.loads(call("plan", *models, "--together", "run-one-at-a-time", "--json", "-").stdout)["together"]
+    assert told["apart_bytes"] == sum(alone) < told["total_bytes"]
+    kws = call("plan", "zoo:kws_dscnn_int8", "zoo:vww_96_int8", "--together", "run-one-at-a-time")
+    assert "sharing saves nothing" not in kws.stdout
+
+
 def test_verify_together() -> None:
     """Each model by its name, in text and JSON; what several models cannot have is refused in a line."""
     models = ("zoo:kws_dscnn_int8", "zoo:autoencoder_int8")

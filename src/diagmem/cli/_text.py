@@ -372,6 +372,8 @@ def _together(found: Together, missing_bytes: int) -> Iterator[Entry]:
     else:
         yield "together", f"one arena of {size} serves all, one at a time{kept}"
     yield "", f"{size_text(found.total_bytes)} in all; separately they would take {size_text(found.apart_bytes)}"
+    if found.total_bytes >= found.apart_bytes:
+        yield "", "sharing saves nothing here: plan and emit each model by itself, without --together"
     if missing_bytes:
         yield "too large", f"all together: short by {size_text(missing_bytes)}"
 

@@ -123,7 +123,7 @@ def command(
         one = _fitted(sources[0], options, limits) if fit else _one(sources[0], options, limits)
         found = [replace(one, why=_chains(one.made.plan, why))]
     results = [one for one in found if isinstance(one, Result)]
-    together = _together(results)
+    together = _together(results, options, limits)
     missing = _missing_together(together, limits)
     if svg_path:
         _draw(results, svg_path)
@@ -292,13 +292,23 @@ def _embedded_json(found: EmbeddedPlan) -> dict[str, Any]:
     }
 
 
-def _together(results: Sequence[Result]) -> Together | None:
-    """What models take that share an arena, where that is asked for."""
-    if not results or not results[0].made.plan.options.together:
+def _together(results: Sequence[Result], options: Options, limits: Limits) -> Together | None:
+    """What models take that share an arena, where that is asked for, beside the best plan of each alone."""
+    if not results or not options.together:
         return None
     from diagmem.pipeline.several import Together
 
-    return Together.of([result.made for result in results])
+    return Together.of([one.made for one in results], [_alone_bytes(one, options, limits) for one in results])
+
+
+def _alone_bytes(result: Result, options: Options, limits: Limits) -> int:
+    """What the model takes if it shares its arena with no other. Where it keeps nothing beside it, that is the same."""
+    from diagmem.planning.memory.caller import kept_bytes
+
+    if not kept_bytes(result.made.plan):
+        return result.made.arena_bytes
+    with naming_model(result.source.label), working("planning it alone") as bar:
+        return _planned(result.source, replace(options, together=""), limits, bar.tell).arena_bytes
 
 
 def _missing_together(found: Together | None, limits: Limits) -> int:

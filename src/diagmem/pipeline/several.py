@@ -27,16 +27,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Together:
-    """Plans that were all made with the same option `together`."""
+    """Plans that were all made with the same option `together`. `alone_bytes`: what the best plan of each takes that
+    was made without it, for state may then share addresses with other tensors."""
 
     plans: tuple[Planned, ...]
+    alone_bytes: tuple[int, ...]
 
     @classmethod
-    def of(cls, plans: Sequence[Planned]) -> Together:
+    def of(cls, plans: Sequence[Planned], alone_bytes: Sequence[int] | None = None) -> Together:
         asked = {made.plan.options.together for made in plans}
         if len(asked) != 1 or asked == {""}:
             raise PlanError("models share an arena whose plans were all made for that: plan them with one `together`")
-        return cls(tuple(plans))
+        own = [made.arena_bytes for made in plans]
+        return cls(tuple(plans), tuple(own if alone_bytes is None else map(min, own, alone_bytes)))
 
     @property
     def pools_bytes(self) -> Mapping[str, int]:
@@ -64,7 +67,7 @@ class Together:
     @property
     def apart_bytes(self) -> int:
         """What they take with an arena each."""
-        return sum(made.arena_bytes for made in self.plans)
+        return sum(self.alone_bytes)
 
 
 def beside_each_other(plans: Sequence[Planned]) -> list[Planned]:
