@@ -147,11 +147,12 @@ def test_what_is_wrong_with_a_file_is_told_in_a_line(tmp_path: Path, change: tup
     assert "\n" not in str(raised.value)
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Absent, a directory, not text, too deep."""
     (tmp_path / "folder.toml").mkdir()
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "deep.toml").write_text("ram = " + "[" * 100_000)
+    monkeypatch.chdir(tmp_path)
     for name in ("none", "folder", "bytes", "deep"):
         with pytest.raises(PlanError, match=f"{name}.toml': "):
-            chip_named(str(tmp_path / f"{name}.toml"))
+            chip_named(f"{name}.toml")

@@ -44,7 +44,7 @@ def test_moments_after_clipping(mean: float, std: float, activation: Activation)
     """Mean and variance of a clipped normal distribution are exact."""
     distribution = distribution_of(mean, std, activation)
     values = drawn(distribution)
-    if (np.abs(values - values.mean()) > 1e-6).mean() > 0.01:  # else a handful of draws decide the sampled variance
+    if len(np.unique(values)) > len(values) / 100:  # else a handful of draws decide the sampled variance
         assert agrees(distribution, values, 0.05)
 
 
