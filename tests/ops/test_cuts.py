@@ -134,10 +134,9 @@ def test_parts_of_kernels_without_scratch_are_right() -> None:
 
 
 def test_a_missing_barrier_is_seen() -> None:
-    """Phases that run into each other: the thread sanitizer tells of a race, or an output is wrong."""
+    """Phases that run into each other: the thread sanitizer tells of a race, or an output is wrong. On a busy machine
+    threads may happen to run one after the other, so there are several tries."""
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
     nodes = [node for kind in ("POINTWISE", "CONV_2D") for node in deep_nodes(kind, 8)]
-    failure, splits = run_parts(nodes, "diagmem", without_a_barrier)
-    assert splits
-    assert failure is not None
+    assert any(run_parts(nodes, "diagmem", without_a_barrier)[0] is not None for _ in range(5))

@@ -319,9 +319,9 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     "rows are put anywhere": _placing(lambda at: at // 2),
     "the allocator does not align": _placing(lambda at: at + (at > 0)),
     # Transforms.
-    "parts lie an element too low in the whole": ("transforms.remove_concat:_places", then(shifted_views)),
+    "parts lie an element too low in the whole": ("transforms.in_place:_places", then(shifted_views)),
     "parts lie in the wrong order in the whole": (
-        "transforms.remove_concat:_places",
+        "transforms.in_place:_places",
         then(lambda views, *_: reversed(list(views))),
     ),
     "kernels are taken to address any view": ("transforms._editing:_can_address", then(lambda *_: True)),
