@@ -132,7 +132,7 @@ def test_what_is_private_stays_at_home() -> None:
             assert f"{own}.".startswith(f"{name.rpartition('.')[0]}."), f"{path}:{line} imports {name}"
 
 
-BUDGETS = {"": (58_235, 407), "planning": (8_800, 42)}
+BUDGETS = {"": (56_047, 283), "planning": (8_766, 39)}
 """Package -> lines of Python and files that it may have. These numbers only ever fall: a feature pays by what it makes
 simpler."""
 
