@@ -57,10 +57,10 @@ def flash_of(program: Program, core: str) -> Flash:
     code += sum(code_sizes()["shared"][compiled_for][function] for function in shared)
     code += sum(sizes.get(call.source, largest)["call_bytes"] + CALL_BYTES for call in calls)
     code += CALL_BYTES * sum(len(weights.parts) for weights in program.copied_weights.values())
+    code += ROWS_BYTES if program.visits else 0
+    sequence = sequence_bytes(program) if program.visits else 0
     stack = sum(kernel["stack_bytes"] for kernel in kernels)
-    if not program.visits:
-        return Flash(Tables(program, "model").size_bytes, 0, code, stack)
-    return Flash(Tables(program, "model").size_bytes, sequence_bytes(program), code + ROWS_BYTES, stack)
+    return Flash(Tables(program, "model").size_bytes, sequence, code, stack)
 
 
 @cache
