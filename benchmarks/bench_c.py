@@ -54,7 +54,7 @@ def _line(known: Reference) -> str:
     path = SHARED / f"{known.name}.tflite"
     model = str(path) if path.exists() else f"zoo:{known.zoo}"
     graph = Source(model).runnable
-    program = Program.of(pipeline.plan(graph))
+    program = Program.of(pipeline.plan(graph, schedule="best"))
     run = run_on_core(program, sample_inputs(graph, 1), CORES["cortex-m4"])
     if run.failure or run.instructions is None:
         return f"{known.name:<24}{run.failure or 'instructions were not counted'}"

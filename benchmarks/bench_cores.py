@@ -32,11 +32,12 @@ ON = "cortex-m33x2"
 
 
 def main(arguments: Sequence[str]) -> None:
-    way = WAYS.get(arguments[0], {}) if arguments else {}
-    models = arguments[1:] if way else arguments
+    is_by_rows = bool(arguments) and arguments[0] in WAYS
+    way = WAYS[arguments[0]] if is_by_rows else {"schedule": "best"}
+    models = arguments[1:] if is_by_rows else arguments
     print("| model | arena | above one core's | barriers | deferred, on each stack | 2 cores | 3 cores | 4 cores |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
-    for model in models or (MODELS[:-1] if way else MODELS):
+    for model in models or (MODELS[:-1] if is_by_rows else MODELS):
         print(f"| {' | '.join(_row(model, way))} |", flush=True)
 
 

@@ -29,7 +29,6 @@ from diagmem.ops import kinds
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.elementwise.binary import Binary
-from diagmem.ops.fitting import fitted
 from diagmem.ops.matrix.fully_connected import FullyConnected
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.sampling import activation, constant, node_of
@@ -37,6 +36,10 @@ from diagmem.reports.drawing import Drawing, line, rect, text
 from diagmem.tracing.analysis.model import side_by_side
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.inputs import sample_inputs
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.ops.fitting import fitted
 
 
 class Kernels(NamedTuple):

@@ -66,7 +66,7 @@ def contract() -> bool:
 def models_table() -> None:
     print(f"{'model':30}{'on':>12}{'pairs':>8}{'differ':>8}{'instructions':>14}{'events':>10}{'seconds':>9}")
     for name in MODELS:
-        plan = pipeline.plan(Source(f"zoo:{name}").runnable).plan
+        plan = pipeline.plan(Source(f"zoo:{name}").runnable, schedule="best").plan
         for on in PLACES:
             with tempfile.TemporaryDirectory() as place:
                 program = build_model(apart(plan), on, Path(place))

@@ -38,6 +38,12 @@ def some(count: int) -> int:
     return examples(count).max_examples
 
 
+def share(items: Sequence[Any], number: int) -> Sequence[Any]:
+    """Of what a test goes through: all, and in a quick run its share. Cases with numbers in a row share all of it."""
+    every = len(items) // some(len(items)) if items else 1
+    return items[number % every :: every]
+
+
 def scaled(count: int, percent: int) -> int:
     return max(min(count, FEWEST), count * percent // 100)
 

@@ -22,6 +22,7 @@ LAYERS = (
     "transforms",
     "planning",
     "backends",
+    "costs",
     "verification",
     "tracing",
     "reports",
@@ -110,7 +111,7 @@ def test_only_the_command_line_prints() -> None:
 
 def test_the_house_is_small() -> None:
     """From `ls` one sees the architecture."""
-    assert len([p for p in SOURCE.iterdir() if p.name != "__pycache__"]) <= 17
+    assert len([p for p in SOURCE.iterdir() if p.name != "__pycache__"]) <= 18
 
 
 def private_imports(path: Path) -> Iterator[tuple[int, str]]:
@@ -132,7 +133,7 @@ def test_what_is_private_stays_at_home() -> None:
             assert f"{own}.".startswith(f"{name.rpartition('.')[0]}."), f"{path}:{line} imports {name}"
 
 
-BUDGETS = {"": (56_047, 283), "planning": (8_766, 39)}
+BUDGETS = {"": (54_240, 280), "planning": (8_726, 39)}
 """Package -> lines of Python and files that it may have. These numbers only ever fall: a feature pays by what it makes
 simpler."""
 

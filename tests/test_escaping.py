@@ -23,6 +23,7 @@ from diagmem.model.graph import Graph
 from diagmem.tracing.capture.calls import parse_call
 from diagmem.tracing.capture.native import harness
 from tests.attack_strings import ATTACKS, MARK, attack
+from tests.profiles import share
 from tests.reports.hostile import small_graph
 
 
@@ -132,15 +133,20 @@ def planted(value: Any, with_what: Any) -> Iterator[Any]:
         yield with_what
 
 
-@pytest.mark.parametrize("text", [ATTACKS[1], ATTACKS[3], ATTACKS[6], 1e308, float("nan"), -(2**70), None, [[]]])
-def test_plans_are_types_not_text(text: Any) -> None:
-    """An attack in any field of a plan is refused in one line, or has no part in the C that comes out."""
+INSTEAD = [ATTACKS[1], ATTACKS[3], ATTACKS[6], 1e308, float("nan"), -(2**70), None, [[]]]
+
+
+@pytest.mark.parametrize("number", range(len(INSTEAD)))
+def test_plans_are_types_not_text(number: int) -> None:
+    """An attack in any field of a plan is refused in one line, or has no part in the C that comes out. A quick run
+    tries every field, but not with each of the attacks."""
     graph = small_graph()
     model = tflite.parse(to_tflite(graph), "small")
     plans = [pipeline.plan(model, schedule=schedule).to_json() for schedule in ("best", "rows")]
-    found = [emitted(model, changed) for plan in plans for changed in planted(plan, text)]
+    changes = [changed for plan in plans for changed in planted(plan, INSTEAD[number])]
+    found = [emitted(model, changed) for changed in share(changes, number)]
     accepted = [files for files in found if files is not None]
-    assert len(found) - len(accepted) > 20
+    assert len(found) - len(accepted) > len(found) // 14
     assert accepted
     assert not any(MARK.encode() in content for files in accepted for content in files.values())
 

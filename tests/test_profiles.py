@@ -34,3 +34,12 @@ def test_a_quick_run_tries_a_share_of_the_examples() -> None:
     assert [profiles.scaled(count, full) for count in (2, 20, 400)] == [2, 20, 400]
     assert [profiles.scaled(count, quick) for count in (2, 20, 400)] == [2, profiles.FEWEST, 4 * quick]
     assert quick <= 25
+
+
+def test_cases_share_what_there_is() -> None:
+    """Together they go through all of it; in a full run each does."""
+    items = list(range(997))
+    shares = [profiles.share(items, number) for number in range(5)]
+    assert {item for share in shares for item in share} == {*items}
+    assert len(shares[0]) in (len(items), len(items) // 5 + 1)
+    assert profiles.share([], 3) == []

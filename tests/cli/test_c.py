@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.backends.c.models import compiler
-from tests.cli.test_command_line import run
+from tests.cli.calling import call
 
 MODEL = "zoo:kws_dscnn_int8"
 
 
 def test_emit_writes_a_library_that_compiles(tmp_path: Path) -> None:
     """All files, in a directory that it makes, under the name that was asked for."""
-    done = run("emit", "c", MODEL, "-o", str(tmp_path / "new" / "kws"), "--name", "kws", "--json", "-")
+    done = call("emit", "c", MODEL, "-o", str(tmp_path / "new" / "kws"), "--name", "kws", "--json", "-")
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     written = {path.name for path in (tmp_path / "new" / "kws").iterdir()}
@@ -28,7 +28,7 @@ def test_emit_writes_a_library_that_compiles(tmp_path: Path) -> None:
 
 def test_emit_refuses_before_it_writes(tmp_path: Path) -> None:
     """A model that C cannot run leaves no directory behind, and takes one line to say why."""
-    done = run("emit", "c", MODEL, "-o", str(tmp_path / "none"), "--kernels", "tflm-reference")
+    done = call("emit", "c", MODEL, "-o", str(tmp_path / "none"), "--kernels", "tflm-reference")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "none").exists()
@@ -37,23 +37,23 @@ def test_emit_refuses_before_it_writes(tmp_path: Path) -> None:
 def test_emit_for_a_core(tmp_path: Path) -> None:
     """The file names the kernels of the core; without a core it is for any. A plan leaves no choice."""
     for cpu, kernels in ((["--cpu", "cortex-m4"], "diagmem-dsp"), (["--cpu", "generic"], "diagmem"), ([], "diagmem")):
-        assert run("emit", "c", MODEL, "-o", str(tmp_path), "--name", "kws", *cpu).returncode == 0
+        assert call("emit", "c", MODEL, "-o", str(tmp_path), "--name", "kws", *cpu).returncode == 0
         assert f" * kernels: {kernels}; arena:" in (tmp_path / "kws.c").read_text()
     plan = tmp_path / "plan.json"
-    assert run("plan", MODEL, "--json", str(plan)).returncode == 0
-    done = run("emit", "c", MODEL, "-o", str(tmp_path), "--plan", str(plan), "--cpu", "cortex-m4")
+    assert call("plan", MODEL, "--json", str(plan)).returncode == 0
+    done = call("emit", "c", MODEL, "-o", str(tmp_path), "--plan", str(plan), "--cpu", "cortex-m4")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
 
 
 def test_verify_runs_the_kernels_of_a_core_on_the_host() -> None:
     compiler("gcc")
-    done = run("verify", MODEL, "--on", "host", "--cpu", "cortex-m4", "--inputs", "2", "--json", "-")
+    done = call("verify", MODEL, "--on", "host", "--cpu", "cortex-m4", "--inputs", "2", "--json", "-")
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_verify_tells_what_others_rely_on() -> None:
     compiler("gcc")
-    done = run("verify", MODEL, "--on", "host", "--inputs", "6", "--json", "-")
+    done = call("verify", MODEL, "--on", "host", "--inputs", "6", "--json", "-")
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     assert found["ok"] is True
@@ -70,8 +70,8 @@ def test_verify_of_a_wrong_plan_says_no(tmp_path: Path) -> None:
     named."""
     compiler("gcc")
     path = tmp_path / "plan.json"
-    assert run("plan", MODEL, "--json", str(path)).returncode == 0
-    assert run("verify", MODEL, "--plan", str(path), "--inputs", "6").returncode == 0
+    assert call("plan", MODEL, "--schedule", "best", "--json", str(path)).returncode == 0
+    assert call("verify", MODEL, "--plan", str(path), "--inputs", "6").returncode == 0
     plan = json.loads(path.read_text())
     tightest = next(o for o in plan["overlaps"] if o["op"] == 1)
     for row in plan["tensors"]:
@@ -80,11 +80,11 @@ def test_verify_of_a_wrong_plan_says_no(tmp_path: Path) -> None:
             row["offset"] -= 1
     plan["arena_bytes"] += 1
     path.write_text(json.dumps(plan))
-    refused = run("verify", MODEL, "--plan", str(path), "--inputs", "6")
+    refused = call("verify", MODEL, "--plan", str(path), "--inputs", "6")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "overwritten" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
-    done = run("verify", MODEL, "--plan", str(path), "--inputs", "6", "--no-check")
+    done = call("verify", MODEL, "--plan", str(path), "--inputs", "6", "--no-check")
     assert done.returncode == 1
     assert "FAILED: input" in done.stdout
     assert "op 1 " in done.stdout
@@ -93,6 +93,6 @@ def test_verify_of_a_wrong_plan_says_no(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"kernels": "diagmem"}'])
 def test_verify_refuses_what_is_no_plan(text: str, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(text)
-    done = run("verify", MODEL, "--plan", str(tmp_path / "plan.json"))
+    done = call("verify", MODEL, "--plan", str(tmp_path / "plan.json"))
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1

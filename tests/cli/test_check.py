@@ -22,7 +22,7 @@ from tests.cli.calling import call
 Json = dict[str, Any]
 
 KINDS = {
-    "whole": (),
+    "whole": ("--schedule", "best"),
     "rows": ("--schedule", "rows"),
     "streamed": ("--schedule", "rows", "--input-rows"),
 }

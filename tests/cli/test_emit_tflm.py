@@ -15,7 +15,7 @@ from diagmem.cli import emit
 from diagmem.frontends import tflite
 from diagmem.verification import tflm
 from tests.backends.tflm import small_models
-from tests.cli.test_command_line import run
+from tests.cli.calling import call
 
 needs_tflm = pytest.mark.skipif(not tflm.is_installed(), reason="needs the package tflite-micro")
 
@@ -31,7 +31,7 @@ def model(tmp_path: Path) -> Path:
 def test_arena_is_printed_with_the_line_to_paste(model: Path) -> None:
     """Head, persistent part and slack add up to the arena, which stands in a line of C."""
     out, numbers = model.with_name("out.tflite"), model.with_name("out.json")
-    done = run("emit", "tflm", str(model), "-o", str(out), "--json", str(numbers))
+    done = call("emit", "tflm", str(model), "-o", str(out), "--json", str(numbers))
     assert done.returncode == 0, done.stderr
     arena = json.loads(numbers.read_text())["arena"]
     parts = ("head_bytes", "persistent_bytes", "planning_bytes", "slack_bytes")
@@ -57,13 +57,13 @@ def test_without_tflm_it_says_how_to_measure(model: Path, monkeypatch: pytest.Mo
 def test_a_model_that_tflm_does_not_run_is_refused(name: str, shared: Path, tmp_path: Path) -> None:
     """In one line, with TFLM's reason; --force writes it all the same."""
     given, out = shared / "models" / "wild" / f"{name}.tflite", tmp_path / "out.tflite"
-    done = run("emit", "tflm", str(given), "-o", str(out))
+    done = call("emit", "tflm", str(given), "-o", str(out))
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert "Node CONV_2D (number 0) failed to prepare with status 1: Hybrid models are not supported" in done.stderr
     assert not out.exists()
-    forced = run("emit", "tflm", str(given), "-o", str(out), "--force")
+    forced = call("emit", "tflm", str(given), "-o", str(out), "--force")
     assert forced.returncode == 0
     assert "not measured: TFLM does not run the model" in forced.stdout
     assert out.exists()
@@ -72,12 +72,12 @@ def test_a_model_that_tflm_does_not_run_is_refused(name: str, shared: Path, tmp_
 def test_default_is_safe_and_reference_is_warned_of(model: Path) -> None:
     """The default names no kernels; who names the reference ones is told what CMSIS-NN does with such a file."""
     out = model.with_name("out.tflite")
-    safe = run("emit", "tflm", str(model), "-o", str(out))
+    safe = call("emit", "tflm", str(model), "-o", str(out))
     note = metadata.origin(out.read_bytes())
     assert note is not None
     assert note.kernels == "tflm"
     assert safe.stderr == ""
-    risky = run("emit", "tflm", str(model), "-o", str(out), "--kernels", "tflm-reference")
+    risky = call("emit", "tflm", str(model), "-o", str(out), "--kernels", "tflm-reference")
     assert "CMSIS-NN" in risky.stderr
     assert risky.returncode == 0
 
@@ -90,8 +90,8 @@ def test_every_library_can_be_chosen() -> None:
 def test_emitting_twice_changes_nothing(model: Path) -> None:
     """A file that has a plan gets the new one in its place, not on top."""
     first, second = model.with_name("first.tflite"), model.with_name("second.tflite")
-    run("emit", "tflm", str(model), "-o", str(first), "--kernels", "cmsis-nn")
-    done = run("emit", "tflm", str(first), "-o", str(second), "--kernels", "cmsis-nn")
+    call("emit", "tflm", str(model), "-o", str(first), "--kernels", "cmsis-nn")
+    done = call("emit", "tflm", str(first), "-o", str(second), "--kernels", "cmsis-nn")
     assert "in place of an older one" in done.stdout
     assert first.read_bytes() == second.read_bytes()
 
@@ -99,7 +99,7 @@ def test_emitting_twice_changes_nothing(model: Path) -> None:
 def test_zoo_models_are_written_first(tmp_path: Path) -> None:
     """They have no file of their own."""
     out = tmp_path / "out.tflite"
-    done = run("emit", "tflm", "zoo:resnet8_int8", "-o", str(out), "--json", "-")
+    done = call("emit", "tflm", "zoo:resnet8_int8", "-o", str(out), "--json", "-")
     assert json.loads(done.stdout)["kernels"] == "tflm"
     assert tflite.read(out).ops
 
@@ -110,7 +110,7 @@ def test_models_keep_their_whole_name(tmp_path: Path) -> None:
     made = emit_tflm(f"zoo:{name}")
     assert (made.plan.graph.name, made.graph.name) == (name, name)
     out = tmp_path / f"{name}.tflite"
-    done = run("emit", "tflm", f"zoo:{name}", "-o", str(out), "--json", "-")
+    done = call("emit", "tflm", f"zoo:{name}", "-o", str(out), "--json", "-")
     assert json.loads(done.stdout)["model"] == f"zoo:{name}"
     assert out.read_bytes() == made.data
     assert tflite.read(out).name == name
@@ -127,7 +127,7 @@ def test_models_keep_their_whole_name(tmp_path: Path) -> None:
 def test_bad_usage_is_one_line(model: Path, arguments: tuple[str, ...], says: str) -> None:
     """Status 2, and nothing is written."""
     out = model.with_name("out.tflite")
-    done = run("emit", "tflm", str(model), *(("-o", str(out)) if arguments else ()), *arguments)
+    done = call("emit", "tflm", str(model), *(("-o", str(out)) if arguments else ()), *arguments)
     assert done.returncode == 2
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
@@ -138,9 +138,9 @@ def test_bad_usage_is_one_line(model: Path, arguments: tuple[str, ...], says: st
 def test_verify_shows_before_and_after(model: Path) -> None:
     """Status 0 and both arenas, for a file without a plan and for one that carries it."""
     planned = model.with_name("planned.tflite")
-    run("emit", "tflm", str(model), "-o", str(planned))
+    call("emit", "tflm", str(model), "-o", str(planned))
     for path in (model, planned):
-        done = run("verify", str(path), "--on", "tflm", "--inputs", "8", "--json", "-")
+        done = call("verify", str(path), "--on", "tflm", "--inputs", "8", "--json", "-")
         assert done.returncode == 0, done.stderr
         [row] = json.loads(done.stdout)["runs"]
         assert (row["on"], row["ok"], row["inputs"]) == ("tflm", True, 8)
@@ -153,7 +153,7 @@ def test_verify_says_no_to_a_plan_that_corrupts(model: Path) -> None:
     graph = tflite.read(model)
     offsets = [ONLINE if t.is_constant else 0 for t in graph.tensors]
     model.write_bytes(metadata.with_plan(model.read_bytes(), graph, offsets, "tflm-reference"))
-    done = run("verify", str(model), "--on", "tflm", "--inputs", "8")
+    done = call("verify", str(model), "--on", "tflm", "--inputs", "8")
     assert done.returncode == 1
     assert "the plan in the file is not safe" in done.stderr
 
@@ -161,8 +161,8 @@ def test_verify_says_no_to_a_plan_that_corrupts(model: Path) -> None:
 def test_verify_does_not_judge_other_kernels(model: Path) -> None:
     """TFLM's interpreter has reference kernels only: one line, status 2."""
     planned = model.with_name("planned.tflite")
-    run("emit", "tflm", str(model), "-o", str(planned), "--kernels", "cmsis-nn-mve")
-    done = run("verify", str(planned), "--on", "tflm")
+    call("emit", "tflm", str(model), "-o", str(planned), "--kernels", "cmsis-nn-mve")
+    done = call("verify", str(planned), "--on", "tflm")
     assert done.returncode == 2
     assert "the plan is for kernels cmsis-nn-mve" in done.stderr
     assert done.stderr.count("\n") == 1
@@ -170,7 +170,7 @@ def test_verify_does_not_judge_other_kernels(model: Path) -> None:
 
 def test_nothing_gained_is_said_plainly(tmp_path: Path) -> None:
     """The autoencoder has nothing to overlap, whatever the kernels: no advice to name them."""
-    done = run("emit", "tflm", "zoo:autoencoder_int8", "-o", str(tmp_path / "out.tflite"))
+    done = call("emit", "tflm", "zoo:autoencoder_int8", "-o", str(tmp_path / "out.tflite"))
     assert "Nothing is gained" in done.stdout
     assert "would not save more" in done.stdout
     assert "with --kernels saves more" not in done.stdout
@@ -179,9 +179,9 @@ def test_nothing_gained_is_said_plainly(tmp_path: Path) -> None:
 def test_each_library_s_own_plan_stands_beside(tmp_path: Path) -> None:
     """What a file for these kernels alone would give is what one gives, and a file for others is called unsafe."""
     out = tmp_path / "out.tflite"
-    found = json.loads(run("emit", "tflm", "zoo:kws_dscnn_int8", "-o", str(out), "--json", "-").stdout)
+    found = json.loads(call("emit", "tflm", "zoo:kws_dscnn_int8", "-o", str(out), "--json", "-").stdout)
     rows = found["head_bytes_by_kernels"]
     for name in planned_file.LIBRARIES[1:]:
         assert rows[name]["own_plan"] == emit_tflm("zoo:kws_dscnn_int8", kernels=name).heads[name][1]
-    own = run("emit", "tflm", "zoo:kws_dscnn_int8", "-o", str(out), "--kernels", "cmsis-nn").stdout
+    own = call("emit", "tflm", "zoo:kws_dscnn_int8", "-o", str(out), "--kernels", "cmsis-nn").stdout
     assert "unsafe" in own

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.calling import call
-from tests.cli.test_command_line import run
 
 COMMAND = [sys.executable, "-c", "from diagmem.cli import main; main()"]
 INSPECT = ("inspect", "zoo:kws_dscnn_int8", "--json")
@@ -44,7 +43,7 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
-        done = run(*INSPECT, str(pipe))
+        done = call(*INSPECT, str(pipe))
         assert done.returncode == 0, done.stderr
         assert reader.stdout is not None
         assert json.loads(reader.stdout.read())["peak_bytes"] == 16000

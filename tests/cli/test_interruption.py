@@ -33,7 +33,7 @@ def planned(*_, **__):
     members = range(len(buffers))
     return exact.solve_by_cp_sat(problem, members, hint, 0, problem.arena_bytes(hint), Effort(1, 1, 1, 1, proof=1e9))
 
-planner.planned = planned
+planner.planned = planner.ways = planned
 """
 """Turns every plan into a problem that CP-SAT does not solve in a lifetime."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from diagmem.cli import _options
 from diagmem.transforms import TRANSFORMS
-from tests.cli.test_command_line import run
+from tests.cli.calling import call
 
 MODEL = "zoo:squeezenet_1.1_int8"
 
@@ -21,7 +21,7 @@ def test_every_transform_can_be_switched_off() -> None:
 
 def test_plan_shows_what_each_step_is_worth() -> None:
     """The ladder, in bytes and percent, and what was removed."""
-    done = run("plan", MODEL)
+    done = call("plan", MODEL, "--schedule", "best", "--verbose")
     assert (done.returncode, done.stderr) == (0, "")
     assert "ladder       whole tensors, file order      982144 B" in done.stdout
     assert "+ overlap                      790564 B   -19.5 %" in done.stdout
@@ -29,7 +29,7 @@ def test_plan_shows_what_each_step_is_worth() -> None:
 
 
 def test_json_holds_the_ladder_and_what_was_removed() -> None:
-    done = run("plan", MODEL, "--json", "-")
+    done = call("plan", MODEL, "--schedule", "best", "--json", "-")
     found = json.loads(done.stdout)
     assert [rung["step"] for rung in found["ladder"]] == ["whole tensors", "best order", "overlap", "removal"]
     assert found["ladder"][0] == {"step": "whole tensors", "arena_bytes": found["baseline_bytes"], "saved_percent": 0.0}
@@ -52,7 +52,7 @@ def test_json_holds_the_ladder_and_what_was_removed() -> None:
     ],
 )
 def test_ops_stay_that_are_asked_to(options: tuple[str, ...], left: int) -> None:
-    done = run("plan", MODEL, "--json", "-", *options)
+    done = call("plan", MODEL, "--schedule", "best", "--json", "-", *options)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(json.loads(done.stdout)["schedule"]) == left
 
@@ -60,5 +60,6 @@ def test_ops_stay_that_are_asked_to(options: tuple[str, ...], left: int) -> None
 def test_emit_keeps_ops_too(tmp_path: Path) -> None:
     """The same options as for `plan`: the reshape is an operation again."""
     for option, is_there in ((), False), (("--no-drop-no-ops",), True):
-        assert run("emit", "c", "zoo:kws_dscnn_int8", "-o", str(tmp_path), "--name", "kws", *option).returncode == 0
+        words = ("zoo:kws_dscnn_int8", "-o", str(tmp_path), "--name", "kws", "--schedule", "best", *option)
+        assert call("emit", "c", *words).returncode == 0
         assert ("(RESHAPE)" in (tmp_path / "kws.c").read_text()) == is_there

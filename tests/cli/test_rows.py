@@ -10,14 +10,13 @@ import pytest
 from diagmem.targets import chip_named
 from tests.backends.c.models import compiler
 from tests.cli.calling import call
-from tests.cli.test_command_line import run
 
 MODEL = "zoo:vww_96_int8"
 ROWS = ("--schedule", "rows", "--allocator", "greedy")
 
 
 def test_plan_tells_how_rows_lie() -> None:
-    done = run("plan", MODEL, *ROWS, "--json", "-")
+    done = call("plan", MODEL, *ROWS, "--json", "-")
     found = json.loads(done.stdout)
     assert len(found["rows"]) == len(found["schedule"])
     assert (found["input_rows"], found["recompute"]) == (False, 1.0)
@@ -26,7 +25,7 @@ def test_plan_tells_how_rows_lie() -> None:
 
 
 def test_plan_with_streamed_input_is_told_in_words() -> None:
-    done = run("plan", MODEL, *ROWS, "--input-rows")
+    done = call("plan", MODEL, *ROWS, "--input-rows", "--verbose")
     assert done.returncode == 0
     for words in ("+ overlap", "+ streamed input", "nothing recomputed", "pushes the input row by row"):
         assert words in done.stdout
@@ -34,12 +33,12 @@ def test_plan_with_streamed_input_is_told_in_words() -> None:
 
 
 def test_the_curve_of_memory_and_work() -> None:
-    done = run("plan", MODEL, "--pareto", "--recompute", "1.1", "--allocator", "greedy", "--json", "-")
+    done = call("plan", MODEL, "--pareto", "--recompute", "1.1", "--allocator", "greedy", "--json", "-")
     found = json.loads(done.stdout)
     assert [point["how"] for point in found["pareto"]][:2] == ["layer by layer", "row by row"]
     assert found["pareto"][0]["arena_bytes"] > found["pareto"][1]["arena_bytes"]
     assert all(1 <= point["recompute"] <= 1.1 for point in found["pareto"])
-    assert "x MACs  row by row" in run("plan", MODEL, "--pareto", "--recompute", "1.1", "--allocator", "greedy").stdout
+    assert "x MACs  row by row" in call("plan", MODEL, "--pareto", "--recompute", "1.1", "--allocator", "greedy").stdout
 
 
 CURVE = ("plan", "zoo:kws_dscnn_int8", "--pareto", "--recompute", "1.1", "--allocator", "greedy")
@@ -81,7 +80,9 @@ def test_the_curve_of_what_is_kept_apart() -> None:
         [point["arena_bytes"] for point in json.loads(call(*CURVE, *more, "--json", "-").stdout)["pareto"]]
         for more in ((), ("--no-overlap",))
     )
-    layer_by_layer = json.loads(call("plan", "zoo:kws_dscnn_int8", "--no-overlap", "--json", "-").stdout)
+    layer_by_layer = json.loads(
+        call("plan", "zoo:kws_dscnn_int8", "--no-overlap", "--schedule", "best", "--json", "-").stdout
+    )
     assert apart[0] == layer_by_layer["arena_bytes"] > with_overlap[0]
     assert apart[-1] > with_overlap[-1]
 
@@ -90,7 +91,7 @@ def test_the_curve_of_what_is_kept_apart() -> None:
     ("arguments", "words"),
     [
         ((*CURVE, "--svg", "curve.svg"), "--pareto lists several plans, and --svg draws one"),
-        (("plan", MODEL, "--recompute", "2"), "need the schedule 'rows'"),
+        (("plan", MODEL, "--schedule", "best", "--recompute", "2"), "need the schedule 'rows'"),
         (("plan", MODEL, "--pareto", "--kernels", "tflm-reference"), "rows are run by our own kernels"),
         (("plan", MODEL, MODEL, "--pareto"), "--pareto lists plans of one MODEL"),
         (("verify", MODEL, "--on", "tflm", "--schedule", "rows"), "are for C code"),
@@ -98,7 +99,7 @@ def test_the_curve_of_what_is_kept_apart() -> None:
     ],
 )
 def test_what_does_not_go_together_is_refused(arguments: tuple[str, ...], words: str) -> None:
-    done = run(*arguments)
+    done = call(*arguments)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert words in done.stderr
@@ -108,9 +109,9 @@ def test_emit_and_verify(tmp_path: Path) -> None:
     """Code for a streamed input, and a plan from a file, run bit for bit like the layers."""
     compiler("gcc")
     model, plan = "zoo:kws_dscnn_int8", tmp_path / "plan.json"
-    made = run("emit", "c", model, *ROWS, "--input-rows", "-o", str(tmp_path / "kws"), "--name", "kws", "--json", "-")
+    made = call("emit", "c", model, *ROWS, "--input-rows", "-o", str(tmp_path / "kws"), "--name", "kws", "--json", "-")
     assert "int kws_push_row(const void *row);" in (tmp_path / "kws" / "kws.h").read_text()
-    run("plan", model, *ROWS, "--input-rows", "--json", str(plan))
-    done = json.loads(run("verify", model, "--plan", str(plan), "--inputs", "2", "--json", "-").stdout)
+    call("plan", model, *ROWS, "--input-rows", "--json", str(plan))
+    done = json.loads(call("verify", model, "--plan", str(plan), "--inputs", "2", "--json", "-").stdout)
     assert done["ok"]
     assert done["runs"][0]["arena_bytes"] == json.loads(made.stdout)["arena_bytes"]

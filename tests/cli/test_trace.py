@@ -138,7 +138,7 @@ def test_a_whole_model_row_by_row(streamed: tuple[str, ...], tmp_path: Path) -> 
     ("arguments", "said"),
     [
         (("zoo:kws_dscnn_int8", "--op", "1", "--schedule", "rows"), "for a whole MODEL"),
-        (("zoo:kws_dscnn_int8", "--input-rows"), "need the schedule 'rows'"),
+        (("zoo:kws_dscnn_int8", "--schedule", "best", "--input-rows"), "need the schedule 'rows'"),
         ((), "Give a MODEL, or --elf FILE and --call CALL."),
         (("zoo:kws_dscnn_int8", "--on", "z80"), "'z80' is not one of x86, cortex-m0"),
         (("zoo:kws_dscnn_int8", "--op", "99"), "the model's ops are 0 to"),

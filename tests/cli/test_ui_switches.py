@@ -96,4 +96,4 @@ def test_settings_are_told_in_words() -> None:
 
 def test_options_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(PlanError, match="need the schedule 'rows'"):
-        settings_of({"input_rows": True})
+        settings_of({"schedule": "best", "input_rows": True})

@@ -30,7 +30,7 @@ def test_time_is_limited(client: socket.socket) -> None:
         assert told[-1][1].startswith("1.5 s are over")
         workers.seconds = 60
         parts = dict(workers.answers(SHORT, client))
-        assert parts["figures"]["arena_bytes"] == 9760
+        assert parts["figures"]["arena_bytes"] == 3866
         assert parts["page"].startswith("<!doctype html>")
     finally:
         workers.close()

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from diagmem.frontends import tflite, zoo
 from diagmem.frontends.tflite.writer import to_tflite
+from tests.cli.calling import call
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from diagmem.cli import main; main()", "zoo", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return call("zoo", *arguments)
 
 
 def test_table_shows_every_model() -> None:

@@ -60,7 +60,12 @@ def test_files_are_shown_in_a_line_and_written(make: Callable[[str], Any], tmp_p
 
 def test_errors_name_arguments() -> None:
     """The API speaks of its arguments, never of flags of the command line."""
-    for options in ({"input_rows": True}, {"recompute": 2.0}, {"schedule": "fast"}, {"align": 3}):
+    for options in (
+        {"input_rows": True, "schedule": "best"},
+        {"recompute": 2.0, "schedule": "file"},
+        {"schedule": "fast"},
+        {"align": 3},
+    ):
         with pytest.raises(diagmem.DiagmemError) as found:
             diagmem.plan("zoo:kws_dscnn_int8", **options)
         assert "--" not in str(found.value)

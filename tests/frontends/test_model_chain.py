@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import diagmem
-from diagmem.frontends.model_chain import Wire, Wired, joined
+from diagmem.frontends.model_chain import Wire, Wired, joined, repeated
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Graph, Quantisation
+from diagmem.model.graph import DType, Graph, Op, Quantisation, Tensor
+from diagmem.ops.moving.reshape import Reshape
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.oracles import opinion_of_parts
+from diagmem.verification.reference import runs
 from tests.backends.c.models import tiny
 from tests.cut_models import cut
 from tests.networks import chain
@@ -84,6 +87,49 @@ def test_state_is_kept_apart(seed: int) -> None:
     assert diagmem.check(source, diagmem.plan(source, effort="quick").to_json()) == []
 
 
+@pytest.mark.parametrize("seed", [5, 7, 13, 19])
+def test_one_model_runs_several_times_for_another(seed: int) -> None:
+    """Frames of a model with state, three for each run of the next: state goes on from frame to frame, the plan is
+    safe, and running the models one by one gives the same."""
+    model = stream(seed)
+    given = next(n for n, t in enumerate(model.outputs) if not model.tensors[t].is_variable)
+    frame = model.tensors[model.outputs[given]]
+    taken = Tensor(0, "frames", (1, 3, *frame.shape), frame.dtype, quantisation=frame.quantisation)
+    flat = replace(taken, index=1, name="flat", shape=(3 * frame.elems,))
+    reader = Graph("reader", (taken, flat), (Op(0, "RESHAPE", (0,), (1,), Reshape(flat.shape)),), (0,), (1,))
+    source = diagmem.wired({"maker": model, "reader": reader}, [f"maker:{given}*3=reader:0"])
+    assert isinstance(source, Wired)
+    joined = source.runnable
+    assert len(joined.variables) == len(model.variables)
+    assert len(joined.inputs) == 3 * len(model.inputs)
+    assert sum(t.is_constant for t in joined.tensors) == sum(t.is_constant for t in model.tensors)
+    assert agrees(source)
+    assert diagmem.check(source, diagmem.plan(source, effort="quick").to_json()) == []
+    with pytest.raises(ModelError, match=r"takes 3 outputs at a time: --wire maker:\d\*3=reader:0"):
+        _ = diagmem.wired({"maker": model, "reader": reader}, [f"maker:{given}=reader:0"]).graph
+
+
+def test_repeated_models_are_wired_alike() -> None:
+    """All readers of a model that runs several times get as many of its outputs, and nobody writes its inputs."""
+    model = chain(3, size=4)
+    with pytest.raises(ModelError, match="another wire from 'a'"):
+        _ = diagmem.wired({"a": model, "b": model, "c": model}, ["a:0*2=b:0", "a:0=c:0"]).graph
+    with pytest.raises(ModelError, match="its inputs cannot be wired"):
+        _ = diagmem.wired({"a": model, "b": model, "c": model}, ["b:0*2=c:0", "a:0=b:0"]).graph
+
+
+def test_a_run_left_out_is_found_out() -> None:
+    """State of a model that is run twice in place of three times does not agree."""
+    model = stream(5)
+    two, three = (replace(repeated(model, times), name="m") for times in (2, 3))
+    inputs = sample_inputs(three, 1)
+    count = len(two.inputs)
+    after_two = next(runs(two, [inputs[0][:count]]))
+    after_three = next(runs(three, inputs))
+    state = [t.index for t in model.variables]
+    assert any(not np.array_equal(after_two[t], after_three[t]) for t in state)
+
+
 def test_one_output_for_several() -> None:
     """Three models: what one makes, two read. Names that several have are told apart."""
     front, back, _ = cut(tiny(), 4)
@@ -147,6 +193,8 @@ def test_what_does_not_agree_is_refused(what: dict[str, Any], said: str) -> None
         (["front:7=back:0"], "has no output 7"),
         (["front:0=back:7"], "has no input 7"),
         (["front:0=back:0", "front:0=back:0"], "wired twice"),
+        (["front:0*0=back:0"], "is no wire"),
+        (["front:0*2=back:0"], "they may differ in sizes of 1 only"),
         (["front:0=front:0"], "wire them all"),
         ([], "wire them all"),
     ],

@@ -22,13 +22,13 @@ from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.convolution.transpose_conv import TransposeConv
 from diagmem.ops.elementwise.binary import Binary
-from diagmem.ops.fitting import fitted, input_values
 from diagmem.ops.matrix.fully_connected import FullyConnected
 from diagmem.ops.moving.concatenation import Concatenation
 from diagmem.ops.numerics.quantised import stored_zero
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.resizing.resize import Resize
-from diagmem.ops.sampling import SeededDraw, Sliding, activation, constant, ints, node_of
+from diagmem.ops.sampling import Sliding, activation, constant, ints, node_of
+from tests.ops.fitting import SeededDraw, fitted, input_values
 from tests.tflite_files import own_states_last
 
 Array = npt.NDArray[Any]

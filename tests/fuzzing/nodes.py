@@ -17,12 +17,11 @@ from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
 from diagmem.model.graph import DType, Node, Quantisation, Tensor
 from diagmem.ops import kinds
-from diagmem.ops.fitting import fitted
-from diagmem.ops.sampling import SeededDraw
 from diagmem.planning import planner
 from diagmem.planning.options import Options
 from diagmem.reports.inspection import inspect
 from tests.fuzzing.attempts import attempted
+from tests.ops.fitting import SeededDraw, fitted
 from tests.tflite_files import graph_of
 
 SCALES = (0.0, -1.0, float("inf"), float("nan"), 1e-30, 1e30, 3e38, 1e-45, 1.0)

@@ -13,9 +13,9 @@ from diagmem.frontends.tflite import rewriter
 from diagmem.kernels import library
 from diagmem.model.graph import Node
 from diagmem.ops import kinds
-from diagmem.ops.fitting import input_values
 from tests.ops.compiled import Place, overlapped
 from tests.ops.drawing import CASES, drawn
+from tests.ops.fitting import input_values
 from tests.ops.single_op import Job, answered, is_installed, to_tflite
 
 TFLM = library("tflm-reference")

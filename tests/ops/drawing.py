@@ -10,9 +10,8 @@ import numpy as np
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Tensor, View
 from diagmem.ops import Unsupported, kinds
-from diagmem.ops.fitting import fitted
-from diagmem.ops.sampling import SeededDraw
 from tests.ops.cases import kinds_by_file
+from tests.ops.fitting import SeededDraw, fitted
 
 CASES = kinds_by_file()
 

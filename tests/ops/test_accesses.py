@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.model.graph import DType
-from diagmem.ops.accesses import Accesses, Runs, first_writes, last_reads, replayed_separation, unknown_accesses
+from diagmem.ops.accesses import Accesses, Runs, last_reads, replayed_separation, unknown_accesses
 from tests.ops.cases import activation, constant, node_of
 from tests.ops.simulation import by_step, survives
 from tests.profiles import examples
@@ -62,13 +62,12 @@ def test_simple_runs() -> None:
 
 @given(some_runs())
 @examples(100)
-def test_last_reads_and_first_writes(runs: Runs) -> None:
+def test_last_reads(runs: Runs) -> None:
     """Of each element; those that nothing touches are told apart."""
     touched = pairs(runs)
     for element in range(ELEMS):
         steps = [step for e, step in touched if e == element]
         assert last_reads(runs, ELEMS)[element] == max(steps, default=-1)
-        assert first_writes(runs, ELEMS, 99)[element] == min(steps, default=99)
 
 
 SIZES = st.sampled_from((1, 2, 4))

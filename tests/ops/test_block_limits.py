@@ -22,13 +22,13 @@ from diagmem.ops.c_call import TYPES
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.elementwise.binary import Binary
-from diagmem.ops.fitting import fitted, input_values
 from diagmem.ops.matrix.fully_connected import FullyConnected
 from diagmem.ops.numerics.weighted_sums import CHANNELS_OF_A_BLOCK
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.sampling import activation, constant, node_of
 from tests.ops.compiled import COMPILER, Job, Place, compiled, overlapped, with_scratch
 from tests.ops.drawing import is_supported
+from tests.ops.fitting import fitted, input_values
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
 

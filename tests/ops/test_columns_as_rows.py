@@ -13,9 +13,9 @@ import pytest
 
 from diagmem.model.graph import Node, Tensor
 from diagmem.ops import OpKind, kinds
-from diagmem.ops.fitting import input_values
 from diagmem.ops.kind import ColumnsAsRows
 from tests.ops.drawing import CASES, runnable
+from tests.ops.fitting import input_values
 
 Array = npt.NDArray[Any]
 

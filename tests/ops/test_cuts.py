@@ -17,12 +17,12 @@ from diagmem.kernels import library
 from diagmem.model.graph import Node
 from diagmem.model.multicore import Along, How, Multicore, Phases, Split
 from diagmem.ops import OpKind
-from diagmem.ops.fitting import input_values
 from diagmem.planning.cores.split import SharedOp
 from diagmem.planning.plan import Plan, findings_of
 from diagmem.verification.host import run_on_threads
 from tests.ops.deep_nodes import KINDS, deep_nodes
 from tests.ops.drawing import CASES, runnable
+from tests.ops.fitting import input_values
 from tests.ops.test_row_kernels import alone, has_row_kernels
 from tests.row_networks import side_by_side
 

@@ -11,9 +11,9 @@ import pytest
 from diagmem.frontends import tflite
 from diagmem.model.graph import DType, Node
 from diagmem.ops import kinds
-from diagmem.ops.fitting import input_values
 from diagmem.verification.deviations import deviation
 from tests.ops.drawing import sampled
+from tests.ops.fitting import input_values
 from tests.ops.single_op import ORACLES, ask, is_installed, to_tflite
 
 NAME = "CUSTOM:TFLite_Detection_PostProcess"

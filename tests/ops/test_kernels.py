@@ -17,9 +17,9 @@ from diagmem.backends.c.kernels import joined, sources
 from diagmem.kernels import library
 from diagmem.model.graph import DType, Node, Rounding, Tensor
 from diagmem.ops import kinds
-from diagmem.ops.fitting import input_values
 from tests.ops.compiled import COMPILER, FLAGS, Job, Place, compiled, disjoint, overlapped
 from tests.ops.drawing import CASES, drawn, is_supported, names_of, spread_out
+from tests.ops.fitting import input_values
 
 Array = npt.NDArray[Any]
 

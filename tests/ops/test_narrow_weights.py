@@ -13,7 +13,6 @@ import tflite as schema
 from diagmem.frontends.tflite import parse
 from diagmem.model.graph import DType, Node
 from diagmem.ops import kinds
-from diagmem.ops.fitting import input_values
 from diagmem.ops.numerics.quantised import real_weights
 from diagmem.ops.numerics.weighted_sums import halves, kernel_suffix
 from diagmem.ops.sampling import constant_of
@@ -21,6 +20,7 @@ from tests.frontends.tflite.flat import FlatModel, FlatOp, FlatTensor
 from tests.ops.cases import activation, node_of
 from tests.ops.compiled import COMPILER, compiled, disjoint
 from tests.ops.drawing import runnable
+from tests.ops.fitting import input_values
 
 AXES = {"conv_2d": 0, "depthwise_conv_2d": 3, "fully_connected": 0}
 

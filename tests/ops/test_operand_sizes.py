@@ -16,11 +16,11 @@ from diagmem.model.sliding_window import Padding
 from diagmem.ops import CStruct, CTable, InstructionSet, Unsupported, kinds
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
-from diagmem.ops.fitting import fitted, input_values
 from diagmem.ops.pooling.pool_2d import Pool2D
-from diagmem.ops.sampling import SeededDraw, activation, node_of
+from diagmem.ops.sampling import activation, node_of
 from diagmem.ops.signature import check_node
 from tests.ops.drawing import is_supported
+from tests.ops.fitting import SeededDraw, fitted, input_values
 
 NUMBERS = DType.INT32
 

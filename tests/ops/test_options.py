@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from diagmem.frontends import tflite
-from diagmem.ops.fitting import fitted
 from tests.ops.cases import case_modules
+from tests.ops.fitting import fitted
 from tests.ops.single_op import to_tflite
 from tests.profiles import examples
 

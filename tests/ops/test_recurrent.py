@@ -13,11 +13,11 @@ import pytest
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops import Unsupported, kinds
-from diagmem.ops.fitting import input_values
 from diagmem.ops.numerics.weighted_sums import LARGEST_WIDE_BIAS
 from diagmem.ops.signature import check_node
 from tests.ops.compiled import COMPILER, compiled, disjoint
 from tests.ops.drawing import CASES, drawn
+from tests.ops.fitting import input_values
 from tests.ops.single_op import to_tflite
 
 Array = npt.NDArray[Any]

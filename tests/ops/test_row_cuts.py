@@ -14,7 +14,6 @@ from diagmem.backends.c.program import Program
 from diagmem.kernels import library
 from diagmem.model.graph import Node
 from diagmem.model.multicore import Along, Cut, How, Multicore, Split
-from diagmem.ops.fitting import input_values
 from diagmem.planning.cores.split import SharedTurn, SharedTurns
 from diagmem.planning.options import Options
 from diagmem.planning.plan import Plan, findings_of
@@ -23,6 +22,7 @@ from diagmem.verification import reference
 from diagmem.verification.harness import differences, spans
 from diagmem.verification.host import sent_by_threads
 from tests.ops.deep_nodes import KINDS, deep_nodes
+from tests.ops.fitting import input_values
 from tests.ops.test_cuts import OWN
 from tests.ops.test_row_kernels import BY_ROWS, alone, anywhere, by_rows, overlapped, row_op
 from tests.row_networks import side_by_side

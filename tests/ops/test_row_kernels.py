@@ -15,13 +15,13 @@ from diagmem.kernels.rows import RowOp, row_graph
 from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import Schedule, Step
 from diagmem.ops import CPointers, CRow, CRows, OpKind, kinds
-from diagmem.ops.fitting import input_values
 from diagmem.planning.plan import Storage
 from diagmem.verification import reference
 from diagmem.verification.harness import differences, spans
 from diagmem.verification.host import Machine, trace_on_host
 from tests.ops.deep_nodes import KINDS, deep_nodes
 from tests.ops.drawing import CASES, runnable
+from tests.ops.fitting import input_values
 from tests.profiles import some
 from tests.row_networks import UNOPTIMISED, side_by_side
 
@@ -164,7 +164,7 @@ def overlapped(graph: Graph, kernels: str) -> Program:
     for y in range(0 if op.accumulator_bytes else count):
         row, lives_on = need.first[y], min(later[y + 1 :], default=source.rows)
         if row < need.end[y] and row < lives_on:
-            at = (start + row * size - (need.apart_at(y, row) or 0)) // unit * unit
+            at = (start + row * size - (need.apart[y][0] if need.apart[y] else 0)) // unit * unit
             rows[y] = at if at + target.row_bytes <= start + lives_on * size else rows[y]
     return placed(graph, kernels, offsets, rows, end + count * pitch)
 

@@ -13,9 +13,9 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Node, Op, Quantisation, Tensor
 from diagmem.ops import OpKind, kinds
 from diagmem.ops.elementwise.unary import Unary
-from diagmem.ops.fitting import fitted
-from diagmem.ops.sampling import SeededDraw, activation, node_of
+from diagmem.ops.sampling import activation, node_of
 from diagmem.ops.signature import MANY, WHOLE_NUMBERS, check_node, check_signatures
+from tests.ops.fitting import SeededDraw, fitted
 
 SCALES = (-1.0, math.inf, math.nan)
 SAMPLES = 12

@@ -13,9 +13,9 @@ import pytest
 
 from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops import kinds
-from diagmem.ops.fitting import input_values
 from tests.ops.compiled import COMPILER, Job, compiled, disjoint
 from tests.ops.drawing import CASES, drawn
+from tests.ops.fitting import input_values
 
 NUMBERS = np.array([-0.0, 0.0, -0.0, 0.0, -1.5, 2.5], np.float32)
 TRIES = 4

@@ -40,7 +40,7 @@ def test_turns_are_what_accesses_say(case: str, data: st.DataObject) -> None:
         for turn, found in enumerate(by_brute_force(node, accesses, tensor)):
             for row, apart in found.items():
                 assert need.first[turn] <= row < need.end[turn]
-                assert need.apart_at(turn, row) == apart
+                assert need.apart[turn][row - need.first[turn]] == apart
             if found:
                 assert (need.first[turn], need.end[turn]) == (min(found), max(found) + 1)
 

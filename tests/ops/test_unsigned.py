@@ -17,12 +17,12 @@ import pytest
 
 from diagmem.model.graph import DType, Node, Quantisation, Tensor
 from diagmem.ops import kinds
-from diagmem.ops.fitting import input_values
 from diagmem.ops.matrix.fully_connected import FullyConnected
 from diagmem.ops.moving.concatenation import Concatenation
 from tests.ops.cases import node_of
 from tests.ops.compiled import COMPILER, compiled, disjoint
 from tests.ops.drawing import runnable
+from tests.ops.fitting import input_values
 from tests.ops.single_op import ask, is_installed
 
 Array = npt.NDArray[Any]

@@ -14,10 +14,10 @@ import pytest
 from diagmem.kernels import library
 from diagmem.model.graph import Node
 from diagmem.ops import CCall, InstructionSet, Order, kinds
-from diagmem.ops.fitting import input_values
 from tests.ops.compiled import COMPILER, Job, Place, compiled, disjoint, overlapped, with_scratch
 from tests.ops.deep_nodes import KINDS, REAL, deep_nodes
 from tests.ops.drawing import spread_out
+from tests.ops.fitting import input_values
 from tests.ops.test_contract import accesses_stay_inside_and_fill_the_outputs, separation_is_exact
 
 Array = npt.NDArray[Any]

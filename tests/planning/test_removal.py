@@ -41,8 +41,8 @@ def test_only_what_does_not_cost_anything_goes() -> None:
     """Held whole from the start, the last concatenated tensor would make a dense block larger: its op stays, those
     before it go."""
     graph = dense_block()
-    plain, made = diagmem.plan(graph, remove=()), diagmem.plan(graph)
-    forced = diagmem.plan(transformed(graph, TRANSFORMS)[0], remove=())
+    plain, made = diagmem.plan(graph, schedule="best", remove=()), diagmem.plan(graph, schedule="best")
+    forced = diagmem.plan(transformed(graph, TRANSFORMS)[0], schedule="best", remove=())
     assert forced.arena_bytes > plain.arena_bytes >= made.arena_bytes
     assert 0 < [op.kind for op in made.plan.graph.ops].count("CONCATENATION") < 5
 
@@ -87,10 +87,10 @@ def test_trials_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(removal, "search", counted)
     graph = dense_block()
-    plain = diagmem.plan(graph, remove=())
+    plain = diagmem.plan(graph, schedule="best", remove=())
     found = without_ops(Removed(graph, ()), Options(), TRANSFORMS, plain.arena_bytes, NORMAL)
     assert len(tried) <= 4
-    assert all(diagmem.plan(less.graph, remove=()).arena_bytes <= plain.arena_bytes for less in found)
+    assert all(diagmem.plan(less.graph, schedule="best", remove=()).arena_bytes <= plain.arena_bytes for less in found)
 
 
 @examples(15)
@@ -108,7 +108,7 @@ def test_views_are_aligned_as_tensors_are() -> None:
     x = net.relu(net.input(1, 4, 4, 2))
     graph = net.graph(net.relu(net.joined(3, net.conv(x, 4), net.conv(x, 3))))
     for align, is_removed in ((4, True), (16, True), (32, False)):
-        plan = diagmem.plan(graph, align=align).plan
+        plan = diagmem.plan(graph, schedule="best", align=align).plan
         assert (not any(op.kind == "CONCATENATION" for op in plan.graph.ops)) == is_removed
         assert all(offset % align == 0 for offset in plan.offsets.values())
 
@@ -144,7 +144,7 @@ def test_kernels_of_others_keep_every_op() -> None:
 def test_the_ladder_never_rises() -> None:
     """Whole tensors, best order, overlap, removal: each step takes no more than the one before, and the last is the
     plan."""
-    made = diagmem.plan(dense_block())
+    made = diagmem.plan(dense_block(), schedule="best")
     assert [rung.step for rung in made.ladder] == ["whole tensors", "best order", "overlap", "removal"]
     sizes = [rung.arena_bytes for rung in made.ladder]
     assert sizes == sorted(sizes, reverse=True)
@@ -154,8 +154,9 @@ def test_the_ladder_never_rises() -> None:
 @pytest.mark.parametrize(
     ("options", "steps"),
     [
-        ({"overlap": False}, ["whole tensors", "best order", "removal"]),
-        ({"remove": ()}, ["whole tensors", "best order", "overlap"]),
+        ({"schedule": "best", "overlap": False}, ["whole tensors", "best order", "removal"]),
+        ({"schedule": "best", "remove": ()}, ["whole tensors", "best order", "overlap"]),
+        ({"remove": ()}, ["whole tensors", "best order", "overlap", "rows"]),
         ({"schedule": "eager", "remove": ()}, ["whole tensors", "eager order", "overlap"]),
         ({"schedule": "rows", "remove": ()}, ["whole tensors", "best order", "overlap", "rows"]),
     ],
@@ -176,7 +177,7 @@ def test_steps_that_were_not_taken_are_not_in_the_ladder(options: dict[str, obje
 )
 def test_what_it_is_worth(model: str, arena_bytes: int, removed: int) -> None:
     """Networks whose ops can go, proven optimal."""
-    made = diagmem.plan(f"zoo:{model}")
+    made = diagmem.plan(f"zoo:{model}", schedule="best")
     assert made.optimal
     assert made.arena_bytes <= arena_bytes
     assert sum(len(r.ops) for r in made.removals) >= removed
@@ -184,6 +185,6 @@ def test_what_it_is_worth(model: str, arena_bytes: int, removed: int) -> None:
 
 @pytest.mark.parametrize(("model", "limit_kb"), [("densenet_121", 5489), ("inception_v4", 6735)])
 def test_converted_models(shared: Path, model: str, limit_kb: int) -> None:
-    made = diagmem.plan(shared / "models" / "paper" / "keras" / f"{model}.tflite")
+    made = diagmem.plan(shared / "models" / "paper" / "keras" / f"{model}.tflite", schedule="best")
     assert made.optimal
     assert made.arena_bytes <= limit_kb * 1024

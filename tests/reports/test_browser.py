@@ -16,18 +16,20 @@ from diagmem.targets import chips
 from tests.browsing import Opened
 from tests.reports.hostile import hostile_graph
 
+MOBILENET = "zoo:mobilenet_v1_0.25_128_int8"
 MOST_MS = 100
 
 
-def written(model: str | Graph, place: Path) -> Path:
+def written(model: str | Graph, place: Path, **options: Any) -> Path:
     path = place / "report.html"
-    path.write_text(report_page(pipeline.plan(model), chips()), encoding="utf-8")
+    path.write_text(report_page(pipeline.plan(model, **options), chips()), encoding="utf-8")
     return path
 
 
 @pytest.fixture(scope="module")
 def opened(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Opened:
-    return Opened(browser, written("zoo:mobilenet_v1_0.25_128_int8", tmp_path_factory.mktemp("page")))
+    """Layer by layer."""
+    return Opened(browser, written(MOBILENET, tmp_path_factory.mktemp("page"), schedule="best"))
 
 
 def test_page_is_quiet_and_alone(opened: Opened) -> None:
@@ -100,7 +102,7 @@ def test_plan_can_be_downloaded(opened: Opened) -> None:
         opened.page.click("#download")
     assert download.value.suggested_filename == "plan.json"
     saved = json.loads(Path(download.value.path()).read_text())
-    assert saved == json.loads(json.dumps(to_json(pipeline.plan("zoo:mobilenet_v1_0.25_128_int8"))))
+    assert saved == json.loads(json.dumps(to_json(pipeline.plan(MOBILENET, schedule="best"))))
 
 
 def test_dark_and_light(browser: Any, opened: Opened) -> None:

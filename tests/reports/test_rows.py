@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import diagmem
 from diagmem.planning.plan import Plan
 from diagmem.reports.arena import arena_drawing
 from diagmem.reports.blocks import Picture, row_windows
+from diagmem.reports.charts import live_drawing
 from tests.networks import Net
 
 
@@ -38,3 +41,17 @@ def test_each_row_is_a_block_and_windows_are_not_full() -> None:
 def test_the_map_can_be_drawn() -> None:
     svg = arena_drawing(tall(), last_step=10).svg()
     assert "op 0 row 0, conv 2d" in svg
+
+
+def test_live_bytes_of_rows_and_of_layers_are_drawn_over_the_same_run() -> None:
+    """Two steps or many: both curves go from the left edge of the chart to its right one."""
+    net = Net()
+    graph = net.graph(net.conv(net.conv(net.input(1, 12, 6, 4), 16), 4))
+    made = diagmem.plan(graph, schedule="rows", remove=())
+    assert len(made.baseline.schedule.steps) < len(made.plan.schedule.steps)
+    svg = live_drawing(made.baseline, made.plan, width=700).svg()
+    for class_ in ("area", "area2"):
+        (outline,) = re.findall(rf'd="M([^"]*)Z" class="{class_}"', svg)
+        across = [float(point.split()[0]) for point in outline.split("L")]
+        assert (min(across), max(across)) == (76, 776)
+        assert across[:-1] == sorted(across[:-1])

@@ -16,12 +16,13 @@ from diagmem.frontends import zoo
 from diagmem.model.errors import PlanError
 from diagmem.planning.plan import Plan
 from diagmem.reports.why import ARENA, Chain, Reasons
-from tests.cli.test_command_line import run
+from tests.cli.calling import call
 from tests.networks import random_net
 from tests.profiles import examples
 from tests.row_networks import image_net
 
 KWS = "zoo:kws_dscnn_int8"
+LAYERS = ("--schedule", "best")
 
 
 def check(reasons: Reasons, chain: Chain) -> None:
@@ -92,7 +93,7 @@ def test_a_pin_ends_a_chain() -> None:
 
 def test_drift_sets_the_arena_of_kws() -> None:
     """No single op needs the arena: four times 440 bytes of drift lie below the last of its buffers."""
-    plan = diagmem.plan(KWS).plan
+    plan = diagmem.plan(KWS, schedule="best").plan
     (chain,) = Reasons(plan).of_arena()
     assert max(plan.pressure) < plan.arena_bytes == chain.end_bytes
     assert [link.distance_bytes for link in chain.links] == [384, 56] * 4 + [0]
@@ -101,9 +102,10 @@ def test_drift_sets_the_arena_of_kws() -> None:
 
 def test_slack_is_told() -> None:
     """A buffer that nothing holds up has free bytes below it."""
-    plan = from_json(_moved_up(to_json(diagmem.plan(KWS)), "input", 3), zoo.build("kws_dscnn_int8"))
-    (chain,) = Reasons(plan).asked("input")
-    check(Reasons(plan), chain)
+    plan = from_json(_moved_up(to_json(diagmem.plan(KWS, schedule="best")), "input", 3), zoo.build("kws_dscnn_int8"))
+    reasons = Reasons(plan)
+    (chain,) = reasons.asked("input")
+    check(reasons, chain)
     assert any(link.free_bytes == 3 for link in chain.links)
 
 
@@ -135,12 +137,15 @@ def test_names_and_indices() -> None:
 
 def test_the_command_tells_the_chain() -> None:
     """`--why` with a tensor, without, with a typo, and in JSON; and the peak says where a chain sets the arena."""
-    assert "a chain of 9 buffers sets the arena, conv_2d_8 at 0 to conv_2d_0 at 1760" in run("plan", KWS).stdout
-    told = run("plan", KWS, "--why").stdout
+    assert (
+        "a chain of 9 buffers sets the arena, conv_2d_8 at 0 to conv_2d_0 at 1760"
+        in call("plan", KWS, *LAYERS, "--verbose").stdout
+    )
+    told = call("plan", KWS, *LAYERS, "--verbose", "--why").stdout
     assert "1376  depthwise_conv_2d_1 8000 B, 56 B above conv_2d_2 at op 2 CONV_2D\n" in told
-    assert "why          conv_2d_4 is at 880 B" in run("plan", KWS, "--why", "conv_2d_4").stdout
-    typo = run("plan", KWS, "--why", "conv2d_4")
+    assert "why          conv_2d_4 is at 880 B" in call("plan", KWS, *LAYERS, "--verbose", "--why", "conv_2d_4").stdout
+    typo = call("plan", KWS, *LAYERS, "--why", "conv2d_4")
     assert typo.returncode == 2
-    why = json.loads(run("plan", KWS, "--why", "--json", "-").stdout)["why"]
+    why = json.loads(call("plan", KWS, *LAYERS, "--why", "--json", "-").stdout)["why"]
     assert [link["offset"] for link in why[0]["links"]] == [1760, 1376, 1320, 936, 880, 496, 440, 56, 0]
-    assert run("plan", KWS, "zoo:resnet8_int8", "--why").returncode == 2
+    assert call("plan", KWS, "zoo:resnet8_int8", "--why").returncode == 2

@@ -7,12 +7,11 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from diagmem.planning.plan import Plan, scratch_of, stored
+from diagmem.planning.plan import Plan
 from diagmem.tracing.capture import cortex_m, native
 from diagmem.tracing.capture.calls import Call, parse_call
 from diagmem.tracing.capture.elf import Elf
@@ -41,8 +40,7 @@ def require_cortex_m() -> None:
 
 def placed_at(plan: Plan, offsets: tuple[int, ...], arena_bytes: int) -> Plan:
     """The plan with its buffers elsewhere."""
-    storage, scratch = stored(plan.graph, plan.buffers, offsets), scratch_of(plan.buffers, offsets)
-    return replace(plan, storage=storage, scratch=scratch, buffer_offsets=offsets, arena_bytes=arena_bytes)
+    return plan.with_buffers(plan.buffers, offsets, arena_bytes=arena_bytes)
 
 
 def compiled(on: str, place: Path) -> Path:

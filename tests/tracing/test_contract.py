@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from diagmem.kernels import library
 from diagmem.model.graph import DType, Node
-from diagmem.ops.fitting import fitted
 from diagmem.tracing.analysis.model import build_model, has_kernel, side_by_side
 from diagmem.tracing.analysis.model_trace import trace_ops
 from tests.ops.cases import case_modules
 from tests.ops.deep_nodes import KINDS, deep_nodes
+from tests.ops.fitting import fitted
 from tests.profiles import examples
 from tests.tracing.conftest import require_cortex_m, require_native
 from tests.tracing.dressed import runnable

@@ -10,7 +10,7 @@ import pytest
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
-from diagmem.frontends.zoo.imagenet import squeezenet
+from diagmem.frontends.zoo.networks import squeezenet
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan import Plan
 from diagmem.tracing.analysis.model import apart, build_model
@@ -26,7 +26,7 @@ def runnable(name: str) -> Graph:
 
 @pytest.fixture(scope="module")
 def keyword_spotting() -> Plan:
-    return pipeline.plan(runnable("kws_dscnn_int8")).plan
+    return pipeline.plan(runnable("kws_dscnn_int8"), schedule="best").plan
 
 
 @pytest.mark.parametrize("on", ["x86", "cortex-m4"])
@@ -60,7 +60,8 @@ def test_traced_peak_is_the_arena(tmp_path: Path) -> None:
     all that is in use at any moment lies below."""
     require_native()
     graph = runnable("mobilenet_v1_0.25_128_int8")
-    before, after = pipeline.plan(graph, schedule="file", overlap=False).plan, pipeline.plan(graph).plan
+    before = pipeline.plan(graph, schedule="file", overlap=False).plan
+    after = pipeline.plan(graph, schedule="best").plan
     assert before.arena_bytes == 96 * 1024 > after.arena_bytes
     for plan in (before, after):
         run = run_plan(build_model(Program.running(plan), "x86", tmp_path), plan)
@@ -75,8 +76,8 @@ def test_traced_peak_is_the_arena(tmp_path: Path) -> None:
 def test_parts_of_tensors(on: str, tmp_path: Path) -> None:
     """SqueezeNet without its concatenations: what is traced of kernels that write and read parts is exact too."""
     (require_native if on == "x86" else require_cortex_m)()
-    graph = with_weights(squeezenet("squeezenet", 0.25, 48, DType.INT8, 10))
-    plan = pipeline.plan(transformed(graph, ["remove-concat"])[0], remove=()).plan
+    graph = with_weights(squeezenet("squeezenet", width=0.25, resolution=48, dtype=DType.INT8, classes=10))
+    plan = pipeline.plan(transformed(graph, ["remove-concat"])[0], schedule="best", remove=()).plan
     found = trace_plan(build_model(apart(plan), on, tmp_path), plan)
     spread = [row for row in found.rows if not plan.graph.tensors[row.output].is_in_one_piece]
     assert len(spread) == 16

@@ -10,14 +10,13 @@ import pytest
 from diagmem.model.graph import DType, Graph, Padding, Quantisation
 from diagmem.ops import kinds
 from diagmem.ops.convolution.conv_2d import Conv2D
-from diagmem.ops.fitting import fitted
 from diagmem.ops.matrix.fully_connected import FullyConnected
-from diagmem.ops.sampling import SeededDraw
 from diagmem.transforms.channel_links import KINDS, STORED, Sums
 from diagmem.transforms.channel_ranges import Range, ranges_of
 from diagmem.verification import reference
 from diagmem.verification.channels import range_faults
 from diagmem.verification.inputs import sample_inputs
+from tests.ops.fitting import SeededDraw, fitted
 from tests.transforms.layers import UNIT, IdleNet, idle_net
 
 EVERY_BYTE = np.arange(-128, 128, dtype=np.int8)

@@ -52,10 +52,10 @@ def asking(before: Callable[..., tuple[Any, ...]]) -> Change:
 
 
 def _placing(change: Callable[[int], int]) -> tuple[str | Change, ...]:
-    """Other offsets wherever first fit has found some. The loops that find them may be compiled: no fault gets in."""
-    after = then(lambda offsets, *_: offsets and tuple(map(change, offsets)))
-    wheel = "planning.place.local_search:SqueakyWheel"
-    return (f"{wheel}.first_fit", after, f"{wheel}.with_others", after)
+    """Other offsets wherever first fit has found some, with compiled loops and without. No fault gets into a compiled
+    loop, so it is planted in what calls it."""
+    after = then(lambda offsets, *_, **__: offsets and tuple(map(change, offsets)))
+    return "planning.place.local_search:SqueakyWheel.first_fit", after
 
 
 def property_then(after: Callable[[Any, Any], Any]) -> Change:
@@ -130,7 +130,8 @@ def never_again(original: Any) -> Any:
 
 def with_all_overlaps(posed: Any, needs: Any, *_: Any) -> Any:
     """Also of inputs that are read again later."""
-    separations = {pair: apart for pairs in needs.separations for pair, apart in pairs.items()}
+    ops = range(len(needs.after))
+    separations = {pair: apart for op in ops for pair, apart in needs.separations(op).items()}
     return replace(posed, overlaps={**separations, **posed.overlaps})
 
 
@@ -375,22 +376,20 @@ def essence(plan: Plan) -> tuple[Any, ...]:
     return plan.graph, plan.schedule.steps, plan.row_offsets, plan.scratch, plan.arena_bytes
 
 
-def plans_with(fault: str) -> dict[str, Plan]:
+def plans_with(fault: str) -> Iterator[tuple[str, Plan]]:
     """The plans that come out other than they should, unchecked."""
-    expected = {bed: sound(bed) for bed in BEDS}
-    found = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plans, "findings_of", lambda plan: [])
-        planted(patch, fault)
-        for name, bed in BEDS.items():
+    for name, bed in BEDS.items():
+        expected = essence(sound(name))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(plans, "findings_of", lambda plan: [])
+            planted(patch, fault)
             try:
                 plan = bed.plan()
             except (DiagmemError, ArithmeticError, LookupError, TypeError, ValueError, StopIteration):
                 # Many a fault makes planning fail on some network; what counts is a plan that is shipped.
                 continue
-            if essence(plan) != essence(expected[name]):
-                found[name] = plan
-    return found
+        if essence(plan) != expected:
+            yield name, plan
 
 
 @pytest.mark.parametrize("bed", BEDS)
@@ -401,9 +400,7 @@ def test_without_a_fault_there_is_no_finding(bed: str) -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_found(fault: str) -> None:
     """The plan is another one on some network, and the validator refuses it there."""
-    changed = plans_with(fault)
-    assert changed, "it changes nothing on these networks"
-    assert any(BEDS[name].findings(plan) for name, plan in changed.items())
+    assert any(BEDS[name].findings(plan) for name, plan in plans_with(fault))
 
 
 def test_there_are_enough() -> None:

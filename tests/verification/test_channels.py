@@ -24,7 +24,9 @@ def _gcc() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"schedule": "rows"}, {"schedule": "rows", "input_rows": True}], ids=("layers", "rows", "streamed")
+    "options",
+    [{"schedule": "best"}, {"schedule": "rows"}, {"schedule": "rows", "input_rows": True}],
+    ids=("layers", "rows", "streamed"),
 )
 @pytest.mark.parametrize("seed", [5, 9, 23])
 def test_every_channel_that_is_left_is_the_model_s(seed: int, options: dict[str, Any]) -> None:

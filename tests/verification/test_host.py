@@ -25,11 +25,12 @@ def _gcc() -> None:
     compiler("gcc")
 
 
+@pytest.mark.parametrize("schedule", ["auto", "best"])
 @pytest.mark.parametrize("dtype", [DType.INT8, DType.FLOAT32])
-def test_a_planned_model_is_right(dtype: DType) -> None:
+def test_a_planned_model_is_right(dtype: DType, schedule: str) -> None:
     """Every operation, bit for bit, real numbers too, though tensors overlap."""
     graph = tiny(dtype)
-    made = program(graph)
+    made = program(graph, schedule=schedule)
     assert made.arena_bytes < sum(t.size_bytes for t in made.tensors)
     run = run_on_host(made, sample_inputs(graph, 6))
     assert (run.ok, run.inputs, run.arena_bytes, run.failure) == (True, 6, made.arena_bytes, None)
@@ -39,7 +40,7 @@ def test_a_planned_model_is_right(dtype: DType) -> None:
 def test_a_wrong_plan_is_found_and_its_op_named() -> None:
     """An output moved onto an input that is still needed."""
     graph = tiny()
-    made = program(graph)
+    made = program(graph, schedule="best")
     residual = next(node for node in graph.nodes if node.op.kind == "ADD")
     first, second = residual.inputs[0], residual.inputs[1]
     assert first is not None
@@ -66,7 +67,7 @@ def test_plans_from_files_are_checked_for_sense() -> None:
     """A plan's JSON makes the same program; one for other kernels, or a damaged one, is refused, and one that makes no
     sense is found unsafe."""
     graph = tiny()
-    planned = pipeline.plan(graph)
+    planned = pipeline.plan(graph, schedule="best")
     text = to_json(planned)
     read, made = Program.running(from_json(text, graph), graph), Program.of(planned)
     assert (read.graph, read.order, read.offsets) == (made.graph, made.order, made.offsets)

@@ -27,12 +27,13 @@ AMPLE_ARENA_BYTES = 2**20
 
 @pytest.mark.parametrize("name", MODELS)
 def test_on_the_host(name: str, shared: Path) -> None:
-    """A hundred inputs, in a quick run some of them, every operation, under sanitizers; the outputs are TFLM's."""
+    """A hundred inputs, in a quick run some of them, layer by layer, every operation, under sanitizers; the outputs are
+    TFLM's."""
     compiler("gcc")
     path = shared / "models" / "mlperf_tiny" / f"{name}.tflite"
     graph = tflite.read(path)
     inputs = sample_inputs(graph, some(100))
-    assert run_on_host(program(graph), inputs).failure is None
+    assert run_on_host(program(graph, schedule="best"), inputs).failure is None
     if not tflm.is_installed():
         pytest.skip("needs tflite-micro to compare with")
     assert second_opinion(Source(path), graph, inputs) == Opinion("tflm")
@@ -70,7 +71,8 @@ def test_with_the_kernels_of_the_core(name: str, shared: Path) -> None:
     for tool in ("arm-none-eabi-gcc", "qemu-system-arm", "gcc"):
         compiler(tool)
     graph = tflite.read(shared / "models" / "mlperf_tiny" / f"{name}.tflite")
-    whole = run_on_core(program(graph, kernels="diagmem-dsp"), sample_inputs(graph, 3), CORES["cortex-m4"])
+    made = program(graph, kernels="diagmem-dsp", schedule="best")
+    whole = run_on_core(made, sample_inputs(graph, 3), CORES["cortex-m4"])
     assert whole.failure is None
     assert (whole.instructions or 0) <= CORTEX_M4[name]
     assert (whole.code_bytes or 0) <= 12 * 1024

@@ -10,13 +10,13 @@ import numpy as np
 from diagmem.kernels import library
 from diagmem.model.graph import DType, Node
 from diagmem.ops import kinds
-from diagmem.ops.fitting import fitted, input_values
 from diagmem.verification import reference
 from diagmem.verification.harness import differences, spans
 from diagmem.verification.host import Machine, trace_on_host
 from tests.backends.c.models import compiler
 from tests.ops.cases import kinds_by_file
 from tests.ops.drawing import is_supported, sampled, spread_out
+from tests.ops.fitting import fitted, input_values
 from tests.profiles import some
 from tests.verification.side_by_side import Pair, side_by_side
 

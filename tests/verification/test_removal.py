@@ -9,7 +9,7 @@ import pytest
 
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
-from diagmem.frontends.zoo.imagenet import densenet, inception_v4, nasnet, squeezenet
+from diagmem.frontends.zoo.networks import densenet, inception_v4, nasnet, squeezenet
 from diagmem.model.graph import DType, Graph
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.verification.cortex_m import CORES, run_on_core
@@ -31,10 +31,10 @@ def _gcc() -> None:
     compiler("gcc")
 
 
-def without_all(graph: Graph) -> Program:
+def without_all(graph: Graph, schedule: str = "best") -> Program:
     """Planned with every op removed that can be, whether that pays or not."""
     less, _ = transformed(graph, TRANSFORMS)
-    return Program.running(pipeline.plan(less, remove=()).plan, graph)
+    return Program.running(pipeline.plan(less, remove=(), schedule=schedule).plan, graph)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -48,11 +48,12 @@ def test_models_without_concat_slices_and_copies(name: str) -> None:
     assert run.failure is None
 
 
+@pytest.mark.parametrize("schedule", ["auto", "best"])
 @pytest.mark.parametrize("seed", [2, 3, 5, 8, 13, 21, 34, 55])
-def test_tangles(seed: int) -> None:
+def test_tangles(seed: int, schedule: str) -> None:
     """Parts of parts on every axis, and what reads and writes them."""
     graph = tangle(seed, most_ops=20)
-    run = run_on_host(without_all(graph), sample_inputs(graph, 3))
+    run = run_on_host(without_all(graph, schedule), sample_inputs(graph, 3))
     assert run.failure is None
 
 
@@ -69,13 +70,13 @@ def test_a_part_at_the_wrong_place_is_found() -> None:
 
 
 def test_on_a_core_it_takes_fewer_instructions() -> None:
-    """SqueezeNet as firmware: the same bits, less code, nothing copied."""
+    """SqueezeNet as firmware, layer by layer: the same bits, less code, nothing copied."""
     for tool in ("arm-none-eabi-gcc", "qemu-system-arm"):
         compiler(tool)
     graph = with_weights(MODELS["squeezenet"]("squeezenet"))
     samples = sample_inputs(graph, 1)
-    whole = run_on_core(Program.of(pipeline.plan(graph, remove=())), samples, CORES["cortex-m4"])
-    less = run_on_core(Program.of(pipeline.plan(graph)), samples, CORES["cortex-m4"])
+    whole = run_on_core(Program.of(pipeline.plan(graph, remove=(), schedule="best")), samples, CORES["cortex-m4"])
+    less = run_on_core(Program.of(pipeline.plan(graph, schedule="best")), samples, CORES["cortex-m4"])
     assert (whole.failure, less.failure) == (None, None)
     assert less.arena_bytes <= whole.arena_bytes
     assert less.instructions < whole.instructions  # type: ignore[operator]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from diagmem.frontends import zoo
-from diagmem.frontends.zoo.imagenet import densenet, inception_resnet_v2, inception_v4, nasnet, resnet_v2
+from diagmem.frontends.zoo.networks import densenet, inception_resnet_v2, inception_v4, nasnet, resnet_v2
 from diagmem.model.graph import Graph
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs

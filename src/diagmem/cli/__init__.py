@@ -107,7 +107,7 @@ def main() -> NoReturn:
     """Entry point. Every failure that a user can cause ends in one line on standard error, never in a traceback."""
     with _hearing_interruptions() as heard:
         try:
-            sys.exit(diagmem(standalone_mode=False) or 0)
+            sys.exit(diagmem(prog_name="diagmem", standalone_mode=False) or 0)
         except Exception as error:
             # Whatever goes wrong after that, such as an import under way: this is the reason.
             if heard:

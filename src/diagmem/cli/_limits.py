@@ -57,9 +57,9 @@ class Limits:
         from diagmem import pipeline
         from diagmem.reports.fit import Fit
 
-        need = pipeline.needs_of(source, made, self.chip.core.name)
+        cost = pipeline.costs_of(source, made).on(self.chip)
         missing = made.plan.pools.missing_bytes if made.plan.options.pools else None
-        return Verdict(self, made.arena_bytes, Fit(self.chip, need, missing))
+        return Verdict(self, made.arena_bytes, Fit(self.chip, cost, missing))
 
     def missing_bytes(self, made: Planned) -> int:
         """Of RAM: by how much the plan is too large."""
@@ -88,9 +88,9 @@ class Verdict:
             return {}
         flash: dict[str, Any] = {}
         if self.fit is not None:
-            needed, chip = self.fit.need, self.fit.chip
-            flash = {"target": chip.name, "ram_bytes": needed.ram_bytes, "flash_bytes": needed.flash_bytes}
-            flash |= {"flash_limit_bytes": chip.flash_bytes or None, "not_counted": list(needed.notes)}
+            cost, chip = self.fit.cost, self.fit.chip
+            flash = {"target": chip.name, "ram_bytes": self.fit.ram_bytes, "flash_bytes": cost.flash.total_bytes}
+            flash |= {"flash_limit_bytes": chip.flash_bytes or None, "not_counted": list(cost.notes)}
         return {"limit_bytes": self.limits.ram_bytes, **flash, "fits": self.fits}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from functools import wraps
@@ -174,3 +175,26 @@ def why_not(command: str, flag: str) -> str | None:
     """Why a command does not take an option that plans have; None for what is no option of a plan."""
     known = {f"--{name.replace('_', '-')}".removesuffix("s") for name in ALL}
     return WHY_NOT.get(command) if flag.removesuffix("s") in known else None
+
+
+def words_for(command: str, left_out: Collection[str]) -> list[str]:
+    """The words that were typed, as far as another command takes them. `left_out`: parameters that it shall not get."""
+    import importlib
+
+    ctx, (module, *form) = click.get_current_context(), command.split()
+    other = importlib.import_module(f"diagmem.cli.{module}").command
+    for name in form:
+        other = other.commands[name]
+    taken = {parameter.name for parameter in other.params} - {"json_path", "output", *left_out}
+    own = {flag: parameter for parameter in ctx.command.params for flag in parameter.opts}
+    rest, found = sys.argv[2:][::-1], list[str]()
+    while rest:
+        words = [rest.pop()]
+        flag, _, value = words[0].partition("=")
+        parameter = own.get(flag)
+        has_value = isinstance(parameter, click.Option) and not parameter.is_flag and not value
+        if has_value and rest and (rest[-1] == "-" or not rest[-1].startswith("-")):
+            words.append(rest.pop())
+        if parameter is None or parameter.name in taken:
+            found += words
+    return found

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator, Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
 
-from diagmem.cli._show import Column, Table, count_text, number, op_text, size_text, terminal_width
-from diagmem.model.errors import one_line
+from diagmem.cli._show import Column, Table, count_text, number, op_text, shape_text, size_text, terminal_width
+from diagmem.model.errors import one_line, shell_word
 from diagmem.model.schedule import PUSH
 
 if TYPE_CHECKING:
     from diagmem.backends.tflm.planned_file import EmbeddedPlan
     from diagmem.cli._limits import Fitting, Verdict
     from diagmem.cli.plan import Bad, Result
+    from diagmem.costs import Layer
     from diagmem.pipeline.several import Together
     from diagmem.planning.plan import Form, Plan
-    from diagmem.planning.planner import Planned
+    from diagmem.planning.planner import Planned, Way
     from diagmem.reports.fit import Fit
 
 Entry = tuple[str | None, str]
 """A line: its label, "" where it goes on with the line before, None for a line that has no label."""
 
-LABEL_WIDTH = 13
+LABEL_WIDTH, SCREEN_LABEL_WIDTH = 13, 18
+BAR_WIDTH, SCREEN_WIDTH = 8, 80
+WAY_FLAGS = ("--schedule best", "--schedule rows", "--input-rows")
+"""Of the ways to run a model, in their order."""
+
 MOST_LINES = 5
 """Of a list of ops."""
 
@@ -36,14 +42,20 @@ MOST_KINDS = 6
 _FORMS: dict[Form, str] = {"linear": "in one piece", "ring": "in a ring", "table": "row by row anywhere"}
 
 
-def plan_lines(result: Result) -> Iterator[str]:
-    """All sections of a plan."""
-    return _lines(entry for section in SECTIONS for entry in section(result))
+def plan_lines(result: Result, is_verbose: bool) -> Iterator[str | Table]:
+    """One screen of a plan, or all of its sections."""
+    if not is_verbose:
+        yield from screen(result)
+        return
+    yield from _lines(entry for section in SECTIONS for entry in section(result))
+    if result.layers:
+        yield ""
+        yield layer_table(result.layers)
 
 
-def _lines(entries: Iterator[Entry]) -> Iterator[str]:
+def _lines(entries: Iterator[Entry], width: int = LABEL_WIDTH) -> Iterator[str]:
     for label, text in entries:
-        yield text if label is None else f"{label:<{LABEL_WIDTH}}{text}"
+        yield text if label is None else f"{label:<{width}}{text}"
 
 
 def _headline(result: Result) -> Iterator[Entry]:
@@ -109,8 +121,9 @@ def _ladder(result: Result) -> Iterator[Entry]:
     first, *others = made.ladder
     yield "ladder", f"{first.step + ', file order':<27}{first.arena_bytes:>10} B"
     for rung in others:
-        saved = f"{100 * rung.arena_bytes / first.arena_bytes - 100:>6.1f} %" if first.arena_bytes else ""
-        yield "", f"{'+ ' + rung.step:<27}{rung.arena_bytes:>10} B  {saved}".rstrip()
+        change = 100 * (rung.arena_bytes / max(1, first.arena_bytes) - 1)
+        share = f"{'+' if change > 0 else ''}{change:.1f}".rjust(6) + " %" if first.arena_bytes else ""
+        yield "", f"{'+ ' + rung.step:<27}{rung.arena_bytes:>10} B  {share}".rstrip()
     for removal in made.removals:
         less = f", {size_text(-removal.bytes_changed)} of tensors less" if removal.bytes_changed < 0 else ""
         channels = f" and {removal.channels} channels" if removal.channels else ""
@@ -295,7 +308,7 @@ def _fits(result: Result) -> Iterator[Entry]:
 
 
 def _chip(fit: Fit) -> Iterator[Entry]:
-    chip, need, left = fit.chip, fit.need, fit.flash_left_bytes
+    chip, flash, left = fit.chip, fit.cost.flash, fit.flash_left_bytes
     yield "fits" if fit.fits else "too large", f"{'' if fit.fits else 'for '}{chip.name} ({chip.core.name})"
     region, size = chip.largest_region
     where = f"{size // 1024} KB {region}" if fit.pools_missing is None else f"{chip.sram_bytes // 1024} KB"
@@ -306,27 +319,208 @@ def _chip(fit: Fit) -> Iterator[Entry]:
     else:
         kept = size_text(fit.ram_kept_bytes)
         rest = f"short by {size_text(-fit.ram_left_bytes)} ({kept} must stay free for stack and data)"
-    yield "  RAM", f"{size_text(need.ram_bytes)} of {where}: {rest}"
-    parts = ", ".join(f"{name} {size} B" for name, size in need.flash.items())
+    yield "  RAM", f"{size_text(fit.ram_bytes)} of {where}: {rest}"
+    parts = ", ".join(f"{name} {size} B" for name, size in flash.parts.items())
     of = f" of {chip.flash_bytes // 1024} KB" if chip.flash_bytes else ""
     rest = "" if left is None else f": {size_text(left)} left" if left >= 0 else f": short by {size_text(-left)}"
     outside = "; the board's own flash chip must hold them" if left is None else ""
-    yield "  flash", f"about {size_text(need.flash_bytes)}{of}{rest} ({parts}){outside}"
-    yield from (("", f"without {note}") for note in need.notes)
+    yield "  flash", f"about {size_text(flash.total_bytes)}{of}{rest} ({parts}){outside}"
+    yield from (("", f"without {note}") for note in fit.cost.notes)
 
 
 def _tried(result: Result) -> Iterator[Entry]:
-    """What --fit has tried, and the command with which the model fits."""
+    """What --fit has tried."""
     fitting: Fitting | None = result.fitting
     if fitting is None:
         return
-    for place, attempt in enumerate(fitting.tried):
-        what, how = " ".join(fitting.flags(attempt.changes)) or "as asked", attempt.reason
+    named = [" ".join(fitting.flags(attempt.changes)) or "as asked" for attempt in fitting.tried]
+    width = max(map(len, named))
+    for place, (what, attempt) in enumerate(zip(named, fitting.tried, strict=True)):
+        how = attempt.reason
         if attempt.made is not None:
-            short = f"short by {size_text(attempt.missing_bytes)}" if attempt.missing_bytes else "fits"
-            how = f"{size_text(attempt.made.arena_bytes)}: {short}"
-        yield "" if place else "tried", f"{what:<46} {how}"
-    yield "fits", fitting.command or "nothing that was tried: a smaller model or more memory is needed"
+            short = f"short by {attempt.missing_bytes:,} B" if attempt.missing_bytes else "fits"
+            how = f"{attempt.made.arena_bytes:>7,} B: {short}"
+        yield "" if place else "tried", f"{what:<{width}} {how}"
+
+
+def screen(result: Result) -> Iterator[str | Table]:
+    """The verdict, how the model runs, what sets the arena, what to type next: within 80 columns."""
+    yield from _wrapped(_embedded(result))
+    yield from wrap(_verdict_line(result), SCREEN_WIDTH)
+    yield ""
+    if result.verdict.fit is not None:
+        yield from _bars(result.verdict.fit)
+        yield ""
+    yield from _ways(result)
+    refused = list(_as_c(result))
+    asides = (_state, _next_frame, _cores, _pools, _tried, _why)
+    entries = (*_figures(result), *refused, *(entry for section in asides for entry in section(result)))
+    yield from (f"  {line}" if line else line for line in _wrapped(iter(entries)))
+    if result.layers:
+        yield ""
+        yield layer_table(result.layers)
+    yield ""
+    yield f"next: {_next(result, is_refused=bool(refused))}"
+
+
+def _wrapped(entries: Iterator[Entry]) -> Iterator[str]:
+    for label, text in entries:
+        lines = wrap(text, SCREEN_WIDTH - 2 - (0 if label is None else SCREEN_LABEL_WIDTH)) or [""]
+        yield from _lines(
+            ((None if label is None else "" if n else label, line) for n, line in enumerate(lines)), SCREEN_LABEL_WIDTH
+        )
+
+
+def _verdict_line(result: Result) -> str:
+    verdict, made, plan = result.verdict, result.made, result.made.plan
+    name, chip = one_line(plan.graph.name), verdict.limits.chip
+    missing = [f"{what} short by {size:,} B" for what, size in result.missing()]
+    if chip is not None:
+        clock = f", {chip.mhz:g} MHz" if chip.mhz else ""
+        name += f" on {chip.name}" + ("" if missing else f" ({chip.core.name}{clock})")
+    elif verdict.limits.budget is not None:
+        name += f" in {verdict.limits.budget:,} B"
+    if verdict.limits.ram_bytes is None and not plan.options.pools:
+        saved = 100 * made.saved_bytes / made.baseline_bytes if made.baseline_bytes else 0
+        less = f", {saved:.0f} % less than without overlap" if saved >= 1 else ""
+        return f"{name}: {_kb(plan.arena_bytes)} of RAM{less} (kernels: {plan.options.kernels})"
+    return f"{name}: {'does not fit, ' + ', '.join(missing) if missing else 'fits'}"
+
+
+def _bars(fit: Fit) -> Iterator[str]:
+    """RAM and flash, each as a part of what the chip has."""
+    chip, flash, stack = fit.chip, fit.cost.flash, fit.cost.ram.stack_bytes
+    region, size = (f"in {chip.largest_region[0]}", chip.largest_region[1])
+    if fit.pools_missing is not None:
+        region, size = "in all memories", chip.sram_bytes
+    more = f", stack up to {_kb(stack)}" if stack else ""
+    parts = ", ".join(f"{name} {used / 1024:,.1f}" for name, used in flash.parts.items())
+    for what, used, has, note in (
+        ("RAM", fit.ram_bytes, size, region + more),
+        ("flash", flash.total_bytes, chip.flash_bytes, parts),
+    ):
+        of = f"{_kb(used)} of {has // 1024:,} KB" if has else f"{_kb(used)}, off the chip"
+        eighths = min(8 * BAR_WIDTH, max(1, round(8 * BAR_WIDTH * used / has))) if has else 0
+        bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+        head = f"  {what:<6}{of:<22}{bar:<{BAR_WIDTH}}  "
+        yield from wrap(head + note, SCREEN_WIDTH, subsequent_indent=" " * len(head), drop_whitespace=True)
+    for note in fit.cost.notes:
+        yield from wrap(f"  without {note}", SCREEN_WIDTH, subsequent_indent="  ")
+
+
+def _kb(size_bytes: int) -> str:
+    return f"{size_bytes / 1024:,.1f} KB"
+
+
+def _ways(result: Result) -> Iterator[str]:
+    """Each way to run the model, with its arena and what it asks of the firmware."""
+    if not result.ways:
+        return
+    yield f"  {'how it runs':<16}{'arena':>11}   what your firmware does"
+    for way in result.ways:
+        mark = ">" if way.is_chosen else " "
+        if way.made is None:
+            first, *rest = wrap(way.reason, SCREEN_WIDTH - 32) or [""]
+            yield f"{mark} {way.name:<16}{'-':>11}   {first}"
+            yield from (" " * 32 + line for line in rest)
+        else:
+            yield f"{mark} {way.name:<16}{way.made.arena_bytes:>9,} B   {_asked_of_firmware(way)}"
+    yield ""
+
+
+def _asked_of_firmware(way: Way) -> str:
+    made: Any = way.made
+    if not made.plan.input_rows:
+        return "fills the input, calls NAME_invoke()"
+    (data,) = (made.model.tensors[t] for t in made.model.inputs[:1])
+    option = "" if way.is_chosen else "  (--input-rows)"
+    return f"pushes {data.rows} rows of {data.size_bytes // data.rows:,} bytes{option}"
+
+
+def _figures(result: Result) -> Iterator[Entry]:
+    made, plan = result.made, result.made.plan
+    if not result.ways:
+        yield "arena", f"{plan.pools.single_bytes or plan.arena_bytes:>9,} B{'   in one pool' if plan.pools else ''}"
+    yield "without overlap", f"{made.baseline_bytes:>9,} B"
+    more = "; --effort thorough" if plan.is_bounded and plan.options.effort != "thorough" else ""
+    proven = "reached: nothing is smaller this way" if made.optimal else f"not proven reachable{more}"
+    yield "lower bound", f"{plan.lower_bound_bytes:>9,} B   {proven}"
+    if plan.peak_op is not None:
+        peak = "a row of the input" if plan.peak_op == PUSH else op_text(plan.graph.nodes[plan.peak_op])
+        yield "set by", f"{one_line(peak, SCREEN_WIDTH - 2 - SCREEN_LABEL_WIDTH - len('  (--why)'))}  (--why)"
+    yield from _most_work(result)
+    if made.untried and not result.ways:
+        yield "row by row", made.untried
+
+
+def _most_work(result: Result) -> Iterator[Entry]:
+    from diagmem.costs import Costs
+
+    nodes, macs = result.made.plan.graph.nodes, Costs.of(result.made).macs
+    most = sorted(macs, key=lambda op: -macs[op])[:2] if any(macs.values()) else []
+    shares = (
+        f"op {nodes[op].op.number} {nodes[op].op.kind} {100 * macs[op] / sum(macs.values()):.0f} %" for op in most
+    )
+    if most:
+        yield "most work", f"{', '.join(shares)}  (--layers)"
+
+
+def layer_table(layers: Sequence[Layer]) -> Table:
+    """A line for each layer, in the order in which they begin."""
+    columns = (
+        *(number("op"), Column("kind"), Column("output", 2), number("MACs"), number("weights", 1)),
+        *(number("live RAM"), number("instructions", 3), number("share")),
+    )
+    rows = [
+        (
+            *(str(layer.index), one_line(layer.kind), shape_text(layer.shape), f"{layer.macs:,}"),
+            "-" if layer.weights_bytes is None else f"{layer.weights_bytes:,}",
+            f"{layer.live_bytes:,}",
+            "-" if layer.instructions is None else f"{layer.instructions:,}",
+            f"{100 * layer.share:.1f} %",
+        )
+        for layer in layers
+    ]
+    return Table(columns, rows)
+
+
+def _next(result: Result, is_refused: bool) -> str:
+    """The command to type next: the one that makes it fit, or the one that makes firmware of it."""
+    if result.fitting is not None:
+        return result.fitting.command or "nothing that was tried fits: a smaller model or more memory is needed"
+    if result.is_good:
+        return _emit(result, is_refused)
+    for way in result.ways:
+        if way.made is not None and not way.is_chosen and not result.missing(way.made):
+            return _emit(result, is_refused, way)
+    if "RAM" in dict(result.missing()) or result.made.plan.options.pools:
+        return f"{_typed('plan')} --fit"
+    return "diagmem targets"
+
+
+def _emit(result: Result, is_refused: bool, way: Way | None = None) -> str:
+    """The command that makes firmware of the plan, or of another way to run the model."""
+    from diagmem.cli.emit import LIBRARIES
+    from diagmem.kernels import CPUS
+    from diagmem.planning.options import WAYS
+
+    options = result.made.plan.options
+    if options.library.is_own and not options.external_io and not is_refused:
+        cpu = next((cpu for cpu, kernels in CPUS.items() if kernels == options.kernels.partition("/")[0]), "")
+        more = [f"--cpu {cpu}"] if options.library.instructions is not None else []
+        more += [dict(zip(WAYS, WAY_FLAGS, strict=True))[way.name]] if way is not None else []
+        left_out = ("schedule", "input_rows") if way is not None else ()
+        return " ".join([_typed("emit c", left_out), *more, "-o firmware"])
+    if result.source.is_onnx or not (options.library.is_own or options.kernels in LIBRARIES):
+        return f"{_typed('report')} -o report"
+    return f"{_typed('emit tflm')} -o planned.tflite"
+
+
+def _typed(command: str, left_out: Collection[str] = ()) -> str:
+    """What was typed, as far as another command takes it."""
+    from diagmem.cli._options import words_for
+
+    return " ".join(["diagmem", command, *map(shell_word, words_for(command, left_out))])
 
 
 SECTIONS: tuple[Callable[[Result], Iterator[Entry]], ...] = (

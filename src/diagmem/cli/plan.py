@@ -24,10 +24,11 @@ from diagmem.planning.options import ROWS, Options
 
 if TYPE_CHECKING:
     from diagmem.backends.tflm.planned_file import EmbeddedPlan
+    from diagmem.costs import Layer
     from diagmem.frontends.source import Source
     from diagmem.pipeline.several import Together
     from diagmem.planning.plan import Plan
-    from diagmem.planning.planner import Planned
+    from diagmem.planning.planner import Planned, Way
     from diagmem.reports.why import Chain
 
 ANSWER_IS_NO = 1
@@ -77,6 +78,8 @@ def _with_limits(chosen: dict[str, Any], given: dict[str, Any]) -> None:
     show_default=True,
     help="Processes, to plan several models at once.",
 )
+@click.option("--layers", "with_layers", is_flag=True, help="List the layers: work, weights and live RAM of each.")
+@click.option("-v", "--verbose", is_flag=True, help="Show everything: what each step saves, removals, overlaps.")
 @json_option
 @click.pass_context
 def command(
@@ -90,6 +93,8 @@ def command(
     pareto: bool,
     why: str | None,
     jobs: int,
+    with_layers: bool,
+    verbose: bool,
     json_path: str | None,
 ) -> None:
     """Plan the RAM of MODEL: the order of its ops, and where each tensor lies in one arena.
@@ -104,24 +109,24 @@ def command(
       diagmem plan zoo:mobilenet_v1_0.25_128_int8 --target STM32F103xF
       diagmem plan model.tflite --kernels tflm-reference --align 16 --json plan.json
       diagmem plan models/*.tflite --jobs 4
-      diagmem plan model.tflite --schedule rows --input-rows
+      diagmem plan model.tflite --input-rows
       diagmem plan model.tflite --pareto --recompute 2
-      diagmem plan model.tflite --why conv1
+      diagmem plan model.tflite --layers --why conv1
       diagmem plan model.tflite --pool dtcm:128K --pool axi:512K:3
       diagmem plan model.tflite --target STM32H743 --fit
       diagmem plan ears.tflite words.tflite --wire ears:0=words:0
     """
     # numpy's linear algebra would start threads that nothing here uses; they cost 30 ms.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    _check_single(sources, {"--fit": fit, "--why": why})
+    _check_single(sources, {"--fit": fit, "--why": why, "--layers": with_layers})
     if pareto:
         _check_curve(sources, svg_path, options)
         ctx.exit(_show_curve(sources[0], options, limits, json_path))
     if len(sources) > 1:
         found = _many(sources, jobs, options, limits)
     else:
-        one = _fitted(sources[0], options, limits) if fit else _one(sources[0], options, limits)
-        found = [replace(one, why=_chains(one.made.plan, why))]
+        one = _fitted(sources[0], options, limits) if fit else _one(sources[0], options, limits, json_path != "-")
+        found = [replace(one, why=_chains(one.made.plan, why), layers=_layers(one) if with_layers else ())]
     results = [one for one in found if isinstance(one, Result)]
     together = _together(results, options, limits)
     missing = _missing_together(together, limits)
@@ -132,7 +137,7 @@ def command(
         parts = summary(found, together, missing)
         show(json_path, lambda: {"plans": [one.to_json() for one in found], **more}, parts)
     else:
-        show(json_path, found[0].to_json, plan_lines(results[0]))
+        show(json_path, found[0].to_json, plan_lines(results[0], verbose))
     if len(results) < len(found):
         ctx.exit(BAD_INPUT)
     if missing or not all(one.is_good for one in results):
@@ -149,7 +154,17 @@ class Result:
     carried: EmbeddedPlan | None = None
     fitting: Fitting | None = None
     why: tuple[Chain, ...] = ()
+    ways: tuple[Way, ...] = ()
+    layers: tuple[Layer, ...] = ()
     error: None = None
+
+    def missing(self, made: Planned | None = None) -> list[tuple[str, int]]:
+        """What there is too little of for the plan, or for another way to run the model, and by how many bytes."""
+        limits, other = self.verdict.limits, made or self.made
+        verdict = self.verdict if made is None else limits.verdict(self.source, made)
+        short = limits.missing_bytes(other)
+        found = list(verdict.fit.missing()) if verdict.fit else []
+        return [("RAM", short), *found[1:]] if short and found[:1] != [("RAM", short)] else found
 
     @property
     def is_good(self) -> bool:
@@ -162,7 +177,8 @@ class Result:
         carried = {"embedded": _embedded_json(self.carried)} if self.carried else {}
         tried = self.fitting.to_json() if self.fitting else {}
         why = {"why": [chain.to_json() for chain in self.why]} if self.why else {}
-        return {**to_json(self.made), **self.verdict.to_json(), **carried, **tried, **why}
+        layers = {"layers": [layer.to_json() for layer in self.layers]} if self.layers else {}
+        return {**to_json(self.made), **self.verdict.to_json(), **carried, **tried, **why, **layers}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +205,22 @@ def _chains(plan: Plan, what: str | None) -> tuple[Chain, ...]:
     return Reasons(plan).asked(what)
 
 
-def _one(source: Source, options: Options, limits: Limits) -> Result:
+def _layers(result: Result) -> tuple[Layer, ...]:
+    from diagmem import pipeline
+
+    return pipeline.costs_of(result.source, result.made).layers()
+
+
+def _one(source: Source, options: Options, limits: Limits, is_shown: bool) -> Result:
+    """The plan, beside the other ways to run the model where people see it."""
+    from diagmem import pipeline
+
     with naming_model(source.label), working("planning") as bar:
-        return _judged(source, _planned(source, options, limits, bar.tell), options, limits)
+        if not is_shown or not options.library.is_own or options.pools or options.cores > 1 or options.together:
+            return _judged(source, _planned(source, options, limits, bar.tell), options, limits)
+        ways = pipeline.ways(source, options, bar.tell, is_measured=limits.chip is not None)
+        made = next(way.made for way in ways if way.is_chosen and way.made is not None)
+        return replace(_judged(source, made, options, limits), ways=ways)
 
 
 def _planned(
@@ -363,7 +392,7 @@ def _show_curve(source: Source, options: Options, limits: Limits, json_path: str
         for made, verdict in zip(front, verdicts, strict=True)
     ]
     limited = {} if limits.ram_bytes is None else {"limit_bytes": limits.ram_bytes}
-    most = front[0].plan.options.recompute
+    most = pipeline.MOST_RECOMPUTE if options.recompute == 1 else options.recompute
     found = {"model": front[0].model.name, "most_recompute": most, **limited, "pareto": rows}
     show(json_path, lambda: found, curve_lines(front, verdicts))
     return 0 if any(verdict.fits for verdict in verdicts) else ANSWER_IS_NO

@@ -16,7 +16,7 @@ from diagmem.cli._options import json_option, plan_options
 from diagmem.cli._show import Column, Table, number, show, size_text
 from diagmem.cli._work import progress, working
 from diagmem.model.errors import UnsafePlanError
-from diagmem.planning.options import ROWS, Options
+from diagmem.planning.options import AUTO, BEST, ROWS, Options
 
 if TYPE_CHECKING:
     from diagmem.frontends.source import Source
@@ -159,7 +159,9 @@ def _model(graph: Graph, options: Options, on: str) -> _Traced:
 
     with working("planning"):
         # Run whole, every op of the model has its row in the table, so none is removed.
-        made = pipeline.planned(Source(graph), options if options.schedule == ROWS else replace(options, remove=()))
+        order = BEST if options.schedule == AUTO else options.schedule
+        whole = replace(options, schedule=order, remove=())
+        made = pipeline.planned(Source(graph), options if order == ROWS else whole)
         before, after = made.baseline, made.plan
     titles = {"before": "before overlap", "after": _title(after)}
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from diagmem.model.errors import ModelError, one_line
 from diagmem.model.graph import ABSENT, DType, Graph, Node, Shape, Tensor
-from diagmem.ops import OpKind, kind_of
+from diagmem.ops import kind_of
 from diagmem.ops.folding import DAMAGE, folded
 from diagmem.ops.options import CUSTOM
 
@@ -115,7 +115,7 @@ def _output_shapes(node: Node, is_changed: bool) -> Sequence[Shape]:
     kind = kind_of(node.op.kind)
     before = tuple(t.shape for t in node.outputs)
     try:
-        shapes = None if kind is None else _inferred(kind, node)
+        shapes = None if kind is None else kind.output_shapes(node.op.kind, node.attributes, node.inputs)
     except (ModelError, *DAMAGE):
         return before
     if shapes is not None:
@@ -124,10 +124,6 @@ def _output_shapes(node: Node, is_changed: bool) -> Sequence[Shape]:
         what = "its operation is not known" if kind is None else "it depends on values that only a run computes"
         raise ModelError(f"{node.label}: the shape of its output cannot be worked out: {what}")
     return before
-
-
-def _inferred(kind: OpKind, node: Node) -> tuple[Shape, ...] | None:
-    return kind.output_shapes(node.op.kind, node.attributes, node.inputs)
 
 
 def _input_named(graph: Graph, name: str) -> int:

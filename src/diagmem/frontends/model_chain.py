@@ -8,37 +8,44 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from diagmem.frontends.source import Source
 from diagmem.model.errors import ModelError, one_line
 from diagmem.model.graph import ABSENT, DType, Graph, Op, Shape, Tensor
+from diagmem.ops.moving.concatenation import Pack
 from diagmem.ops.moving.reshape import Reshape
 
-_ENDS = re.compile(r"(.+):(\d{1,4})=(.+):(\d{1,4})", re.DOTALL)
+_ENDS = re.compile(r"(.+):(\d{1,4})(?:\*(\d{1,2}))?=(.+):(\d{1,4})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """Output number `output` of the model `maker` is input number `input` of the model `reader`."""
+    """Output number `output` of the model `maker` is input number `input` of the model `reader`. `times`: how often the
+    maker runs before the reader, which gets the outputs of all these runs, stacked along a new first axis."""
 
     maker: str
     output: int
     reader: str
     input: int
+    times: int = 1
 
     @classmethod
     def parsed(cls, text: str) -> Wire:
-        """From `a:0=b:0`."""
+        """From `a:0=b:0`, or `a:0*3=b:0`."""
         found = _ENDS.fullmatch(text)
-        if found is None:
-            raise ModelError(f"'{one_line(text, 60)}' is no wire; such as a:0=b:0, output 0 of a is input 0 of b")
-        return cls(found[1], int(found[2]), found[3], int(found[4]))
+        if found is None or found[3] in ("0", "00"):
+            raise ModelError(
+                f"'{one_line(text, 60)}' is no wire; such as a:0=b:0, output 0 of a is input 0 of b, or a:0*3=b:0, "
+                "three runs of a for one of b"
+            )
+        return cls(found[1], int(found[2]), found[4], int(found[5]), int(found[3] or 1))
 
     def __str__(self) -> str:
-        return f"{self.maker}:{self.output}={self.reader}:{self.input}"
+        times = f"*{self.times}" if self.times > 1 else ""
+        return f"{self.maker}:{self.output}{times}={self.reader}:{self.input}"
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,10 @@ class Wired(Source):
     @cached_property
     def runnable(self) -> Graph:
         return joined({name: source.runnable for name, source in self.parts.items()}, self.wires)
+
+    def times(self, name: str) -> int:
+        """How often a model runs in one run of all."""
+        return times_of(name, self.wires)
 
 
 def named(sources: Sequence[Source]) -> dict[str, Source]:
@@ -158,25 +169,41 @@ def joined(parts: Mapping[str, Graph], wires: Sequence[Wire]) -> Graph:
     """One graph of several, in which an output of one is an input of another. It has the inputs and outputs that are
     not wired, in the order of the models. A tensor whose name several models have is called by its model's, too."""
     _check_ends(parts, wires)
+    parts = {name: repeated(graph, times_of(name, wires)) for name, graph in parts.items()}
     ends = {(wire.reader, wire.input): wire for wire in wires}
     names = Counter(name for graph in parts.values() for name in {tensor.name for tensor in graph.tensors})
     joint = _Joint(dict(parts), ends, {name for name, count in names.items() if count > 1})
     for name in order_of(list(parts), wires):
         joint.add(name)
     wired = {(wire.maker, wire.output) for wire in wires}
-    inputs = [
-        joint.place[name][t]
-        for name, graph in parts.items()
-        for n, t in enumerate(graph.inputs)
-        if (name, n) not in ends
-    ]
-    outputs = [
-        joint.place[name][t]
-        for name, graph in parts.items()
-        for n, t in enumerate(graph.outputs)
-        if (name, n) not in wired
-    ]
-    return Graph(_joined_name(parts), tuple(joint.tensors), tuple(joint.ops), tuple(inputs), tuple(outputs))
+    inputs = tuple(joint.place[p][t] for p, g in parts.items() for n, t in enumerate(g.inputs) if (p, n) not in ends)
+    outputs = tuple(joint.place[p][t] for p, g in parts.items() for n, t in enumerate(g.outputs) if (p, n) not in wired)
+    return Graph(_joined_name(parts), tuple(joint.tensors), tuple(joint.ops), inputs, outputs)
+
+
+def times_of(name: str, wires: Sequence[Wire]) -> int:
+    """How often a model runs in one run of all."""
+    return max((wire.times for wire in wires if wire.maker == name), default=1)
+
+
+def repeated(graph: Graph, times: int) -> Graph:
+    """The graph with its ops so many times in a row. It has the inputs of each run, one after the other, and of each
+    output the values of all runs, stacked along a new first axis. All runs share state and constants."""
+    if times == 1:
+        return graph
+    runs = [f"run{number}" for number in range(1, times + 1)]
+    joint = _Joint(dict.fromkeys(runs, graph), {}, {t.name for t in graph.tensors if not t.is_constant}, {"run1"})
+    for run in runs:
+        joint.add(run)
+    outputs = []
+    for made in (graph.tensors[t] for t in graph.outputs):
+        stack = replace(made, index=len(joint.tensors), shape=(times, *made.shape), view=None, is_variable=False)
+        parts = tuple(joint.place[run][made.index] for run in runs)
+        joint.ops.append(Op(len(joint.ops), "PACK", parts, (stack.index,), Pack(0, times)))
+        joint.tensors.append(stack)
+        outputs.append(stack.index)
+    inputs = tuple(joint.place[run][t] for run in runs for t in graph.inputs)
+    return replace(graph, tensors=tuple(joint.tensors), ops=tuple(joint.ops), inputs=inputs, outputs=tuple(outputs))
 
 
 def order_of(names: Sequence[str], wires: Sequence[Wire]) -> list[str]:
@@ -196,10 +223,17 @@ def order_of(names: Sequence[str], wires: Sequence[Wire]) -> list[str]:
 
 
 class _Joint:
-    """The graph as far as models have been added. `place`: for each model, its tensors' indices there."""
+    """The graph as far as models have been added. `place`: for each model, its tensors' indices there. `stateful`:
+    models whose state goes on in those that are the same graph; all others have their own."""
 
-    def __init__(self, parts: Mapping[str, Graph], ends: Mapping[tuple[str, int], Wire], ambiguous: set[str]) -> None:
-        self.parts, self.ends, self.ambiguous = parts, ends, ambiguous
+    def __init__(
+        self,
+        parts: Mapping[str, Graph],
+        ends: Mapping[tuple[str, int], Wire],
+        ambiguous: Collection[str],
+        stateful: Collection[str] = (),
+    ) -> None:
+        self.parts, self.ends, self.ambiguous, self.stateful = parts, ends, ambiguous, stateful
         self.tensors: list[Tensor] = []
         self.ops: list[Op] = []
         self.place: dict[str, dict[int, int]] = {}
@@ -207,7 +241,7 @@ class _Joint:
     def add(self, name: str) -> None:
         graph = self.parts[name]
         place = self.place[name] = dict(self._given(name))
-        place.update(self._shared_constants(name))
+        place.update(self._shared(name))
         own = [tensor for tensor in graph.tensors if tensor.index not in place]
         place.update({tensor.index: len(self.tensors) + n for n, tensor in enumerate(own)})
         for tensor in own:
@@ -245,12 +279,15 @@ class _Joint:
             if self.parts[name].inputs[number] not in given:
                 yield number, wire
 
-    def _shared_constants(self, name: str) -> Iterator[tuple[int, int]]:
-        """A model that is there twice has its constants once."""
+    def _shared(self, name: str) -> Iterator[tuple[int, int]]:
+        """A model that is there twice has its constants once, and its state if it is one that runs again."""
         graph = self.parts[name]
         twin = next((other for other in self.place if other != name and self.parts[other] is graph), None)
-        if twin is not None:
-            yield from ((t.index, self.place[twin][t.index]) for t in graph.tensors if t.is_constant)
+        if twin is None:
+            return
+        for tensor in graph.tensors:
+            if tensor.is_constant or (tensor.is_variable and twin in self.stateful):
+                yield tensor.index, self.place[twin][tensor.index]
 
     def _name(self, name: str, tensor: Tensor) -> str:
         return f"{name}/{tensor.name}" if tensor.name in self.ambiguous else tensor.name
@@ -277,26 +314,43 @@ def _check_ends(parts: Mapping[str, Graph], wires: Sequence[Wire]) -> None:
             raise ModelError(
                 f"{where}: the output is {'a constant' if made.is_constant else 'state'}; it cannot be wired"
             )
-        difference = _difference(made, wanted, wire.reader)
+        _check_times(wire, wires, where)
+        difference = _difference(replace(made, shape=(wire.times, *made.shape)), wanted, wire)
         if difference is not None:
             raise ModelError(f"{where}: {difference}")
 
 
-def _difference(made: Tensor, wanted: Tensor, reader: str) -> str | None:
-    """Why the bytes of one tensor do not mean the same as those of an input of `reader`, and what to do."""
+def _check_times(wire: Wire, wires: Sequence[Wire], where: str) -> None:
+    """A model that runs several times does so for all that read from it, and reads from no other."""
+    maker = one_line(wire.maker, 40)
+    if {other.times for other in wires if other.maker == wire.maker} != {wire.times}:
+        raise ModelError(f"{where}: another wire from '{maker}' has not the same *{wire.times}; give it to all of them")
+    if wire.times > 1 and any(other.reader == wire.maker for other in wires):
+        raise ModelError(f"{where}: '{maker}' runs several times, so its inputs cannot be wired; leave out one wire")
+
+
+def _difference(made: Tensor, wanted: Tensor, wire: Wire) -> str | None:
+    """Why the bytes of one tensor do not mean the same as those of the wired input, and what to do."""
     if made.dtype is not wanted.dtype:
         return (
             f"the output is {made.dtype.value} and the input {wanted.dtype.value}: convert both models with the same "
             "type there"
         )
     if _without_ones(made.shape) != _without_ones(wanted.shape):
-        given = f"--shape {one_line(reader, 40)}/{wanted.label}={_shape(made.shape)}"
-        do = f"give it with {given}" if len(made.shape) == len(wanted.shape) else "convert it so"
+        shape = made.shape[wire.times == 1 :]
+        frames, rest = divmod(wanted.elems, max(1, made.elems // wire.times))
+        if not rest and 1 < frames < 100 and _without_ones((frames, *made.shape[1:])) == _without_ones(wanted.shape):
+            more = replace(wire, times=frames)
+            return f"the input takes {frames} outputs at a time: --wire {one_line(str(more), 60)} runs it so often"
+        given = f"--shape {one_line(wire.reader, 40)}/{wanted.label}={_shape(shape)}"
+        do = f"give it with {given}" if len(shape) == len(wanted.shape) else "convert it so"
         return (
-            f"the output is {_shape(made.shape)} and the input {_shape(wanted.shape)}: they may differ in sizes of 1 "
+            f"the output is {_shape(shape)} and the input {_shape(wanted.shape)}: they may differ in sizes of 1 "
             f"only; if the second model can have that shape, {do}"
         )
-    if made.dtype is not DType.FLOAT32 and _scale(made) != _scale(wanted):
+    # Integers without a scale, such as a filter bank makes, are what the reader takes them for.
+    is_scaled = made.dtype is not DType.FLOAT32 and made.quantisation is not None
+    if is_scaled and _scale(made) != _scale(wanted):
         return (
             f"the output has {_scale(made)} and the input {_scale(wanted)}: quantise the second model with the first "
             "one's outputs as its samples, or give it those numbers"

@@ -120,8 +120,8 @@ class Library:
 
     def row_call(self, node: Node) -> CCall:
         """How one row of it is."""
-        variant = self.variant(node)
-        return _known(node).c_row_call(node) if variant is None else variant.row_call(node)
+        kind, variant = _known(node), self.variant(node)
+        return kind.c_row_call(node) if variant is None else kind.by_rows(node, variant.row_call or variant.call)
 
     def weight_copies(self, node: Node, by_turns: bool) -> WeightCopies | None:
         """The constants of an operation that may be copied to RAM before it runs; None where it has none, or no kernel

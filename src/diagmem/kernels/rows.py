@@ -71,13 +71,6 @@ class RowGraph:
         turns = Counter(op for op in ops if op != PUSH)
         return sum((Fraction(self.ops[op].macs * count, self.ops[op].turns) for op, count in turns.items()), Fraction())
 
-    def in_one_piece(self, input_rows: bool) -> frozenset[int]:
-        """Tensors that must lie in one piece: what the caller sees whole, and what a whole operation reads or writes.
-        `input_rows`: the caller hands the input over row by row."""
-        touched = {t for op in self.ops if op.is_whole for t in (*op.makes, *(need.tensor for need in op.needs))}
-        given = () if input_rows else self.graph.inputs
-        return frozenset({*given, *self.graph.outputs, *touched})
-
 
 def row_graph(graph: Graph, library: Library) -> RowGraph:
     known, parts = KnownTurns(), _written_parts(graph)

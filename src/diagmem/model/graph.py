@@ -16,28 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.errors import ModelError, one_line
-from diagmem.model.sliding_window import ExplicitPadding, Nhwc, Padding, Window1D, Window2D
-from diagmem.model.views import IntArray, Strides, View, in_one_piece, pieces, row_major_strides, share, span
-
-__all__ = [
-    "ABSENT",
-    "DType",
-    "ExplicitPadding",
-    "Graph",
-    "IntArray",
-    "Nhwc",
-    "Node",
-    "Op",
-    "Padding",
-    "Quantisation",
-    "Rounding",
-    "Shape",
-    "Tensor",
-    "View",
-    "Window1D",
-    "Window2D",
-    "row_major_strides",
-]
+from diagmem.model.sliding_window import ExplicitPadding as ExplicitPadding
+from diagmem.model.sliding_window import Nhwc as Nhwc
+from diagmem.model.sliding_window import Padding as Padding
+from diagmem.model.sliding_window import Window1D as Window1D
+from diagmem.model.sliding_window import Window2D as Window2D
+from diagmem.model.views import IntArray as IntArray
+from diagmem.model.views import Strides, in_one_piece, pieces, share, span
+from diagmem.model.views import View as View
+from diagmem.model.views import row_major_strides as row_major_strides
 
 Shape = tuple[int, ...]
 
@@ -74,19 +61,7 @@ class DType(enum.Enum):
         return np.dtype(self.value)
 
 
-_BITS = {
-    DType.FLOAT32: 32,
-    DType.FLOAT16: 16,
-    DType.INT4: 4,
-    DType.INT8: 8,
-    DType.UINT8: 8,
-    DType.INT16: 16,
-    DType.INT32: 32,
-    DType.INT64: 64,
-    DType.UINT32: 32,
-    DType.UINT64: 64,
-    DType.BOOL: 8,
-}
+_BITS = {dtype: 4 if dtype is DType.INT4 else 8 * dtype.numpy.itemsize for dtype in DType}
 
 
 class Rounding(enum.Enum):

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.views import IntArray
 
-
-class Shaped(Protocol):
-    """What a tensor tells of its shape."""
-
-    @property
-    def index(self) -> int: ...
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def label(self) -> str: ...
+if TYPE_CHECKING:
+    from diagmem.model.graph import Tensor
 
 
 class Nhwc(NamedTuple):
@@ -34,7 +24,7 @@ class Nhwc(NamedTuple):
     depth: int
 
     @classmethod
-    def of(cls, tensor: Shaped) -> Nhwc:
+    def of(cls, tensor: Tensor) -> Nhwc:
         if len(tensor.shape) != 4:
             raise ModelError(
                 f"tensor {tensor.index} '{tensor.label}': shape {list(tensor.shape)} has "

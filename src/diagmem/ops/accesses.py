@@ -6,12 +6,13 @@ tensor that is touched. Millions of touches are written as few numbers, as runs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.model.graph import IntArray, Node
+from diagmem.model.graph import IntArray, Node, Tensor
 
 Ints = int | npt.ArrayLike
 
@@ -93,14 +94,6 @@ def last_reads(runs: Runs, elems: int) -> IntArray:
     return last
 
 
-def first_writes(runs: Runs, elems: int, never: int) -> IntArray:
-    """For each element, the first step that writes it; `never` where none does."""
-    first = np.full(elems, never, dtype=np.int64)
-    element, step, _ = runs.touches()
-    np.minimum.at(first, element, step)
-    return first
-
-
 def replayed_separation(
     accesses: Accesses,
     position: int,
@@ -139,7 +132,17 @@ def replayed_separation(
     return int((max_w[:-1] - min_r[1:])[meets].max())
 
 
+def node_reads(node: Node, hold: int, given: Mapping[int, Runs] | None = None) -> tuple[Runs | None, ...]:
+    """For each input None where it is constant or absent, else what is `given`, else all of it for `hold` steps."""
+
+    def read(position: int, tensor: Tensor | None) -> Runs | None:
+        if tensor is None or tensor.is_constant:
+            return None
+        return (given or {}).get(position) or Runs.of(0, tensor.elems, 0, stride=0, hold=hold)
+
+    return tuple(read(position, tensor) for position, tensor in enumerate(node.inputs))
+
+
 def unknown_accesses(node: Node) -> Accesses:
     """An operation whose touches depend on values that only a run knows: every input is read until all is written."""
-    reads = tuple(None if t is None or t.is_constant else Runs.of(0, t.elems, 0, stride=0, hold=2) for t in node.inputs)
-    return Accesses(2, reads, tuple(Runs.of(0, t.elems, 0, stride=0) for t in node.outputs))
+    return Accesses(2, node_reads(node, 2), tuple(Runs.of(0, t.elems, 0, stride=0) for t in node.outputs))

@@ -178,10 +178,14 @@ def kernel_call(
     arguments: tuple[CArgument, ...],
     limits: Mapping[str, int] | None = None,
     passes: int = 1,
+    *,
+    function: str = "",
+    struct: str = "",
 ) -> CCall:
-    """The call of the one kernel in `stem`.c, by the names that such a file uses."""
-    parameters = CStruct(f"diagmem_{stem}_params", fields)
-    return CCall(f"{stem}.c", f"diagmem_{stem}", parameters, arguments, limits or {}, passes=passes)
+    """The call of a kernel in `stem`.c. `function`, `struct`: what the function and its parameters are named after, if
+    not after the file."""
+    parameters = CStruct(f"diagmem_{struct or stem}_params", fields)
+    return CCall(f"{stem}.c", f"diagmem_{function or stem}", parameters, arguments, limits or {}, passes=passes)
 
 
 _ELEMENT_CODES = {
@@ -204,23 +208,19 @@ def element_code(dtype: DType) -> int:
     return _ELEMENT_CODES[dtype]
 
 
-def by_type(node: Node, choices: Mapping[DType, Callable[[Node], CCall]]) -> CCall:
-    """The call for the type of the first input."""
-    dtype = node.input(0).dtype
+def by_type(node: Node, choices: Mapping[DType, Callable[[Node], CCall]], data: int = 0) -> CCall:
+    """The call for the type of the data, the first input by default."""
+    dtype = node.input(data).dtype
     if not choices:
         raise Unsupported("the C backend has no kernel for it")
     if dtype not in choices:
         raise Unsupported(f"{dtype.value} elements; supported: {', '.join(d.value for d in choices)}")
     if dtype is DType.UINT8:
-        refuse_unsigned_to_even(node)
+        # Kernels for unsigned numbers compute as LiteRT does, and not as ONNX asks for.
+        found = node.output.quantisation
+        if found is not None and found.rounding is Rounding.ONNX:
+            raise Unsupported("uint8 elements whose halves are rounded to even; supported so: int8")
     return choices[dtype](node)
-
-
-def refuse_unsigned_to_even(node: Node) -> None:
-    """Kernels for unsigned numbers compute as LiteRT does, and not as ONNX asks for."""
-    found = node.output.quantisation
-    if found is not None and found.rounding is Rounding.ONNX:
-        raise Unsupported("uint8 elements whose halves are rounded to even; supported so: int8")
 
 
 def require_types(dtype: DType, tensors: Iterable[Tensor]) -> None:
@@ -228,6 +228,12 @@ def require_types(dtype: DType, tensors: Iterable[Tensor]) -> None:
     for tensor in tensors:
         if tensor.dtype is not dtype:
             raise Unsupported(f"'{tensor.label}' has {tensor.dtype.value} elements; supported here: {dtype.value}")
+
+
+def require_operands(node: Node, *types: DType) -> None:
+    """Raises Unsupported unless inputs and outputs, in this order, have elements of these types."""
+    for dtype, tensor in zip(types, (*node.inputs, *node.outputs), strict=True):
+        require_types(dtype, () if tensor is None else (tensor,))
 
 
 def values_of(tensor: Tensor) -> npt.NDArray[Any]:

@@ -6,31 +6,41 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import ExplicitPadding, Node, Shape, Tensor
+from diagmem.model.graph import DType, ExplicitPadding, Node, Shape, Tensor
 from diagmem.model.multicore import Along, Cut
 from diagmem.model.views import pieces, places
-from diagmem.ops.accesses import Accesses, Runs, replayed_separation
-from diagmem.ops.c_call import CCall, CPointers, CRow, CRows, Unsupported, cut_to_row, row_call
+from diagmem.ops.accesses import Accesses, Runs, node_reads, replayed_separation
+from diagmem.ops.c_call import CCall, CPointers, CRow, CRows, Unsupported, by_type, cut_to_row, row_call
 from diagmem.ops.loops.pixels import all_have_pitches
-from diagmem.ops.options import CustomTable, Options, Table
+from diagmem.ops.options import AnyTable, Options
 from diagmem.ops.orders import InstructionSet, Order, Variant
 from diagmem.ops.sampling import Draw, Fitting
 from diagmem.ops.signature import MANY, Signature
 
 Array = npt.NDArray[Any]
 
+Inputs = Sequence[Tensor | None]
+"""The inputs of an operation; None for one that is absent."""
+
+Shapes = tuple[Shape, ...]
+
 Values = Sequence[Any]
-"""An array for each input of an operation, None for one that is absent."""
-
-
+"""An array for each input, None for one that is absent."""
 SUM_BYTES = 4
-"""Sums over rows are kept in 32 bits, whole or real."""
+"""Sums over rows are kept in 32 bits, integer or float32."""
+
+
+class Way(NamedTuple):
+    """How elements of one type are computed: by a function of the node and its inputs in numpy, and by a C call."""
+
+    reference: Callable[..., Array]
+    call: Callable[[Node], CCall]
 
 
 class OpKind(ABC):
@@ -51,7 +61,7 @@ class OpKind(ABC):
     ours, but for what `kernels/` lists. Else those kernels may not overlap."""
 
     int8_version: ClassVar[int] = 2
-    """The version of TFLite's operator at which it took 8-bit integers. Real numbers came with version 1."""
+    """The version of TFLite's operator at which it took 8-bit integers. Version 1 takes float32."""
 
     is_alias: ClassVar[bool] = False
     """True where the output is the input's bytes under another shape, so that no copy need exist."""
@@ -72,8 +82,8 @@ class OpKind(ABC):
     takes_pitches: ClassVar[bool] = False
     """Whether the kernel takes the distances between neighbouring images, rows and pixels."""
 
-    table: ClassVar[Table | CustomTable | None] = None
-    """How a file holds the attributes; kinds whose names differ in it override `decode` and `encode`."""
+    table: ClassVar[AnyTable | Mapping[str, AnyTable] | None] = None
+    """How a file holds the attributes, by name where names differ in it; None: there are none."""
 
     takes: ClassVar[Signature] = Signature((1, MANY), (1, MANY), made=None)
     """How many operands it takes, of which types and sizes."""
@@ -84,19 +94,24 @@ class OpKind(ABC):
     def decode(self, name: str, options: Any) -> Any:
         """Attributes from TFLite's options table, which is None where the file has none. Of operations that TFLite does
         not define the options are a mapping from their names."""
-        return None if self.table is None else self.table.decode(options)
+        table = self._table(name)
+        return None if table is None else table.decode(options)
 
     def encode(self, node: Node) -> Options:
         """TFLite's options table that decodes to the node's attributes; None where it needs none."""
-        return None if self.table is None else self.table.encode(node.op, node.input(0).dtype)
+        table = self._table(node.op.kind)
+        return None if table is None else table.encode(node.op, node.input(0).dtype)
+
+    def _table(self, name: str) -> AnyTable | None:
+        return self.table.get(name) if isinstance(self.table, Mapping) else self.table
 
     def signature(self, name: str) -> Signature:
         """What the operation of that name takes. Kinds override this whose names differ in it."""
         return self.takes
 
-    @abstractmethod
-    def output_shapes(self, name: str, attributes: Any, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
-        """Shapes of the outputs; None where only the file knows them."""
+    def output_shapes(self, name: str, attributes: Any, inputs: Inputs) -> Shapes | None:
+        """Shapes of the outputs; None where only the file knows them. Here, that of the first input."""
+        return (input_at(inputs, 0).shape,)
 
     def can_make(self, node: Node) -> bool:
         """Whether outputs may have the shapes that only the file knows. Kinds override this whose kernels take some
@@ -167,10 +182,17 @@ class OpKind(ABC):
         """Multiply-accumulates of one run."""
         return 0
 
+    def ways(self, name: str) -> Mapping[DType, Way]:
+        """How it is computed, by the type of the first input, where `reference` and `c_call` do not say it."""
+        return {}
+
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         """The outputs, in numpy, and behind them what `states` become. On integers bit for bit what TFLite's reference
-        kernels give; on real numbers the operations of the C kernel in its order, so that it too agrees bit for bit."""
-        raise Unsupported("it has no numpy reference")
+        kernels give; on float32 the operations of the C kernel in its order, so that it too agrees bit for bit."""
+        way = self.ways(node.op.kind).get(node.input(0).dtype)
+        if way is None:
+            raise Unsupported("it has no numpy reference")
+        return (np.reshape(way.reference(node, *inputs), node.output.shape),)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         """Our kernels for the node that use an instruction set, the fastest first: besides the one in plain C, which
@@ -207,16 +229,19 @@ class OpKind(ABC):
 
     def c_call(self, node: Node) -> CCall:
         """How the operation is called in C; raises Unsupported."""
-        raise Unsupported("the C backend has no kernel for it")
+        return by_type(node, {dtype: way.call for dtype, way in self.ways(node.op.kind).items()})
 
     def has_row_kernel(self, node: Node) -> bool:
         """Whether `c_row_call` knows how to make one row. Asked when planning, where weights need not be known."""
         return False
 
     def c_row_call(self, node: Node) -> CCall:
-        """How one turn is called in C: it makes one row of the output, or takes one row of the input into sums. Here,
-        the kernel for whole tensors on one row of each."""
-        return row_call(self.c_call(cut_to_row(node)), node)
+        """How one turn is called in C: it makes one row of the output, or takes one row of the input into sums."""
+        return self.by_rows(node, self.c_call)
+
+    def by_rows(self, node: Node, call: Callable[[Node], CCall]) -> CCall:
+        """How one turn of a kernel is called that `call` calls for whole tensors. Here, that kernel on one row."""
+        return row_call(call(cut_to_row(node)), node)
 
     @abstractmethod
     def sample(self, name: str, draw: Draw) -> Node:
@@ -231,7 +256,7 @@ class OpKind(ABC):
         return None
 
 
-def input_at(inputs: Sequence[Tensor | None], position: int) -> Tensor:
+def input_at(inputs: Inputs, position: int) -> Tensor:
     """The input at `position`, which must be there."""
     tensor = inputs[position] if position < len(inputs) else None
     if tensor is None:
@@ -255,7 +280,7 @@ def only_axis(axes: Sequence[int], rank: int) -> int:
     return axis_of(axes[0], rank)
 
 
-def constant_ints(inputs: Sequence[Tensor | None], position: int) -> tuple[int, ...] | None:
+def constant_ints(inputs: Inputs, position: int) -> tuple[int, ...] | None:
     """The values of an input that holds axes, paddings, a shape; None where they are not constant in the file."""
     tensor = input_at(inputs, position)
     return None if tensor.data is None else tensor.ints
@@ -274,13 +299,7 @@ def swept(node: Node, reads: Mapping[int, Runs]) -> Accesses:
     Other inputs (filter, bias) are constants as a rule; one that lies in RAM is taken as read whole at every step.
     """
     steps = node.output.elems
-
-    def read(position: int, tensor: Tensor | None) -> Runs | None:
-        if tensor is None or tensor.is_constant:
-            return None
-        return reads[position] if position in reads else Runs.of(0, tensor.elems, 0, stride=0, hold=steps)
-
-    return Accesses(steps, tuple(read(p, t) for p, t in enumerate(node.inputs)), (Runs.sweep(steps),))
+    return Accesses(steps, node_reads(node, steps, reads), (Runs.sweep(steps),))
 
 
 def held_separation(node: Node) -> int | None:

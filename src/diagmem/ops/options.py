@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, NamedTuple
 
 from diagmem.model.errors import ModelError
@@ -81,35 +82,42 @@ TYPE_CODES = {
 @dataclass(frozen=True, slots=True)
 class Table:
     """How the schema holds attributes: their class, whose defaults hold where a file has no table, and the schema's
-    names of its fields. `name`: that of the table; else the operation's, as the schema writes it."""
+    names of its fields, in order or by attribute. `name`: that of the table, else the operation's, as the schema writes
+    it; None: there is no table, only defaults."""
 
     attributes: type
-    fields: tuple[str, ...]
-    name: str = ""
+    fields: tuple[str, ...] | Mapping[str, str] = ()
+    name: str | None = ""
 
     def decode(self, options: Any) -> Any:
         """Attributes from a table of a file, which may be absent."""
         plain = self.attributes()
         if options is None:
             return plain
-        defaults = (getattr(plain, field.name) for field in dataclasses.fields(plain))
-        read = zip(self.fields, defaults, strict=True)
-        return self.attributes(*(_decoded(getattr(options, name)(), default) for name, default in read))
+        read = ((own, getattr(options, name)()) for own, name in self._names())
+        return dataclasses.replace(plain, **{own: _decoded(value, getattr(plain, own)) for own, value in read})
 
-    def encode(self, op: Op, dtype: DType) -> BuiltinOptions:
+    def encode(self, op: Op, dtype: DType) -> BuiltinOptions | None:
         """The table of an operation."""
-        values = (getattr(op.attributes, field.name) for field in dataclasses.fields(op.attributes))
-        encoded = {name: _encoded(value) for name, value in zip(self.fields, values, strict=True)}
+        if self.name is None:
+            return None
+        encoded = {name: _encoded(getattr(op.attributes, own)) for own, name in self._names()}
         return BuiltinOptions(self.name or f"{op.kind.title().replace('_', '')}Options", encoded)
+
+    def _names(self) -> Iterable[tuple[str, str]]:
+        """Attributes, and the schema's names of them."""
+        if isinstance(self.fields, Mapping):
+            return self.fields.items()
+        return zip((field.name for field in dataclasses.fields(self.attributes)), self.fields, strict=False)
 
 
 @dataclass(frozen=True, slots=True)
 class CustomTable:
     """The same for an operation that TFLite does not define: whole numbers, of which `flags` are 0 or 1. `has_type`:
-    the type of its input is an option too."""
+    the type of its input is an option too. By default the table is empty."""
 
-    attributes: type
-    fields: tuple[str, ...]
+    attributes: type = NoneType
+    fields: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     has_type: bool = False
 
@@ -119,14 +127,18 @@ class CustomTable:
         return self.attributes(*(_whole_number(options, name) for name in self.fields))
 
     def encode(self, op: Op, dtype: DType) -> CustomOptions:
-        values = (getattr(op.attributes, field.name) for field in dataclasses.fields(op.attributes))
+        own = dataclasses.fields(self.attributes) if self.fields else ()
+        values = (getattr(op.attributes, field.name) for field in own)
         read = {name: bool(v) if name in self.flags else v for name, v in zip(self.fields, values, strict=True)}
         return CustomOptions({**({"T": TYPE_CODES[dtype]} if self.has_type else {}), **read})
 
 
+AnyTable = Table | CustomTable
+
+
 def _decoded(value: Any, default: Any) -> Any:
     """A number of a table, as its attribute holds it."""
-    decoders: dict[type, Callable[[int], Any]] = {Activation: activation_of, Padding: padding_of}
+    decoders: dict[type, Callable[[int], Any]] = {Activation: activation_of, Padding: padding_of, DType: _index_type}
     return decoders.get(type(default), type(default))(value)
 
 
@@ -135,7 +147,17 @@ def _encoded(value: Any) -> Any:
         raise ModelError("a .tflite file cannot hold padding other than SAME and VALID")
     if isinstance(value, Padding):
         return _PADDINGS.index(value)
+    if isinstance(value, DType):
+        return TYPE_CODES[value]
     return value.value if isinstance(value, Activation) else value
+
+
+def _index_type(code: int) -> DType:
+    """The type of indices or sizes for which TFLite's code stands."""
+    found = next((dtype for dtype in (DType.INT32, DType.INT64) if TYPE_CODES[dtype] == code), None)
+    if found is None:
+        raise ModelError(f"output type code {code} is neither int32 nor int64; the file is damaged")
+    return found
 
 
 def _whole_number(options: Mapping[str, Any], name: str) -> int:

@@ -90,6 +90,7 @@ class InstructionSet(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A kernel for an operation. `order`: that of a run of the whole operation; `row_order`: that of a run row by row.
+    `row_call`: the call for whole tensors from which the kind makes that of a row; None: it is `call`.
     `scratch_bytes`: what it takes from the arena while it runs. `block`: its calls can be narrowed to whole blocks of
     so many channels; 0: they cannot. All of that follows from shapes and types alone, so that a plan need not know any
     weights; the calls may choose among kernels of this order."""
@@ -97,6 +98,6 @@ class Variant:
     order: Order
     row_order: Order
     call: Callable[[Node], CCall]
-    row_call: Callable[[Node], CCall]
+    row_call: Callable[[Node], CCall] | None = None
     scratch_bytes: int = 0
     block: int = 0

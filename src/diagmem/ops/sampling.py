@@ -1,13 +1,11 @@
 """How a kind draws a case of itself: a small random node, for the tests that hold for every kind.
 
-A kind asks a `Draw` for what it leaves open, and does not know where the answers come from: from a seeded generator, or
-from a test that shrinks its cases. Tensors are small, for a simulation walks through every byte of them.
+A kind asks a `Draw` for what it leaves open. Tensors are small, for a simulation walks through every byte of them.
 """
 
 from __future__ import annotations
 
 import itertools
-import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -112,6 +110,16 @@ class Draw(ABC):
         """A filter, bias or matrix: a constant as a rule, now and then an input in RAM."""
         return self.choice((constant(shape), constant(shape), activation(shape)))
 
+    def pair(self, dtype: DType | None = None) -> list[Tensor]:
+        """Two inputs that may be repeated, each along its own axes; one may be constant."""
+        shape = self.shape()
+        places = self.choice(((activation, activation), (activation, constant), (constant, activation)))
+        return [place(self.shrunk(shape), dtype or self.dtype()) for place in places]
+
+    def known(self, values: Sequence[int]) -> Tensor:
+        """Axes, sizes or indices: a constant, now and then an input that only a run knows."""
+        return ints(values) if self.integer(0, 5) > 0 else activation((len(values),), DType.INT32)
+
     def window(self, dilated: bool = True) -> Sliding:
         """Any padding, kernel, stride and dilation. Dilation with SAME gives windows that read nothing now and then."""
         kernel, stride = (self.small(), self.small()), (self.small(), self.small())
@@ -124,19 +132,9 @@ class Draw(ABC):
         return Sliding(padding, kernel, stride, dilation, (height, width))
 
 
-class SeededDraw(Draw):
-    """The same choices for the same seed."""
-
-    def __init__(self, seed: int | str) -> None:
-        self._random = random.Random(seed)
-
-    def integer(self, low: int, end: int) -> int:
-        return self._random.randrange(low, end)
-
-
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """What a drawn node needs so that a kernel can run it; `fitting.fitted` gives it that.
+    """What a drawn node needs so that a kernel can run it; the tests' `fitted` gives it that.
 
     `types`: the types of data that kernels take; None: the node is drawn with the right one.
     `data`: the position of the data among the inputs.

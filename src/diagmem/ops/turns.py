@@ -30,9 +30,6 @@ class Need:
     end: tuple[int, ...]
     apart: tuple[tuple[int, ...], ...]
 
-    def apart_at(self, turn: int, row: int) -> int | None:
-        return self.apart[turn][row - self.first[turn]] if self.apart[turn] else None
-
 
 class _Reads(NamedTuple):
     """Reads of one tensor: for each the turn, the row, and the separation that it asks for."""

@@ -20,7 +20,7 @@ from diagmem.model.graph import Graph
 from diagmem.planning import planner
 from diagmem.planning.options import ROWS, Options
 from diagmem.planning.plan import Plan, checked, findings_of
-from diagmem.planning.planner import Tell, silently
+from diagmem.planning.planner import Tell, Way, silently
 from diagmem.validation import Finding
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from diagmem.backends.c import FileLayout
     from diagmem.backends.tflm.planned_file import PlannedFile
-    from diagmem.pipeline.costs import diff, needs_of, profile
+    from diagmem.pipeline.costs import costs_of, diff, profile
     from diagmem.pipeline.several import emit_c_together, verify_together, wired
     from diagmem.planning.bounds import Bounds
     from diagmem.reports.inspection import Inspection
@@ -42,15 +42,16 @@ __all__ = [
     "GivenPlan",
     "Model",
     "Planned",
+    "Way",
     "bound",
     "check",
+    "costs_of",
     "diff",
     "emit_c",
     "emit_c_together",
     "emit_tflm",
     "inspect",
     "known_targets",
-    "needs_of",
     "overlap",
     "pareto",
     "plan",
@@ -64,6 +65,7 @@ __all__ = [
     "safe_plan",
     "verify",
     "verify_together",
+    "ways",
     "wired",
     "zoo_models",
 ]
@@ -79,7 +81,7 @@ MOST_RECOMPUTE = 4.0
 """Times the multiply-accumulates: as far as a curve of memory and work goes."""
 
 _ELSEWHERE = {
-    "costs": ("diff", "needs_of", "profile"),
+    "costs": ("costs_of", "diff", "profile"),
     "several": ("emit_c_together", "verify_together", "wired"),
 }
 """What is loaded when it is first asked for, by its module."""
@@ -248,9 +250,11 @@ def plan(model: Model, example_inputs: Any = None, **options: Any) -> Planned:
     UnsafePlanError.
 
     >>> made = diagmem.plan("zoo:vww_96_int8")
-    >>> made.arena_bytes, made.baseline_bytes, made.optimal
-    (36864, 55296, True)
-    >>> diagmem.plan("zoo:vww_96_int8", schedule="rows", input_rows=True).arena_bytes
+    >>> made.arena_bytes, made.baseline_bytes
+    (27750, 55296)
+    >>> diagmem.plan("zoo:vww_96_int8", schedule="best").arena_bytes
+    36864
+    >>> diagmem.plan("zoo:vww_96_int8", input_rows=True).arena_bytes
     9922
     """
     return planned(source_of(model, example_inputs), Options.of(options))
@@ -259,6 +263,13 @@ def plan(model: Model, example_inputs: Any = None, **options: Any) -> Planned:
 def planned(source: Source, options: Options, tell: Tell = silently, is_measured: bool = False) -> Planned:
     """As `plan`. `tell` is called as each stage begins. `is_measured`: what the plan takes on a chip will be asked."""
     return _shown(planner.planned(source.graph_for(is_measured, options.weights_pool), options, tell))
+
+
+def ways(source: Source, options: Options, tell: Tell = silently, is_measured: bool = False) -> tuple[Way, ...]:
+    """The plan that `planned` makes, beside those of the other ways to run the model: layer by layer, row by row, with
+    the input streamed."""
+    found = planner.ways(source.graph_for(is_measured, options.weights_pool), options, tell)
+    return tuple(way if way.made is None else replace(way, made=_shown(way.made)) for way in found)
 
 
 def pareto(model: Model, **options: Any) -> tuple[Planned, ...]:
@@ -287,7 +298,7 @@ def plan_many(models: Iterable[Model], executor: Executor | None = None, **optio
     model that cannot be planned gives its error, and the others go on.
 
     >>> [made.arena_bytes for made in diagmem.plan_many(["zoo:vww_96_int8", "zoo:resnet8_int8"])]
-    [36864, 33304]
+    [27750, 10008]
     """
     return (executor.map if executor else map)(partial(_planned_or_failed, options=Options.of(options)), models)
 
@@ -484,4 +495,4 @@ def zoo_models() -> tuple[str, ...]:
 
 
 def _shown(made: planner.Planned) -> Planned:
-    return Planned(made.plan, made.baseline, made.ladder, made.removals)
+    return Planned(**{field.name: getattr(made, field.name) for field in fields(made)})

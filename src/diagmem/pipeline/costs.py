@@ -11,11 +11,10 @@ from diagmem.model.errors import DiagmemError, PlanError, UnreadableFileError, o
 from diagmem.pipeline import GivenPlan, Model, asked_for, given_plan, source_of
 from diagmem.planning import planner
 from diagmem.planning.options import Options
-from diagmem.reports.inspection import inspect as inspect_graph
 
 if TYPE_CHECKING:
+    from diagmem.costs import Costs
     from diagmem.reports.difference import Difference, Side
-    from diagmem.reports.fit import Need
     from diagmem.verification.profile import Profile
 
 
@@ -88,28 +87,22 @@ def _side(model: Model, on: str | None, options: Options) -> Side:
         raise type(error)(f"{one_line(source.name)}: {error}") from error
 
 
-def needs_of(source: Source, made: planner.Planned, core: str) -> Need:
-    """What a plan of a model with weights takes on a core such as Cortex-M4F: as C, or in TensorFlow Lite Micro, which
-    keeps the file in flash and something of its own in RAM."""
-    from diagmem.backends.c.flash import flash_of
-    from diagmem.backends.c.program import Program
+def costs_of(source: Source, made: planner.Planned, is_measured: bool = True) -> Costs:
+    """What a plan of a model costs, wherever it runs: as C, or in TensorFlow Lite Micro, which keeps the file in flash
+    and something of its own in RAM. `is_measured`: how much that is, is worth a run."""
     from diagmem.backends.tflm.planned_file import LIBRARIES
-    from diagmem.reports.fit import Need
-    from diagmem.verification import tflm
+    from diagmem.costs import Costs, Runtime
 
-    plan = made.plan
-    if plan.options.library.is_own and not plan.options.external_io:
-        program = Program.running(replace(plan, pools=plan.pools.enlarged), made.model)
-        if not program.refused_ops and not program.refused_tensors:
-            flash = flash_of(program, core)
-            parts = {"weights": flash.weights_bytes, "steps": flash.sequence_bytes, "code": flash.code_bytes}
-            return Need(plan.arena_bytes, {name: size for name, size in parts.items() if size})
-    if plan.options.kernels not in LIBRARIES or source.is_onnx:
-        weights = inspect_graph(made.model).weights_bytes
-        return Need(plan.arena_bytes, {"weights": weights}, ("the code of kernels, which is not known",))
-    stored, unknown = {"file": len(source.content)}, ("TFLM's code, which depends on its build",)
-    try:
-        kept = tflm.run(source.content, source.runnable, ()).persistent_bytes
-    except tflm.TflmError as error:
-        return Need(plan.arena_bytes, stored, (*unknown, f"what TFLM keeps in RAM, which was not measured: {error}"))
-    return Need(plan.arena_bytes + kept, stored, unknown)
+    if made.plan.options.kernels not in LIBRARIES or source.is_onnx:
+        return Costs.of(made)
+    runtime = Runtime(len(source.content), notes=("TFLM's code, which depends on its build",))
+    if is_measured:
+        from diagmem.verification import tflm
+
+        try:
+            kept = tflm.run(source.content, source.runnable, ()).persistent_bytes
+            runtime = replace(runtime, kept_bytes=kept)
+        except tflm.TflmError as error:
+            unknown = f"what TFLM keeps in RAM, which was not measured: {error}"
+            runtime = replace(runtime, notes=(*runtime.notes, unknown))
+    return Costs.of(made, runtime)

@@ -9,7 +9,7 @@ from typing import Any
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
 from diagmem.planning import planner
-from diagmem.planning.options import ROWS, Options
+from diagmem.planning.options import AUTO, ROWS, Options
 
 WORK = (1.25, 2.0, 4.0)
 """Times the multiply-accumulates that rows which are made again may cost, one after the other."""
@@ -37,12 +37,15 @@ def attempts(graph: Graph, options: Options, missing: Missing, more_pools: Seque
     """Plans, each with less RAM for more trouble, the last of which fits if any does: as it was asked for, row by row,
     with an input that comes row by row, with rows that are made again. Then the same in `more_pools`, memories that the
     chip has besides. At last, where pools were given, with the last of them as large as it must be."""
-    smallest = None
+    smallest, first = None, None
     for changes in _changes(options, more_pools):
+        if changes == {"schedule": ROWS} and first is not None and first.plan.runs_by_rows:
+            continue  # As it was asked for, it runs row by row already.
         found = _tried(graph, options, changes, missing)
         yield found
         if found.fits:
             return
+        first = first or found.made
         if found.made is not None and (smallest is None or found.missing_bytes < smallest.missing_bytes):
             smallest = found
     if smallest is not None and smallest.made is not None and smallest.made.plan.pools:
@@ -61,10 +64,11 @@ def _ways(asked: Options) -> Iterator[dict[str, Any]]:
     yield {}
     if not asked.library.is_own or asked.external_io:
         return
-    by_rows: dict[str, Any] = {"schedule": ROWS}
-    streamed = {**by_rows, "input_rows": True}
     if asked.schedule != ROWS:
-        yield by_rows
+        yield {"schedule": ROWS}
+    # These are row by row unless another schedule is asked for.
+    by_rows: dict[str, Any] = {} if asked.schedule in (AUTO, ROWS) else {"schedule": ROWS}
+    streamed = {**by_rows, "input_rows": True}
     if not asked.input_rows:
         yield streamed
     for work in WORK:

@@ -109,7 +109,7 @@ def emit_c_together(
 
     >>> emitted = diagmem.emit_c_together({"kws": "zoo:kws_dscnn_int8", "vww": "zoo:vww_96_int8"}, name="ears_eyes")
     >>> emitted.arena_bytes
-    36864
+    27750
     """
     from diagmem.backends.c.program import Program
     from diagmem.backends.c.several import emit_several

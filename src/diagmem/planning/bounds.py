@@ -1,4 +1,4 @@
-"""What a graph needs at the least: lifetimes and live bytes, the safe overlap of each op, and bounds for any plan.
+"""What a graph needs at the least: how long each tensor lives, and bounds for any plan.
 
 Bounds take a few milliseconds: for loops that look at thousands of networks. Every op of the graph is counted as it
 stands. What transforms could leave out is not looked into: transform first, if that is wanted.
@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 
 from diagmem.model.graph import Graph
 from diagmem.planning.needs.footprint import footprint
+from diagmem.planning.needs.problem import Buffer
 from diagmem.planning.options import Options
 
 
-def lifetimes(graph: Graph, order: Sequence[int]) -> dict[int, range]:
-    """The steps during which each tensor in RAM holds bytes that matter, when the ops run in `order`.
+def tensor_buffers(graph: Graph, order: Sequence[int]) -> dict[int, Buffer]:
+    """Each tensor in RAM as a buffer of its own, for the steps during which it holds bytes that matter, when the ops
+    run in `order`.
 
     A graph input lives from the start to its last use, a graph output to the end, a variable always, a tensor that
     nobody reads during its own step. A tensor lives as long as any of its elements does, also under other names.
@@ -31,21 +33,10 @@ def lifetimes(graph: Graph, order: Sequence[int]) -> dict[int, range]:
         first = 0 if is_input or tensor.is_variable else min(writers, default=0)
         is_kept = tensor.is_variable or any(t in graph.outputs for t in graph.sharing.get(tensor.index, [tensor.index]))
         last = max([first, *readers, *writers])
-        found[tensor.index] = range(first, len(order) if is_kept else min(last + 1, len(order)))
+        end = len(order) if is_kept else min(last + 1, len(order))
+        own = (tensor.index,)
+        found[own[0]] = Buffer(tensor.label, tensor.size_bytes, first, end, tensor.dtype.size_bytes, own)
     return found
-
-
-def live_bytes(graph: Graph, order: Sequence[int]) -> list[int]:
-    """Bytes of the tensors that live at each step."""
-    change = [0] * (len(order) + 1)
-    for index, life in lifetimes(graph, order).items():
-        change[life.start] += graph.tensors[index].size_bytes
-        change[life.stop] -= graph.tensors[index].size_bytes
-    live, total = [], 0
-    for delta in change[: len(order)]:
-        total += delta
-        live.append(total)
-    return live
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from diagmem.planning.order.rows import RowSchedule
 from diagmem.planning.order.search import SCHEDULERS, every_order, file_order, gates, search
 from diagmem.planning.place import OPTIMAL, Allocator, Placement, optimal
 from diagmem.planning.place.effort import Effort
-from diagmem.planning.place.fit import first_fit
+from diagmem.planning.place.local_search import SqueakyWheel
 from diagmem.planning.place.pinned import pinned
 from diagmem.planning.place.rings import with_rings
-from diagmem.planning.plan import Plan, scratch_of, stored
+from diagmem.planning.plan import Plan
 
 MOST_ORDERS = 50
 """Where nothing cheaper proves a plan to be the best, and there are no more orders than these, all are placed."""
@@ -56,19 +56,12 @@ class Choice:
 
     def plan(self, needs: Footprint, recompute: float = 1.0) -> Plan:
         offsets = with_rings(self.problem, self.placement.offsets)
-        return Plan(
-            needs.graph,
-            needs.options,
-            self.schedule,
-            stored(needs.graph, self.problem.buffers, offsets),
-            scratch_of(self.problem.buffers, offsets),
-            self.arena_bytes,
-            self.bound_bytes,
-            self.is_over_all_orders,
-            recompute,
-            self.problem.buffers,
-            offsets,
-            self.problem.pressure,
+        return Plan.of(
+            *(needs.graph, needs.options, self.schedule, self.problem, offsets),
+            arena_bytes=self.arena_bytes,
+            lower_bound_bytes=self.bound_bytes,
+            is_over_all_orders=self.is_over_all_orders,
+            recompute=recompute,
         )
 
 
@@ -164,8 +157,9 @@ def with_other_orders(needs: Footprint, best: Choice, effort: Effort) -> Choice:
 
 def _as_found(posed: Problem, found: Joint, effort: Effort) -> Placement:
     """The placement that came with an order; or another one, if more of what holds state lives than was known."""
-    offsets = first_fit(posed, found.rest, placed=list(found.offsets))
-    return Placement.of(posed, offsets) if offsets and posed.is_met_by(offsets) else optimal(posed, effort)
+    placed = {buffer: at for buffer, at in enumerate(found.offsets) if at is not None}
+    offsets = SqueakyWheel.of(posed).with_others(placed, found.rest)
+    return Placement.of(posed, offsets) if posed.is_met_by(offsets) else optimal(posed, effort)
 
 
 def _better(needs: Footprint, best: Choice, order: Schedule, place: Allocator) -> Choice:

@@ -12,10 +12,12 @@ from diagmem.model.pools import LEAST_ALIGN_BYTES, Pool, WeightsPool, parsed_wei
 if TYPE_CHECKING:
     from diagmem.kernels import Library
 
+AUTO = "auto"
 BEST = "best"
 ROWS = "rows"
+LAYER_BY_LAYER, ROW_BY_ROW, STREAMED = WAYS = ("layer by layer", "row by row", "input streamed")
 
-SCHEDULES = (BEST, "file", "eager", "lazy", "bounded", "search", ROWS)
+SCHEDULES = (AUTO, BEST, "file", "eager", "lazy", "bounded", "search", ROWS)
 ALLOCATORS = (BEST, "heap", "greedy", "optimal")
 
 SPEED, RAM = "speed", "ram"
@@ -67,8 +69,9 @@ class Options:
     external_io: bool = _option(False, "The caller holds the graph's inputs and outputs.")
     overlap: bool = _option(True, "Live tensors may share addresses.")
     schedule: str = _option(
-        BEST,
-        "Order: as in the file, the paper's eager and lazy, memory-bounded, searched, or row by row.",
+        AUTO,
+        "auto: row by row where that takes less, else layer by layer in the best order. Or one order of layers: best, "
+        "as in the file, the paper's eager and lazy, memory-bounded, searched. Or rows.",
         choices=SCHEDULES,
     )
     allocator: str = _option(
@@ -79,9 +82,9 @@ class Options:
         "With kernels for more than plain C: the fastest, or slower ones where the arena's peak is smaller with them.",
         choices=(SPEED, RAM),
     )
-    input_rows: bool = _option(False, "With schedule rows: the input comes a row at a time.")
+    input_rows: bool = _option(False, "Row by row: the input comes a row at a time.")
     recompute: float = _option(
-        1.0, "With schedule rows: rows may be made again, up to so many times the multiply-accumulates.", unit="R"
+        1.0, "Row by row: rows may be recomputed, up to so many times the multiply-accumulates.", unit="R"
     )
     cores: int = _option(
         1, "Cores that may share a run in one arena: the plan then has the phases of their work.", unit="N"
@@ -171,8 +174,12 @@ class Options:
             raise PlanError(
                 "models that share an arena have their inputs in it: leave out external_io, or name --external"
             )
-        if self.schedule != ROWS and (self.input_rows or self.recompute != 1):
-            raise PlanError("an input that comes row by row, and rows that are made again, need the schedule 'rows'")
+        if self.input_rows or self.recompute != 1:
+            if self.schedule not in (AUTO, ROWS):
+                raise PlanError(
+                    "an input that comes row by row, and rows that are recomputed, need the schedule 'rows'"
+                )
+            object.__setattr__(self, "schedule", ROWS)
         if not 1 <= self.cores <= MOST_CORES:
             raise PlanError(f"{self.cores} cores: a plan is for 1 to {MOST_CORES}")
         if not 0 <= self.cores_cost <= MOST_COST:

@@ -5,18 +5,18 @@ No plan leaves the planner, or is used, unless the validator has replayed it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from diagmem.model.errors import UnsafePlanError
 from diagmem.model.graph import Graph, Tensor
 from diagmem.model.multicore import Multicore
 from diagmem.model.pools import NO_POOLS, PoolLayout, WeightsTraffic
 from diagmem.model.schedule import Schedule
-from diagmem.planning.bounds import lifetimes
-from diagmem.planning.needs.problem import Buffer, Gap
+from diagmem.planning.bounds import tensor_buffers
+from diagmem.planning.needs.problem import Buffer, Gap, Problem
 from diagmem.planning.options import BEST, Options
 from diagmem.transforms import Removal
 from diagmem.transforms.asked import next_frame_name
@@ -76,24 +76,6 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A tensor in the arena, or some of its rows. It holds bytes that matter during the steps [first_step, end_step).
-
-    `rows`: None for the whole tensor.
-    """
-
-    tensor: Tensor
-    offset: int
-    first_step: int
-    end_step: int
-    rows: range | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        return self.tensor.size_bytes if self.rows is None else self.tensor.row_bytes * len(self.rows)
-
-
-@dataclass(frozen=True, slots=True)
 class UsedOverlap:
     """An input and an output of an op that share `size_bytes` addresses."""
 
@@ -141,6 +123,28 @@ class Plan:
     weight_copies: Mapping[int, int] = field(default_factory=dict)
     weights: WeightsTraffic | None = None
     copies_ahead: bool = False
+
+    @classmethod
+    def of(
+        cls, graph: Graph, options: Options, schedule: Schedule, problem: Problem, offsets: Sequence[int], **more: Any
+    ) -> Plan:
+        """The plan whose buffers, those of a problem, start at these offsets. `more`: other fields."""
+        known = {"arena_bytes": problem.arena_bytes(offsets), "lower_bound_bytes": problem.lower_bound_bytes, **more}
+        empty = cls(graph, options, schedule, {}, {}, pressure=problem.pressure, **known)
+        return empty.with_buffers(problem.buffers, offsets)
+
+    def with_buffers(self, buffers: Sequence[Buffer], offsets: Sequence[int], **more: Any) -> Plan:
+        """The plan with these buffers at these offsets. `more`: other fields that change."""
+        placed = list(zip(buffers, offsets, strict=True))
+        return replace(
+            self,
+            storage=stored(self.graph, buffers, offsets),
+            scratch={buffer.scratch_of: at for buffer, at in placed if buffer.scratch_of is not None},
+            weight_copies={buffer.weights_of: at for buffer, at in placed if buffer.weights_of is not None},
+            buffers=tuple(buffers),
+            buffer_offsets=tuple(offsets),
+            **more,
+        )
 
     def __repr__(self) -> str:
         proof = "proven" if self.optimal else f"lower bound {self.lower_bound_bytes}"
@@ -205,27 +209,23 @@ class Plan:
         return self.schedule.is_streamed
 
     @cached_property
-    def places(self) -> tuple[Place, ...]:
-        """What lies in the arena, by tensor and row."""
-        if self.runs_by_rows:
-            return self._places_by_rows()
-        steps = len(self.schedule.steps)
-        kept = self.graph.inputs if self.options.keep_inputs else ()
-        lives = lifetimes(self.graph, self.schedule.ops)
+    def places(self) -> tuple[tuple[Buffer, int], ...]:
+        """Each tensor in the arena, or row of one, as a buffer of its own with its offset; by tensor and row."""
+        steps, tensors = len(self.schedule.steps), self.graph.tensors
+        if not self.runs_by_rows:
+            kept = self.graph.inputs if self.options.keep_inputs else ()
+            whole = tensor_buffers(self.graph, self.schedule.ops)
+            whole.update({t: replace(whole[t], end_step=steps) for t in kept if t in whole})
+            return tuple((whole[t], self.offsets[t]) for t in sorted(self.offsets) if t in whole)
+        found = []
+        for buffer, offset in zip(self.buffers, self.buffer_offsets, strict=True):
+            for tensor in (tensors[index] for index in buffer.tensors):
+                size = tensor.size_bytes if buffer.rows is None else tensor.row_bytes * len(buffer.rows)
+                own = replace(buffer, size_bytes=size, first_step=max(0, buffer.first_step), tensors=(tensor.index,))
+                found.append((own, offset + tensor.offset_bytes))
         return tuple(
-            Place(self.graph.tensors[t], self.offsets[t], lives[t].start, steps if t in kept else lives[t].stop)
-            for t in sorted(self.offsets)
-            if t in lives
+            sorted(found, key=lambda placed: (placed[0].tensors, placed[0].rows.start if placed[0].rows else 0))
         )
-
-    def _places_by_rows(self) -> tuple[Place, ...]:
-        placed = zip(self.buffers, self.buffer_offsets, strict=True)
-        found = [
-            Place(tensor, offset + tensor.offset_bytes, max(0, buffer.first_step), buffer.end_step, buffer.rows)
-            for buffer, offset in placed
-            for tensor in (self.graph.tensors[index] for index in buffer.tensors)
-        ]
-        return tuple(sorted(found, key=lambda place: (place.tensor.index, place.rows.start if place.rows else 0)))
 
     @cached_property
     def overlaps(self) -> tuple[UsedOverlap, ...]:
@@ -261,9 +261,7 @@ class Plan:
     @property
     def peak_buffers(self) -> tuple[Buffer, ...]:
         """What lives at the peak, largest first."""
-        step = self.peak_step
-        live = [b for b in self.buffers if step is not None and b.first_step <= step < b.end_step]
-        return tuple(sorted(live, key=lambda b: -b.size_bytes))
+        return tuple(sorted((b for b in self.buffers if self.peak_step in b.steps), key=lambda b: -b.size_bytes))
 
 
 def offsets_in_one_piece(graph: Graph, storage: Mapping[int, Storage]) -> dict[int, int]:
@@ -292,18 +290,6 @@ def stored(graph: Graph, buffers: Sequence[Buffer], offsets: Sequence[int]) -> d
     return dict(sorted(found.items()))
 
 
-def scratch_of(buffers: Sequence[Buffer], offsets: Sequence[int]) -> dict[int, int]:
-    """Op -> where what it needs beside its tensors lies."""
-    placed = zip(buffers, offsets, strict=True)
-    return {buffer.scratch_of: offset for buffer, offset in placed if buffer.scratch_of is not None}
-
-
-def weight_copies_of(buffers: Sequence[Buffer], offsets: Sequence[int]) -> dict[int, int]:
-    """Op -> where its weights are copied to."""
-    placed = zip(buffers, offsets, strict=True)
-    return {buffer.weights_of: offset for buffer, offset in placed if buffer.weights_of is not None}
-
-
 class Rung(NamedTuple):
     """A step from whole tensors towards a plan, and what the arena takes with it and all before it."""
 
@@ -315,17 +301,25 @@ class Rung(NamedTuple):
 class Planned:
     """A plan, and what it is worth beside other plans of the same model.
 
-    `baseline` is the best plan of the model without any overlap, in its file's order. `ladder`: what each step from
-    there to the plan is worth. `removals`: what made the plan's graph from the model's.
+    `baseline` is the best plan of the model without any overlap, in its file's order. `removals`: what made the plan's
+    graph from the model's. `first_rungs` and `last_rungs` make the ladder; the first ones are worked out when they are
+    asked for. `untried`: what the schedule `auto` left out, and the option that tries it.
     """
 
     plan: Plan
     baseline: Plan
-    ladder: tuple[Rung, ...] = ()
     removals: tuple[Removal, ...] = ()
+    first_rungs: Callable[[], tuple[Rung, ...]] = field(default=tuple, compare=False)
+    last_rungs: tuple[Rung, ...] = ()
+    untried: str = ""
 
     def __repr__(self) -> str:
         return f"{repr(self.plan)[:-1]}, {self.baseline_bytes} without overlap>"
+
+    @cached_property
+    def ladder(self) -> tuple[Rung, ...]:
+        """What each step from whole tensors to the plan is worth."""
+        return (*self.first_rungs(), *self.last_rungs)
 
     @property
     def model(self) -> Graph:

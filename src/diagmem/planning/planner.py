@@ -1,29 +1,23 @@
 """From a graph to its plan: orders, problems, placements, and the choice among them.
 
 What several plans of one model share (footprints, the plan without overlap, the plan layer by layer) is worked out
-once, and what each step on the way is worth is written down as it is taken.
+once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
-from diagmem.planning.choices import (
-    Choice,
-    in_file_order,
-    layer_by_layer,
-    row_by_row,
-    with_other_orders,
-)
+from diagmem.planning.choices import Choice, in_file_order, layer_by_layer, row_by_row, with_other_orders
 from diagmem.planning.memory.caller import has_caller_memory, with_caller_memory
 from diagmem.planning.needs.footprint import Footprint, footprint
-from diagmem.planning.options import BEST, ROWS, SPEED, Options
+from diagmem.planning.options import AUTO, BEST, LAYER_BY_LAYER, ROW_BY_ROW, ROWS, SPEED, STREAMED, WAYS, Options
 from diagmem.planning.order.rows import RowSchedule, recomputing_orders
-from diagmem.planning.place import MULTI_START, Allocator
+from diagmem.planning.place import MULTI_START, OPTIMAL, Allocator
 from diagmem.planning.place.effort import Effort
 from diagmem.planning.plan import Plan, checked
 from diagmem.planning.plan import Planned as Planned
@@ -34,6 +28,9 @@ from diagmem.transforms.asked import as_asked, check_external
 
 MOST_TURNS = 16_384
 """Of a run row by row: beyond that the list of steps would take more flash than anyone has, and planning minutes."""
+
+MOST_TURNS_BY_ITSELF = 2_000
+"""Rows that the schedule `auto` plans without being asked to, in a second or two. Thorough effort has no such limit."""
 
 LEAST_LEANER, MOST_OPS_AGAIN = 2, 6_000
 """How often a model is planned again for kernels with less scratch: as many ops as this in all."""
@@ -47,67 +44,78 @@ def silently(stage: str, done: int, total: int) -> None:
     """Tells nobody."""
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to run a model: one of WAYS. `made`: its plan, None where there is none for the `reason` given.
+    `is_chosen`: it is the plan that was asked for."""
+
+    name: str
+    made: Planned | None = None
+    reason: str = ""
+    is_chosen: bool = False
+
+
 def planned(model: Graph, options: Options, tell: Tell = silently) -> Planned:
     """The plan of a model. It has passed the validator; one that does not is a bug, and raises UnsafePlanError."""
-    effort = Effort.named(options.effort, options.time_limit)
-    model = _as_asked(model, options)
-    found = _of_given_kernels(model, options, effort, tell)[-1]
-    found = found if options.prefer == SPEED else _leaner(model, options, effort, found)
-    if not options.pools:
-        return found
-    from diagmem.planning.memory.caller import in_memories  # As all that few plans need: loaded for these.
-
-    return in_memories(found, effort)
+    planner = _Planner.of(model, options, tell)
+    return planner.finished(planner.front(options)[-1])
 
 
-def _as_asked(model: Graph, options: Options) -> Graph:
-    model = as_asked(model, options.keep, options.double_buffer)
-    check_external(model, options.external)
-    return model
+def ways(model: Graph, options: Options, tell: Tell = silently) -> tuple[Way, ...]:
+    """The plan of a model beside those of the other ways to run it, in the order of WAYS."""
+    planner = _Planner.of(model, options, tell)
+    chosen = planner.finished(planner.front(options)[-1])
+    return tuple(planner.way(name, options, chosen) for name in WAYS)
 
 
 def planned_front(model: Graph, options: Options, tell: Tell = silently) -> list[Planned]:
-    """Plans of which each takes less RAM than the one before: a single one, unless rows may be made again, or kernels
+    """Plans of which each takes less RAM than the one before: a single one, unless rows may be recomputed, or kernels
     may be slower."""
-    effort = Effort.named(options.effort, options.time_limit)
-    model = _as_asked(model, options)
-    found = _of_given_kernels(model, options, effort, tell)
-    leaner = [_leaner(model, options, effort, found[-1])]
-    if options.schedule == ROWS and not found[0].plan.runs_by_rows:
-        whole = replace(options, schedule=BEST, input_rows=False, recompute=1)
-        leaner.append(_leaner(model, whole, effort, found[0]))
-    by_size = {made.arena_bytes: made for made in (*leaner, *found)}
+    planner = _Planner.of(model, options, tell)
+    found = planner.front(options)
+    ends = [found[-1]] if found[0].plan.runs_by_rows else [found[-1], found[0]]
+    by_size = {made.arena_bytes: made for made in (*map(planner.leaner, ends), *found)}
     return [by_size[size] for size in sorted(by_size, reverse=True)]
 
 
-def _of_given_kernels(model: Graph, options: Options, effort: Effort, tell: Tell) -> list[Planned]:
-    planner = _Planner(model, options, effort, tell)
-    return planner.by_rows() if options.schedule == ROWS else [planner.layer_by_layer()]
+def _way_of(plan: Plan) -> str:
+    return STREAMED if plan.input_rows else ROW_BY_ROW if plan.runs_by_rows else LAYER_BY_LAYER
 
 
-def _leaner(model: Graph, options: Options, effort: Effort, best: Planned) -> Planned:
-    """As long as that makes the plan smaller, the op that sets its peak goes without scratch."""
-    for _ in range(max(LEAST_LEANER, MOST_OPS_AGAIN // max(1, len(model.ops)))):
-        plan, peak_op = best.plan, best.plan.peak_op
-        library = plan.options.library
-        if library.instructions is None or peak_op is None or not library.scratch_bytes(plan.graph.nodes[peak_op]):
-            return best
-        leaner = library.leaner(plan.graph.ops[peak_op].number)
-        made = _of_given_kernels(model, replace(options, kernels=leaner.name), effort, silently)[-1]
-        if made.arena_bytes >= best.arena_bytes or effort.is_late:
-            return min(best, made, key=lambda found: found.arena_bytes)
-        best = made
-    return best
+def _first_rungs(
+    model: Graph, options: Options, baseline_bytes: int, whole_bytes: int | None = None
+) -> tuple[Rung, ...]:
+    """What is gained with every op run whole. `whole_bytes`: what that takes in the end, if it is known."""
+    effort = Effort.named(options.effort, options.time_limit).for_whole_tensors
+    order = BEST if options.schedule == "search" else options.schedule
+    first = Rung("whole tensors", baseline_bytes)
+    if whole_bytes is None:
+        needs = footprint(model, options)
+        whole_bytes = layer_by_layer(needs, options.schedule, effort, options.allocator).arena_bytes
+    if not options.overlap:
+        return first, Rung(f"{order} order", whole_bytes)
+    apart = footprint(model, replace(options, overlap=False))
+    ordered = layer_by_layer(apart, order, effort, OPTIMAL).arena_bytes
+    ordered = min(ordered, baseline_bytes) if order in (BEST, "file") else ordered
+    return first, Rung(f"{order} order", ordered), Rung("overlap", whole_bytes)
 
 
 @dataclass(frozen=True)
 class _Planner:
-    """Plans one model."""
+    """Plans one model. `options`: those of its plan layer by layer."""
 
     model: Graph
     options: Options
     effort: Effort
     tell: Tell
+
+    @classmethod
+    def of(cls, model: Graph, options: Options, tell: Tell) -> _Planner:
+        model = as_asked(model, options.keep, options.double_buffer)
+        check_external(model, options.external)
+        order = BEST if options.schedule in (AUTO, ROWS) else options.schedule
+        whole = replace(options, schedule=order, input_rows=False, recompute=1.0)
+        return cls(model, whole, Effort.named(options.effort, options.time_limit), tell)
 
     @cached_property
     def needs(self) -> Footprint:
@@ -121,28 +129,17 @@ class _Planner:
     @cached_property
     def baseline(self) -> Choice:
         """The best without overlap, in file order."""
-        self.tell("placing whole tensors", 0, self.stages)
         return in_file_order(self.apart, self.whole_effort)
 
     @cached_property
     def whole(self) -> Choice:
         """The best layer by layer, with every op of the model."""
-        baseline = self.baseline
-        self.tell("ordering ops, and overlapping their tensors", 1, self.stages)
-        return layer_by_layer(self.needs, self.order, self.whole_effort, self.options.allocator, baseline)
+        schedule, allocator = self.options.schedule, self.options.allocator
+        return layer_by_layer(self.needs, schedule, self.whole_effort, allocator, self.baseline)
 
-    @property
-    def stages(self) -> int:
-        """Whole tensors, order and overlap, removal; and rows."""
-        return 4 if self.options.schedule == ROWS else 3
-
-    @property
+    @cached_property
     def whole_effort(self) -> Effort:
         return self.effort.for_whole_tensors
-
-    @property
-    def order(self) -> str:
-        return BEST if self.options.schedule == ROWS else self.options.schedule
 
     @cached_property
     def transforms(self) -> Collection[str]:
@@ -159,55 +156,147 @@ class _Planner:
         names, block = [name for name in self.transforms if name in ALWAYS], self.options.library.channel_block
         return Removed(*transformed(self.model, names, block=block))
 
-    @cached_property
-    def ladder(self) -> tuple[Rung, ...]:
-        """What is gained with every op run whole."""
-        rungs = [Rung("whole tensors", self.baseline.arena_bytes)]
-        order = BEST if self.whole.is_over_all_orders else self.order
-        if self.options.overlap:
-            ordered = layer_by_layer(self.apart, order, self.whole_effort, BEST, self.baseline).arena_bytes
-            rungs += [Rung(f"{order} order", ordered), Rung("overlap", self.whole.arena_bytes)]
-        else:
-            rungs.append(Rung(f"{order} order", self.whole.arena_bytes))
-        return tuple(rungs)
+    def front(self, asked: Options) -> list[Planned]:
+        """Plans that take ever less memory, the last of which was asked for."""
+        if asked.schedule == ROWS:
+            return self.by_rows(asked)
+        whole = self.layer_by_layer
+        if asked.schedule != AUTO or self.no_rows or whole.arena_bytes <= self.least_by_rows:
+            return [whole]
+        if self.untried:
+            return [replace(whole, untried=f"row by row was {self.untried}")]
+        return self.by_rows(replace(asked, schedule=ROWS))
 
+    @property
+    def least_by_rows(self) -> int:
+        """What no plan row by row stays below: its inputs are there whole before the run, its outputs after it."""
+        tensors, external = self.model.tensors, self.options.external
+        given, made = ({*some} for some in (self.model.inputs, self.model.outputs))
+        held = [t for t in tensors if t.name not in external and not t.is_constant]
+        return max(sum(t.size_bytes for t in held if t.index in some) for some in (given, made))
+
+    @cached_property
+    def no_rows(self) -> str:
+        """Why rows are not planned unless they are asked for; nothing, where they may be."""
+        if self.options.cores > 1 or self.options.pools:
+            return "not tried for several cores or pools; --schedule rows tries it"
+        if self.model.variables:
+            return "a model with state runs whole"
+        try:
+            self._check_rows(self.options)
+        except PlanError as error:
+            return str(error)
+        return ""
+
+    @cached_property
+    def untried(self) -> str:
+        """Says so, where there are too many rows to be planned unless they are asked for."""
+        most = MOST_TURNS if self.options.effort == "thorough" else MOST_TURNS_BY_ITSELF
+        tensors = self.model.tensors
+        rows = sum(max((tensors[t].rows for t in op.outputs), default=1) for op in self.model.ops)
+        rows = rows if rows > most else self.row_needs[2]
+        return f"not tried ({rows:,} rows); --schedule rows tries it" if rows > most else ""
+
+    @cached_property
+    def row_needs(self) -> tuple[Footprint, tuple[Removal, ...], int]:
+        """What the graph needs as it runs row by row, without some ops; what was done to it; and how many rows its ops
+        make. Very long lines are not cut up."""
+        for chosen in (FOR_ROWS, [name for name in FOR_ROWS if name not in ONLY_FOR_ROWS]):
+            more = [name for name in self.transforms if name in chosen and name not in ALWAYS]
+            lean, removals = transformed(self.narrower.graph, more)
+            needs = footprint(lean, replace(self.options, schedule=ROWS))
+            turns = sum(op.turns for op in needs.rows.ops)
+            if turns <= MOST_TURNS:
+                break
+        return needs, self.narrower.removals + removals, turns
+
+    def way(self, name: str, asked: Options, chosen: Planned) -> Way:
+        """One of WAYS, beside what was chosen."""
+        if name == _way_of(chosen.plan):
+            return Way(name, chosen, is_chosen=True)
+        reason = "" if name == LAYER_BY_LAYER or asked.schedule == ROWS else self.no_rows or self.untried
+        if name == ROW_BY_ROW and asked.schedule == AUTO and not reason:
+            return Way(name, reason="takes no less")
+        if name == STREAMED and not reason:
+            heights = [self.model.tensors[t].rows for t in self.model.inputs]
+            reason = "the input is a single row" if heights == [1] else ""
+        if reason:
+            return Way(name, reason=reason.replace("--schedule rows", "--input-rows") if name == STREAMED else reason)
+        try:
+            if name == LAYER_BY_LAYER:
+                return Way(name, self.finished(self.layer_by_layer))
+            made = self.by_rows(replace(self.options, schedule=ROWS, input_rows=name == STREAMED))[-1]
+        except PlanError as error:
+            return Way(name, reason=str(error))
+        return Way(name, self.finished(made)) if _way_of(made.plan) == name else Way(name, reason="takes no less")
+
+    def finished(self, made: Planned) -> Planned:
+        """The plan with leaner kernels, and in pools, where these are asked for."""
+        made = made if self.options.prefer == SPEED else self.leaner(made)
+        if not self.options.pools:
+            return made
+        from diagmem.planning.memory.caller import in_memories  # As all that few plans need: loaded for these.
+
+        return in_memories(made, self.effort)
+
+    def leaner(self, best: Planned) -> Planned:
+        """As long as that makes the plan smaller, the op that sets its peak goes without scratch."""
+        for _ in range(max(LEAST_LEANER, MOST_OPS_AGAIN // max(1, len(self.model.ops)))):
+            plan, peak_op = best.plan, best.plan.peak_op
+            library = plan.options.library
+            if library.instructions is None or peak_op is None or not library.scratch_bytes(plan.graph.nodes[peak_op]):
+                return best
+            kernels = library.leaner(plan.graph.ops[peak_op].number).name
+            planner = replace(self, options=replace(self.options, kernels=kernels), tell=silently)
+            made = planner.front(replace(plan.options, kernels=kernels))[-1]
+            if made.arena_bytes >= best.arena_bytes or self.effort.is_late:
+                return min(best, made, key=lambda found: found.arena_bytes)
+            best = made
+        return best
+
+    @cached_property
     def layer_by_layer(self) -> Planned:
         """With as few ops as do not make the plan larger."""
-        options, whole = self.options, self.whole
-        self.tell("leaving out ops", 2, self.stages)
+        options, effort = self.options, self.whole_effort
+        self.tell("placing whole tensors", 0, 3)
+        _ = self.baseline
+        self.tell("ordering ops, and overlapping their tensors", 1, 3)
+        whole = self.whole
+        self.tell("leaving out ops", 2, 3)
         names = [name for name in self.transforms if name not in ONLY_FOR_ROWS]
-        for removed in leaner_graphs(self.model, self.narrower, options, names, whole.arena_bytes, self.whole_effort):
+        for removed in leaner_graphs(self.model, self.narrower, options, names, whole.arena_bytes, effort):
             needs = footprint(removed.graph, options)
-            chosen = layer_by_layer(needs, self.order, self.whole_effort, options.allocator)
+            chosen = layer_by_layer(needs, options.schedule, effort, options.allocator)
             if chosen.arena_bytes <= whole.arena_bytes:
                 chosen = self._with_other_orders(needs, chosen)
-                rungs = (*self.ladder, Rung("removal", chosen.arena_bytes))
-                return self._told(chosen.plan(needs), rungs, removed.removals)
+                last = (Rung("removal", chosen.arena_bytes),)
+                return self._told(chosen.plan(needs), whole.arena_bytes, last, removed.removals)
         whole = self._with_other_orders(self.needs, whole)
-        rungs = (*self.ladder[:-1], self.ladder[-1]._replace(arena_bytes=whole.arena_bytes))
-        return self._told(whole.plan(self.needs), rungs)
+        return self._told(whole.plan(self.needs), whole.arena_bytes, ())
 
     def _with_other_orders(self, needs: Footprint, chosen: Choice) -> Choice:
         """For the graph that was chosen alone: it takes longer than all that came before."""
-        is_asked = self.order == BEST and self.options.allocator == BEST
+        is_asked = self.options.schedule == BEST and self.options.allocator == BEST
         return with_other_orders(needs, chosen, self.whole_effort) if is_asked else chosen
 
-    def by_rows(self) -> list[Planned]:
+    def by_rows(self, asked: Options) -> list[Planned]:
         """Plans that take ever less memory for ever more work: layer by layer (unless the input is streamed), row by
-        row, and with rows that are made again. A model with state is run whole, for its state would be in two rows'
+        row, and with rows that are recomputed. A model with state is run whole, for its state would be in two rows'
         places at once."""
-        self._check_rows()
+        self._check_rows(asked)
         if self.model.variables:
-            return [self.layer_by_layer()]
-        needs, removals = self._needs_of_rows()
-        input_rows = self.options.input_rows
-        allocator = self.options.allocator
-        place = Allocator.named(MULTI_START if allocator == BEST else allocator, self.effort)
-        found = [] if input_rows else [self.layer_by_layer()]
-        orders = recomputing_orders(needs.rows, input_rows, self.options.recompute)
-        rungs = self.ladder
+            return [self.layer_by_layer]
+        needs, removals, turns = self.row_needs
+        if turns > MOST_TURNS:
+            raise PlanError(f"{turns} rows are too many to run one by one, {MOST_TURNS} can be: --schedule best")
+        needs = needs if needs.options == asked else footprint(needs.graph, asked)
+        place = Allocator.named(MULTI_START if asked.allocator == BEST else asked.allocator, self.effort)
+        found = [] if asked.input_rows else [self.layer_by_layer]
+        whole_bytes = None if asked.input_rows else self.whole.arena_bytes
+        orders = recomputing_orders(needs.rows, asked.input_rows, asked.recompute)
+        step, once = "streamed input" if asked.input_rows else "rows", tuple[Rung, ...]()
         for number, order in enumerate(orders):
-            self.tell("running row by row", self.stages - 1 + number, self.stages - 1 + len(orders))
+            self.tell("running row by row", 3 + number, 3 + len(orders))
             if found and self.effort.is_late:
                 break
             used, gone = needs, removals
@@ -217,12 +306,10 @@ class _Planner:
                 gone += more
             again = float(order.macs / orders[0].macs) if orders[0].macs else 1.0
             if not found or chosen.arena_bytes < found[-1].arena_bytes:
-                step = "recomputation" if again > 1 else "streamed input" if input_rows else "rows"
-                last = Rung(step, chosen.arena_bytes)
-                found.append(self._told(chosen.plan(used, again), (*rungs, last), gone))
+                last = Rung("recomputation" if again > 1 else step, chosen.arena_bytes)
+                found.append(self._told(chosen.plan(used, again), whole_bytes, (*once, last), gone))
             if again == 1:
-                once = min(chosen.arena_bytes, found[-1].arena_bytes)
-                rungs = (*self.ladder, Rung("streamed input" if input_rows else "rows", once))
+                once = (Rung(step, min(chosen.arena_bytes, found[-1].arena_bytes)),)
         return found
 
     def _with_fewer_ops(
@@ -233,13 +320,15 @@ class _Planner:
         names = [name for name in self.transforms if name not in FOR_ROWS and self.options.cores == 1]
         removed = without_ops_by_rows(needs, order, names, self.effort) if names else None
         if removed is not None and not self.effort.is_late:
-            lean = footprint(removed.graph, self.options)
-            chosen = row_by_row(lean, recomputing_orders(lean.rows, self.options.input_rows, 1.0)[0], place)
+            lean = footprint(removed.graph, needs.options)
+            chosen = row_by_row(lean, recomputing_orders(lean.rows, needs.options.input_rows, 1.0)[0], place)
             if chosen.arena_bytes < best.arena_bytes:
                 return lean, chosen, removed.removals
         return needs, best, ()
 
-    def _told(self, plan: Plan, ladder: tuple[Rung, ...], removals: tuple[Removal, ...] = ()) -> Planned:
+    def _told(
+        self, plan: Plan, whole_bytes: int | None, last: tuple[Rung, ...], removals: tuple[Removal, ...] = ()
+    ) -> Planned:
         plan = with_caller_memory(plan) if has_caller_memory(plan) else plan
         advice = "; this is a bug, please report it"
         if self.options.cores > 1:
@@ -248,33 +337,18 @@ class _Planner:
             plan = checked_multicore(plan, advice)
         else:
             plan = checked(plan, advice)
-        return Planned(plan, self.baseline.plan(self.apart), ladder, removals)
+        first = partial(_first_rungs, self.model, self.options, self.baseline.arena_bytes, whole_bytes)
+        return Planned(plan, self.baseline.plan(self.apart), removals, first, last)
 
-    def _check_rows(self) -> None:
-        options = self.options
-        if not options.library.is_own or options.external_io:
+    def _check_rows(self, asked: Options) -> None:
+        if not asked.library.is_own or asked.external_io:
             raise PlanError("rows are run by our own kernels, in one arena: kernels 'diagmem' and no external_io")
         if any(tensor.view is not None for tensor in self.model.tensors):
             raise PlanError("rows are planned for the model as its file has it: ops must not have been removed before")
-        if options.input_rows and self.model.variables:
+        if asked.input_rows and self.model.variables:
             raise PlanError("a model with state is run whole: its input cannot come row by row")
         names = {self.model.tensors[t].name for t in self.model.inputs}
-        if options.input_rows and (len(self.model.inputs) != 1 or options.keep_inputs or names & {*options.external}):
+        if asked.input_rows and (len(self.model.inputs) != 1 or asked.keep_inputs or names & {*asked.external}):
             raise PlanError(
                 "to hand over the input row by row the model must have one input, neither kept nor the caller's"
             )
-
-    def _needs_of_rows(self) -> tuple[Footprint, tuple[Removal, ...]]:
-        """What the graph needs as it runs row by row, without some ops, and what was done to it. Very long lines are
-        not cut up."""
-        turns = 0
-        for chosen in (FOR_ROWS, [name for name in FOR_ROWS if name not in ONLY_FOR_ROWS]):
-            more = [name for name in self.transforms if name in chosen and name not in ALWAYS]
-            lean, removals = transformed(self.narrower.graph, more)
-            needs = footprint(lean, self.options)
-            turns = sum(op.turns for op in needs.rows.ops)
-            if turns <= MOST_TURNS:
-                return needs, self.narrower.removals + removals
-        raise PlanError(
-            f"{turns} rows are too many to run one by one, {MOST_TURNS} can be: plan it without the schedule 'rows'"
-        )

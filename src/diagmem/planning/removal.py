@@ -152,16 +152,23 @@ class _Trials:
         self.left -= 1
         if any(tensor.offset_bytes % self.options.align_bytes for tensor in graph.tensors):
             return False
-        needs = footprint(graph, self.options, self._separation)
-        if needs.least_pressure * needs.unit_bytes > self.limit_bytes:
+        needed_bytes = self.needed_bytes(graph)
+        if needed_bytes > self.limit_bytes:
             return False
+        self.limit_bytes = needed_bytes
+        return True
+
+    def needed_bytes(self, graph: Graph) -> int:
+        """What a plan takes; where it is sure to take more than the limit, a bound that says so."""
+        needs = footprint(graph, self.options, self._separation)
+        least = needs.least_pressure * needs.unit_bytes
+        if least > self.limit_bytes:
+            return least
         searched = search(needs, min(self.states_left, self.effort.states_for(len(graph.ops))))
         self.states_left = max(0, self.states_left - searched.states)
         if searched.bound_bytes > self.limit_bytes:
-            return False
-        arena_bytes = _placed_bytes(build_problem(needs, searched.schedule), self.limit_bytes, self.effort)
-        self.limit_bytes = min(self.limit_bytes, arena_bytes)
-        return arena_bytes <= self.limit_bytes
+            return searched.bound_bytes
+        return _placed_bytes(build_problem(needs, searched.schedule), self.limit_bytes, self.effort)
 
     def _separation(self, node: Node, position: int, output: int) -> int | None:
         views = tuple(t.view for t in (node.input(position), node.outputs[output]))
@@ -178,17 +185,10 @@ class _RowTrials(_Trials):
         super().__init__(graph, options, limit_bytes, effort)
         self.left = min(MOST_ROW_TRIALS, MOST_TURNS_TRIED // max(1, sum(tensor.rows for tensor in graph.tensors)))
 
-    def is_no_worse(self, graph: Graph) -> bool:
-        self.left -= 1
-        if any(tensor.offset_bytes % self.options.align_bytes for tensor in graph.tensors):
-            return False
+    def needed_bytes(self, graph: Graph) -> int:
         needs = footprint(graph, self.options)
         order = recomputing_orders(needs.rows, self.options.input_rows, 1.0)[0]
-        bound = build_problem(needs, order.schedule).lower_bound_bytes
-        if bound > self.limit_bytes:
-            return False
-        self.limit_bytes = bound
-        return True
+        return build_problem(needs, order.schedule).lower_bound_bytes
 
 
 def _only(candidates: Collection[Candidate]) -> Callable[[str, Op], bool]:

@@ -19,6 +19,7 @@ from diagmem.reports.drawing import (
     byte_ticks,
     clipped,
     kb,
+    legend,
     line,
     path,
     plain,
@@ -73,12 +74,9 @@ def arena_drawing(plan: Plan, width: float = WIDTH, last_step: int | None = None
     sheet = Sheet(ROW_LABELS, 64, width, row_height(rows), plan.end_bytes, rows)
     body = [
         text(ROW_LABELS, 22, plan.graph.name, "title"),
-        *_axis(sheet),
-        *_row_labels(picture, sheet, ROW_LABELS - 8),
-        *map_elements(picture, sheet),
-        *_limit(sheet, plan.arena_bytes, f"arena {kb(plan.arena_bytes)}"),
-        *_pools(plan, sheet),
-        *_legend([picture], rows, sheet.x, sheet.x + width, sheet.bottom + 32 + _foot(plan)),
+        *_map(picture, sheet, *_row_labels(picture, sheet, ROW_LABELS - 8)),
+        text(sheet.across(plan.arena_bytes), sheet.y - 24, f"arena {kb(plan.arena_bytes)}", "limit-text end"),
+        *legend(sheet.x, sheet.bottom + 32 + _foot(plan), legend_entries([picture], rows), 14, sheet.x + width),
     ]
     title = f"Arena map of {plan.graph.name}: {kb(plan.arena_bytes)} for {rows} steps"
     return Drawing(sheet.x + width + 24, sheet.bottom + 64 + _foot(plan), "".join(body), title)
@@ -98,22 +96,16 @@ def before_after_drawing(before: Plan, after: Plan, width: float = 400, last_ste
     saved = 1 - after.arena_bytes / max(1, before.arena_bytes)
     body = [text(left.x, 22, after.graph.name, "title")]
     for sheet, picture, word in ((left, pictures[0], "before"), (right, pictures[1], "after")):
-        arena = picture.plan.arena_bytes
-        body += [
-            text(sheet.x, 54, f"{word}  {kb(arena)}", "big"),
-            *_axis(sheet),
-            *(_saving(picture, sheet) if word == "after" and picture.plan.end_bytes < largest else ()),
-            *map_elements(picture, sheet),
-            *_limit(sheet, arena, ""),
-            *_pools(picture.plan, sheet),
-        ]
+        body.append(text(sheet.x, 54, f"{word}  {kb(picture.plan.arena_bytes)}", "big"))
+        body += _map(picture, sheet, *(_saving(picture, sheet) if word == "after" else ()))
         if word == "before" or not same_order:
             body += _row_labels(picture, sheet, sheet.x - 8)
         elif picture.peak is not None and picture.peak < sheet.rows:
             body.append(text(sheet.x - 6, sheet.down(picture.peak + 0.5) + 4, "▸", "small end limit-text"))
     if saved > 0:
         body.append(text(right.x + width, 54, f"−{100 * saved:.1f} %", "big save end"))
-    body += _legend(pictures, max(rows), left.x, right.x + width, left.bottom + 32 + _foot(after))
+    below = left.bottom + 32 + _foot(after)
+    body += legend(left.x, below, legend_entries(pictures, max(rows)), 14, right.x + width)
     title = f"{after.graph.name}: {kb(before.arena_bytes)} before, {kb(after.arena_bytes)} after"
     return Drawing(right.x + width + 24, left.bottom + 64 + _foot(after), "".join(body), title)
 
@@ -121,21 +113,18 @@ def before_after_drawing(before: Plan, after: Plan, width: float = 400, last_ste
 def page_map(picture: Picture, bytes_shown: int, width: float = 460) -> Drawing:
     """A map for a page, with rows high enough to read and a cursor that a script may move."""
     sheet = Sheet(ROW_LABELS, 24, width, row_height(picture.rows, least=14), bytes_shown, picture.rows)
-    body = [
-        *_axis(sheet),
-        *(_saving(picture, sheet) if picture.plan.end_bytes < bytes_shown else ()),
-        rect(0, sheet.down(0), ROW_LABELS + width, sheet.row_px, "cursor", data_labels=ROW_LABELS),
-        *_row_labels(picture, sheet, ROW_LABELS - 8),
-        *map_elements(picture, sheet),
-        *_limit(sheet, picture.plan.arena_bytes, ""),
-        *_pools(picture.plan, sheet),
-    ]
+    cursor = rect(0, sheet.down(0), ROW_LABELS + width, sheet.row_px, "cursor", data_labels=ROW_LABELS)
+    under = [*_saving(picture, sheet), cursor, *_row_labels(picture, sheet, ROW_LABELS - 8)]
+    body = _map(picture, sheet, *under)
     title = f"Arena map, {kb(picture.plan.arena_bytes)}: addresses across, steps down, a block for each tensor"
     return Drawing(sheet.x + width + 24, sheet.bottom + 8 + _foot(picture.plan), "".join(body), title)
 
 
-def map_elements(picture: Picture, sheet: Sheet) -> Iterator[str]:
-    """The blocks, what they share, and the row of the peak; those that lie on the sheet."""
+def _map(picture: Picture, sheet: Sheet, *under: str) -> Iterator[str]:
+    """Axis, blocks, what they share, the row of the peak, the end of the arena, and pools. `under`: what lies beneath
+    the blocks."""
+    yield from _axis(sheet)
+    yield from under
     peak = picture.peak
     if peak is not None and peak < sheet.rows:
         yield rect(sheet.x, sheet.down(peak), sheet.width, max(2, sheet.row_px), "row")
@@ -147,6 +136,9 @@ def map_elements(picture: Picture, sheet: Sheet) -> Iterator[str]:
             yield _shared(shared, sheet)
     for block in shown:
         yield from _label(block, sheet)
+    end = sheet.across(picture.plan.arena_bytes)
+    yield line(end, sheet.y - 4, end, sheet.bottom + 4, "limit")
+    yield from _pools(picture.plan, sheet)
 
 
 def _where(plan: Plan, block: Block) -> str:
@@ -235,14 +227,6 @@ def _row_labels(picture: Picture, sheet: Sheet, x: float) -> Iterator[str]:
             )
 
 
-def _limit(sheet: Sheet, arena_bytes: int, words: str) -> Iterator[str]:
-    """The end of the arena."""
-    x = sheet.across(arena_bytes)
-    yield line(x, sheet.y - 4, x, sheet.bottom + 4, "limit")
-    if words:
-        yield text(x, sheet.y - 24, words, "limit-text end")
-
-
 def _foot(plan: Plan) -> int:
     """What the names of pools take below a map."""
     return 18 if plan.pools else 0
@@ -262,6 +246,8 @@ def _pools(plan: Plan, sheet: Sheet) -> Iterator[str]:
 def _saving(picture: Picture, sheet: Sheet) -> Iterator[str]:
     """What is no longer needed, and what made it so."""
     arena = picture.plan.end_bytes
+    if arena >= sheet.bytes_shown:
+        return
     x, end = sheet.across(arena), sheet.across(sheet.bytes_shown)
     yield rect(x, sheet.y, end - x, sheet.height, "gap")
     yield line(end, sheet.y - 4, end, sheet.bottom + 4, "ghost")
@@ -294,26 +280,11 @@ def legend_entries(pictures: Iterable[Picture], rows: float = math.inf) -> Itera
     seen: set[str] = set()
     for picture in pictures:
         blocks = [block for block in picture.blocks if block.first < rows]
-        plain_blocks = [block for block in blocks if block.buffer.tensors and not block.is_state]
-        seen |= {block.role or "t0" for block in plain_blocks}
-        seen |= {"state"} if any(block.is_state for block in blocks) else set()
+        tones = {_tone(block) for block in blocks}
+        seen |= {"t0" if tone.startswith("t") else tone for tone in tones}
         seen |= {"t0 alloc"} if any(not block.is_full for block in blocks) else set()
-        seen |= {"scratch"} if any(block.buffer.scratch_of is not None for block in blocks) else set()
-        seen |= {"weights"} if any(block.buffer.weights_of is not None for block in blocks) else set()
         seen |= {"shared"} if any(shared.step < rows for shared in picture.shared) else set()
     return ((class_, words) for class_, words in LEGEND if class_ in seen)
-
-
-def _legend(pictures: Iterable[Picture], rows: float, left: float, right: float, y: float) -> Iterator[str]:
-    """What the colours mean, those that are there; wrapped to the width."""
-    x = left
-    for class_, words in legend_entries(pictures, rows):
-        width = 24 + text_width(words, 11) + 14
-        if x + width > right + 14:
-            x, y = left, y + 18
-        yield rect(x, y - 10, 18, 12, class_)
-        yield text(x + 24, y, words, "small soft")
-        x += width
 
 
 MOST_STEPS = 60
@@ -366,12 +337,12 @@ def _pool_names(plan: Plan, unit: int) -> str:
 
 def _shown(plan: Plan, step: int) -> Iterator[tuple[str, int, int]]:
     """What lives at a step: its letter, where it lies, and its size."""
-    for place in plan.places:
+    for buffer, offset in plan.places:
         # What is part of another tensor is shown with that one.
-        if place.first_step <= step < place.end_step and place.tensor.view is None:
-            yield _LETTERS[place.tensor.index % len(_LETTERS)], place.offset, place.size_bytes
+        if step in buffer.steps and plan.graph.tensors[buffer.tensors[0]].view is None:
+            yield _LETTERS[buffer.tensors[0] % len(_LETTERS)], offset, buffer.size_bytes
     for buffer, offset in zip(plan.buffers, plan.buffer_offsets, strict=True):
-        if buffer.weights_of is not None and buffer.first_step <= step < buffer.end_step:
+        if buffer.weights_of is not None and step in buffer.steps:
             yield _WEIGHTS, offset, buffer.size_bytes
 
 

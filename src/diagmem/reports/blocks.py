@@ -18,7 +18,7 @@ from diagmem.model.schedule import PUSH
 from diagmem.ops import kind_of
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.planning.needs.build_problem import Life, row_lives
-from diagmem.planning.needs.problem import Buffer
+from diagmem.planning.needs.problem import Buffer, live_bytes
 from diagmem.planning.plan import Plan
 
 SAMPLES = 64
@@ -238,15 +238,7 @@ class Picture:
     @cached_property
     def live(self) -> tuple[int, ...]:
         """For each step, the bytes of the buffers that live then, each counted whole."""
-        change = [0] * (self.rows + 1)
-        for buffer in self.plan.buffers:
-            change[min(self.rows, max(0, buffer.first_step))] += buffer.size_bytes
-            change[min(self.rows, buffer.end_step)] -= buffer.size_bytes
-        total, found = 0, []
-        for delta in change[: self.rows]:
-            total += delta
-            found.append(total)
-        return tuple(found)
+        return live_bytes(self.plan.buffers, self.rows)
 
     def _block(self, index: int, buffer: Buffer, offset: int) -> Block:
         first = max(float(buffer.first_step), -MARGIN_ROWS)
@@ -314,7 +306,7 @@ class Picture:
 
     def _role(self, buffer: Buffer) -> str | None:
         peak = self.peak
-        if peak is None or not buffer.first_step <= peak < buffer.end_step:
+        if peak is None or peak not in buffer.steps:
             return None
         op = self.plan.schedule.ops[peak]
         if buffer.first_step == peak:

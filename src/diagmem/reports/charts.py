@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from diagmem.kernels import Library
 from diagmem.kernels.overlaps import overlaps
 from diagmem.model.graph import Node
+from diagmem.planning.cores.multicore import step_work
 from diagmem.planning.plan import Plan
 from diagmem.reports.blocks import Front, Picture, fronts
-from diagmem.reports.drawing import KB, Axes, Drawing, kb, line, path, plain, rect, short_kb, tag, text, text_width
+from diagmem.reports.drawing import KB, Axes, Drawing, kb, legend, line, path, plain, rect, short_kb, tag, text
 
 
 def live_drawing(before: Plan, after: Plan, width: float = 760, height: float = 260) -> Drawing:
-    """For each step: bytes of all live tensors kept whole (before), and what is left of them with overlap (after)."""
-    whole, least = Picture(before).live, after.pressure
+    """For each step: bytes of all live tensors kept whole (before), and what is left of them with overlap (after). A
+    run row by row has many more steps than one layer by layer: then both are drawn over the work that is done."""
+    whole, least, by_work = Picture(before).live, after.pressure, after.runs_by_rows
+    begins = [_begins(plan, by_work) for plan in (before, after)]
     limit = max([before.arena_bytes, after.arena_bytes, *whole, 1])
-    axes = Axes(76, 64, width, height, max(1, len(whole), len(least)), 1.08 * limit)
-    title = f"Live bytes of {after.graph.name} at each step"
+    axes = Axes(76, 64, width, height, max(1, *(at[-1] for at in begins)), 1.08 * limit)
+    title = f"Live bytes of {after.graph.name} {'over the run' if by_work else 'at each step'}"
+    x_label = "percent of the run, by estimated instructions" if by_work else "step"
     body = [
         text(axes.left, 22, title, "title"),
-        *axes.frame("step", "bytes", y_words=short_kb, y_unit=KB if limit >= 2 * KB else 1),
-        tag("path", d=path(_steps(axes, whole), close=True), class_="area"),
-        tag("path", d=path(_steps(axes, least), close=True), class_="area2"),
+        *axes.frame(x_label, "bytes", y_words=short_kb, y_unit=KB if limit >= 2 * KB else 1),
+        tag("path", d=path(_steps(axes, begins[0], whole), close=True), class_="area"),
+        tag("path", d=path(_steps(axes, begins[1], least), close=True), class_="area2"),
         line(axes.left, axes.y(before.arena_bytes), axes.right, axes.y(before.arena_bytes), "ghost"),
         line(axes.left, axes.y(after.arena_bytes), axes.right, axes.y(after.arena_bytes), "limit"),
         text(axes.right, axes.y(before.arena_bytes) - 5, f"arena before {kb(before.arena_bytes)}", "small soft end"),
         text(axes.right, axes.y(after.arena_bytes) - 5, _after_words(after), "small limit-text end"),
+        *legend(axes.left, 46, (("area", "whole tensors"), ("area2", "with overlap: no placement can do with less"))),
     ]
-    x = axes.left
-    for class_, words in (("area", "whole tensors"), ("area2", "with overlap: no placement can do with less")):
-        body += [rect(x, 36, 18, 12, class_), text(x + 24, 46, words, "small soft")]
-        x += 24 + text_width(words, 11) + 18
     return Drawing(axes.right + 24, axes.bottom + 46, "".join(body), title)
 
 
@@ -43,9 +43,19 @@ def _after_words(after: Plan) -> str:
     return f"{words}, proven the least" if after.optimal else f"{words}, bound {kb(after.lower_bound_bytes)}"
 
 
-def _steps(axes: Axes, values: Sequence[int]) -> list[tuple[float, float]]:
-    corners = [(axes.x(step + side), axes.y(value)) for step, value in enumerate(values) for side in (0, 1)]
-    return [(axes.left, axes.bottom), *corners, (axes.x(len(values)), axes.bottom)]
+def _begins(plan: Plan, by_work: bool) -> list[float]:
+    """Where each step begins, and the last one ends: by its number, or in percent of the run's work."""
+    steps = plan.schedule.steps
+    if not by_work:
+        return [*range(len(steps) + 1)]
+    done = [0.0, *accumulate(step_work(plan.graph, step) for step in steps)]
+    return [100 * work / max(1.0, done[-1]) for work in done]
+
+
+def _steps(axes: Axes, begins: Sequence[float], values: Sequence[int]) -> list[tuple[float, float]]:
+    spans = zip(pairwise(begins), values, strict=False)
+    corners = [(axes.x(side), axes.y(value)) for span, value in spans for side in span]
+    return [(axes.left, axes.bottom), *corners, (axes.x(begins[-1]), axes.bottom)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +101,7 @@ def separation_drawing(node: Node, library: Library, width: float = 640, height:
 def _stairs(front: Front) -> list[tuple[float, int]]:
     """A front does not slope, it jumps at the end of each step: what the step reads it reads before it writes."""
     corners: list[tuple[float, int]] = [front[0]]
-    for (_, before), (done, after) in itertools.pairwise(front):
+    for (_, before), (done, after) in pairwise(front):
         corners += [(done, before), (done, after)]
     return corners
 

@@ -13,7 +13,7 @@ from diagmem.model.schedule import PUSH, Step
 from diagmem.planning.cores.multicore import running_steps, step_work
 from diagmem.planning.cores.split import BARRIER_INSTRUCTIONS, SharedOp, critical_path
 from diagmem.planning.plan import Plan
-from diagmem.reports.drawing import Drawing, byte_ticks, clipped, kb, line, rect, short_kb, text, text_width
+from diagmem.reports.drawing import Drawing, byte_ticks, clipped, kb, legend, line, rect, short_kb, text
 
 LABELS = 164
 WIDTH = 640
@@ -100,12 +100,8 @@ def _axis(sheet: _Sheet, top: float, bottom: float) -> Iterator[str]:
 
 
 def _legend(cores: int) -> Iterator[str]:
-    x = float(LABELS)
     entries = [(CORES[core % len(CORES)], f"core {core} writes") for core in range(cores)]
-    for class_, words in (*entries, ("t3", "still to be read"), ("shared", "held back until all have read")):
-        yield rect(x, 36, 18, 12, class_)
-        yield text(x + 24, 46, words, "small soft")
-        x += 24 + text_width(words, 11) + 16
+    return legend(LABELS, 46, (*entries, ("t3", "still to be read"), ("shared", "held back until all have read")), 16)
 
 
 def _op(sheet: _Sheet, step: Step, split: Split | None, top: float, height: float) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from html import escape
@@ -131,11 +131,8 @@ def planned_side(name: str, made: Planned, profile: Profile | None = None) -> Si
     """`profile`: a run of this plan, where instructions are to be compared."""
     plan, found = made.plan, inspect(made.model)
     counted = {op.node.op.number: op.instructions for op in profile.ops} if profile else {}
-    needed: dict[int, int] = {}
-    for step, op in enumerate(plan.schedule.ops):
-        if op != PUSH:
-            number = plan.graph.ops[op].number
-            needed[number] = max(needed.get(number, 0), plan.pressure[step])
+    numbers = (op if op == PUSH else plan.graph.ops[op].number for op in plan.schedule.ops)
+    needed = _needed(zip(numbers, plan.pressure, strict=True))
     macs = inspect(plan.graph).macs
     costs = tuple(
         Cost(
@@ -150,6 +147,15 @@ def planned_side(name: str, made: Planned, profile: Profile | None = None) -> Si
     )
     total = profile.instructions if profile else None
     return Side(name, plan.arena_bytes, costs, found.weights_bytes, sum(macs), total)
+
+
+def _needed(steps: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Op -> the most bytes that one of its steps needs."""
+    found: dict[int, int] = {}
+    for number, size_bytes in steps:
+        if number != PUSH:
+            found[number] = max(found.get(number, 0), size_bytes)
+    return found
 
 
 def read_side(path: Path) -> Side:
@@ -167,10 +173,7 @@ def read_side(path: Path) -> Side:
         raise PlanError(
             f"{name}: not a plan: it needs arena_bytes, schedule and pressure, as `diagmem plan --json` writes them"
         ) from error
-    needed: dict[int, int] = {}
-    for number, size_bytes in steps:
-        if number != PUSH:
-            needed[number] = max(needed.get(number, 0), size_bytes)
+    needed = _needed(steps)
     return Side(name, arena, tuple(Cost(number, "", "", needed[number]) for number in sorted(needed)))
 
 

@@ -58,6 +58,20 @@ def _value(value: object) -> str:
     return number(value) if isinstance(value, (int, float)) else str(value)
 
 
+def legend(
+    x: float, y: float, entries: Iterable[tuple[str, str]], gap: float = 18, right: float = math.inf
+) -> Iterator[str]:
+    """What colours mean, by their class, side by side; wrapped at `right`."""
+    left = x
+    for class_, words in entries:
+        width = 24 + text_width(words, 11)
+        if x + width > right:
+            x, y = left, y + 18
+        yield rect(x, y - 10, 18, 12, class_)
+        yield text(x + 24, y, words, "small soft")
+        x += width + gap
+
+
 def text_width(content: str, size_px: float = 12) -> float:
     """About how wide the text will be: fonts differ, so leave room."""
     return 0.56 * size_px * len(content)
@@ -71,55 +85,33 @@ def clipped(content: str, width: float, size_px: float = 12) -> str:
     return content[: room - 1] + "…" if room >= 5 else ""
 
 
-LIGHT: Mapping[str, str] = {
-    "paper": "#ffffff",
-    "ink": "#1a1d21",
-    "soft": "#5a6470",
-    "grid": "#e4e8ec",
-    "row": "#fff3d6",
-    "edge": "#41506180",
-    "limit": "#b3261e",
-    "save": "#00734f",
-    "t0": "#8db8e0",
-    "t1": "#c2d6ea",
-    "t2": "#a7b3c0",
-    "t3": "#d8dee5",
-    "made": "#c2500a",
-    "used": "#f2ab3c",
-    "held": "#f9dfb0",
-    "state": "#b6a4dd",
-    "scratch": "#8a8f98",
-    "weights": "#7fb9a4",
-    "curve": "#0b63ad",
-    "on-block": "#14202c",
-    "on-made": "#ffffff",
-    "halo": "#ffffff",
+_COLOURS = {
+    "paper": ("#ffffff", "#14171b"),
+    "ink": ("#1a1d21", "#e8eaed"),
+    "soft": ("#5a6470", "#9aa4b0"),
+    "grid": ("#e4e8ec", "#2b3138"),
+    "row": ("#fff3d6", "#3a3216"),
+    "edge": ("#41506180", "#0a0d1180"),
+    "limit": ("#b3261e", "#ff8a80"),
+    "save": ("#00734f", "#4fd1a1"),
+    "t0": ("#8db8e0", "#4a7fb0"),
+    "t1": ("#c2d6ea", "#2f587f"),
+    "t2": ("#a7b3c0", "#66727f"),
+    "t3": ("#d8dee5", "#454f5a"),
+    "made": ("#c2500a", "#e2691c"),
+    "used": ("#f2ab3c", "#f2b552"),
+    "held": ("#f9dfb0", "#7d6436"),
+    "state": ("#b6a4dd", "#6b579c"),
+    "scratch": ("#8a8f98", "#808791"),
+    "weights": ("#7fb9a4", "#3f7d69"),
+    "curve": ("#0b63ad", "#6cb6f5"),
+    "on-block": ("#14202c", "#f2f5f8"),
+    "on-made": ("#ffffff", "#14171b"),
+    "halo": ("#ffffff", "#14171b"),
 }
+"""Light and dark."""
 
-DARK: Mapping[str, str] = {
-    "paper": "#14171b",
-    "ink": "#e8eaed",
-    "soft": "#9aa4b0",
-    "grid": "#2b3138",
-    "row": "#3a3216",
-    "edge": "#0a0d1180",
-    "limit": "#ff8a80",
-    "save": "#4fd1a1",
-    "t0": "#4a7fb0",
-    "t1": "#2f587f",
-    "t2": "#66727f",
-    "t3": "#454f5a",
-    "made": "#e2691c",
-    "used": "#f2b552",
-    "held": "#7d6436",
-    "state": "#6b579c",
-    "scratch": "#808791",
-    "weights": "#3f7d69",
-    "curve": "#6cb6f5",
-    "on-block": "#f2f5f8",
-    "on-made": "#14171b",
-    "halo": "#14171b",
-}
+LIGHT, DARK = ({name: pair[theme] for name, pair in _COLOURS.items()} for theme in (0, 1))
 
 THEMES = ("auto", "light", "dark")
 """`auto` follows the reader's setting, in a browser; elsewhere it is light."""

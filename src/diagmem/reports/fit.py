@@ -3,51 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from diagmem.planning.plan import Plan
+from diagmem.costs import Cost
 from diagmem.targets import RESERVE_BYTES, Chip
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
-    """`ram_bytes`: the arena, with what a runtime keeps beside it as far as that is known. `flash`: what lies there, by
-    name. `notes`: what is not counted."""
-
-    ram_bytes: int
-    flash: dict[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-    @property
-    def flash_bytes(self) -> int:
-        return sum(self.flash.values())
-
-
-@dataclass(frozen=True, slots=True)
 class Fit:
-    """A need against what a chip has. Part of its RAM must stay free for stack and data. `pools_missing`: bytes that
+    """A cost against what a chip has. Part of its RAM must stay free for stack and data. `pools_missing`: bytes that
     its memories lack where the arena is split over several; None where it is in one."""
 
     chip: Chip
-    need: Need
+    cost: Cost
     pools_missing: int | None = None
 
-    @classmethod
-    def of(cls, chip: Chip, plan: Plan, weights_bytes: int) -> Fit:
-        """Of a plan by itself: its arena, and the weights."""
-        return cls(chip, Need(plan.arena_bytes, {"weights": weights_bytes}))
+    @property
+    def ram_bytes(self) -> int:
+        """The arena, with what a runtime keeps for itself as far as that is known."""
+        return self.cost.ram.arena_bytes + (self.cost.ram.static_bytes or 0)
+
+    @property
+    def ram_kept_bytes(self) -> int:
+        """What the region must have beside it: for the stack of a run, and at least what any firmware needs."""
+        return min(max(RESERVE_BYTES, self.cost.ram.stack_bytes or 0), self.chip.largest_region[1])
 
     @property
     def ram_left_bytes(self) -> int:
         """Negative: so many are missing."""
         if self.pools_missing is not None:
             return -self.pools_missing
-        return self.chip.arena_limit_bytes - self.need.ram_bytes
+        return self.chip.largest_region[1] - self.ram_kept_bytes - self.ram_bytes
 
     @property
     def flash_left_bytes(self) -> int | None:
         """None where flash is external, so that its size is the board's."""
-        return self.chip.flash_bytes - self.need.flash_bytes if self.chip.flash_bytes else None
+        return self.chip.flash_bytes - self.cost.flash.total_bytes if self.chip.flash_bytes else None
 
     @property
     def fits(self) -> bool:
@@ -58,8 +49,3 @@ class Fit:
         for name, left in (("RAM", self.ram_left_bytes), ("flash", self.flash_left_bytes)):
             if left is not None and left < 0:
                 yield name, -left
-
-    @property
-    def ram_kept_bytes(self) -> int:
-        """What the region has beside the largest arena that is allowed."""
-        return min(RESERVE_BYTES, self.chip.largest_region[1])

@@ -7,7 +7,8 @@ from typing import Any
 
 from diagmem.model.graph import Graph
 from diagmem.ops import kind_of
-from diagmem.planning.bounds import live_bytes
+from diagmem.planning.bounds import tensor_buffers
+from diagmem.planning.needs.problem import live_bytes
 from diagmem.transforms.remove_channels import ChannelCounts, channel_counts
 
 
@@ -80,5 +81,5 @@ def inspect(graph: Graph) -> Inspection:
         kind = kind_of(node.op.kind)
         return kind.macs(node) if kind else 0
 
-    live = live_bytes(graph, range(len(graph.ops)))
-    return Inspection(graph, tuple(live), tuple(macs(node) for node in graph.nodes), channel_counts(graph))
+    live = live_bytes(tensor_buffers(graph, range(len(graph.ops))).values(), len(graph.ops))
+    return Inspection(graph, live, tuple(macs(node) for node in graph.nodes), channel_counts(graph))

@@ -8,6 +8,7 @@ from typing import Any
 
 from diagmem import __version__
 from diagmem.backends.json import to_json
+from diagmem.costs import Costs
 from diagmem.kernels import Library
 from diagmem.kernels.overlaps import METHODS, overlaps
 from diagmem.model.graph import Node
@@ -112,13 +113,17 @@ def _touches(node: Node, library: Library) -> int:
     return sum(int(runs.length.sum()) for runs in kind.accesses(node, order).reads if runs is not None)
 
 
-def report_page(made: Planned, chips: Sequence[Chip], instructions: Mapping[int, int] | None = None) -> str:
+def report_page(
+    made: Planned, chips: Sequence[Chip], instructions: Mapping[int, int] | None = None, costs: Costs | None = None
+) -> str:
     """The page about a plan, beside the best one without overlap in the file's order. `instructions`: those of each op,
-    by its index in the file, where they were counted."""
+    by its index in the file, where they were counted. `costs`: the plan's, if they are there already."""
     before, after = made.baseline, made.plan
     found, pictures = inspect(after.graph), (Picture(before), Picture(after))
     largest = max(1, before.end_bytes, after.end_bytes)
-    fits = [tuple(Fit.of(chip, plan, found.weights_bytes) for plan in (before, after)) for chip in chips]
+    costs = Costs.of(made) if costs is None else costs
+    both = (Costs(before, made.model, costs.runtime), costs)
+    fits = [tuple(Fit(chip, of_plan.on(chip)) for of_plan in both) for chip in chips]
     return render(
         "report",
         ("plan", "theme", "report"),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.model.graph import DType, Node, Tensor, Window1D, Window2D
+from diagmem.model.graph import DType, Node, Tensor, Window1D
 from diagmem.ops import kind_of
 from diagmem.ops.convolution import conv_2d, depthwise_conv_2d
 from diagmem.ops.kind import axis_of
@@ -166,15 +166,10 @@ def _zero(data: Tensor) -> int:
 
 
 def _inside(node: Node, taps: int) -> Array | None:
-    """None where a window lies in too many ways."""
+    """[place, tap]: the different sets of taps that lie inside the image at once; None where there are too many."""
     if node.op.kind == "FULLY_CONNECTED":
         return np.ones((1, taps), bool)
     window = (conv_2d if node.op.kind == "CONV_2D" else depthwise_conv_2d).window_of(node)
-    return _places(window)
-
-
-def _places(window: Window2D) -> Array | None:
-    """[place, tap]: the different sets of taps that lie inside the image at once."""
     rows, cols = (_sets(axis) for axis in (window.rows, window.cols))
     if rows.size * cols.size > MOST_WEIGHTS:
         return None

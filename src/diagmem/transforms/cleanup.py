@@ -38,11 +38,7 @@ def fold_constants(graph: Graph, choice: Choice) -> Graph:
             gone.append(op.index)
             for t, found in zip(op.outputs, values, strict=True):
                 tensors[t] = replace(tensors[t], is_constant=True, data=found)
-    return edited(graph, without=gone, tensors=_changed(graph, tensors)) if gone else graph
-
-
-def _changed(graph: Graph, tensors: list[Tensor]) -> list[Tensor]:
-    return [tensor for tensor in tensors if tensor is not graph.tensors[tensor.index]]
+    return edited(graph, without=gone, tensors=tensors) if gone else graph
 
 
 def drop_dead(graph: Graph, choice: Choice) -> Graph:
@@ -112,11 +108,9 @@ def drop_no_ops(graph: Graph, choice: Choice) -> Graph:
             if source.is_in_one_piece and source.elems == whole.elems and node.output.view is None:
                 attributes = Reshape(new_shape=node.output.shape)
                 reshapes[op.index] = replace(op, kind="RESHAPE", inputs=(whole.index,), attributes=attributes)
-    return (
-        edited(graph, without=draft.removed, ops=reshapes, tensors=draft.tensors)
-        if draft.removed or reshapes
-        else graph
-    )
+    if not draft.removed and not reshapes:
+        return graph
+    return edited(graph, without=draft.removed, ops=reshapes, tensors=draft.tensors)
 
 
 def _source(node: Node) -> Tensor | None:

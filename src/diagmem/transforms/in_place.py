@@ -186,15 +186,12 @@ def state_in_place(graph: Graph, choice: Choice) -> Graph:
     for node in graph.nodes:
         if node.op.kind == READ and choice(node.op) and _stays_until_the_end(graph, node.op):
             variable = node.input(0)
-            place = View(variable.base, _first_element(variable), row_major_strides(node.output.shape))
+            first = 0 if variable.view is None else variable.view.offset_elems
+            place = View(variable.base, first, row_major_strides(node.output.shape))
             views = [draft.tensors[t] for t in draft.family(node.output.index)[1:]]
             if draft.replaced_by_views(node.op.index, moved_into(place, node.output, views)):
                 moved.add(variable.index)
     return _assigned_last(draft.graph(), moved) if moved else graph
-
-
-def _first_element(tensor: Tensor) -> int:
-    return 0 if tensor.view is None else tensor.view.offset_elems
 
 
 def _stays_until_the_end(graph: Graph, read: Op) -> bool:

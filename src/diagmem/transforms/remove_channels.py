@@ -37,10 +37,6 @@ MOST_BIAS = {DType.INT32: 2**31, DType.INT64: 2**53}
 """A bias below that fits its type, and is held exactly by a float64."""
 
 
-def _any(op: Op) -> bool:
-    return True
-
-
 def is_needed(node: Node, kept: dict[int, Array]) -> bool:
     """Whether an op stays. One whose outputs are empty does: none of their channels can say that they are needed."""
     return has_effect(node) or any(kept[t].any() or not kept[t].size for t in node.op.outputs)
@@ -69,7 +65,7 @@ class Keeping:
         return len(nodes) == len(self.graph.ops) and all(self.is_whole(t) for t in touched)
 
 
-def keeping_of(graph: Graph, choice: Choice = _any, block: ChannelBlock = ONE_BY_ONE) -> Keeping:
+def keeping_of(graph: Graph, choice: Choice = lambda op: True, block: ChannelBlock = ONE_BY_ONE) -> Keeping:
     """The smallest sets of channels that are closed: what is needed has all that it is made of, and channels that
     cannot go without each other stay together. `choice`: ops whose outputs may get narrower. `block`: convolutions get
     some channels back to fill it."""
@@ -344,9 +340,11 @@ class _Narrowing:
 
 def _cut(quantisation: Quantisation | None, axis: int, channels: int, kept: Array) -> Quantisation | None:
     """What is left of scales along an axis of which some channels are kept."""
-    if quantisation is None or not quantisation.per_channel or len(quantisation.scales) != channels:
-        return quantisation
-    if quantisation.axis != axis:
+    if (
+        quantisation is None
+        or not quantisation.per_channel
+        or (len(quantisation.scales), quantisation.axis) != (channels, axis)
+    ):
         return quantisation
     places = np.flatnonzero(kept).tolist()
     zero_points = quantisation.zero_points

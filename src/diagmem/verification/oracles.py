@@ -234,11 +234,12 @@ def opinion_of_parts(source: Wired, graph: Graph, inputs: Inputs) -> Opinion:
             shape = part.runnable.tensors[part.runnable.inputs[wire.input]].shape
             for run, outputs in enumerate(made[wire.maker]):
                 given[name][run][wire.input] = outputs[wire.output].reshape(shape)
-        opinion = second_opinion(part, part.runnable, given[name]) if part.has_file else None
+        single = _single_runs(given[name], source.times(name))
+        opinion = second_opinion(part, part.runnable, single) if part.has_file else None
         if opinion is not None and opinion.disagreement is not None:
             return Opinion(opinion.oracle, f"model '{name}': {opinion.disagreement}")
         deviations += [] if opinion is None else [f"model '{name}': {opinion.oracle}: {d}" for d in opinion.deviations]
-        made[name] = _outputs(part.runnable, given[name])
+        made[name] = _outputs(part.runnable, single, source.times(name))
     return Opinion(ONE_BY_ONE, _parts_difference(source, graph, inputs, made), tuple(deviations), is_exact=True)
 
 
@@ -249,14 +250,23 @@ def _own_inputs(source: Wired, inputs: Inputs) -> dict[str, Runs]:
     for run in inputs:
         left = iter(run)
         for name, part in source.parts.items():
-            count = len(part.runnable.inputs)
+            count = len(part.runnable.inputs) * source.times(name)
             found[name].append([np.empty(0) if (name, n) in wired else next(left) for n in range(count)])
     return found
 
 
-def _outputs(graph: Graph, inputs: Inputs) -> Runs:
-    runs = reference.runs(graph, inputs, restarts(graph, len(inputs)))
-    return [[values[t] for t in graph.outputs] for values in runs]
+def _single_runs(inputs: Inputs, times: int) -> Runs:
+    """The inputs of a model that runs several times in each run of all, run by run."""
+    return [[run[i] for i in part] for run in inputs for part in np.split(np.arange(len(run)), times)]
+
+
+def _outputs(graph: Graph, inputs: Inputs, times: int = 1) -> Runs:
+    """What a model gives in each run of all, in which it runs several times."""
+    again = [times * run for run in restarts(graph, len(inputs) // times)]
+    single = [[values[t] for t in graph.outputs] for values in reference.runs(graph, inputs, again)]
+    return [
+        [np.stack(found) for found in zip(*single[n : n + times], strict=True)] for n in range(0, len(single), times)
+    ]
 
 
 def _parts_difference(source: Wired, graph: Graph, inputs: Inputs, made: dict[str, Runs]) -> str | None:

@@ -15,18 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from diagmem.model.errors import DiagmemError, install_command, one_line
 from diagmem.model.graph import DType, Graph
+from diagmem.verification.harness import Inputs
 from diagmem.verification.inputs import restarts
 from diagmem.verification.reference import differing
 
 AMPLE_ARENA_BYTES = 2**24
 TIMEOUT_SECONDS = 600.0
-
-Inputs = Sequence[Sequence[npt.NDArray[Any]]]
-"""For each run, the values of each graph input."""
 
 
 class TflmError(DiagmemError):

@@ -61,7 +61,7 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "whole": Case(tiny, {}),
+    "whole": Case(tiny, {"schedule": "best"}),
     "rows": Case(tall, {"schedule": "rows"}),
     "streamed": Case(tall, {"schedule": "rows", "input_rows": True}),
     "recomputed": Case(bottlenecks, {"schedule": "rows", "input_rows": True, "recompute": 2.0, "allocator": "greedy"}),

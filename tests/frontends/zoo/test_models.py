@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.frontends import tflite, zoo
-from diagmem.frontends.zoo import mlperf_tiny
-from diagmem.frontends.zoo.imagenet import (
+from diagmem.frontends.zoo import networks
+from diagmem.frontends.zoo.networks import (
     densenet,
     inception_resnet_v2,
     inception_v4,
@@ -143,7 +143,7 @@ def test_families_scale(
         (partial(nasnet, cells=1), "nasnet_mobile"),
         (partial(densenet, layers=(1, 1)), "densenet_121"),
         (partial(resnet_v2, units=(1, 1)), "resnet50_v2"),
-        (partial(mlperf_tiny.keyword_spotting, blocks=0), "kws_dscnn_int8"),
+        (partial(networks.keyword_spotting, blocks=0), "kws_dscnn_int8"),
     ],
 )
 def test_depth_scales(shallow: Callable[[str], Graph], name: str) -> None:

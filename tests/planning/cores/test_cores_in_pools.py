@@ -38,7 +38,7 @@ GIVEN: list[dict[str, Any]] = [
 def planned(case: int, cores: int) -> Planned:
     options = GIVEN[case]
     model = small() if "schedule" in options else Source("zoo:kws_dscnn_int8").runnable
-    return pipeline.plan(model, cores=cores, **options)
+    return pipeline.plan(model, cores=cores, **{"schedule": "best", **options})
 
 
 def small() -> Graph:

@@ -18,7 +18,7 @@ def barriers(plan: Plan) -> int:
 @pytest.mark.parametrize(("model", "most"), [("vww_96_int8", 45), ("kws_dscnn_int8", 80), ("resnet8_int8", 50)])
 def test_fewer_barriers_take_no_byte(model: str, most: int) -> None:
     """Than where tensors lie as for one core."""
-    alone = pipeline.plan(f"zoo:{model}").plan
+    alone = pipeline.plan(f"zoo:{model}", schedule="best").plan
     plan = pipeline.plan(f"zoo:{model}", cores=2).plan
     assert plan.arena_bytes == alone.arena_bytes
     assert barriers(plan) <= min(most, multicore(alone, 2).barriers(running_steps(alone)))

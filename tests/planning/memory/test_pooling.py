@@ -86,9 +86,9 @@ def test_traffic_is_what_kernels_touch() -> None:
 
 
 def test_what_fits_the_fastest_is_all_there() -> None:
-    """And is the plan for one arena."""
+    """And is the plan for one arena, layer by layer."""
     graph = tiny()
-    single, made = diagmem.plan(graph), diagmem.plan(graph, pools=("fast:64K", "slow:64K"))
+    single, made = diagmem.plan(graph, schedule="best"), diagmem.plan(graph, pools=("fast:64K", "slow:64K"))
     assert made.plan.storage == single.plan.storage
     assert [use.used_bytes for use in made.plan.pools.uses] == [single.arena_bytes, 0]
     assert made.plan.pools.is_optimal

@@ -17,7 +17,7 @@ from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.needs.problem import Buffer, Problem
 from diagmem.planning.options import Options
 from diagmem.planning.place import optimal
-from diagmem.planning.plan import scratch_of, stored
+from diagmem.planning.plan import Plan
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.validation import Fault, Rules, replay
 from tests.networks import Net, random_net
@@ -102,9 +102,9 @@ class Posed:
         return offsets
 
     def is_right(self, offsets: Sequence[int]) -> bool:
-        rows = {t: how.offsets for t, how in stored(self.needs.graph, self.buffers, offsets).items()}
-        held, rules = scratch_of(self.buffers, offsets), Rules(recompute=1e9)
-        found = replay(self.needs.graph, self.needs.options.library, self.schedule, rows, held, 1 << 24, rules)
+        made = Plan.of(self.needs.graph, self.needs.options, self.schedule, self.problem, offsets)
+        places, rules = (made.row_offsets, made.scratch, 1 << 24), Rules(recompute=1e9)
+        found = replay(self.needs.graph, self.needs.options.library, self.schedule, *places, rules)
         return not [finding for finding in found if finding.fault is not Fault.MISALIGNED]
 
     def named(self, *pair: int) -> str:

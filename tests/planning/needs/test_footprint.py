@@ -39,7 +39,7 @@ def test_reshape_of_an_output_keeps_the_store() -> None:
     needs = footprint(net.graph(y, z), Options())
     shared = next(i for i, s in enumerate(needs.stores) if y in s.tensors)
     assert needs.stores[shared].is_kept
-    assert not [pair for pairs in needs.separations for pair in pairs if shared == pair[1]]
+    assert not [pair for op in range(len(needs.after)) for pair in needs.separations(op) if shared == pair[1]]
 
 
 def test_reshape_of_a_constant_or_a_variable_is_a_copy() -> None:
@@ -89,7 +89,7 @@ def test_an_input_read_twice_has_the_larger_separation() -> None:
     graph = net.graph(net.concat(x, x))
     needs = footprint(graph, Options())
     rule = needs.options.library.separation
-    (found,) = needs.separations[1].values()
+    (found,) = needs.separations(1).values()
     assert found == max(rule(graph.nodes[1], position, 0) or 0 for position in (0, 1))
 
 

@@ -276,7 +276,8 @@ def test_very_many_rows_are_refused() -> None:
 
 def test_streaming_without_rows_is_refused() -> None:
     with pytest.raises(PlanError, match="need the schedule 'rows'"):
-        diagmem.plan("zoo:kws_dscnn_int8", input_rows=True)
+        diagmem.plan("zoo:kws_dscnn_int8", schedule="best", input_rows=True)
+    assert diagmem.plan("zoo:kws_dscnn_int8", input_rows=True).plan.input_rows
 
 
 def test_json_lists_rows() -> None:

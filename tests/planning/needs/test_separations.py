@@ -9,7 +9,7 @@ import pytest
 
 from diagmem.model.graph import DType, Node, Op, Tensor
 from diagmem.model.views import View
-from diagmem.planning.needs.footprint import SeparationRule, Separations, Store
+from diagmem.planning.needs.footprint import SeparationRule, Store, separations_of
 
 WRITTEN, READ = 0, 1
 """Stores of 12 and of 20 bytes: what the op makes, and what it reads."""
@@ -35,8 +35,7 @@ def found(
     made: Node, rule: SeparationRule, stores: Sequence[Store] = STORES, store_of: Mapping[int, int] | None = None
 ) -> Mapping[tuple[int, int], int]:
     where = {0: READ, 1: READ, 2: WRITTEN} if store_of is None else store_of
-    seen: Mapping[tuple[int, int], int] = Separations([made], where, stores, rule)[0]
-    return seen
+    return separations_of(made, where, stores, rule)
 
 
 @pytest.mark.parametrize("distances", [(3, 7), (7, 3)])

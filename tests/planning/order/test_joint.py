@@ -84,7 +84,7 @@ def test_plans_that_no_single_order_proves_are_proven(seed: int, is_smaller: boo
     graph = random_net(seed, 22)
     needs, effort = footprint(graph, Options()), Effort.named("normal").for_whole_tensors
     before = layer_by_layer(needs, BEST, effort, BEST)
-    made = diagmem.plan(graph, remove=())
+    made = diagmem.plan(graph, schedule="best", remove=())
     assert before.bound_bytes < before.arena_bytes
     assert made.optimal
     assert (made.arena_bytes < before.arena_bytes) == is_smaller

@@ -18,16 +18,13 @@ from diagmem.planning.place import Allocator, greedy, optimal
 from diagmem.planning.place.effort import NORMAL
 from diagmem.planning.place.exact import (
     components,
-    core,
     forest_bound,
     place_forest,
     solve_by_cp_sat,
     spanning_forest,
-    with_removed,
 )
-from diagmem.planning.place.fit import first_fit
 from diagmem.planning.place.greedy import modified_heap, reordered_heap
-from diagmem.planning.place.local_search import improve
+from diagmem.planning.place.local_search import SqueakyWheel, improve
 from diagmem.planning.place.pinned import pinned
 from tests.networks import chain
 from tests.planning.problems import problems, smallest_arena
@@ -61,8 +58,7 @@ def test_cp_sat_equals_exhaustive_search(posed: Problem, as_rectangles: bool) ->
     may see buffers as rectangles, which those that overlap are not."""
     members = range(len(posed.buffers))
     top = sum(-(-b.size_bytes // 4) * 4 for b in posed.buffers)
-    hint = first_fit(posed, members)
-    assert hint is not None
+    hint = SqueakyWheel.of(posed).with_others({}, members)
     solution = solve_by_cp_sat(posed, members, hint, 0, top, NORMAL, as_rectangles)
     assert solution.offsets is not None
     assert posed.is_met_by([solution.offsets[b] for b in members])
@@ -74,13 +70,11 @@ def test_cp_sat_equals_exhaustive_search(posed: Problem, as_rectangles: bool) ->
 def test_what_is_left_out_of_the_core_finds_a_place(posed: Problem) -> None:
     """Within any limit that the core can keep, what was removed can be put back."""
     arena = smallest_arena(posed)
-    hard, removed = core(posed, arena)
+    wheel = SqueakyWheel.of(posed)
+    hard, removed = wheel.core(arena)
     assert sorted([*hard, *removed]) == list(range(len(posed.buffers)))
-    inner = posed.part(hard)
-    placed: list[int | None] = [None] * len(posed.buffers)
-    for buffer, at in zip(hard, optimal(inner).offsets, strict=True):
-        placed[buffer] = at
-    offsets = with_removed(posed, placed, removed)
+    placed = dict(zip(hard, optimal(posed.part(hard)).offsets, strict=True))
+    offsets = wheel.with_others(placed, reversed(removed))
     assert posed.is_met_by(offsets)
     assert posed.arena_bytes(offsets) <= arena
 
@@ -116,8 +110,7 @@ def test_pinned_equals_exhaustive_search(posed: Problem) -> None:
 @examples(60)
 def test_local_search_only_improves(posed: Problem) -> None:
     """It starts from valid offsets and ends with valid ones, no higher, the same ones every time."""
-    start = first_fit(posed, range(len(posed.buffers)))
-    assert start is not None
+    start = SqueakyWheel.of(posed).with_others({}, range(len(posed.buffers)))
     found = improve(posed, start, target=0, rounds=20)
     assert posed.is_met_by(found)
     assert posed.arena_bytes(found) <= posed.arena_bytes(start)
@@ -142,8 +135,7 @@ def test_reordering_a_heap_moves_one_buffer_last() -> None:
     """A chain: backwards, the small ones at the end push the larger one up, unless one of them waits."""
     sizes = (2, 3, 2, 2)
     posed = Problem(tuple(Buffer(str(i), n, i, i + 2) for i, n in enumerate(sizes)), {})
-    plain = first_fit(posed, reversed(range(4)))
-    assert plain is not None
+    plain = SqueakyWheel.of(posed).with_others({}, reversed(range(4)))
     assert posed.arena_bytes(reordered_heap(posed)) == 5 < posed.arena_bytes(plain)
 
 

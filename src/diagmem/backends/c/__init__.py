@@ -27,21 +27,20 @@ def emit(
     `most_text_bytes`: larger weights become a binary file, in layouts whose tools would find it.
     """
     from diagmem.backends.c import project
-    from diagmem.backends.c.header import header
     from diagmem.backends.c.kernels import kernels_of
     from diagmem.backends.c.literals import identifier
     from diagmem.backends.c.model_source import model_source
     from diagmem.backends.c.tables import Tables
-    from diagmem.backends.c.values import values_source
+    from diagmem.backends.c.text import rendered
 
     name = identifier(name or program.graph.name)
     tables = Tables(program, name)
     top = project.origin(program, name, model_sha256)
     is_binary = layout in BINARY_LAYOUTS and tables.size_bytes > most_text_bytes
     code = {
-        f"{name}.h": top + header(program, name),
+        f"{name}.h": top + rendered("model.h.j2", program, name),
         f"{name}.c": top + model_source(program, tables, name),
-        f"{name}_values.c": top + values_source(program, name),
+        f"{name}_values.c": top + rendered("values.c.j2", program, name),
         f"{name}_kernels.h": top + kernels_of([program], f"{name.upper()}_CODE_ATTR"),
         f"{name}_weights.h": top + tables.header(),
         **(tables.assembly() if is_binary else {f"{name}_weights.c": top + tables.text()}),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from diagmem.backends.c.arenas import address, arena_of
-from diagmem.backends.c.literals import comment, initialiser, numbers
+from diagmem.backends.c.literals import comment, initialiser, numbers, shape_of
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
 from diagmem.model.graph import Node, Tensor
@@ -18,10 +18,6 @@ def describe(node: Node) -> str:
     """`op 7 'block3/dw' (DEPTHWISE_CONV_2D): 1x24x24x32 -> 1x12x12x32`."""
     inputs = ", ".join(shape_of(t) for _, t in node.activations())
     return comment(f"{node.label}: {inputs} -> {', '.join(shape_of(t) for t in node.outputs)}")
-
-
-def shape_of(tensor: Tensor) -> str:
-    return "x".join(map(str, tensor.shape)) or "1"
 
 
 def parameters(node: Node, call: CCall | None, tables: Tables) -> str:
@@ -116,27 +112,6 @@ def pointers_text(argument: CPointers, addresses: Iterable[str]) -> str:
 
 STAGED = "staged"
 """What the parameters of a call are named whose weights lie in RAM."""
-
-
-def copy_macro(program: Program, name: str) -> str:
-    """In NAME.c: how weights are copied."""
-    if not program.weight_copies:
-        return ""
-    macro = f"{name.upper()}_COPY"
-    copy = f"#ifndef {macro}\n#define {macro}(to, from, bytes) ((void)memcpy(to, from, bytes))\n#endif\n"
-    if not program.copies_ahead:
-        return f"""
-/* Copies weights to RAM before an operation that reads them over and over. Yours may use DMA: the bytes must be there
- * when it is done. */
-{copy}"""
-    wait = f"{name.upper()}_COPIED"
-    return f"""
-/* Copies weights to RAM, an operation ahead of the one that reads them over and over. Yours may leave it to DMA, while
- * the operation before runs: {wait} waits until all is there that was begun. */
-{copy}#ifndef {wait}
-#define {wait}() ((void)0)
-#endif
-"""
 
 
 def with_copies(node: Node, text: str, program: Program, tables: Tables, name: str, again: str = "") -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
+from diagmem.model.graph import Tensor
 from diagmem.ops import CName, CStruct, CTable
 
 LINE_WIDTH = 116
@@ -123,3 +124,8 @@ def comment(text: str) -> str:
     shown = "".join(c if c.isprintable() else "?" for c in text.replace("…", "..."))
     line = shown.encode("ascii", "backslashreplace").decode("ascii")
     return line.replace("*/", "* /").replace("/*", "/ *").replace("??/", "? ?/")
+
+
+def shape_of(tensor: Tensor) -> str:
+    """`1x24x24x32`."""
+    return "x".join(map(str, tensor.shape)) or "1"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from diagmem.backends.c.arenas import address, arena_type, enumerator
 from diagmem.backends.c.calls import (
@@ -46,177 +47,30 @@ def _is_windowed(program: Program, split: Split) -> bool:
     return is_cut and call is not None and "window" in call.parameters.fields
 
 
-def split_functions(program: Program, tables: Tables, name: str) -> Iterator[str]:
-    """The barrier, how phases are run, and the parts of each op or row."""
-    yield _BARRIER.replace("MACRO", name.upper()).replace("NAME", name)
-    most = most_held_bytes(program.graph, program.multicore)
-    if splits_of(program) or program.visits:
-        yield _types(program)
-        yield _run_held(program, name, most) if most else ""
-        yield _run_shared(program, name, has_held=most > 0)
-    for _, found in groupby(splits_of(program), key=lambda split: split.op):
-        yield from _parts_of_op([Part(program, tables, split, name) for split in found])
-
-
-_BARRIER = """\
-/* What a core does when it has come to a barrier, and while it waits there: nothing, or "dsb; sev" and "wfe", or what
- * lets other tasks run. Cores of unequal speed: MACRO_SHARE says how many of `total` the cores before `core` take. */
-#ifndef MACRO_WAKE
-#define MACRO_WAKE() ((void)0)
-#endif
-#ifndef MACRO_RELAX
-#define MACRO_RELAX() ((void)0)
-#endif
-#ifdef MACRO_SHARE
-#define HELD_BYTES(most) (most)
-#else
-#define MACRO_SHARE(total, core, cores) ((total) * (core) / (cores))
-#define HELD_BYTES(most) (((most) + 1) / 2) /* equal shares of two cores, the largest that there are */
-#endif
-
-#ifndef MACRO_BARRIER
-#define MACRO_BARRIER(team, core, cores) wait_for_all(team, core, cores)
-#if defined(__GNUC__)
-#define LOAD(from) __atomic_load_n(from, __ATOMIC_ACQUIRE)
-#define STORE(to, value) __atomic_store_n(to, value, __ATOMIC_RELEASE)
-#define FENCE() ((void)0)
-#elif defined(MACRO_FENCE)
-#define LOAD(from) (*(from))
-#define STORE(to, value) (*(to) = (value))
-#define FENCE() MACRO_FENCE()
-#else
-#error define MACRO_FENCE() as that which keeps this compiler and the core from moving loads and stores across
-#endif
-
-/* Plain loads and stores: each core writes only its own count, so it also serves cores without atomic instructions. */
-static DIAGMEM_NOINLINE void wait_for_all(NAME_team *team, int core, int cores) {
-    const uint32_t turn = team->arrived[core] + 1u;
-    FENCE();
-    STORE(&team->arrived[core], turn);
-    MACRO_WAKE();
-    for (int other = 0; other < cores; ++other) {
-        while ((int32_t)(LOAD(&team->arrived[other]) - turn) < 0) {
-            MACRO_RELAX();
-        }
+def split_values(program: Program, tables: Tables, name: str) -> dict[str, Any]:
+    """What cores.c.j2 knows beside the program: the parts of each op or row, and their type."""
+    if program.multicore is None:
+        return {}
+    by_op = groupby(splits_of(program), key=lambda split: split.op)
+    parts = [[Part(program, tables, split, name) for split in found] for _, found in by_op]
+    return {
+        "split_ops": len(parts),
+        "most_held_bytes": most_held_bytes(program.graph, program.multicore),
+        "part_result": _part_result(program),
+        "part_parameters": _part_parameters(program),
+        "parts": [text for found in parts for text in _parts_of_op(found)],
     }
-    FENCE();
-}
-#endif
-"""
-
-
-def _turn(program: Program, type_name: str = "") -> str:
-    """The parameter, or argument, that says which turn it is, where ops have turns."""
-    return f", {type_name}turn" if program.visits else ""
 
 
 def _part_parameters(program: Program) -> str:
     """Of a function that makes some units."""
-    turn = _turn(program, "int32_t ")
+    turn = ", int32_t turn" if program.visits else ""
     return f"{arena_type(program)}arena, int core{turn}, int32_t first, int32_t end, void *held"
 
 
 def _part_result(program: Program) -> str:
     """What such a function returns: where ops have turns, the place of the first unit; NULL for one without."""
     return "void *" if program.visits else "void "
-
-
-def _types(program: Program) -> str:
-    where = "; returns where its turn belongs, if it is one of several" if program.visits else ""
-    pool, field = ("; `pool`: in which arena", "    int32_t pool;\n") if program.pools else ("", "")
-    return f"""\
-/* Some units of an operation; where `held` is given they go there, and not where they belong{where}. */
-typedef {_part_result(program)}part_of_op({_part_parameters(program)});
-
-/* Units up to `end`, `step` of them in each phase: all cores share them; or hold them back until all have read; or the
- * first core does them alone. */
-typedef struct {{
-    int32_t end, step, how;
-}} phases_of_op;
-
-enum {{ SHARED, HELD, ALONE }};
-
-/* Cores take units by multiples of `grain`. `out`, `unit_bytes`: where a unit goes that was held back{pool}. */
-typedef struct {{
-    part_of_op *part;
-    const phases_of_op *phases;
-    int32_t units, grain, out, unit_bytes;
-{field}}} shared_op;
-"""
-
-
-def _run_held(program: Program, name: str, most: int) -> str:
-    """The function that runs a phase with deferred writes, `most` bytes of them on all cores."""
-    place = f"AT({'op->pool, ' if program.pools else ''}op->out + first * op->unit_bytes)"
-    kept = is_kept = ""
-    if program.visits:
-        kept, is_kept, place = "    void *own = NULL;\n", "own = ", f"own != NULL ? own : {place}"
-    return f"""\
-/* Makes units elsewhere; when all cores have read what they need, they go where they belong. */
-static void run_held(const shared_op *op, {arena_type(program)}arena, {name}_team *team, int core, int cores\
-{_turn(program, "int32_t ")}, int32_t first,
-                     int32_t end) {{
-    union {{
-        unsigned char bytes[HELD_BYTES({most})];
-        int64_t alignment;
-    }} held;
-{kept}\
-    if (first < end) {{
-        {is_kept}op->part(arena, core{_turn(program)}, first, end, held.bytes);
-    }}
-    {name.upper()}_BARRIER(team, core, cores);
-    if (first < end) {{
-        memcpy({place}, held.bytes, (size_t)((end - first) * op->unit_bytes));
-    }}
-}}
-"""
-
-
-def _run_shared(program: Program, name: str, has_held: bool) -> str:
-    """The function that runs an op that cores split, or a turn of it."""
-    macro, turn = name.upper(), _turn(program)
-    held = f"""\
-            if (phases->how == HELD) {{
-                run_held(op, arena, team, core, cores{turn}, begin, stop);
-                is_held = 1;
-                first = end;
-                continue;
-            }}
-"""
-    last = f"""\
-    if (is_held) {{
-        {macro}_BARRIER(team, core, cores);
-    }}
-"""
-    return f"""\
-static void run_shared(const shared_op *op, {arena_type(program)}arena, {name}_team *team, int core, int cores\
-{_turn(program, "int32_t ")}) {{
-    int32_t first = 0;
-{"    int is_held = 0;" + chr(10) if has_held else ""}\
-    if (cores == 1) {{
-        op->part(arena, core{turn}, 0, op->units, NULL);
-        return;
-    }}
-    for (const phases_of_op *phases = op->phases; first < op->units; ++phases) {{
-        while (first < phases->end) {{
-            const int32_t end = phases->end - first > phases->step ? first + phases->step : phases->end;
-            const int32_t grains = (end - first + op->grain - 1) / op->grain;
-            const int32_t share = first + {macro}_SHARE(grains, core, cores) * op->grain;
-            const int32_t next = first + {macro}_SHARE(grains, core + 1, cores) * op->grain;
-            const int32_t begin = phases->how == ALONE ? first : share;
-            const int32_t stop = phases->how == ALONE ? (core == 0 ? end : first) : next < end ? next : end;
-{held if has_held else ""}\
-            if (begin < stop) {{
-                op->part(arena, core{turn}, begin, stop, NULL);
-            }}
-            {macro}_BARRIER(team, core, cores);
-{"            is_held = 0;" + chr(10) if has_held else ""}\
-            first = end;
-        }}
-    }}
-{last if has_held else ""}\
-}}
-"""
 
 
 def _parts_of_op(parts: list[Part]) -> Iterator[str]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from diagmem import __version__
 from diagmem.backends.c import project
-from diagmem.backends.c.arenas import pool_macro, static_memory, wide_alignment
-from diagmem.backends.c.header import header
+from diagmem.backends.c.arenas import pool_macro
 from diagmem.backends.c.kernels import kernels_of
 from diagmem.backends.c.layouts import FileLayout, Library, laid_out
 from diagmem.backends.c.literals import identifier
 from diagmem.backends.c.model_source import model_source
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
-from diagmem.backends.c.values import values_source
+from diagmem.backends.c.text import filled, rendered
 from diagmem.model.errors import PlanError
 from diagmem.planning.memory.caller import ARENA, KEPT
 
@@ -36,17 +34,27 @@ def emit_several(programs: Mapping[str, Program], name: str, layout: FileLayout 
         raise PlanError(f"the models and the library need names of their own: {', '.join((library, *programs))}")
     if not all(program.pools for program in programs.values()):
         raise PlanError("the plans are not for one arena: plan the models with `together`")
-    files = {f"{library}.h": _header(named, library), f"{library}.c": _source(named, library)}
+    given = {
+        "named": named,
+        "library": library,
+        "macro": library.upper(),
+        "shared": _shared(named, library),
+        "kept": [(own, use) for own, p in named.items() for use in p.pools.uses if use.pool.name == KEPT],
+        "align_bytes": max(program.align_bytes for program in named.values()),
+        "pool_macro": pool_macro,
+        "variable": _variable,
+    }
+    files = {f"{library}.{ending}": filled(f"library.{ending}.j2", **given) for ending in ("h", "c")}
     files[f"{library}_kernels.h"] = _guarded(library, kernels_of(list(named.values()), f"{library.upper()}_CODE_ATTR"))
     for own, program in named.items():
         tables, top = Tables(program, own), project.origin(program, own, None)
-        files[f"{own}.h"] = top + header(program, own, is_shared=True)
+        files[f"{own}.h"] = top + rendered("model.h.j2", program, own, is_shared=True)
         files[f"{own}_code.h"] = top + _code(program, tables, own, library)
-        files[f"{own}_values.c"] = top + values_source(program, own)
+        files[f"{own}_values.c"] = top + rendered("values.c.j2", program, own)
         files[f"{own}_weights.h"] = top + tables.header()
         files[f"{own}_weights.c"] = top + tables.text()
     code = {path: text.encode() for path, text in files.items()}
-    readme = _readme(named, library).encode()
+    readme = filled("library.md.j2", **given).encode()
     return {**laid_out(Library(named, library, code), layout), "README.md": readme}
 
 
@@ -59,85 +67,6 @@ def _shared(named: Mapping[str, Program], library: str) -> dict[str, tuple[str, 
             macro = f"{library.upper()}_ARENA" if own == ARENA else pool_macro(library, use)
             found[own] = (macro, max(1, use.used_bytes, found.get(own, ("", 0))[1]))
     return found
-
-
-def _readme(named: Mapping[str, Program], library: str) -> str:
-    """What a firmware engineer has to know."""
-    arenas = "".join(
-        f"- {size} bytes of {pool}, which all models share; {macro}_ATTR says where they go.\n"
-        for pool, (macro, size) in _shared(named, library).items()
-    )
-    kept = "".join(
-        f"- {use.used_bytes} bytes of {own} live from run to run; {pool_macro(own, use)}_ATTR says where they go.\n"
-        for own, program in named.items()
-        for use in program.pools.uses
-        if use.pool.name == KEPT
-    )
-    runs = "\n".join(f"```c\n{project.usage(program, own)}\n```\n" for own, program in named.items())
-    return f"""\
-# {library}
-
-The neural networks {", ".join(named)} as one C99 library, made by diagmem {__version__}. One runs at a time, in memory
-that all share: a run may overwrite what another one has left there, but for what lives from run to run.
-
-{arenas}{kept}
-Include `{library}.h`, and compile all files that end with `.c`.
-
-{runs}
-Each model's own header says what goes in and out. The kernels, which are there once, are in `{library}_kernels.h`;
-`{library}.c` includes them and the models' code.
-"""
-
-
-def _header(named: Mapping[str, Program], library: str) -> str:
-    macro = library.upper()
-    included = "".join(f'#include "{own}.h"\n' for own in named)
-    arenas = "".join(
-        f"#define {arena}_BYTES {size}\n#ifndef {arena}_ATTR\n#define {arena}_ATTR /* the arena of all in {pool} */\n"
-        "#endif\n"
-        for pool, (arena, size) in _shared(named, library).items()
-    )
-    return f"""\
-/* Models that share one arena: of {", ".join(named)} one runs at a time. A run may overwrite what another one has left
- * there; what lives from run to run has memory of its own. */
-#ifndef {macro}_H
-#define {macro}_H
-
-/* Where things lie: define these macros in a header whose name is given as {macro}_CONFIG, with its quotes. */
-#ifdef {macro}_CONFIG
-#include {macro}_CONFIG
-#endif
-
-{included}
-{arenas}#ifndef {macro}_CODE_ATTR
-#define {macro}_CODE_ATTR /* each function that computes */
-#endif
-
-#endif
-"""
-
-
-def _source(named: Mapping[str, Program], library: str) -> str:
-    """One file that includes the models' code, so that they share kernels."""
-    widest = max(named.values(), key=lambda program: program.align_bytes)
-    macro = library.upper()
-    included = "".join(f'#include "{own}_code.h"\n' for own in named)
-    arenas = "\n".join(
-        static_memory(widest, arena, _variable(pool)) for pool, (arena, _) in _shared(named, library).items()
-    )
-    checked = "".join(
-        f"#if defined({macro}_DEBUG) && !defined({own.upper()}_DEBUG)\n#define {own.upper()}_DEBUG\n#endif\n"
-        for own in named
-    )
-    return f"""\
-{checked}
-#include "{library}.h"
-
-#include "{library}_kernels.h"
-
-#define {macro}_ARENA_ALIGN {widest.align_bytes}
-{wide_alignment(widest, library)}{arenas}
-{included}"""
 
 
 def _variable(pool: str) -> str:

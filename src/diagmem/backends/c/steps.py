@@ -1,4 +1,4 @@
-"""The functions that run a model: one step of each op, the sequence of steps, and what the caller calls."""
+"""What runs a model: the rows of its tensors, one step of each op, and the sequence of steps."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.backends.c.arenas import address, arena_of, arena_type, in_its_arena
-from diagmem.backends.c.calls import call_text, describe, row_function, shape_of, small_numbers, with_copies
-from diagmem.backends.c.literals import comment, initialiser, numbers
-from diagmem.backends.c.multicore import split_functions, way_of_turns
+from diagmem.backends.c.arenas import arena_of, in_its_arena
+from diagmem.backends.c.calls import call_text, describe, row_function, small_numbers, with_copies
+from diagmem.backends.c.literals import comment, initialiser, numbers, shape_of
+from diagmem.backends.c.multicore import way_of_turns
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.repeats import Piece, Repeat, pieces_bytes, repeats, repeats_bytes
 from diagmem.backends.c.tables import Tables
@@ -25,23 +25,37 @@ LEAST_SAVED_BYTES = 100
 _FORMS = {"linear": "one behind the other", "ring": "in a ring", "table": "anywhere"}
 
 
-def run_functions(program: Program, tables: Tables, name: str) -> Iterator[str]:
-    """The functions that run the model: one call after the other or, where ops have turns, a list of steps; on one core
-    or on several."""
-    if program.multicore is not None:
-        yield from split_functions(program, tables, name)
-    if program.visits:
-        nodes = [node for node in program.nodes if _runs_alone(program, node)]
-        yield step_function(program, tables, name, nodes) if nodes else ""
-        yield sequence(program)
-        if program.multicore is not None:
-            yield _turn_of(program)
-            yield _shared_step(program)
-            yield _run_together(program, name, has_alone=bool(nodes))
-    if not program.input_rows:
-        yield _invoke(program, tables, name)
-    else:
-        yield _push(program, name) if program.multicore is None else _push_on_cores(program, name)
+def run_values(program: Program, tables: Tables, name: str) -> dict[str, Any]:
+    """What run.c.j2 knows beside the program: one call after the other or, where ops have turns, a list of steps; on
+    one core or on several."""
+    nodes = [node for node in program.nodes if _runs_alone(program, node)] if program.visits else []
+    calls = (program.calls[node.op.index] for node in nodes)
+    straight = [] if program.visits else list(_straight(program, tables, name))
+    return {
+        "cases": [(node.op.number, describe(node), _case(node, program, tables, name)) for node in nodes],
+        "has_windows": any(isinstance(a, CRows) for call in calls if call is not None for a in call.arguments),
+        "straight": straight,
+        "uses_arena": any("AT(" in line for line in straight),
+        "again": [node.op.number for node in program.nodes if is_repeated(program, node)],
+        "has_still": any(program.calls[node.op.index] is None for node in program.nodes),
+        **(_sequence(program) if program.visits else {"repeats": None}),
+        **({"ways": _ways(program)} if program.visits and program.multicore is not None else {}),
+        **({"PUSH": PUSH, "pushed_row": _pushed_row(program)} if program.input_rows else {}),
+    }
+
+
+def _pushed_row(program: Program) -> str:
+    """The call that finds where a row from the caller goes, but for its last argument: which row it is."""
+    index = program.graph.inputs[0]
+    found = row_function(program, program.graph.tensors[index])
+    return f"{found}(&rows{index}, {arena_of(program, index)}"
+
+
+def _sequence(program: Program) -> dict[str, Any]:
+    """The steps, as a list or as repeats."""
+    found = step_repeats(program)
+    stored = _operations(program) if found is None else [op for repeat in found for op in repeat.items]
+    return {"repeats": found, "stored_steps": np.array(stored), "step_type": f"uint{8 * step_bytes(program)}_t"}
 
 
 def _runs_alone(program: Program, node: Node) -> bool:
@@ -128,31 +142,12 @@ def _in_pieces(name: str, height: int, pieces: Sequence[Piece]) -> str:
     return f"{_table(name, places)}{listed}{_constant('diagmem_row_pieces', name, fields)}"
 
 
-def step_function(program: Program, tables: Tables, name: str, nodes: Sequence[Node]) -> str:
-    """The function that runs one step of these ops."""
-    cases = "".join(_case(node, program, tables, name) for node in nodes)
-    calls = (program.calls[node.op.index] for node in nodes)
-    has_windows = any(isinstance(a, CRows) for call in calls if call is not None for a in call.arguments)
-    rows = "    const void *rows[DIAGMEM_MAX_ROWS];\n" if has_windows else ""
-    return f"""\
-/* One row of an operation, the next one in its turn; or all of it. */
-static {name.upper()}_CODE_ATTR void run_step({arena_type(program)}arena, int32_t op, int32_t turn) {{
-{rows}    (void)turn;
-    switch (op) {{
-{cases}    default:
-        break;
-    }}
-}}
-"""
-
-
-def _case(node: Node, program: Program, tables: Tables, name: str) -> str:
-    number, call = node.op.number, program.calls[node.op.index]
+def _case(node: Node, program: Program, tables: Tables, name: str) -> list[str]:
+    """The lines that run one step of an op."""
+    call = program.calls[node.op.index]
     body = "/* stays where it is */" if call is None else call_text(node, call, program, tables)
-    again = f"turn = op{number}_turns[turn];" if is_repeated(program, node) else ""
-    lines = with_copies(node, body, program, tables, name, again)
-    body = "".join(f"        {line}\n" for line in (*lines, "break;"))
-    return f"    case {number}: /* {describe(node)} */\n{body}"
+    again = f"turn = op{node.op.number}_turns[turn];" if is_repeated(program, node) else ""
+    return with_copies(node, body, program, tables, name, again)
 
 
 def is_repeated(program: Program, node: Node) -> bool:
@@ -166,102 +161,6 @@ def repeated_turns(program: Program, node: Node) -> str:
     if not is_repeated(program, node):
         return ""
     return small_numbers(f"op{node.op.number}_turns", program.visits[node.op.index])
-
-
-def sequence(program: Program) -> str:
-    """The steps, as a list or as repeats, and the function that says which operation a step runs."""
-    width, found = f"uint{8 * step_bytes(program)}_t", step_repeats(program)
-    about = "; OPS: the caller's next row" if program.input_rows else ""
-    sizes = f"enum {{ OPS = {program.state.ops}, STEPS = {len(program.steps)}"
-    if found is None:
-        listed = "\n".join(numbers(np.array(_operations(program))))
-        return f"""\
-{sizes} }};
-
-/* The operation of each step{about}. */
-static const {width} steps[STEPS] = {{
-{listed}
-}};
-{_OPERATION.format(body="    return steps[step];") if program.input_rows else ""}"""
-    listed = "\n".join(numbers(np.array([op for repeat in found for op in repeat.items])))
-    pairs = "\n".join(f"    {{{len(repeat.items)}, {repeat.times}}}," for repeat in found)
-    return f"""\
-{sizes}, REPEATS = {len(found)} }};
-
-/* The operations of the steps{about}. They are a stretch that is repeated behind the other. */
-static const {width} steps[{sum(len(repeat.items) for repeat in found)}] = {{
-{listed}
-}};
-
-static const struct {{
-    uint16_t length, times;
-}} repeats[REPEATS] = {{
-{pairs}
-}};
-{_OPERATION.format(body=_REPEATED.format(width=width)) if program.input_rows else ""}"""
-
-
-_OPERATION = """
-static int32_t operation(int32_t step) {{
-{body}
-}}
-"""
-
-_REPEATED = """\
-    const {width} *stretch = steps;
-    int32_t i = 0;
-    for (; step >= repeats[i].length * repeats[i].times; ++i) {{
-        step -= repeats[i].length * repeats[i].times;
-        stretch += repeats[i].length;
-    }}
-    return stretch[step % repeats[i].length];"""
-
-
-def _invoke(program: Program, tables: Tables, name: str) -> str:
-    """What a caller calls for a whole run, on each core."""
-    macro, is_split, has_turns = name.upper(), program.multicore is not None, bool(program.visits)
-    run = "run_step(arena, @, turns[@]++);"
-    if is_split:
-        run = "is_ahead = run_together(arena, team, core, cores, @, turns[@]++, is_ahead);"
-    if has_turns:
-        body = each_step(program, f"{run}\n{macro}_AFTER_OP(@);")
-    else:
-        body = "".join(f"    {line}\n" for line in _straight(program, tables, name))
-    barrier = f"    {macro}_BARRIER(team, core, cores);\n" if is_split else ""
-    turns = f"    uint{8 * program.state.turn_bytes}_t turns[OPS] = {{0}};\n" if has_turns else ""
-    ahead = "    int is_ahead = 0;\n" if is_split and has_turns else ""
-    waits = f"    if (is_ahead) {{\n    {barrier}    }}\n" if ahead else ""
-    return f"""\
-{macro}_CODE_ATTR void {name}_invoke_{"on" if is_split else "in"}({_parameters(program, name)}) {{
-{"" if is_split or has_turns else unused_arena(body)}\
-    CHECK_ARENA();
-{_CHECK_CORES.format(macro=macro) if is_split else ""}{turns}{ahead}{barrier}\
-{body}{waits}}}
-{_alone(program, name, "void", "invoke") if is_split else ""}"""
-
-
-_CHECK_CORES = "    CHECK(team != NULL && 0 <= core && core < cores && cores <= {macro}_MOST_CORES);\n"
-
-
-def _parameters(program: Program, name: str) -> str:
-    on_cores = "" if program.multicore is None else f", {name}_team *team, int core, int cores"
-    return f"{arena_type(program)}arena{on_cores}"
-
-
-def _alone(program: Program, name: str, result: str, function: str, argument: str = "") -> str:
-    """The same on one core."""
-    passed = f", {argument.rpartition('*')[2]}" if argument else ""
-    return f"""
-{result} {name}_{function}_in({arena_type(program)}arena{f", {argument}" if argument else ""}) {{
-    {name}_team alone = {{{{0}}}};
-    {"" if result == "void" else "return "}{name}_{function}_on(arena, &alone, 0, 1{passed});
-}}
-"""
-
-
-def unused_arena(body: str) -> str:
-    """A line that keeps compilers quiet where a function has no use for its arena."""
-    return "" if "AT(" in body or "arena +" in body else "    (void)arena;\n"
 
 
 def _straight(program: Program, tables: Tables, name: str) -> Iterator[str]:
@@ -283,75 +182,10 @@ def _straight(program: Program, tables: Tables, name: str) -> Iterator[str]:
         yield f"{macro}_AFTER_OP({node.op.number});"
 
 
-def each_step(program: Program, run: str) -> str:
-    """A loop over all steps. `run`: what is done at each, lines in which @ stands for its operation."""
-    loop = _EACH if step_repeats(program) is None else _EACH_REPEAT.format(width=f"uint{8 * step_bytes(program)}_t")
-    before, _, behind = loop.partition("RUN\n")
-    indent, op = before.rpartition("\n")[2], "steps[i]" if loop == _EACH else "stretch[j]"
-    lines = run.replace("@", op).splitlines()
-    return f"{before}{indent.join(f'{line}{_NEWLINE}' for line in lines)}{behind}"
-
-
-_NEWLINE = "\n"
-
-_EACH = """\
-    for (int32_t i = 0; i < STEPS; ++i) {
-        RUN
-    }
-"""
-
-_EACH_REPEAT = """\
-    const {width} *stretch = steps;
-    for (int32_t i = 0; i < REPEATS; stretch += repeats[i++].length) {{
-        for (int32_t time = 0; time < repeats[i].times; ++time) {{
-            for (int32_t j = 0; j < repeats[i].length; ++j) {{
-                RUN
-            }}
-        }}
-    }}
-"""
-
-
-def _turn_of(program: Program) -> str:
-    """The function that says which turn an op has at each visit, where rows are recomputed."""
-    again = [node.op.number for node in program.nodes if is_repeated(program, node)]
-    if not again:
-        return ""
-    cases = "".join(f"    case {number}:\n        return op{number}_turns[visit];\n" for number in again)
-    return f"""\
-static int32_t turn_of(int32_t op, int32_t visit) {{
-    switch (op) {{
-{cases}    default:
-        return visit;
-    }}
-}}
-"""
-
-
-def _shared_step(program: Program) -> str:
-    """The function that says how cores share a step."""
-    cases, still = "", [node for node in program.nodes if program.calls[node.op.index] is None]
-    for node in program.nodes:
-        case = "&still" if node in still else _way(program, node)
-        cases += "" if case is None else f"    case {node.op.number}:\n        return {case};\n"
-    return f"""\
-{_STILL if still else ""}\
-/* How cores share a step; NULL: the first one does it alone. */
-static const shared_op *shared_step(int32_t op, int32_t turn) {{
-    (void)turn;
-    switch (op) {{
-{cases}    default:
-        return NULL;
-    }}
-}}
-"""
-
-
-_STILL = """\
-/* Of an operation whose output is where it belongs already. */
-static const shared_op still = {0};
-
-"""
+def _ways(program: Program) -> dict[int, str]:
+    """How cores share a step of an op, by its number; ops that one core runs are left out."""
+    ways = {n.op.number: "&still" if program.calls[n.op.index] is None else _way(program, n) for n in program.nodes}
+    return {number: way for number, way in ways.items() if way is not None}
 
 
 def _way(program: Program, node: Node) -> str | None:
@@ -365,149 +199,3 @@ def _way(program: Program, node: Node) -> str | None:
         return f"op{number}_shared" if ways[0] else None
     way = f"&op{number}_shared[op{number}_ways[turn] - 1]"
     return f"op{number}_ways[turn] == 0 ? NULL : {way}" if 0 in ways else way
-
-
-def _run_together(program: Program, name: str, has_alone: bool) -> str:
-    """The function by which all cores do one step."""
-    turn = "turn_of(op, visit)" if _turn_of(program) else "visit"
-    has_still = any(program.calls[node.op.index] is None for node in program.nodes)
-    alone = """\
-    if (shared == NULL) {
-        if (core == 0) {
-            run_step(arena, op, visit);
-        }
-        return 1;
-    }
-"""
-    still = """\
-    if (shared->part == NULL) {
-        return is_ahead;
-    }
-"""
-    return f"""\
-/* One step. `is_ahead`: the first core has done something alone for which the others have not waited yet. Returns
- * whether that is so behind it. */
-static int run_together({arena_type(program)}arena, {name}_team *team, int core, int cores, int32_t op, int32_t visit,
-                        int is_ahead) {{
-    const int32_t turn = {turn};
-    const shared_op *const shared = shared_step(op, turn);
-{alone if has_alone else ""}{still if has_still else ""}\
-    if (is_ahead) {{
-        {name.upper()}_BARRIER(team, core, cores);
-    }}
-    run_shared(shared, arena, team, core, cores, turn);
-    return 0;
-}}
-"""
-
-
-def _push(program: Program, name: str) -> str:
-    tensor, macro = program.graph.tensors[program.graph.inputs[0]], name.upper()
-    place, image = address(program, program.scratch[PUSH]), arena_of(program, tensor.index)
-    row = f"{row_function(program, tensor)}(&rows{tensor.index}, {image}, state->turns[op])"
-    return f"""\
-{push_state(program, name)}
-{macro}_CODE_ATTR int {name}_push_row_in({arena_type(program)}arena, const void *row) {{
-    CHECK_ARENA();
-    run_state *const state = {place};
-    int is_taken = 0;
-    CHECK(is_started(state)); /* if not: call {name}_start_in before the first row */
-    for (; state->at < STEPS; ++state->at) {{
-        const int32_t op = operation(state->at);
-        if (op == OPS && is_taken) {{
-            return 0;
-        }}
-        if (op == OPS) {{
-            memcpy({row}, row, {tensor.row_bytes});
-            is_taken = 1;
-        }} else {{
-            run_step(arena, op, state->turns[op]);
-            {macro}_AFTER_OP(op);
-        }}
-        ++state->turns[op];
-    }}
-    {name}_start_in(arena);
-    return 1;
-}}
-"""
-
-
-def push_state(program: Program, name: str) -> str:
-    """What lives between the rows that the caller hands over, and the function that begins anew."""
-    state, place = program.state, address(program, program.scratch[PUSH])
-    return f"""\
-/* What a run remembers while it waits for the next row; it lies in the arena. */
-typedef struct {{
-    uint{8 * state.at_bytes}_t at;
-    uint{8 * state.turn_bytes}_t turns[OPS + 1];
-}} run_state;
-
-typedef char run_state_fits[sizeof(run_state) <= {state.size_bytes} ? 1 : -1];
-
-#ifdef {name.upper()}_DEBUG
-/* Whether as many turns were had as the place in the sequence implies: not so in an arena that was never started. */
-static int is_started(const run_state *state) {{
-    uint{8 * state.turn_bytes}_t turns[OPS + 1] = {{0}};
-    for (int32_t i = 0; i < state->at && i < STEPS; ++i) {{
-        ++turns[operation(i)];
-    }}
-    return state->at < STEPS && memcmp(turns, state->turns, sizeof turns) == 0;
-}}
-#endif
-
-void {name}_start_in({arena_type(program)}arena) {{
-    CHECK_ARENA();
-    memset({place}, 0, sizeof(run_state));
-}}
-"""
-
-
-def _push_on_cores(program: Program, name: str) -> str:
-    """Each core counts steps on its own stack; the first writes down how far they have come, when all know it."""
-    tensor, macro = program.graph.tensors[program.graph.inputs[0]], name.upper()
-    place, image = address(program, program.scratch[PUSH]), arena_of(program, tensor.index)
-    own = f"{row_function(program, tensor)}(&rows{tensor.index}, {image}, state.turns[op])"
-    return f"""\
-{push_state(program, name)}
-{macro}_CODE_ATTR int {name}_push_row_on({arena_type(program)}arena, {name}_team *team, int core, int cores,
-                                         const void *row) {{
-    CHECK_ARENA();
-    CHECK(team != NULL && 0 <= core && core < cores && cores <= {macro}_MOST_CORES);
-    run_state state;
-    int is_taken = 0, is_ahead = 0;
-    {macro}_BARRIER(team, core, cores);
-    memcpy(&state, {place}, sizeof state);
-    CHECK(is_started(&state)); /* if not: call {name}_start_in before the first row */
-    for (; state.at < STEPS; ++state.at) {{
-        const int32_t op = operation(state.at);
-        if (op == OPS && is_taken) {{
-            break;
-        }}
-        if (op == OPS) {{
-            if (core == 0) {{
-                memcpy({own}, row, {tensor.row_bytes});
-            }}
-            {macro}_BARRIER(team, core, cores);
-            is_taken = 1;
-            is_ahead = 0;
-        }} else {{
-            is_ahead = run_together(arena, team, core, cores, op, state.turns[op], is_ahead);
-            {macro}_AFTER_OP(op);
-        }}
-        ++state.turns[op];
-    }}
-    if (state.at < STEPS) {{
-        if (core == 0) {{
-            memcpy({place}, &state, sizeof state);
-        }}
-        return 0;
-    }}
-    if (is_ahead) {{
-        {macro}_BARRIER(team, core, cores);
-    }}
-    if (core == 0) {{
-        {name}_start_in(arena);
-    }}
-    return 1;
-}}
-{_alone(program, name, "int", "push_row", "const void *row")}"""

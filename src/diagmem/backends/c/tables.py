@@ -91,6 +91,16 @@ class Tables:
     def size_bytes(self) -> int:
         return sum(table.data.nbytes for table in self.stored)
 
+    @property
+    def bytes_by_op(self) -> Mapping[int, int]:
+        """Op -> bytes of the tables that it is the first to use."""
+        sizes, found = {table.name: table.data.nbytes for table in self.stored}, dict[int, int]()
+        for op, call in self.program.calls.items():
+            used = [] if call is None else [self.names[table] for table in _tables(call.parameters)]
+            used += [] if call is None else [self.constants[tensor.index] for tensor in _constants(call)]
+            found[op] = sum(sizes.pop(name, 0) for name in used)
+        return found
+
     def header(self) -> str:
         """NAME_weights.h after its first comment."""
         guard = f"{self.prefix.upper()}_WEIGHTS_H"

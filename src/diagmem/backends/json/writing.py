@@ -7,7 +7,8 @@ from typing import Any
 
 from diagmem.model.graph import View
 from diagmem.model.schedule import PUSH
-from diagmem.planning.plan import Place, Plan
+from diagmem.planning.needs.problem import Buffer
+from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
 from diagmem.transforms import Removal
 
@@ -157,7 +158,7 @@ def _effort_json(plan: Plan) -> dict[str, Any]:
 
 
 def tensors_json(plan: Plan) -> list[dict[str, Any]]:
-    return [_place_json(plan, place) for place in plan.places]
+    return [_place_json(plan, *placed) for placed in plan.places]
 
 
 def overlaps_json(plan: Plan) -> list[dict[str, Any]]:
@@ -225,17 +226,18 @@ def _number(plan: Plan, op: int) -> int:
     return op if op == PUSH else plan.graph.ops[op].number
 
 
-def _place_json(plan: Plan, place: Place) -> dict[str, Any]:
+def _place_json(plan: Plan, buffer: Buffer, offset: int) -> dict[str, Any]:
+    tensor = plan.graph.tensors[buffer.tensors[0]]
     return {
-        "name": place.tensor.name,
-        "index": place.tensor.index,
-        **_place_in_pool(plan, place.offset),
-        "bytes": place.size_bytes,
-        "first_step": place.first_step,
-        "last_step": place.end_step - 1,
-        **({"state": True} if place.tensor.is_variable else {}),
-        **({} if place.rows is None else {"rows": [place.rows.start, place.rows.stop]}),
-        **({} if place.tensor.view is None else {"view": _view_json(place.tensor.view)}),
+        "name": tensor.name,
+        "index": tensor.index,
+        **_place_in_pool(plan, offset),
+        "bytes": buffer.size_bytes,
+        "first_step": buffer.first_step,
+        "last_step": buffer.end_step - 1,
+        **({"state": True} if tensor.is_variable else {}),
+        **({} if buffer.rows is None else {"rows": [buffer.rows.start, buffer.rows.stop]}),
+        **({} if tensor.view is None else {"view": _view_json(tensor.view)}),
     }
 
 

@@ -18,14 +18,14 @@ from diagmem.model.errors import PlanError, UnsafePlanError
 from diagmem.model.graph import ABSENT, Graph, Op
 from diagmem.model.schedule import Schedule
 from diagmem.ops import kind_of
-from diagmem.planning.bounds import lifetimes
+from diagmem.planning.bounds import tensor_buffers
 from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import footprint
 from diagmem.planning.needs.problem import Buffer
 from diagmem.planning.options import Options
 from diagmem.planning.place import optimal
 from diagmem.planning.place.effort import NORMAL
-from diagmem.planning.plan import Plan, scratch_of, stored
+from diagmem.planning.plan import Plan
 from diagmem.transforms import transformed
 from diagmem.validation import Fault, Finding, replay
 
@@ -201,30 +201,15 @@ def _plan(graph: Graph, made: HeadLayout, kernels: str) -> Plan:
     schedule = Schedule.whole(range(len(graph.ops)), "file")
     options = Options(kernels, _alignment(made))
     known = build_problem(footprint(graph, options), schedule)
-    lives = lifetimes(graph, schedule.ops)
-    buffers = [
-        Buffer(t.label, t.size_bytes, lives[t.index].start, lives[t.index].stop, t.dtype.size_bytes, (t.index,))
-        for t in graph.tensors
-        if t.index in made.tensors and t.index in lives
-    ]
+    buffers = [buffer for t, buffer in tensor_buffers(graph, schedule.ops).items() if t in made.tensors]
     offsets = [made.tensors[b.tensors[0]] for b in buffers]
     for op, offset in made.scratch.items():
         node = graph.nodes[op]
         size_bytes = options.library.scratch_bytes(node)
         buffers.append(Buffer(f"scratch of {node.label}", size_bytes, op, op + 1, ALIGN_BYTES, scratch_of=op))
         offsets.append(offset)
-    return Plan(
-        graph,
-        options,
-        schedule,
-        stored(graph, buffers, offsets),
-        scratch_of(buffers, offsets),
-        made.head_bytes,
-        known.lower_bound_bytes,
-        buffers=tuple(buffers),
-        buffer_offsets=tuple(offsets),
-        pressure=known.pressure,
-    )
+    placed = replace(known, buffers=tuple(buffers))
+    return Plan.of(graph, options, schedule, placed, offsets, arena_bytes=made.head_bytes)
 
 
 def _alignment(made: HeadLayout) -> int:

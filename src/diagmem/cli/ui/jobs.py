@@ -120,7 +120,7 @@ def _plan(job: Job, send: Send) -> None:
     graph = source.graph
     found = inspect(graph)
     send("early", {"ops": len(graph.ops), "whole_bytes": found.peak_bytes, "weights_bytes": found.weights_bytes})
-    made = pipeline.planned(source, job.options, _told(send))
+    made = pipeline.planned(source, job.options, _told(send), is_measured=True)
     written = made.to_json()
     seconds = round(time.monotonic() - began, 2)
     send("figures", {**figures(job, made), "pools": written.get("pools"), "seconds": seconds})
@@ -139,8 +139,8 @@ def _chips() -> list[Any]:
 
 def figures(job: Job, made: Planned) -> dict[str, Any]:
     """What the page shows of a plan beside its report."""
-    plan, found, team = made.plan, inspect(made.plan.graph), made.plan.multicore
-    fits = [Fit.of(chip, plan, found.weights_bytes) for chip in _chips()]
+    plan, team, costs = made.plan, made.plan.multicore, pipeline.costs_of(job.source, made, is_measured=False)
+    cost, fits = costs.on(), [Fit(chip, costs.on(chip)) for chip in _chips()]
     return {
         "words": setting_words(job.settings),
         "arena_bytes": plan.arena_bytes,
@@ -149,8 +149,8 @@ def figures(job: Job, made: Planned) -> dict[str, Any]:
         "optimal": plan.optimal,
         "ops": len(plan.graph.ops),
         "steps": len(plan.schedule.steps),
-        "macs": round(sum(found.macs) * plan.recompute),
-        "weights_bytes": found.weights_bytes,
+        "macs": cost.macs,
+        "weights_bytes": cost.flash.weights_bytes,
         "peak": _peak_words(plan),
         "speedup": round(estimated_speedup(plan, team, team.cores), 2) if team else None,
         "chips": [fit.chip.name for fit in fits if fit.fits],

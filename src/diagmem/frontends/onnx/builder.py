@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -70,6 +70,10 @@ class Stored:
         """As the file sees it."""
         return DType.FLOAT32 if self.is_dequantised else self.tensor.dtype
 
+    def became(self, tensor: Tensor, shape: Shape) -> Stored:
+        """What an operation made of it, with the axes in the same places."""
+        return Stored(tensor, stored_as(shape, self.dims), shape, self.is_dequantised)
+
 
 @dataclass(frozen=True, slots=True)
 class Shuffled:
@@ -100,6 +104,10 @@ class Shuffled:
 
 
 Value = Constant | Stored | Shuffled
+
+
+def number(value: float) -> Constant:
+    return Constant(np.array(value, dtype=np.float32))
 
 
 def stored_as(shape: Shape, dims: Sequence[int | None]) -> Dims:
@@ -224,8 +232,9 @@ class Builder:
         """`op` for one output."""
         return self.op(kind, inputs, attributes, **rest)[0]
 
-    def replace_attributes(self, op: Op, attributes: Any) -> None:
-        self.ops[op.index] = replace(op, attributes=attributes)
+    def moved(self, kind: str, inputs: Sequence[Tensor], attributes: Any = None, name: str = "") -> Tensor:
+        """`make` for an operation that leaves values as they are quantised in its first input."""
+        return self.make(kind, inputs, attributes, name=name, quantisation=inputs[0].quantisation)
 
     def rename(self, tensor: Tensor, name: str) -> Tensor:
         self.tensors[tensor.index] = replace(self.tensors[tensor.index], name=name)
@@ -316,6 +325,12 @@ class Builder:
             dims = in_file_order(value.shape)
             return Stored(self.constant(value.array.reshape(sizes(value.shape, dims))), dims, value.shape)
         return self.unshuffled(value) if isinstance(value, Shuffled) else value
+
+    def by_elements(self, value: Value, change: Callable[[Stored], Stored]) -> Stored | Shuffled:
+        """What becomes of a value where each element is changed by itself, whatever order they lie in."""
+        return (
+            Shuffled(change(value.source), value.shape) if isinstance(value, Shuffled) else change(self.in_ram(value))
+        )
 
     def reshape(self, value: Value, shape: Shape) -> Value:
         """A value under another shape: no data moves where that can be."""

@@ -64,14 +64,9 @@ def _shape(im: Importer, node: OnnxNode, value: Value) -> Array:
 
 
 def _constant(node: OnnxNode, inputs: list[Any]) -> Any:
-    for name, dtype in (
-        ("value_float", "float32"),
-        ("value_floats", "float32"),
-        ("value_int", "int64"),
-        ("value_ints", "int64"),
-    ):
+    for name in ("value_float", "value_floats", "value_int", "value_ints"):
         if name in node.attributes:
-            return np.array(node.attributes[name], dtype=dtype)
+            return np.array(node.attributes[name], dtype="float32" if "float" in name else "int64")
     value = node.attributes.get("value")
     if not isinstance(value, np.ndarray):
         raise ModelError(f"{node.label}: only constants that are dense tensors of numbers are supported")
@@ -113,9 +108,7 @@ def new_shape(node: OnnxNode, old: Sequence[int], wanted: Sequence[int], zero_is
         raise ModelError(f"{node.label}: {list(wanted)} is not a shape; the file is damaged")
     if -1 in shape:
         rest = math.prod(n for n in shape if n != -1)
-        if rest == 0 or math.prod(old) % rest:
-            raise ModelError(f"{node.label}: {list(old)} cannot become {list(wanted)}; the file is damaged")
-        shape[shape.index(-1)] = math.prod(old) // rest
+        shape[shape.index(-1)] = math.prod(old) // rest if rest else 0
     if math.prod(shape) != math.prod(old):
         raise ModelError(f"{node.label}: {list(old)} cannot become {list(wanted)}; the file is damaged")
     return tuple(shape)
@@ -188,6 +181,8 @@ def _pointwise(function: Callable[..., Any], typed: bool = True) -> Fold:
     return fold
 
 
+_NAMED_AS_IN_NUMPY = ("Abs", "Sqrt", "Exp", "Log", "Floor", "Ceil", "Round", "Reciprocal", "Mod")
+
 FOLDS: dict[str, Fold] = {
     "Constant": _constant,
     "ConstantOfShape": _constant_of_shape,
@@ -210,27 +205,10 @@ FOLDS: dict[str, Fold] = {
     "Div": _div,
     "Pow": _pointwise(np.power),
     "Neg": _pointwise(np.negative),
-    "Abs": _pointwise(np.abs),
-    "Sqrt": _pointwise(np.sqrt),
-    "Exp": _pointwise(np.exp),
-    "Log": _pointwise(np.log),
-    "Floor": _pointwise(np.floor),
-    "Ceil": _pointwise(np.ceil),
-    "Round": _pointwise(np.round),
-    "Reciprocal": _pointwise(np.reciprocal),
+    **{kind: _pointwise(getattr(np, kind.lower())) for kind in _NAMED_AS_IN_NUMPY},
     "Max": lambda n, i: np.maximum.reduce(np.broadcast_arrays(*i)),
     "Min": lambda n, i: np.minimum.reduce(np.broadcast_arrays(*i)),
-    "Mod": _pointwise(np.mod),
-    "Equal": _pointwise(np.equal, typed=False),
-    "Greater": _pointwise(np.greater, typed=False),
-    "Less": _pointwise(np.less, typed=False),
-    "And": _pointwise(np.logical_and, typed=False),
-    "Or": _pointwise(np.logical_or, typed=False),
-    "Not": _pointwise(np.logical_not, typed=False),
-    "Where": _pointwise(np.where, typed=False),
-    "ReduceSum": _reduce(np.sum),
-    "ReduceProd": _reduce(np.prod),
-    "ReduceMax": _reduce(np.max),
-    "ReduceMin": _reduce(np.min),
-    "ReduceMean": _reduce(np.mean),
+    **{kind: _pointwise(getattr(np, kind.lower()), typed=False) for kind in ("Equal", "Greater", "Less", "Where")},
+    **{kind: _pointwise(getattr(np, f"logical_{kind.lower()}"), typed=False) for kind in ("And", "Or", "Not")},
+    **{f"Reduce{kind}": _reduce(getattr(np, kind.lower())) for kind in ("Sum", "Prod", "Max", "Min", "Mean")},
 }

@@ -15,15 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.frontends.onnx.builder import (
-    CHANNELS_LAST,
-    Builder,
-    Constant,
-    Stored,
-    Value,
-    in_file_order,
-    stored_as,
-)
+from diagmem.frontends.onnx.builder import CHANNELS_LAST, Builder, Constant, Dims, Stored, Value, sizes, stored_as
 from diagmem.frontends.onnx.folding import DAMAGE, folded
 from diagmem.frontends.onnx.proto import DEFAULT_DOMAINS, MICROSOFT, OnnxModel, OnnxNode, OnnxValue, Subgraph
 from diagmem.model.errors import DiagmemError, ModelError, one_line
@@ -31,7 +23,8 @@ from diagmem.model.graph import DType, Graph, Shape, Tensor
 
 OLDEST_OPSET, NEWEST_OPSET = 7, 24
 
-Lowering = Callable[["Importer", OnnxNode], None]
+Lowering = Callable[["Importer", OnnxNode], Value | None]
+"""What a node makes; None where the lowering has bound its outputs itself."""
 
 _REQUIRED: Any = object()
 
@@ -90,14 +83,14 @@ class Importer:
             raise ModelError(f"input '{one_line(value.name)}': type {dtype} is not supported; export it with another")
         if value.name in self.values:
             raise ModelError(f"input '{one_line(value.name)}' is there twice; the file is damaged")
-        dims = in_file_order(shape)
-        full: Sequence[int | None] = range(len(shape))
-        if self.channels_last and len(shape) == 4:
-            dims, full = stored_as(shape, CHANNELS_LAST), CHANNELS_LAST
-        stored = tuple(shape[axis] for axis in full if axis is not None)
-        tensor = self.build.tensor(value.name, stored, DType(dtype))
+        order = self._order(shape)
+        tensor = self.build.tensor(value.name, sizes(shape, order), DType(dtype))
         self.inputs.append(tensor)
-        self.values[value.name] = Stored(tensor, dims, shape)
+        self.values[value.name] = Stored(tensor, stored_as(shape, order), shape)
+
+    def _order(self, shape: Shape) -> Dims:
+        """In which order the caller has the axes of an input or output."""
+        return CHANNELS_LAST if self.channels_last and len(shape) == 4 else tuple(range(len(shape)))
 
     def _input_shape(self, value: OnnxValue) -> Shape:
         label = f"input '{one_line(value.name)}'"
@@ -147,13 +140,15 @@ class Importer:
                 "express it by others, or export the model again"
             )
         try:
-            lowering(self, node)
+            value = lowering(self, node)
         except DiagmemError:
             raise
         except DAMAGE as error:
             raise ModelError(
                 f"{node.label}: its inputs or attributes do not fit it ({type(error).__name__}); the file is damaged"
             ) from error
+        if value is not None:
+            self.bind(node.outputs[0], value)
         unread = set(node.attributes) - self._read[node.number] - {"name", "doc_string"}
         if unread:
             words = ", ".join(one_line(name) for name in sorted(unread))
@@ -170,11 +165,9 @@ class Importer:
         declared = value.shape
         if declared is not None and not _fits(declared, found.shape):
             raise ModelError(f"{label}: the file says shape {_words(declared)}, its nodes make {list(found.shape)}")
-        dims: Sequence[int | None] = range(len(found.shape))
-        if self.channels_last and len(found.shape) == 4:
-            dims = CHANNELS_LAST
-        full = tuple(found.shape[axis] for axis in dims if axis is not None)
-        tensor = self.build.without_sign(self.build.reshaped(self.build.form(found, dims), full))
+        order = self._order(found.shape)
+        tensor = self.build.reshaped(self.build.form(found, order), sizes(found.shape, order))
+        tensor = self.build.without_sign(tensor)
         if tensor.index in {t.index for t in (*self.inputs, *self.outputs)}:
             # An output is a tensor of its own.
             tensor = self.build.make("RESHAPE", [tensor, self.build.ints(tensor.shape, "shape")])
@@ -261,9 +254,6 @@ class Importer:
             return readers[0]
         return None
 
-    def refuse_here(self, why: str) -> ModelError:
-        return ModelError(f"{self.build.about}: {why}")
-
     def refuse(self, node: OnnxNode, why: str) -> ModelError:
         return ModelError(f"{node.label}: {why}")
 
@@ -277,29 +267,20 @@ def inline_branch(im: Importer, node: OnnxNode) -> None:
             "that none is left"
         )
     branch = node.attributes.get("then_branch" if condition.array.reshape(-1)[0] else "else_branch")
-    if not isinstance(branch, Subgraph) or branch.graph is None or branch.graph.inputs:
-        raise ModelError(f"{node.label}: its branch is missing, or has inputs; the file is damaged")
-    _inline(im, node, branch.graph)
-
-
-def _inline(im: Importer, node: OnnxNode, branch: OnnxModel) -> None:
-    if len(branch.outputs) != len(node.outputs):
-        raise ModelError(f"{node.label}: its branch does not have its outputs; the file is damaged")
-    for name, array in branch.constants.items():
+    graph = branch.graph if isinstance(branch, Subgraph) else None
+    if graph is None or graph.inputs or len(graph.outputs) != len(node.outputs):
+        raise ModelError(f"{node.label}: its branch is missing, or has inputs or other outputs; the file is damaged")
+    for name, array in graph.constants.items():
         im.bind(name, Constant(array))
+    inner = [replace(n, number=im.new_number(), stands_for=f"{node.label}, {n.label}") for n in graph.nodes]
     ends = [
-        OnnxNode(0, "Identity", "", "", (value.name,), (name,), {})
-        for value, name in zip(branch.outputs, node.outputs, strict=True)
+        OnnxNode(im.new_number(), "Identity", "", "", (value.name,), (name,), {}, node.label)
+        for value, name in zip(graph.outputs, node.outputs, strict=True)
         if name
     ]
-    nodes = [replace(each, number=im.new_number(), stands_for=_within(node, each)) for each in (*branch.nodes, *ends)]
-    im.expect(nodes)
-    for each in nodes:
+    im.expect([*inner, *ends])
+    for each in (*inner, *ends):
         im.lower(each)
-
-
-def _within(node: OnnxNode, inner: OnnxNode) -> str:
-    return f"{node.label}, {inner.label}" if inner.kind != "Identity" else node.label
 
 
 class Parts:
@@ -307,6 +288,9 @@ class Parts:
 
     def __init__(self, im: Importer, node: OnnxNode) -> None:
         self.im, self.node = im, node
+
+    def attribute(self, name: str, default: Any = _REQUIRED) -> Any:
+        return self.im.attribute(self.node, name, default)
 
     def __call__(self, kind: str, *inputs: str | npt.NDArray[Any] | float, **attributes: Any) -> str:
         """The name of what an operator makes of names, arrays and numbers."""
@@ -331,6 +315,11 @@ class Parts:
 
     def _name(self) -> str:
         return f"{self.node.outputs[0]}/part {-self.im.new_number()}"
+
+
+def composed(make: Callable[[Parts, str], None]) -> Lowering:
+    """The lowering of an operator that is made of others, from the name of its first input."""
+    return lambda im, node: make(Parts(im, node), node.inputs[0])
 
 
 RECURRENT = ("LSTM", "GRU", "RNN")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,6 +59,14 @@ class Message:
             yield Field(number, wire, 0, at, at + length)
             at += length
 
+    def read(self, decoders: Mapping[int, Decoder]) -> dict[int, list[Any]]:
+        """The values of the fields that there are decoders for, by number, in the order of the file."""
+        found: dict[int, list[Any]] = {number: [] for number in decoders}
+        for item in self.fields():
+            if item.number in decoders:
+                found[item.number].append(decoders[item.number](self, item))
+        return found
+
     def message(self, field: Field, what: str) -> Message:
         self._expect(field, BYTES)
         return Message(self.content, field.start, field.end, what)
@@ -80,7 +88,7 @@ class Message:
 
     def float32(self, field: Field) -> float:
         self._expect(field, FIXED32)
-        return float(struct.unpack_from("<f", self.content, field.start)[0])
+        return self.floats(field)[0]
 
     def integers(self, field: Field) -> list[int]:
         """One number, or several that are packed."""
@@ -95,21 +103,18 @@ class Message:
 
     def floats(self, field: Field) -> list[float]:
         """One number, or several that are packed."""
-        if field.wire == FIXED32:
-            return [self.float32(field)]
-        self._expect(field, BYTES)
-        if (field.end - field.start) % 4:
-            raise self.damaged("a packed list of floats is cut off")
-        return [float(v) for (v,) in struct.iter_unpack("<f", self.content[field.start : field.end])]
+        return self._packed(field, FIXED32, "<f")
 
     def doubles(self, field: Field) -> list[float]:
         """The same of 64 bits."""
-        if field.wire == FIXED64:
-            return [float(struct.unpack_from("<d", self.content, field.start)[0])]
-        self._expect(field, BYTES)
-        if (field.end - field.start) % 8:
+        return self._packed(field, FIXED64, "<d")
+
+    def _packed(self, field: Field, wire: int, code: str) -> list[float]:
+        if field.wire != wire:
+            self._expect(field, BYTES)
+        if (field.end - field.start) % struct.calcsize(code):
             raise self.damaged("a packed list of floats is cut off")
-        return [float(v) for (v,) in struct.iter_unpack("<d", self.content[field.start : field.end])]
+        return [float(v) for (v,) in struct.iter_unpack(code, self.content[field.start : field.end])]
 
     def damaged(self, why: str) -> ModelError:
         return ModelError(f"the file is damaged or no ONNX model: {self.what}: {why}")
@@ -136,30 +141,37 @@ def signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
+Decoder = Callable[[Message, Field], Any]
+
+
+def within(what: str, read: Callable[[Message], Any]) -> Decoder:
+    """The decoder of a field that is a message."""
+    return lambda message, field: read(message.message(field, what))
+
+
+def last(values: Sequence[Any], default: Any) -> Any:
+    """Of a field that should be there once; as in all protobuf files, the last one counts."""
+    return values[-1] if values else default
+
+
 KEYS = ("location", "offset", "length", "checksum")
 
 
-class External:
-    """Files beside a model in `directory`; None where the model itself is no file."""
-
-    def __init__(self, directory: Path | None) -> None:
-        self._directory = directory
-
-    def read(self, places: dict[str, str], size_bytes: int, where: str) -> bytes:
-        """The bytes of a tensor that takes `size_bytes`."""
-        location = places.get("location", "")
-        if not set(places) <= set(KEYS) or not location:
-            raise ModelError(f"{where}: its external data is described by other than {', '.join(KEYS)}")
-        if self._directory is None:
-            raise ModelError(
-                f"{where}: its values lie in '{one_line(location)}' beside the model; give the model as a file"
-            )
-        if Path(location).name != location or location in (".", "..") or "\\" in location or "\0" in location:
-            raise ModelError(f"{where}: external data in '{one_line(location)}' is not in the model's own folder")
-        offset, length = (_number(places.get(key), where) for key in ("offset", "length"))
-        if length is not None and length != size_bytes:
-            raise ModelError(f"{where}: {length} bytes of external data for a shape that takes {size_bytes}")
-        return _bytes(self._directory / location, offset or 0, size_bytes, where)
+def _external(directory: Path | None, places: Mapping[str, str], size_bytes: int, where: str) -> bytes:
+    """The bytes of a tensor that takes `size_bytes`, in a file beside the model."""
+    location = places.get("location", "")
+    if not set(places) <= set(KEYS) or not location:
+        raise ModelError(f"{where}: its external data is described by other than {', '.join(KEYS)}")
+    if directory is None:
+        raise ModelError(
+            f"{where}: its values lie in '{one_line(location)}' beside the model; give the model as a file"
+        )
+    if Path(location).name != location or location in (".", "..") or "\\" in location or "\0" in location:
+        raise ModelError(f"{where}: external data in '{one_line(location)}' is not in the model's own folder")
+    offset, length = (_number(places.get(key), where) for key in ("offset", "length"))
+    if length is not None and length != size_bytes:
+        raise ModelError(f"{where}: {length} bytes of external data for a shape that takes {size_bytes}")
+    return _bytes(directory / location, offset or 0, size_bytes, where)
 
 
 def _number(text: str | None, where: str) -> int | None:
@@ -246,36 +258,27 @@ class OnnxModel:
 
 def read_model(content: bytes, directory: Path | None) -> OnnxModel:
     """The model in a file's bytes. `directory`: where files that it refers to may lie; None: nowhere."""
-    reader = _Reader(External(directory))
     message = Message(memoryview(content), 0, len(content), "the model")
-    opset, graph = 0, None
-    for item in message.fields():
-        if item.number == 7:
-            graph = message.message(item, "the graph")
-        elif item.number == 8:
-            opset = max(opset, _opset(message.message(item, "the list of opsets")))
-        elif item.number == 25:
-            raise ModelError("the model has functions of its own; export it with functions inlined")
-    if graph is None:
+    opset = within("the list of opsets", _opset)
+    found = message.read({7: lambda _, field: message.message(field, "the graph"), 8: opset, 25: Message.data})
+    if found[25]:
+        raise ModelError("the model has functions of its own; export it with functions inlined")
+    if not found[7]:
         raise ModelError("not an ONNX model: it has no graph")
-    if not 1 <= opset <= 1000:
+    version = max(found[8], default=0)
+    if not 1 <= version <= 1000:
         raise ModelError("not an ONNX model: it names no opset")
-    return reader.graph(graph, opset)
+    return _Reader(directory).graph(found[7][-1], version)
 
 
 def _opset(message: Message) -> int:
-    domain, version = "", 0
-    for item in message.fields():
-        if item.number == 1:
-            domain = message.text(item)
-        elif item.number == 2:
-            version = message.integer(item)
-    return version if domain in DEFAULT_DOMAINS else 0
+    found = message.read({1: Message.text, 2: Message.integer})
+    return int(last(found[2], 0)) if last(found[1], "") in DEFAULT_DOMAINS else 0
 
 
 class _Reader:
-    def __init__(self, external: External) -> None:
-        self._external = external
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = directory
         self._depth = 0
 
     def graph(self, message: Message, opset: int) -> OnnxModel:
@@ -300,50 +303,29 @@ class _Reader:
         return OnnxModel(opset, inputs, tuple(values[12]), tuple(nodes), constants)
 
     def _node(self, message: Message, number: int) -> OnnxNode:
-        texts: dict[int, list[str]] = {1: [], 2: [], 3: [], 4: [], 7: []}
-        attributes: dict[str, Any] = {}
-        for item in message.fields():
-            if item.number in texts:
-                texts[item.number].append(message.text(item))
-            elif item.number == 5:
-                name, value = self._attribute(message.message(item, f"an attribute of node {number}"))
-                attributes[name] = value
-        kind, domain, name = ((texts[place] or [""])[-1] for place in (4, 7, 3))
-        return OnnxNode(number, kind, domain, name, tuple(texts[1]), tuple(texts[2]), attributes)
+        attribute = within(f"an attribute of node {number}", self._attribute)
+        found = message.read({**dict.fromkeys((1, 2, 3, 4, 7), Message.text), 5: attribute})
+        kind, domain, name = (last(found[place], "") for place in (4, 7, 3))
+        return OnnxNode(number, kind, domain, name, tuple(found[1]), tuple(found[2]), dict(found[5]))
 
     def _attribute(self, message: Message) -> tuple[str, Any]:
-        name, kind = "", 0
-        value: Any = None
-        lists: dict[int, list[Any]] = {7: [], 8: [], 9: []}
-        for item in message.fields():
-            if item.number == 1:
-                name = message.text(item)
-            elif item.number == 20:
-                kind = message.integer(item)
-            elif item.number == 2:
-                value = message.float32(item)
-            elif item.number == 3:
-                value = message.integer(item)
-            elif item.number == 4:
-                value = message.data(item)
-            elif item.number == 5:
-                value = self._tensor(message.message(item, "a tensor"))[1]
-            elif item.number == 6:
-                value = self._subgraph(message.message(item, "a graph inside a node"))
-            elif item.number == 11:
-                value = Subgraph()
-            elif item.number == 7:
-                lists[7] += message.floats(item)
-            elif item.number == 8:
-                lists[8] += message.integers(item)
-            elif item.number == 9:
-                lists[9].append(message.data(item))
+        values: dict[int, Decoder] = {
+            2: Message.float32,
+            3: Message.integer,
+            4: Message.data,
+            5: within("a tensor", lambda inner: self._tensor(inner)[1]),
+            6: within("a graph inside a node", self._subgraph),
+            11: lambda *_: Subgraph(),
+        }
+        lists = {7: Message.floats, 8: Message.integers, 9: lambda inner, field: [inner.data(field)]}
+        found = message.read({1: Message.text, 20: Message.integer, **values, **lists})
+        name, kind = last(found[1], ""), last(found[20], 0)
         # A list says by its type that it is one; an empty one, and a zero, leave no other trace.
-        is_list = {6: 7, 7: 8, 8: 9}.get(kind)
-        if is_list is not None or any(lists.values()):
-            return name, lists[is_list] if is_list is not None else next(found for found in lists.values() if found)
+        is_list = {6: 7, 7: 8, 8: 9}.get(kind) or next((number for number in lists if any(found[number])), None)
+        if is_list is not None:
+            return name, [value for part in found[is_list] for value in part]
         zeros: dict[int, Any] = {1: 0.0, 2: 0, 3: b""}
-        return name, zeros.get(kind) if value is None else value
+        return name, last([value for number in values for value in found[number]], zeros.get(kind))
 
     def _subgraph(self, message: Message) -> Subgraph:
         self._depth += 1
@@ -354,42 +336,25 @@ class _Reader:
         return Subgraph(found)
 
     def _tensor(self, message: Message) -> tuple[str, npt.NDArray[Any]]:
-        name, dims, kind, raw = "", [], 0, None
-        typed: dict[int, list[Any]] = {}
-        location, places = 0, {}
-        for item in message.fields():
-            if item.number == 1:
-                dims += message.integers(item)
-            elif item.number == 2:
-                kind = message.integer(item)
-            elif item.number == 4:
-                typed.setdefault(4, []).extend(message.floats(item))
-            elif item.number == 10:
-                typed.setdefault(10, []).extend(message.doubles(item))
-            elif item.number in (5, 7, 11):
-                typed.setdefault(item.number, []).extend(message.integers(item))
-            elif item.number == 8:
-                name = message.text(item)
-            elif item.number == 9:
-                raw = message.data(item)
-            elif item.number == 13:
-                key, value = _entry(message.message(item, "external data"))
-                places[key] = value
-            elif item.number == 14:
-                location = message.integer(item)
+        typed = {4: Message.floats, **dict.fromkeys((5, 7, 11), Message.integers), 10: Message.doubles}
+        texts = {8: Message.text, 9: Message.data, 13: within("external data", _entry)}
+        found = message.read({1: Message.integers, 2: Message.integer, 14: Message.integer, **typed, **texts})
+        name, kind, raw = last(found[8], ""), last(found[2], 0), last(found[9], None)
+        dims = [size for part in found[1] for size in part]
+        values = {number: [v for part in found[number] for v in part] for number in typed if found[number]}
         where = f"tensor '{one_line(name)}'"
         dtype = _dtype(kind, where)
         shape = checked_shape(dims, where)
         size = int(np.prod(shape, dtype=object)) * dtype.itemsize
-        if location == 1:
-            raw = self._external.read(places, size, where)
-        if raw is not None and not typed:
+        if last(found[14], 0) == 1:
+            raw = _external(self._directory, dict(found[13]), size, where)
+        if raw is not None and not values:
             if len(raw) != size:
                 raise ModelError(f"{where}: {len(raw)} bytes for a shape that takes {size}; the file is damaged")
             return name, np.frombuffer(raw, dtype=dtype.newbyteorder("<")).astype(dtype).reshape(shape)
         if raw is not None:
             raise ModelError(f"{where}: its values stand there twice; the file is damaged")
-        return name, _typed(typed, dtype, shape, where)
+        return name, _typed(values, dtype, shape, where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,11 +375,8 @@ class Subgraph:
 
 
 def _entry(message: Message) -> tuple[str, str]:
-    texts = {1: "", 2: ""}
-    for item in message.fields():
-        if item.number in texts:
-            texts[item.number] = message.text(item)
-    return texts[1], texts[2]
+    found = message.read({1: Message.text, 2: Message.text})
+    return last(found[1], ""), last(found[2], "")
 
 
 def _dtype(kind: int, where: str) -> np.dtype[Any]:
@@ -456,34 +418,19 @@ def _in_range(value: int, dtype: np.dtype[Any], where: str) -> int:
 
 
 def _value(message: Message) -> OnnxValue:
-    name, dtype, shape = "", None, None
-    for item in message.fields():
-        if item.number == 1:
-            name = message.text(item)
-        elif item.number == 2:
-            kind = message.message(item, "a type")
-            for part in kind.fields():
-                if part.number == 1:
-                    dtype, shape = _tensor_type(kind.message(part, "a tensor's type"))
-    return OnnxValue(name, dtype, shape)
+    kind = within("a type", lambda inner: inner.read({1: within("a tensor's type", _tensor_type)})[1])
+    found = message.read({1: Message.text, 2: kind})
+    dtype, shape = last([each for part in found[2] for each in part], (None, None))
+    return OnnxValue(last(found[1], ""), dtype, shape)
 
 
 def _tensor_type(message: Message) -> tuple[str | None, tuple[int | str, ...] | None]:
-    dtype, shape = None, None
-    for item in message.fields():
-        if item.number == 1:
-            dtype = TYPES.get(message.integer(item), "unknown")
-        elif item.number == 2:
-            dims = message.message(item, "a shape")
-            shape = tuple(_dim(dims.message(part, "a dimension")) for part in dims.fields() if part.number == 1)
-    return dtype, shape
+    dims = within("a shape", lambda inner: tuple(inner.read({1: within("a dimension", _dim)})[1]))
+    found = message.read({1: Message.integer, 2: dims})
+    return TYPES.get(found[1][-1], "unknown") if found[1] else None, last(found[2], None)
 
 
 def _dim(message: Message) -> int | str:
-    found: int | str = ""
-    for item in message.fields():
-        if item.number == 1:
-            found = message.integer(item)
-        elif item.number == 2:
-            found = message.text(item)
-    return found
+    found = message.read({1: Message.integer, 2: Message.text})
+    size: int | str = last([*found[2], *found[1]], "")
+    return size

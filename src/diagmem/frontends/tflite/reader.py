@@ -22,14 +22,7 @@ import tflite
 
 from diagmem.frontends.checks import LARGEST_TENSOR_BYTES, check_sizes, check_wiring, with_shapes
 from diagmem.frontends.tflite.options import options_of
-from diagmem.frontends.tflite.subgraphs import (
-    attributes_of,
-    called_once,
-    called_subgraphs,
-    control_flow_of,
-    with_variables,
-    without_control_flow,
-)
+from diagmem.frontends.tflite.subgraphs import attributes_of, called_subgraphs, with_variables, without_control_flow
 from diagmem.model.errors import ModelError, one_line, reading
 from diagmem.model.graph import ABSENT, DType, Graph, IntArray, Node, Op, Quantisation, Shape, Tensor
 from diagmem.ops import kind_of
@@ -49,21 +42,9 @@ MOST_WIRES = 1024
 DAMAGE = (struct.error, IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError)
 """What the flatbuffers package raises when an offset or a length points outside the file."""
 
-_DTYPES = {
-    tflite.TensorType.FLOAT32: DType.FLOAT32,
-    tflite.TensorType.FLOAT16: DType.FLOAT16,
-    tflite.TensorType.INT4: DType.INT4,
-    tflite.TensorType.INT8: DType.INT8,
-    tflite.TensorType.UINT8: DType.UINT8,
-    tflite.TensorType.INT16: DType.INT16,
-    tflite.TensorType.INT32: DType.INT32,
-    tflite.TensorType.INT64: DType.INT64,
-    tflite.TensorType.UINT32: DType.UINT32,
-    tflite.TensorType.UINT64: DType.UINT64,
-    tflite.TensorType.BOOL: DType.BOOL,
-    # A handle of a variable, which to runtimes is a number.
-    tflite.TensorType.RESOURCE: DType.INT32,
-}
+_DTYPES = {getattr(tflite.TensorType, dtype.name): dtype for dtype in DType}
+# A handle of a variable, which to runtimes is a number.
+_DTYPES[tflite.TensorType.RESOURCE] = DType.INT32
 
 _BUILTIN_CODE_FIELD = 10
 """Of an operator code, in the table of its fields."""
@@ -164,7 +145,7 @@ class _Reader:
         """The subgraphs that the first one calls, and those that they call. What nobody calls (other signatures of a
         model, such as those that train it) is not looked at: runtimes do not run it."""
         found: dict[int, Graph] = {}
-        wanted = called_once(graph) | called_subgraphs([graph])
+        wanted = called_subgraphs(graph)
         while wanted:
             number = min(wanted)
             if not 0 < number < count:
@@ -173,7 +154,7 @@ class _Reader:
             for op in filter(keeps_state, other.ops):
                 where = f"subgraph {number}, op {op.index}"
                 raise ModelError(f"{where}: {op.kind} remembers, which is not supported in branches and loops")
-            wanted = (wanted | called_once(other) | called_subgraphs([other])) - found.keys()
+            wanted = (wanted | called_subgraphs(other)) - found.keys()
         return found
 
     def subgraph(self, number: int, name: str) -> Graph:
@@ -191,7 +172,7 @@ class _Reader:
             for i in range(count)
         )
         ops = tuple(
-            self.op(i, _checked_name(i, codes, operator), operator, *wires, tensors)
+            self.op(Op(i, _checked_name(i, codes, operator), *wires), operator, tensors)
             for i, (operator, wires) in enumerate(zip(operators, wiring, strict=True))
         )
         # Converters know nothing of what operations make that TFLite does not define, and write any shape, or none.
@@ -253,16 +234,8 @@ class _Reader:
             raise ModelError(
                 f"{where}: it is a constant, yet an operation or the caller writes it; the file is damaged"
             )
-        return Tensor(
-            index,
-            name,
-            shape,
-            dtype,
-            bare.quantisation,
-            is_constant,
-            bool(table.IsVariable()),
-            self.values(raw, bare, table) if is_constant and raw is not None else None,
-        )
+        values = self.values(raw, bare, table) if is_constant and raw is not None else None
+        return replace(bare, is_constant=is_constant, is_variable=bool(table.IsVariable()), data=values)
 
     def values(self, raw: npt.NDArray[np.uint8], tensor: Tensor, table: Any) -> npt.NDArray[Any] | None:
         """Of a constant; those that the file leaves out are 0."""
@@ -300,33 +273,22 @@ class _Reader:
             raise ModelError(f"{where}: {len(scales)} scales but {len(zero_points)} zero points; the file is damaged")
         return Quantisation(scales, zero_points, axis)
 
-    def op(
-        self,
-        index: int,
-        kind: str,
-        operator: Any,
-        inputs: tuple[int, ...],
-        outputs: tuple[int, ...],
-        tensors: Sequence[Tensor],
-    ) -> Op:
-        known = kind_of(kind)
-        bare = Op(index, kind, inputs, outputs)
+    def op(self, bare: Op, operator: Any, tensors: Sequence[Tensor]) -> Op:
+        """The operation with its attributes."""
+        kind, known = bare.kind, kind_of(bare.kind)
         if known is None:
             # What nobody knows may have options of any form.
             options = None if kind.startswith(CUSTOM) else options_of(kind, operator)
-            called = control_flow_of(kind, options) or attributes_of(kind, options, self.text)
-            return replace(bare, attributes=called)
-        sources = tuple(None if i == ABSENT else tensors[i] for i in inputs)
-        results = tuple(tensors[i] for i in outputs)
-        label = Node(bare, sources, results).label
+            return replace(bare, attributes=attributes_of(kind, options, self.text))
+        sources = tuple(None if i == ABSENT else tensors[i] for i in bare.inputs)
+        label = Node(bare, sources, tuple(tensors[i] for i in bare.outputs)).label
         self.spend(operator.CustomOptionsLength())
         try:
-            attributes = known.decode(kind, options_of(kind, operator))
+            return replace(bare, attributes=known.decode(kind, options_of(kind, operator)))
         except ModelError as error:
             raise ModelError(f"{label}: {error}") from error
         except DAMAGE as error:
             raise ModelError(f"{label}: its options are damaged") from error
-        return Op(index, kind, inputs, outputs, attributes)
 
 
 def raw_builtin_code(code: Any) -> int:

@@ -10,12 +10,11 @@ operations that hand out handles, and the one that calls the subgraph, have noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from diagmem.model.errors import ModelError, one_line
 from diagmem.model.graph import ABSENT, Graph, Node, Op, Tensor
@@ -46,20 +45,12 @@ class Loop:
     body: int
 
 
-def control_flow_of(kind: str, options: Any) -> Branches | Loop | None:
-    """What IF and WHILE call; None for all other operations."""
-    if kind == "IF" and options is not None:
-        return Branches(int(options.ThenSubgraphIndex()), int(options.ElseSubgraphIndex()))
-    if kind == "WHILE" and options is not None:
-        return Loop(int(options.CondSubgraphIndex()), int(options.BodySubgraphIndex()))
-    return None
-
-
-def called_subgraphs(graphs: Sequence[Graph]) -> set[int]:
-    """Those that IF and WHILE call in any of these graphs."""
-    found = [op.attributes for graph in graphs for op in graph.ops]
+def called_subgraphs(graph: Graph) -> set[int]:
+    """Those that IF and WHILE call, and those that are run before the first run."""
+    found = [op.attributes for op in graph.ops]
     branches = {n for a in found if isinstance(a, Branches) for n in (a.then, a.otherwise)}
-    return branches | {n for a in found if isinstance(a, Loop) for n in (a.condition, a.body)}
+    loops = {n for a in found if isinstance(a, Loop) for n in (a.condition, a.body)}
+    return branches | loops | called_once(graph)
 
 
 def without_control_flow(graph: Graph, subgraphs: Mapping[int, Graph]) -> Graph:
@@ -202,13 +193,19 @@ class Called:
     subgraph: int
 
 
-def attributes_of(kind: str, options: Any, text: Callable[[bytes | None], str]) -> Name | Called | None:
-    """Those of operations about variables; None for all others."""
-    if kind == HANDLE and options is not None:
+def attributes_of(
+    kind: str, options: Any, text: Callable[[bytes | None], str]
+) -> Branches | Loop | Name | Called | None:
+    """Those of operations that call subgraphs or hand out variables; None for all others."""
+    if options is None:
+        return None
+    if kind == "IF":
+        return Branches(int(options.ThenSubgraphIndex()), int(options.ElseSubgraphIndex()))
+    if kind == "WHILE":
+        return Loop(int(options.CondSubgraphIndex()), int(options.BodySubgraphIndex()))
+    if kind == HANDLE:
         return Name(text(options.Container()), text(options.SharedName()))
-    if kind == CALL_ONCE and options is not None:
-        return Called(int(options.InitSubgraphIndex()))
-    return None
+    return Called(int(options.InitSubgraphIndex())) if kind == CALL_ONCE else None
 
 
 def called_once(graph: Graph) -> set[int]:
@@ -299,12 +296,9 @@ def _variables(
                     "the file is damaged"
                 )
         bare = Tensor(index, name.shared_name, like.shape, like.dtype, like.quantisation, is_variable=True)
-        yield index, replace(bare, initial=_first_values(bare, first))
-
-
-def _first_values(variable: Tensor, given: Tensor | None) -> npt.NDArray[Any]:
-    """What the file sets it to, or its zero point."""
-    return variable.first_values if given is None or given.data is None else np.asarray(given.data)
+        # What the file sets it to, or its zero point.
+        values = bare.first_values if first is None or first.data is None else np.asarray(first.data)
+        yield index, replace(bare, initial=values)
 
 
 def _value(node: Node, names: Mapping[int, Name], name: Name) -> Tensor | None:

@@ -75,13 +75,16 @@ class FlatTables:
             **more,
         }
         if quantisation is not None:
-            fields["Quantization"] = self.table(
-                "QuantizationParameters",
-                Scale=self.flat.CreateNumpyVector(np.array(quantisation.scales, np.float32)),
-                ZeroPoint=self.flat.CreateNumpyVector(np.array(quantisation.zero_points, np.int64)),
-                QuantizedDimension=quantisation.axis,
-            )
+            fields["Quantization"] = self.scales(quantisation)
         return self.table("Tensor", **fields)
+
+    def scales(self, quantisation: Quantisation) -> int:
+        return self.table(
+            "QuantizationParameters",
+            Scale=self.flat.CreateNumpyVector(np.array(quantisation.scales, np.float32)),
+            ZeroPoint=self.flat.CreateNumpyVector(np.array(quantisation.zero_points, np.int64)),
+            QuantizedDimension=quantisation.axis,
+        )
 
     def operator(self, code: int, inputs: Sequence[int], outputs: Sequence[int], options: Options) -> int:
         """`code`: its place in the list of operator codes."""
@@ -288,12 +291,7 @@ class _Copy(FlatTables):
             return None
         if new.quantisation is None or new.quantisation == old.quantisation:
             return self.copy(found, "QuantizationParameters")
-        return self.table(
-            "QuantizationParameters",
-            Scale=self.flat.CreateNumpyVector(np.array(new.quantisation.scales, np.float32)),
-            ZeroPoint=self.flat.CreateNumpyVector(np.array(new.quantisation.zero_points, np.int64)),
-            QuantizedDimension=new.quantisation.axis,
-        )
+        return self.scales(new.quantisation)
 
     def operator_of(self, op: Op, codes: list[int]) -> int:
         old = self.subgraph.Operators(op.number)

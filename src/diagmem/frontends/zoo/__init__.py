@@ -8,17 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from diagmem.frontends.zoo import mlperf_tiny
-from diagmem.frontends.zoo.imagenet import (
-    densenet,
-    inception_resnet_v2,
-    inception_v4,
-    mobilenet_v1,
-    mobilenet_v2,
-    nasnet,
-    resnet_v2,
-    squeezenet,
-)
+from diagmem.frontends.zoo import networks as nets
 from diagmem.model.errors import PlanError, one_line
 from diagmem.model.graph import DType, Graph
 
@@ -58,25 +48,29 @@ _MOBILENET_V2 = "Sandler et al. 2018, arXiv:1801.04381"
 _INCEPTION = "Szegedy et al. 2016, arXiv:1602.07261"
 _MLPERF_TINY = "Banbury et al. 2021, arXiv:2106.07597"
 _INT8: dict[str, Any] = {"dtype": DType.INT8}
+_SMALL: dict[str, Any] = {"width": 0.25, "resolution": 128, **_INT8}
 
 _ENTRIES = (
-    _entry("mobilenet_v1_1.0_224", "MobileNet v1, full width", _MOBILENET_V1, mobilenet_v1),
-    _entry("mobilenet_v1_1.0_224_int8", "MobileNet v1, full width, 8 bit", _MOBILENET_V1, mobilenet_v1, **_INT8),
-    _entry("mobilenet_v1_0.25_224", "MobileNet v1, quarter width", _MOBILENET_V1, mobilenet_v1, width=0.25),
+    _entry("mobilenet_v1_1.0_224", "MobileNet v1, full width", _MOBILENET_V1, nets.mobilenet_v1),
+    _entry("mobilenet_v1_1.0_224_int8", "MobileNet v1, full width, 8 bit", _MOBILENET_V1, nets.mobilenet_v1, **_INT8),
+    _entry("mobilenet_v1_0.25_224", "MobileNet v1, quarter width", _MOBILENET_V1, nets.mobilenet_v1, width=0.25),
     _entry(
-        *("mobilenet_v1_0.25_128_int8", "MobileNet v1, quarter width, small image, 8 bit", _MOBILENET_V1, mobilenet_v1),
-        **{"width": 0.25, "resolution": 128, **_INT8},
+        "mobilenet_v1_0.25_128_int8",
+        "MobileNet v1, quarter width, small image, 8 bit",
+        _MOBILENET_V1,
+        nets.mobilenet_v1,
+        **_SMALL,
     ),
-    _entry("mobilenet_v2_0.35_224", "MobileNet v2, a third of the width", _MOBILENET_V2, mobilenet_v2, width=0.35),
-    _entry("mobilenet_v2_1.0_224", "MobileNet v2, full width", _MOBILENET_V2, mobilenet_v2),
-    _entry("inception_v4", "Inception v4", _INCEPTION, inception_v4),
-    _entry("inception_resnet_v2", "Inception-ResNet v2", _INCEPTION, inception_resnet_v2),
-    _entry("nasnet_mobile", "NASNet-A, 4 cells at 44 channels", "Zoph et al. 2018, arXiv:1707.07012", nasnet),
-    _entry("densenet_121", "DenseNet of 121 layers", "Huang et al. 2017, arXiv:1608.06993", densenet),
-    _entry("resnet50_v2", "ResNet v2 of 50 layers", "He et al. 2016, arXiv:1603.05027", resnet_v2),
-    _entry("squeezenet_1.1_int8", "SqueezeNet 1.1", "Iandola et al. 2016, arXiv:1602.07360", squeezenet, **_INT8),
-    _entry("vww_96_int8", "Visual wake words: MobileNet v1", _MLPERF_TINY, mlperf_tiny.visual_wake_words),
-    _entry("kws_dscnn_int8", "Keyword spotting: DS-CNN", _MLPERF_TINY, mlperf_tiny.keyword_spotting),
-    _entry("resnet8_int8", "Image classification: ResNet v1", _MLPERF_TINY, mlperf_tiny.image_classification),
-    _entry("autoencoder_int8", "Anomaly detection: autoencoder", _MLPERF_TINY, mlperf_tiny.anomaly_detection),
+    _entry("mobilenet_v2_0.35_224", "MobileNet v2, a third of the width", _MOBILENET_V2, nets.mobilenet_v2, width=0.35),
+    _entry("mobilenet_v2_1.0_224", "MobileNet v2, full width", _MOBILENET_V2, nets.mobilenet_v2),
+    _entry("inception_v4", "Inception v4", _INCEPTION, nets.inception_v4),
+    _entry("inception_resnet_v2", "Inception-ResNet v2", _INCEPTION, nets.inception_resnet_v2),
+    _entry("nasnet_mobile", "NASNet-A, 4 cells at 44 channels", "Zoph et al. 2018, arXiv:1707.07012", nets.nasnet),
+    _entry("densenet_121", "DenseNet of 121 layers", "Huang et al. 2017, arXiv:1608.06993", nets.densenet),
+    _entry("resnet50_v2", "ResNet v2 of 50 layers", "He et al. 2016, arXiv:1603.05027", nets.resnet_v2),
+    _entry("squeezenet_1.1_int8", "SqueezeNet 1.1", "Iandola et al. 2016, arXiv:1602.07360", nets.squeezenet, **_INT8),
+    _entry("vww_96_int8", "Visual wake words: MobileNet v1", _MLPERF_TINY, nets.visual_wake_words),
+    _entry("kws_dscnn_int8", "Keyword spotting: DS-CNN", _MLPERF_TINY, nets.keyword_spotting),
+    _entry("resnet8_int8", "Image classification: ResNet v1", _MLPERF_TINY, nets.image_classification),
+    _entry("autoencoder_int8", "Anomaly detection: autoencoder", _MLPERF_TINY, nets.anomaly_detection),
 )

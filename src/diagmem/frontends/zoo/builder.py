@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.model.graph import DType, Graph, Nhwc, Op, Padding, Shape, Tensor
+from diagmem.model.graph import DType, Graph, Op, Padding, Shape, Tensor
 from diagmem.ops import Activation, kind_of
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
@@ -136,15 +136,12 @@ class Builder:
         shapes = known.output_shapes(kind, attributes, inputs) if known else None
         if shapes is None:
             raise RuntimeError(f"{kind}: its shape cannot be inferred")
-        output = self._tensor(self._op_name(kind), shapes[0], self._dtype)
+        output = self._tensor(f"{kind.lower()}_{len(self._ops)}", shapes[0], self._dtype)
         self._ops.append(Op(len(self._ops), kind, tuple(t.index for t in inputs), (output.index,), attributes))
         return output
 
-    def _op_name(self, kind: str) -> str:
-        return f"{kind.lower()}_{len(self._ops)}"
-
-    def _tensor(self, name: str, shape: Shape, dtype: DType) -> Tensor:
-        tensor = Tensor(len(self._tensors), name, shape, dtype)
+    def _tensor(self, name: str, shape: Shape, dtype: DType, **constant: Any) -> Tensor:
+        tensor = Tensor(len(self._tensors), name, shape, dtype, **constant)
         self._tensors.append(tensor)
         return tensor
 
@@ -161,21 +158,8 @@ class Builder:
 
     def _constant(self, role: str, shape: Shape, dtype: DType, data: Any = None) -> Tensor:
         """A constant of the operation that comes next, and named after it."""
-        name = f"op_{len(self._ops)}/{role}"
-        tensor = Tensor(len(self._tensors), name, shape, dtype, is_constant=True, data=data)
-        self._tensors.append(tensor)
-        return tensor
+        return self._tensor(f"op_{len(self._ops)}/{role}", shape, dtype, is_constant=True, data=data)
 
 
 def _pair(size: Size) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else size
-
-
-def plane(x: Tensor) -> tuple[int, int]:
-    """Height and width."""
-    return Nhwc.of(x).height, Nhwc.of(x).width
-
-
-def scaled(channels: int, width: float) -> int:
-    """A number of channels times the width multiplier, at least 1."""
-    return max(1, round(channels * width))

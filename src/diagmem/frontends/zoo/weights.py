@@ -104,13 +104,9 @@ class Distribution:
         smooth = (self.smooth * variance + other.smooth * other_variance) / total
         return Distribution.normal(mean + other_mean, total, smooth)
 
-    def times(self, factor: Floats) -> Distribution:
+    def scaled(self, factor: Floats | float, shift: Floats | float = 0.0) -> Distribution:
         mean, variance = self.moments()
-        return Distribution.normal(mean * factor, variance * factor**2, self.smooth)
-
-    def shifted(self, shift: Floats) -> Distribution:
-        mean, variance = self.moments()
-        return Distribution.normal(mean + shift, variance, self.smooth)
+        return Distribution.normal(mean * factor + shift, variance * factor**2, self.smooth)
 
     def resized(self, channels: int) -> Distribution:
         """After a reshape: the channels repeat."""
@@ -224,6 +220,11 @@ class _Visit:
     seed: int
     gain: float | None
 
+    @property
+    def shrinkage(self) -> float:
+        """How many elements of the input there are for one of the output."""
+        return self.node.input(0).elems / self.node.output.elems
+
     def distribution(self, position: int = 0) -> Distribution:
         return self.weights.distributions[self.node.input(position).index]
 
@@ -253,13 +254,10 @@ def _filtered(visit: _Visit) -> Distribution:
     axis = len(tensor.shape) - 1 if kind == "DEPTHWISE_CONV_2D" else 0
     visit.weights.filters[tensor.index] = Filter(tensor.shape, seed, axis, scales)
     visit.set_vector(2, wanted_mean - scales * mean)
-    return Distribution.normal(wanted_mean, scales**2 * variance, _mixed_smoothness(visit.distribution()))
-
-
-def _mixed_smoothness(distribution: Distribution) -> float:
-    """What a sum over all channels takes over of their smoothness."""
-    _, variance = distribution.moments()
-    return float(distribution.smooth @ variance / variance.sum())
+    # A sum over all channels takes over their smoothness.
+    _, given = visit.distribution().moments()
+    smooth = float(visit.distribution().smooth @ given / given.sum())
+    return Distribution.normal(wanted_mean, scales**2 * variance, smooth)
 
 
 def _sums(visit: _Visit, integers: Floats) -> tuple[Floats, Floats]:
@@ -285,7 +283,7 @@ def _scaled(visit: _Visit) -> Distribution:
     _, variance = visit.distribution().moments()
     factor = visit.uniform(1, *GAINS) / np.sqrt(variance)
     visit.set_vector(1, factor)
-    return visit.distribution().times(factor)
+    return visit.distribution().scaled(factor)
 
 
 def _added(visit: _Visit) -> Distribution:
@@ -295,29 +293,13 @@ def _added(visit: _Visit) -> Distribution:
     mean, _ = visit.distribution().moments()
     shift = visit.uniform(1, *MEANS) - mean
     visit.set_vector(1, shift)
-    return visit.distribution().shifted(shift)
-
-
-def _padded(visit: _Visit) -> Distribution:
-    return visit.distribution().diluted(visit.node.input(0).elems / visit.node.output.elems)
-
-
-def _averaged(visit: _Visit) -> Distribution:
-    return visit.distribution().average_of(visit.node.input(0).elems / visit.node.output.elems)
+    return visit.distribution().scaled(1.0, shift)
 
 
 def _average_pooled(visit: _Visit) -> Distribution:
     a = visit.node.attributes
     overlapping = a.kernel_h > a.stride_h or a.kernel_w > a.stride_w
     return visit.distribution().average_of(_window_elems(visit.node), overlapping)
-
-
-def _max_pooled(visit: _Visit) -> Distribution:
-    return visit.distribution().largest_of(_window_elems(visit.node))
-
-
-def _joined(visit: _Visit) -> Distribution:
-    return Distribution.joined(*(visit.distribution(i) for i in range(len(visit.node.inputs))))
 
 
 def _probabilities(visit: _Visit) -> Distribution:
@@ -331,11 +313,11 @@ _VISITS: dict[str, Callable[[_Visit], Distribution]] = {
     "FULLY_CONNECTED": _filtered,
     "MUL": _scaled,
     "ADD": _added,
-    "PAD": _padded,
-    "MEAN": _averaged,
+    "PAD": lambda visit: visit.distribution().diluted(visit.shrinkage),
+    "MEAN": lambda visit: visit.distribution().average_of(visit.shrinkage),
     "AVERAGE_POOL_2D": _average_pooled,
-    "MAX_POOL_2D": _max_pooled,
-    "CONCATENATION": _joined,
+    "MAX_POOL_2D": lambda visit: visit.distribution().largest_of(_window_elems(visit.node)),
+    "CONCATENATION": lambda visit: Distribution.joined(*map(visit.distribution, range(len(visit.node.inputs)))),
     "SOFTMAX": _probabilities,
     "RELU": lambda visit: visit.distribution().activated(Activation.RELU),
     "RESHAPE": lambda visit: visit.distribution().resized(visit.node.output.shape[-1]),
@@ -395,12 +377,11 @@ COPYING = frozenset({"AVERAGE_POOL_2D", "MAX_POOL_2D", "RESHAPE", "CONCATENATION
 def quantise(graph: Graph, weights: Weights) -> dict[int, Quantisation]:
     """Tensor index -> quantisation, for the int8 tensors and the int32 biases; empty for a float graph."""
     found = _activations(graph, weights)
-    for index, filters in weights.filters.items():
-        if graph.tensors[index].dtype is DType.INT8:
-            found[index] = _symmetric(filters.scales, filters.axis)
-    for index, vector in weights.vectors.items():
-        if graph.tensors[index].dtype is DType.INT8:
-            found[index] = _symmetric(rounded(np.abs(vector).max(keepdims=True) / 127))
+    for index in (t.index for t in graph.tensors if t.is_constant and t.dtype is DType.INT8):
+        if index in weights.filters:
+            found[index] = _symmetric(weights.filters[index].scales, weights.filters[index].axis)
+        else:
+            found[index] = _symmetric(rounded(np.abs(weights.vectors[index]).max(keepdims=True) / 127))
     for op in graph.ops:
         if len(op.inputs) == 3 and graph.tensors[op.inputs[2]].dtype is DType.INT32 and op.inputs[1] in found:
             data, filters_of = found[op.inputs[0]], found[op.inputs[1]]

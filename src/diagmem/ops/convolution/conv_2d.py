@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
+from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Window1D, Window2D
 from diagmem.model.multicore import Along, Cut
-from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import (
     MAX_ROWS,
     QUANTISED_OR_REAL,
@@ -22,23 +21,23 @@ from diagmem.ops.c_call import (
     CScratch,
     CStruct,
     CTable,
+    Fields,
     by_type,
     kernel_call,
     values_of,
-    window_row_call,
 )
 from diagmem.ops.kind import (
     Array,
     ColumnsAsRows,
+    Inputs,
     Rewritten,
+    Shapes,
     Values,
     convolution_over_rows,
-    held_separation,
     input_at,
-    swept,
 )
-from diagmem.ops.loops.pixels import HeldPixels, pitches_of, pixel_cut
-from diagmem.ops.loops.windowed import WindowedKind, WindowedLoop, c_window, tap_images, window_limits
+from diagmem.ops.loops.pixels import HeldPixels, pixel_cut
+from diagmem.ops.loops.windowed import OrderedLoop, WindowedKind, WindowedLoop, c_window, tap_images, window_limits
 from diagmem.ops.numerics.fixed_point import Ints
 from diagmem.ops.numerics.packed import (
     VECTOR_BYTES,
@@ -102,40 +101,44 @@ class Conv2DKind(WindowedKind):
         is_grouped = node.input(0).shape[-1] != node.input(1).shape[-1]
         return Order.REFERENCE if is_grouped else Order.BLOCKS
 
-    def output_shapes(self, name: str, attributes: Conv2D, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: Conv2D, inputs: Inputs) -> Shapes:
         image, filters = _image_and_filter(inputs)
         window = filter_window(attributes, image, filters)
         return ((image.batch, window.rows.size_out, window.cols.size_out, filters.batch),)
 
-    def accesses(self, node: Node, order: Order) -> Accesses:
-        return swept(node, {0: _ordered(_loop(node), order).reads()})
+    def loop(self, node: Node) -> WindowedLoop:
+        window = window_of(node)
+        return WindowedLoop.of(node.input(0), node.output, window.rows, window.cols, _groups(node.inputs))
 
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
+    def ordered(self, node: Node, order: Order) -> OrderedLoop:
+        loop = self.loop(node)
+        held = {
+            Order.BLOCKS: HeldPixels(loop, writes=block_start(loop.out.depth)),
+            Order.IM2COL: HeldPixels(loop),
+            Order.PAIRS: HeldPixels(_paired(loop), together=2),
+            Order.ROW_PAIRS: HeldPixels(loop, together=2),
+            Order.QUADS: HeldPixels(_in_one_row(loop), ahead=3, writes=loop.out.depth - 1),
+            Order.ROWS: HeldPixels(loop, ahead=loop.out.width - 1, writes=loop.out.depth - 1),
+        }
+        return held.get(order, loop)
 
     def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
         return convolution_over_rows(node, change)
 
-    def loop(self, node: Node) -> WindowedLoop:
-        return _loop(node)
-
     def paper(self, node: Node, position: int) -> Fraction | None:
         """Equations (12) and (13)."""
-        loop = _loop(node)
+        loop = self.loop(node)
         if position or loop.groups > 1:
             return None
-        image, out, rows, cols = loop.image, loop.out, loop.rows, loop.cols
-        p_h, p_w = loop.printed_padding()
-        a = Fraction(rows.stride * image.width * image.depth, out.width * out.depth)
-        pixels = out.width * cols.stride - p_h * image.width - rows.stride * image.width - cols.stride - p_w
-        return loop.printed_overlap(a, pixels * image.depth + 1)
+        a = Fraction(loop.rows.stride * loop.image.width * loop.image.depth, loop.out.width * loop.out.depth)
+        return loop.printed_overlap(a, loop.printed_pixels() * loop.image.depth + 1)
 
     def macs(self, node: Node) -> int:
         _, filters = _image_and_filter(node.inputs)
         return node.output.elems * filters.height * filters.width * filters.depth
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        loop, (image, filters, *rest) = _loop(node), inputs
+        loop, (image, filters, *rest) = self.loop(node), inputs
         bias = rest[0] if rest else None
         if node.input(0).dtype is DType.FLOAT32:
             sums = _sums_f32(loop, image, real_weights(node.input(1), filters, 0))
@@ -145,16 +148,16 @@ class Conv2DKind(WindowedKind):
         return (finished(node, 0, sums, bias),)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
-        loop = _loop(node)
+        loop = self.loop(node)
         if loop.groups > 1:
             return ()
         if {node.input(0).dtype, node.input(1).dtype} == {DType.FLOAT32}:
-            return (Variant(Order.BLOCKS, Order.BLOCKS, _vfp_call, _vfp_row_call, block=CHANNELS_OF_A_BLOCK),)
+            return (Variant(Order.BLOCKS, Order.BLOCKS, _vfp_call, block=CHANNELS_OF_A_BLOCK),)
         if not is_8_bit(node):
             return ()
         if instructions is InstructionSet.MVE:
-            return MveConv2D(node, loop, _paired(loop)).variants()
-        return DspConv2D(node, loop, _paired(loop), self.c_call).variants()
+            return MveConv2D(node, loop).variants()
+        return DspConv2D(node, loop).variants()
 
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         """Blocks of channels where weights are stored so."""
@@ -191,7 +194,7 @@ def window_of(node: Node) -> Window2D:
     return filter_window(node.attributes, *_image_and_filter(node.inputs))
 
 
-def _image_and_filter(inputs: Sequence[Tensor | None]) -> tuple[Nhwc, Nhwc]:
+def _image_and_filter(inputs: Inputs) -> tuple[Nhwc, Nhwc]:
     image, filters = Nhwc.of(input_at(inputs, 0)), Nhwc.of(input_at(inputs, 1))
     if filters.depth < 1 or image.depth % filters.depth or filters.batch % (image.depth // filters.depth):
         raise ModelError(
@@ -200,33 +203,10 @@ def _image_and_filter(inputs: Sequence[Tensor | None]) -> tuple[Nhwc, Nhwc]:
     return image, filters
 
 
-def _loop(node: Node) -> WindowedLoop:
-    image, window = Nhwc.of(node.input(0)), window_of(node)
-    sizes = node.input(0).dtype.size_bytes, node.output.dtype.size_bytes
-    pitches = pitches_of(node.input(0), node.output)
-    groups = _groups(node.inputs)
-    return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, groups, *sizes, *pitches)
-
-
-def _groups(inputs: Sequence[Tensor | None]) -> int:
+def _groups(inputs: Inputs) -> int:
     """Of input channels."""
     image, filters = _image_and_filter(inputs)
     return image.depth // filters.depth
-
-
-def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels:
-    all_but_one = loop.out.depth - 1
-    if order is Order.BLOCKS:
-        return HeldPixels(loop, ahead=0, writes=block_start(loop.out.depth))
-    if order is Order.IM2COL:
-        return HeldPixels(loop, ahead=0, writes=0)
-    if order in (Order.PAIRS, Order.ROW_PAIRS):
-        return HeldPixels(_paired(loop) if order is Order.PAIRS else loop, ahead=0, writes=0, together=2)
-    if order is Order.QUADS:
-        return HeldPixels(_in_one_row(loop) if _is_pointwise(loop) else loop, ahead=3, writes=all_but_one)
-    if order is Order.ROWS:
-        return HeldPixels(loop, ahead=loop.out.width - 1, writes=all_but_one)
-    return loop
 
 
 def _is_pointwise(loop: WindowedLoop) -> bool:
@@ -239,10 +219,13 @@ def _is_pointwise(loop: WindowedLoop) -> bool:
 def _paired(loop: WindowedLoop) -> WindowedLoop:
     """The loop as kernels in order PAIRS go through it."""
     dense = all(pitches is None for pitches in (loop.in_pitches, loop.out_pitches))
-    return _in_one_row(loop) if dense and _is_pointwise(loop) else loop
+    return _in_one_row(loop) if dense else loop
 
 
 def _in_one_row(loop: WindowedLoop) -> WindowedLoop:
+    """A pointwise convolution with all its pixels in one row; any other one as it is."""
+    if not _is_pointwise(loop):
+        return loop
     pixels = loop.out.batch * loop.out.height * loop.out.width
     image, out = Nhwc(1, 1, pixels, loop.image.depth), Nhwc(1, 1, pixels, loop.out.depth)
     return replace(loop, image=image, out=out, rows=Window1D.resolve(1, 1, 1), cols=Window1D.resolve(pixels, 1, 1))
@@ -283,7 +266,7 @@ def _stored(loop: WindowedLoop, node: Node, filters: Array) -> Array:
 
 
 def _call(node: Node) -> CCall:
-    loop, filters = _loop(node), values_of(node.input(1))
+    loop, filters = KIND.loop(node), values_of(node.input(1))
     call = window_call("conv_2d", node, loop, {"groups": loop.groups}, 0, filters, _stored(loop, node, filters))
     return replace(call, channels=CChannels(("window.out_depth",), BY_CHANNEL))
 
@@ -294,10 +277,6 @@ def _vfp_call(node: Node) -> CCall:
     fields = {name: value for name, value in call.parameters.fields.items() if name != "groups"}
     fitted = kernel_call("conv_2d_vfp_f32", fields, call.arguments, call.limits, call.passes)
     return replace(fitted, channels=call.channels)
-
-
-def _vfp_row_call(node: Node) -> CCall:
-    return window_row_call(_vfp_call(node), node, window_of(node).rows)
 
 
 COLUMNS = 8
@@ -315,19 +294,16 @@ LEAST_SINGLES = 8
 
 @dataclass(frozen=True, slots=True)
 class DspConv2D:
-    """The kernels for a node. `loop`: its loops, row by row; `whole`: as they are if all of it is run. `plain`: its
-    call in plain C, for weights that cannot be packed."""
+    """The kernels for a node with the DSP extension. `loop`: its loops, row by row."""
 
     node: Node
     loop: WindowedLoop
-    whole: WindowedLoop
-    plain: Callable[[Node], CCall]
 
     def variants(self) -> tuple[Variant, ...]:
         """The fastest first."""
         out, is_even = self.loop.out, self.loop.image.depth % TOGETHER == 0
-        pairs = Variant(Order.PAIRS, Order.ROW_PAIRS, self._pairs, self._pairs_row, self._buffer_bytes)
-        direct = Variant(Order.BLOCKS, Order.BLOCKS, self._direct, self._direct_row, block=CHANNELS_OF_A_BLOCK)
+        pairs = _pairs_variant(self._pairs, self.loop, self._buffer_bytes)
+        direct = Variant(Order.BLOCKS, Order.BLOCKS, self._direct, block=CHANNELS_OF_A_BLOCK)
         has_pairs = out.height * out.width > 1 and out.depth >= LEAST_DEPTH
         return (*((pairs,) if has_pairs else ()), *((direct,) if is_even else ()))
 
@@ -348,24 +324,14 @@ class DspConv2D:
         fours."""
         return 4 * self._buffered + (2 * self._in_row if self.loop.image.depth % TOGETHER else 0)
 
-    @property
-    def _channels(self) -> Channels:
-        return Channels.of(self.node, 0, values_of(self.node.input(1)))
-
     def _in_buffer(self, weights: Ints) -> Ints:
         """The weights of each channel as they meet the words of the buffer, two each."""
         rows = weights.reshape(len(weights), -1, self._in_row)
         met = np.pad(rows, ((0, 0), (0, 0), (0, 1)))[:, :, _words(self._in_row)].reshape(len(rows), -1, 2)
         return np.pad(met, ((0, 0), (0, self._buffered // 2 - met.shape[1]), (0, 0)))
 
-    def _pairs(self, node: Node) -> CCall:
-        return self._pairs_call(self.whole)
-
-    def _pairs_row(self, node: Node) -> CCall:
-        return window_row_call(self._pairs_call(self.loop), node, self.loop.rows)
-
-    def _pairs_call(self, loop: WindowedLoop) -> CCall:
-        size, channels = self._buffered, self._channels
+    def _pairs(self, loop: WindowedLoop) -> CCall:
+        size, channels, limits = self._buffered, Channels.of(self.node), {MAX_ROWS: loop.rows.kernel}
         weights = self._in_buffer(channels.weights)
         fields = {
             "window": c_window(loop),
@@ -375,25 +341,29 @@ class DspConv2D:
         made = _blocks(channels, weights)
         if made is None:
             own = {"filter": CTable("filter", bytes_of(weights)), "output": channels.c_output()}
-            return kernel_call("conv_2d_wide_pairs_s8", {**fields, **own}, arguments, _limits(loop), loop.output_pixels)
+            return kernel_call("conv_2d_wide_pairs_s8", {**fields, **own}, arguments, limits, loop.output_pixels)
         (how, blocks), inputs = made, 8 if size % 16 else 16
         singles = loop.out.height * (loop.out.width % 2)
         two = CName(f"diagmem_two_{how}_{inputs}_s8")
         one = CName(f"diagmem_one_{how}_{inputs if singles >= LEAST_SINGLES else 8}_s8")
         own = {"two": two, "one": one, "blocks": blocks}
-        return kernel_call("conv_2d_pairs_s8", {**fields, **own}, arguments, _limits(loop), loop.output_pairs)
+        return kernel_call("conv_2d_pairs_s8", {**fields, **own}, arguments, limits, loop.output_pairs)
 
     def _direct(self, node: Node) -> CCall:
-        output = c_packed(self._channels)
+        """Weights that cannot be packed go to the kernel in plain C."""
+        output = c_packed(Channels.of(node))
         if output is None:
-            return self.plain(node)
+            return _call(node)
         fields = {"window": c_window(self.loop), "padding": c_padding(node, self.loop), "output": output}
         arguments, limits = (node.input(0), node.output), window_limits(self.loop)
         call = kernel_call("conv_2d_direct_s8", fields, arguments, limits, self.loop.output_pixels)
         return replace(call, channels=packed_channels(self.loop.rows.kernel * self._in_row, "window.out_depth"))
 
-    def _direct_row(self, node: Node) -> CCall:
-        return window_row_call(self._direct(node), node, self.loop.rows)
+
+def _pairs_variant(call: Callable[[WindowedLoop], CCall], loop: WindowedLoop, scratch_bytes: int) -> Variant:
+    """The kernel for two pixels at a time, which knows no rows of a pointwise convolution that is run whole."""
+    whole = _paired(loop)
+    return Variant(Order.PAIRS, Order.ROW_PAIRS, lambda _: call(whole), lambda _: call(loop), scratch_bytes)
 
 
 def _blocks(channels: Channels, weights: Ints) -> tuple[str, CTable] | None:
@@ -415,23 +385,18 @@ def _words(count: int) -> list[tuple[int, int]]:
     return [*found, (last, count)] if count % 2 else found
 
 
-def _limits(loop: WindowedLoop) -> dict[str, int]:
-    return {MAX_ROWS: loop.rows.kernel}
-
-
 @dataclass(frozen=True, slots=True)
 class MveConv2D:
-    """The kernels for a node. `loop`: its loops, row by row; `whole`: as they are if all of it is run."""
+    """The kernels for a node with vectors of bytes. `loop`: its loops, row by row."""
 
     node: Node
     loop: WindowedLoop
-    whole: WindowedLoop
 
     def variants(self) -> tuple[Variant, ...]:
         """The fastest first. A window of one pixel is in one piece where it lies, so that it needs no buffer."""
         axes, out = (self.loop.rows, self.loop.cols), self.loop.out
-        pairs = Variant(Order.PAIRS, Order.ROW_PAIRS, self._pairs, self._pairs_row, 2 * self._buffered)
-        point = Variant(Order.BLOCKS, Order.BLOCKS, self._point, self._point_row)
+        pairs = _pairs_variant(self._pairs, self.loop, 2 * self._buffered)
+        point = Variant(Order.BLOCKS, Order.BLOCKS, self._point)
         is_point = all(axis.kernel == 1 and len(axis.taps()[0]) == axis.size_out for axis in axes)
         is_single = out.height * out.width == 1
         return (*(() if is_point and is_single else (pairs,)), *((point,) if is_point else ()))
@@ -441,41 +406,24 @@ class MveConv2D:
         """Inputs of a window in the buffer, with what fills them up."""
         return filled_up(self.loop.rows.kernel * self.loop.cols.kernel * self.loop.image.depth, VECTOR_BYTES)
 
-    @property
-    def _channels(self) -> Channels:
-        return Channels.of(self.node, 0, values_of(self.node.input(1)))
-
-    def _pairs(self, node: Node) -> CCall:
-        return self._pairs_call(self.whole)
-
-    def _pairs_row(self, node: Node) -> CCall:
-        return window_row_call(self._pairs_call(self.loop), node, self.loop.rows)
-
-    def _pairs_call(self, loop: WindowedLoop) -> CCall:
-        channels = self._channels
+    def _pairs(self, loop: WindowedLoop) -> CCall:
         fields = {
             "window": c_window(loop),
             "zero": zero_point_of(self.node.input(0)),
             "size": self._buffered,
-            "filter": vectors_of(channels.weights),
-            "output": c_eights(channels),
+            **self._weights(),
         }
         arguments = self.node.input(0), self.node.output, CScratch()
-        limits = {MAX_ROWS: loop.rows.kernel}
-        return kernel_call("conv_2d_mve_s8", fields, arguments, limits, loop.output_pairs)
+        return kernel_call("conv_2d_mve_s8", fields, arguments, {MAX_ROWS: loop.rows.kernel}, loop.output_pairs)
 
     def _point(self, node: Node) -> CCall:
-        channels = self._channels
-        fields = {
-            "window": c_window(self.loop),
-            "filter": vectors_of(channels.weights),
-            "output": c_eights(channels),
-        }
+        fields = {"window": c_window(self.loop), **self._weights()}
         arguments = node.input(0), node.output
         return kernel_call("conv_2d_point_mve_s8", fields, arguments, passes=self.loop.output_pixels)
 
-    def _point_row(self, node: Node) -> CCall:
-        return window_row_call(self._point(node), node, self.loop.rows)
+    def _weights(self) -> Fields:
+        channels = Channels.of(self.node)
+        return {"filter": vectors_of(channels.weights), "output": c_eights(channels)}
 
 
 KIND = Conv2DKind()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Shape, Tensor, Window2D
+from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Window2D
 from diagmem.model.multicore import Along, Cut
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import (
@@ -22,20 +21,19 @@ from diagmem.ops.c_call import (
     by_type,
     kernel_call,
     values_of,
-    window_row_call,
 )
 from diagmem.ops.kind import (
     Array,
     ColumnsAsRows,
+    Inputs,
     Rewritten,
+    Shapes,
     Values,
     convolution_over_rows,
-    held_separation,
     input_at,
-    swept,
 )
-from diagmem.ops.loops.pixels import GROUPS, ChannelBlocks, ChannelGroups, pitches_of, pixel_cut
-from diagmem.ops.loops.windowed import WindowedKind, WindowedLoop, c_window, tap_images, window_limits
+from diagmem.ops.loops.pixels import GROUPS, ChannelBlocks, ChannelGroups, pixel_cut
+from diagmem.ops.loops.windowed import OrderedLoop, WindowedKind, WindowedLoop, c_window, tap_images, window_limits
 from diagmem.ops.numerics.fixed_point import Ints
 from diagmem.ops.numerics.packed import (
     Channels,
@@ -103,53 +101,40 @@ class DepthwiseConv2DKind(WindowedKind):
         ),
     )
 
-    def output_shapes(
-        self, name: str, attributes: DepthwiseConv2D, inputs: Sequence[Tensor | None]
-    ) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: DepthwiseConv2D, inputs: Inputs) -> Shapes:
         image, filters = _image_and_filter(attributes, inputs)
         window = filter_window(attributes, image, filters)
         return ((image.batch, window.rows.size_out, window.cols.size_out, filters.depth),)
 
-    def accesses(self, node: Node, order: Order) -> Accesses:
-        if order in GROUPS and _loop(node).group_out == 1:
-            return swept(node, {0: ChannelGroups(_loop(node), order).reads()})
-        if order is not Order.CHANNEL_BLOCKS:
-            return swept(node, {0: _loop(node).reads()})
-        blocks = ChannelBlocks(_loop(node), CHANNELS_OF_A_BLOCK)
-        return replace(swept(node, {0: blocks.reads()}), writes=(blocks.writes(),))
+    def loop(self, node: Node) -> WindowedLoop:
+        window, depth = window_of(node), node.input(0).shape[-1]
+        return WindowedLoop.of(node.input(0), node.output, window.rows, window.cols, depth)
 
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        if position:
-            return held_separation(node)
-        loop = _loop(node)
+    def ordered(self, node: Node, order: Order) -> OrderedLoop:
+        loop = self.loop(node)
         if order in GROUPS and loop.group_out == 1:
-            return ChannelGroups(loop, order).separation()
-        in_blocks = order is Order.CHANNEL_BLOCKS
-        return ChannelBlocks(loop, CHANNELS_OF_A_BLOCK).separation() if in_blocks else loop.separation()
+            return ChannelGroups(loop, order)
+        return ChannelBlocks(loop, CHANNELS_OF_A_BLOCK) if order is Order.CHANNEL_BLOCKS else loop
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        found, loop = super().accesses(node, order), self.ordered(node, order)
+        return replace(found, writes=(loop.writes(),)) if isinstance(loop, ChannelBlocks) else found
 
     def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
         return convolution_over_rows(node, change)
 
-    def loop(self, node: Node) -> WindowedLoop:
-        return _loop(node)
-
     def paper(self, node: Node, position: int) -> Fraction | None:
         """Equations (7) and (8)."""
-        if position:
-            return None
-        loop = _loop(node)
-        image, out, rows, cols = loop.image, loop.out, loop.rows, loop.cols
-        p_h, p_w = loop.printed_padding()
-        a = Fraction(rows.stride * image.width, out.width * loop.group_out)
-        pixels = out.width * cols.stride - p_h * image.width - rows.stride * image.width - cols.stride - p_w + 1
-        return loop.printed_overlap(a, pixels * image.depth)
+        loop = self.loop(node)
+        a = Fraction(loop.rows.stride * loop.image.width, loop.out.width * loop.group_out)
+        return None if position else loop.printed_overlap(a, (loop.printed_pixels() + 1) * loop.image.depth)
 
     def macs(self, node: Node) -> int:
         filters = Nhwc.of(node.input(1))
         return node.output.elems * filters.height * filters.width
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        loop, (image, filters, *rest) = _loop(node), inputs
+        loop, (image, filters, *rest) = self.loop(node), inputs
         bias = rest[0] if rest else None
         is_real = node.input(0).dtype is DType.FLOAT32
         zero = np.float32(0) if is_real else np.int64(zero_point_of(node.input(0)))
@@ -157,13 +142,14 @@ class DepthwiseConv2DKind(WindowedKind):
         return (finished(node, 3, _sums(loop, image, weights, zero), bias),)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
-        loop = _loop(node)
+        loop = self.loop(node)
         if loop.group_out == 1 and all(node.input(p).dtype is DType.FLOAT32 for p in (0, 1)):
-            return (Variant(Order.EIGHTS, Order.EIGHTS, _vfp_call, _vfp_row_call),)
+            return (Variant(Order.EIGHTS, Order.EIGHTS, _vfp_call),)
         if loop.group_out > 1 or not is_8_bit(node):
             return ()
         is_mve = instructions is InstructionSet.MVE
-        return MveDepthwiseConv2D(loop).variants() if is_mve else DspDepthwiseConv2D(loop).variants()
+        order, call = (Order.EIGHTS, _mve_call) if is_mve else (Order.FOURS, _fours_call)
+        return (Variant(order, order, call),)
 
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         """Channels by whole groups, where each is made of one of the input."""
@@ -197,7 +183,7 @@ def window_of(node: Node) -> Window2D:
     return filter_window(node.attributes, *_image_and_filter(node.attributes, node.inputs))
 
 
-def _image_and_filter(attributes: DepthwiseConv2D, inputs: Sequence[Tensor | None]) -> tuple[Nhwc, Nhwc]:
+def _image_and_filter(attributes: DepthwiseConv2D, inputs: Inputs) -> tuple[Nhwc, Nhwc]:
     image, filters = Nhwc.of(input_at(inputs, 0)), Nhwc.of(input_at(inputs, 1))
     if filters.batch != 1 or filters.depth != image.depth * attributes.multiplier:
         raise ModelError(
@@ -205,13 +191,6 @@ def _image_and_filter(attributes: DepthwiseConv2D, inputs: Sequence[Tensor | Non
             f"{attributes.multiplier}; the file is damaged"
         )
     return image, filters
-
-
-def _loop(node: Node) -> WindowedLoop:
-    image, window = Nhwc.of(node.input(0)), window_of(node)
-    sizes = node.input(0).dtype.size_bytes, node.output.dtype.size_bytes
-    pitches = pitches_of(node.input(0), node.output)
-    return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, image.depth, *sizes, *pitches)
 
 
 def _sums(loop: WindowedLoop, image: Array, filters: Array, zero_point: Any) -> Array:
@@ -223,7 +202,7 @@ def _sums(loop: WindowedLoop, image: Array, filters: Array, zero_point: Any) -> 
 
 
 def _call(node: Node) -> CCall:
-    loop, filters = _loop(node), by_channel(values_of(node.input(1)))
+    loop, filters = KIND.loop(node), by_channel(values_of(node.input(1)))
     stored = halves(filters.reshape(len(filters), -1)) if kernel_suffix(node) == "s4" else filters
     call = window_call("depthwise_conv_2d", node, loop, {"multiplier": loop.group_out}, 3, filters, stored)
     return replace(call, channels=OWN_CHANNELS)
@@ -237,52 +216,37 @@ def _vfp_call(node: Node) -> CCall:
     return kernel_call("depthwise_conv_2d_vfp_f32", stored, call.arguments, call.limits, call.passes)
 
 
-def _vfp_row_call(node: Node) -> CCall:
-    return window_row_call(_vfp_call(node), node, window_of(node).rows)
-
-
 TOGETHER = GROUPS[Order.FOURS]
 
 OWN_CHANNELS = CChannels(("window.in_depth", "window.out_depth"), BY_CHANNEL | {"padding", "blocks"}, are_of_input=True)
 """Each output channel is made of the input channel of its number."""
 
 
-@dataclass(frozen=True, slots=True)
-class DspDepthwiseConv2D:
-    """The kernels for a node with an output channel for each input channel."""
-
-    loop: WindowedLoop
-
-    def variants(self) -> tuple[Variant, ...]:
-        return (Variant(Order.FOURS, Order.FOURS, self._call, self._row_call),)
-
-    def _row_call(self, node: Node) -> CCall:
-        return window_row_call(self._call(node), node, self.loop.rows)
-
-    def _call(self, node: Node) -> CCall:
-        channels = Channels.of(node, 3, by_channel(values_of(node.input(1))))
-        fields = {"window": c_window(self.loop), "padding": c_padding(node, self.loop)}
-        arguments, limits, passes = (node.input(0), node.output), window_limits(self.loop), self.loop.output_pixels
-        packed = channels.packed()
-        if packed is None:
-            own = {"filter": CTable("filter", channels.weights.astype(np.int8)), "output": channels.c_output()}
-            wide = kernel_call("depthwise_conv_2d_wide_fours_s8", {**fields, **own}, arguments, limits, passes)
-            return replace(wide, channels=OWN_CHANNELS)
-        whole = len(channels.bias) // TOGETHER * TOGETHER
-        short = fitted(channels)
-        how = f"fitted_{short.shift}" if short else "positive" if channels.is_positive else "any"
-        name = f"diagmem_{how}_fours_s8"
-        is_3x3 = self.loop.rows.kernel == self.loop.cols.kernel == 3 and whole == len(channels.bias)
-        own = {
-            "is_positive": int(channels.is_positive),
-            "inside": CName(f"{name}_inside") if is_3x3 else None,
-            "taps": CName(f"{name}_taps") if whole else None,
-            "blocks": _blocks(channels.weights, short or packed, whole) if whole else None,
-            "ones": CName("diagmem_fours_rest_s8") if whole < len(channels.bias) else None,
-            "rest": _rest(channels.weights, packed, whole) if whole < len(channels.bias) else None,
-        }
-        call = kernel_call("depthwise_conv_2d_fours_s8", {**fields, **own}, arguments, limits, passes)
-        return replace(call, channels=OWN_CHANNELS)
+def _fours_call(node: Node) -> CCall:
+    """For the DSP extension, with an output channel for each input channel."""
+    loop, channels = KIND.loop(node), Channels.of(node, 3, by_channel(values_of(node.input(1))))
+    fields = {"window": c_window(loop), "padding": c_padding(node, loop)}
+    arguments, limits, passes = (node.input(0), node.output), window_limits(loop), loop.output_pixels
+    packed = channels.packed()
+    if packed is None:
+        own = {"filter": CTable("filter", channels.weights.astype(np.int8)), "output": channels.c_output()}
+        wide = kernel_call("depthwise_conv_2d_wide_fours_s8", {**fields, **own}, arguments, limits, passes)
+        return replace(wide, channels=OWN_CHANNELS)
+    whole = len(channels.bias) // TOGETHER * TOGETHER
+    short = fitted(channels)
+    how = f"fitted_{short.shift}" if short else "positive" if channels.is_positive else "any"
+    name = f"diagmem_{how}_fours_s8"
+    is_3x3 = loop.rows.kernel == loop.cols.kernel == 3 and whole == len(channels.bias)
+    own = {
+        "is_positive": int(channels.is_positive),
+        "inside": CName(f"{name}_inside") if is_3x3 else None,
+        "taps": CName(f"{name}_taps") if whole else None,
+        "blocks": _blocks(channels.weights, short or packed, whole) if whole else None,
+        "ones": CName("diagmem_fours_rest_s8") if whole < len(channels.bias) else None,
+        "rest": _rest(channels.weights, packed, whole) if whole < len(channels.bias) else None,
+    }
+    call = kernel_call("depthwise_conv_2d_fours_s8", {**fields, **own}, arguments, limits, passes)
+    return replace(call, channels=OWN_CHANNELS)
 
 
 def by_channel(filters: Array) -> Array:
@@ -317,28 +281,17 @@ def _rest(weights: Ints, packed: Packed, whole: int) -> CTable:
     return CTable("rest", np.concatenate(rows, axis=1)[whole:].astype(np.int32))
 
 
-@dataclass(frozen=True, slots=True)
-class MveDepthwiseConv2D:
-    """The kernel for a node with an output channel for each input channel."""
-
-    loop: WindowedLoop
-
-    def variants(self) -> tuple[Variant, ...]:
-        return (Variant(Order.EIGHTS, Order.EIGHTS, self._call, self._row_call),)
-
-    def _row_call(self, node: Node) -> CCall:
-        return window_row_call(self._call(node), node, self.loop.rows)
-
-    def _call(self, node: Node) -> CCall:
-        channels = Channels.of(node, 3, by_channel(values_of(node.input(1))))
-        fields = {
-            "window": c_window(self.loop),
-            "padding": c_padding(node, self.loop),
-            "filter": CTable("filter", taps_of(channels.weights)),
-            "output": c_eights(channels),
-        }
-        arguments, limits = (node.input(0), node.output), window_limits(self.loop)
-        return kernel_call("depthwise_conv_2d_mve_s8", fields, arguments, limits, self.loop.output_pixels)
+def _mve_call(node: Node) -> CCall:
+    """For vectors of bytes, with an output channel for each input channel."""
+    loop, channels = KIND.loop(node), Channels.of(node, 3, by_channel(values_of(node.input(1))))
+    fields = {
+        "window": c_window(loop),
+        "padding": c_padding(node, loop),
+        "filter": CTable("filter", taps_of(channels.weights)),
+        "output": c_eights(channels),
+    }
+    arguments, limits = (node.input(0), node.output), window_limits(loop)
+    return kernel_call("depthwise_conv_2d_mve_s8", fields, arguments, limits, loop.output_pixels)
 
 
 KIND = DepthwiseConv2DKind()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, IntArray, Nhwc, Node, Padding, Shape, Tensor, Window1D, Window2D
+from diagmem.model.graph import DType, IntArray, Nhwc, Node, Padding, Tensor, Window1D, Window2D
 from diagmem.model.multicore import Along, Cut
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import (
     MAX_ROWS,
+    QUANTISED_OR_REAL,
     SUFFIXES,
     CCall,
     CChannels,
@@ -23,14 +25,14 @@ from diagmem.ops.c_call import (
     CTable,
     CTurn,
     Fields,
-    Unsupported,
-    refuse_unsigned_to_even,
+    by_type,
+    kernel_call,
     require_types,
     values_of,
 )
-from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, input_at, swept
-from diagmem.ops.loops.pixels import PixelLoop, pitches_of
-from diagmem.ops.loops.windowed import WindowedLoop, c_window
+from diagmem.ops.kind import Array, Inputs, Shapes, Values, constant_ints, input_at, swept
+from diagmem.ops.loops.pixels import PixelLoop
+from diagmem.ops.loops.windowed import PixelKind, WindowedLoop, c_window
 from diagmem.ops.numerics.quantised import (
     Requantisation,
     centred_weights,
@@ -83,16 +85,13 @@ class GatheredAxis:
         return kept, image[first]
 
 
-class TransposeConvKind(OpKind):
+class TransposeConvKind(PixelKind):
     names = ("TRANSPOSE_CONV",)
     orders = (Order.REFERENCE, Order.BUFFERED)
     takes = Signature((3, 4), data=IMAGE, numbers=(0,), weights=Weights(axis=0, filter=FILTER, bias=3))
-    takes_pitches = True
     table = Table(TransposeConv, ("Padding", "StrideH", "StrideW", "FusedActivationFunction"))
 
-    def output_shapes(
-        self, name: str, attributes: TransposeConv, inputs: Sequence[Tensor | None]
-    ) -> tuple[Shape, ...] | None:
+    def output_shapes(self, name: str, attributes: TransposeConv, inputs: Inputs) -> Shapes | None:
         shape = constant_ints(inputs, 0)
         if shape is None:
             return None
@@ -101,15 +100,18 @@ class TransposeConvKind(OpKind):
         _window(attributes, inputs, Nhwc(*shape))
         return (shape,)
 
+    def loop(self, node: Node) -> PixelLoop:
+        window = _window(node.attributes, node.inputs, Nhwc.of(node.output))
+        return PixelLoop.of(node.input(IMAGE), node.output, GatheredAxis(window.rows), GatheredAxis(window.cols), 1)
+
     def accesses(self, node: Node, order: Order) -> Accesses:
         if order is Order.BUFFERED:
             return swept(node, {IMAGE: Runs.of(0, node.input(IMAGE).elems, 0, stride=0)})
-        return swept(node, {IMAGE: _loop(node).reads()})
+        return super().accesses(node, order)
 
     def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        if position != IMAGE:
-            return held_separation(node)
-        return None if order is Order.BUFFERED else _loop(node).separation()
+        is_read_first = position == IMAGE and order is Order.BUFFERED
+        return None if is_read_first else super().closed_separation(node, position, order, output)
 
     def macs(self, node: Node) -> int:
         filters = Nhwc.of(node.input(FILTER))
@@ -129,20 +131,15 @@ class TransposeConvKind(OpKind):
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         return (*self.cut_to_rows(node, variant), Cut(Along.CHANNELS, node.output.shape[-1]))
 
-    def has_row_kernel(self, node: Node) -> bool:
-        return True
-
     def c_row_call(self, node: Node) -> CCall:
         call, window = self.c_call(node), _window(node.attributes, node.inputs, Nhwc.of(node.output))
         arguments = (CRows(node.input(IMAGE), window.rows, is_transposed=True), CTurn.NUMBER, CRow(node.output))
         return replace(call, function=f"{call.function}_row", arguments=arguments)
 
     def c_call(self, node: Node) -> CCall:
-        calls = {DType.INT8: _call_s8, DType.UINT8: _call_u8, DType.INT16: _call_s16, DType.FLOAT32: _call_f32}
-        dtype = node.input(IMAGE).dtype
-        if dtype not in calls:
-            raise Unsupported(f"{dtype.value} elements; supported: {', '.join(d.value for d in calls)}")
-        return calls[dtype](node)
+        fields = {DType.INT16: _fields_s16, DType.FLOAT32: _fields_f32}
+        calls = {d: partial(_call, fields=fields.get(d, _fields_8_bit)) for d in QUANTISED_OR_REAL}
+        return by_type(node, calls, data=IMAGE)
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Any padding, stride and window; strides above the window leave output pixels that nothing reaches."""
@@ -163,7 +160,7 @@ class TransposeConvKind(OpKind):
         return replace(weighted_fitting(self, node, axis=0), data=IMAGE)
 
 
-def _window(attributes: TransposeConv, inputs: Sequence[Tensor | None], out: Nhwc) -> Window2D:
+def _window(attributes: TransposeConv, inputs: Inputs, out: Nhwc) -> Window2D:
     """The window of the convolution that leads from the output back to the image."""
     filters, image = Nhwc.of(input_at(inputs, FILTER)), Nhwc.of(input_at(inputs, IMAGE))
     window = Window2D.resolve(
@@ -177,15 +174,6 @@ def _window(attributes: TransposeConv, inputs: Sequence[Tensor | None], out: Nhw
             f"image {list(image)} and filter {list(filters)} do not make the output {list(out)}; the file is damaged"
         )
     return window
-
-
-def _loop(node: Node) -> PixelLoop:
-    out = Nhwc.of(node.output)
-    window = _window(node.attributes, node.inputs, out)
-    sizes = node.input(IMAGE).dtype.size_bytes, node.output.dtype.size_bytes
-    rows, cols = GatheredAxis(window.rows), GatheredAxis(window.cols)
-    pitches = pitches_of(node.input(IMAGE), node.output)
-    return PixelLoop(Nhwc.of(node.input(IMAGE)), out, rows, cols, 1, *sizes, *pitches)
 
 
 def _bias(node: Node) -> Tensor | None:
@@ -226,17 +214,16 @@ def _reached(axis: Window1D, tap: int) -> tuple[IntArray, IntArray]:
     return outputs[inside], inputs[inside]
 
 
-def _call(node: Node, fields: Fields) -> CCall:
+def _call(node: Node, fields: Callable[[Node], Fields]) -> CCall:
     """The kernel's window is that of the convolution which leads from the output back to the image."""
-    loop, window = _loop(node), _window(node.attributes, node.inputs, Nhwc.of(node.output))
-    given = loop.in_size, loop.out_size, loop.in_pitches, loop.out_pitches
-    slid = WindowedLoop(loop.image, loop.out, window.rows, window.cols, 1, *given)
+    window = _window(node.attributes, node.inputs, Nhwc.of(node.output))
+    slid = WindowedLoop.of(node.input(IMAGE), node.output, window.rows, window.cols, 1)
     filters = CTable("filter", _stored(values_of(node.input(FILTER))))
-    stem = f"transpose_conv_{SUFFIXES[node.output.dtype]}"
-    parameters = CStruct(f"diagmem_{stem}_params", {"window": c_window(slid), "filter": filters, **fields})
     limits = {MAX_ROWS: -(-window.rows.kernel // window.rows.stride)}
     arguments, passes = (node.input(IMAGE), node.output), math.prod(node.input(IMAGE).shape[:3])
-    call = CCall("transpose_conv.c", f"diagmem_{stem}", parameters, arguments, limits, passes=passes)
+    given, name = {"window": c_window(slid), "filter": filters}, f"transpose_conv_{SUFFIXES[node.output.dtype]}"
+    own = {**given, **fields(node)}
+    call = kernel_call("transpose_conv", own, arguments, limits, passes, function=name, struct=name)
     return replace(call, channels=CChannels(("window.out_depth",), BY_CHANNEL))
 
 
@@ -246,35 +233,27 @@ def _stored(filters: Array) -> Array:
     return (filters.astype(np.int16) - UNSIGNED_BIAS).astype(np.int8) if is_unsigned else filters
 
 
-def _call_s8(node: Node) -> CCall:
-    return _call(node, _fields_8_bit(node))
-
-
-def _call_u8(node: Node) -> CCall:
-    refuse_unsigned_to_even(node)
-    return _call(node, {**_fields_8_bit(node), "filter_zero_point": zero_point_of(node.input(FILTER)) - UNSIGNED_BIAS})
-
-
 def _fields_8_bit(node: Node) -> Fields:
     bias = _bias(node)
     require_types(node.input(IMAGE).dtype, (node.input(FILTER), node.output))
     require_types(DType.INT32, () if bias is None else (bias,))
     values = np.zeros(node.output.shape[3], np.int32) if bias is None else values_of(bias)
-    output = _requantisation(node).c_channels(values)
-    return {"zero_point": zero_point_of(node.input(IMAGE)), "output": output}
+    fields = {"zero_point": zero_point_of(node.input(IMAGE)), "output": _requantisation(node).c_channels(values)}
+    if node.input(IMAGE).dtype is DType.INT8:
+        return fields
+    return {**fields, "filter_zero_point": zero_point_of(node.input(FILTER)) - UNSIGNED_BIAS}
 
 
-def _call_s16(node: Node) -> CCall:
-    return _call(node, {"output": _channels_s16(node).c_struct()})
+def _fields_s16(node: Node) -> Fields:
+    return {"output": _channels_s16(node).c_struct()}
 
 
-def _call_f32(node: Node) -> CCall:
+def _fields_f32(node: Node) -> Fields:
     bias = _bias(node)
     require_types(DType.FLOAT32, (node.input(FILTER), node.output, *(() if bias is None else (bias,))))
     values = np.zeros(node.output.shape[3], np.float32) if bias is None else values_of(bias)
     low, high = real_range(node.attributes.activation)
-    output = CStruct("diagmem_channels_f32", {"bias": CTable("bias", values), "low": low, "high": high})
-    return _call(node, {"output": output})
+    return {"output": CStruct("diagmem_channels_f32", {"bias": CTable("bias", values), "low": low, "high": high})}
 
 
 KIND = TransposeConvKind()

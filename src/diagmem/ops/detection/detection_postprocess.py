@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -10,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Quantisation, Shape, Tensor
-from diagmem.ops.accesses import Accesses, Runs
+from diagmem.model.graph import DType, Node, Quantisation, Tensor
+from diagmem.ops.accesses import Accesses, Runs, node_reads
 from diagmem.ops.c_call import CCall, CStruct, CTable, Unsupported, element_code, kernel_call, require_types, values_of
-from diagmem.ops.kind import Array, OpKind, Values, input_at
+from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, input_at
 from diagmem.ops.numerics.quantised import scale_of, zero_point_of
 from diagmem.ops.options import CustomOptions
 from diagmem.ops.orders import Order
@@ -68,9 +67,7 @@ class DetectionPostprocessKind(OpKind):
     def encode(self, node: Node) -> CustomOptions:
         return CustomOptions({f.name: getattr(node.attributes, f.name) for f in fields(node.attributes)})
 
-    def output_shapes(
-        self, name: str, attributes: DetectionPostprocess, inputs: Sequence[Tensor | None]
-    ) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: DetectionPostprocess, inputs: Inputs) -> Shapes:
         boxes, scores, anchors = (input_at(inputs, position).shape for position in range(3))
         fits = len(boxes) == len(scores) == 3 and len(anchors) == 2 and boxes[:2] == scores[:2] == (1, anchors[0])
         if not fits or boxes[2] < _COORDINATES or anchors[1] != _COORDINATES:
@@ -89,9 +86,6 @@ class DetectionPostprocessKind(OpKind):
     def accesses(self, node: Node, order: Order) -> Accesses:
         """All is read for every detection, and each of its classes; then it is written. At last their number is."""
         most, elems = node.attributes.max_detections * node.attributes.slots, node.outputs[1].elems
-        reads = tuple(
-            None if t is None or t.is_constant else Runs.of(0, t.elems, 0, stride=0, hold=most) for t in node.inputs
-        )
         number = np.arange(most)
         writes = [
             Runs.join(
@@ -100,7 +94,7 @@ class DetectionPostprocessKind(OpKind):
             )
             for size in (_COORDINATES, 1, 1)
         ]
-        return Accesses(most + 1, reads, (*writes, Runs.of(0, 1, most)))
+        return Accesses(most + 1, node_reads(node, most), (*writes, Runs.of(0, 1, most)))
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         a = node.attributes

@@ -1,4 +1,4 @@
-"""Functions of one quantised integer. Of 8-bit ones a table holds all results; others are computed as they come."""
+"""Functions of one number. Of 8-bit integers a table holds all results; others are computed as they come."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.c_call import (
     SUFFIXES,
     CCall,
-    CStruct,
     CTable,
     Fields,
     Unsupported,
@@ -20,8 +19,9 @@ from diagmem.ops.c_call import (
     kernel_call,
     require_types,
 )
-from diagmem.ops.kind import Array
+from diagmem.ops.kind import Array, Way
 from diagmem.ops.loops.broadcast import c_elementwise
+from diagmem.ops.numerics import single_precision
 from diagmem.ops.numerics.fixed_point import (
     INT32_MAX,
     Ints,
@@ -32,8 +32,10 @@ from diagmem.ops.numerics.fixed_point import (
     rounding_shift,
     scaled_argument,
     sigmoid,
+    sigmoid_16,
     sigmoid_table,
     tanh,
+    tanh_16,
     wrapped,
 )
 from diagmem.ops.numerics.quantised import (
@@ -49,7 +51,7 @@ from diagmem.ops.options import Activation
 STORED = (DType.INT8, DType.UINT8, DType.INT16, DType.INT32)
 
 
-def cast(node: Node, data: Array) -> Array:
+def _cast(node: Node, data: Array) -> Array:
     """Real numbers lose what is behind the point, and are clamped to the integers' range; integers wrap around."""
     to = node.output.dtype
     if data.dtype.kind != "f" or to in (DType.FLOAT32, DType.BOOL):
@@ -61,7 +63,7 @@ def cast(node: Node, data: Array) -> Array:
     return np.where(np.isnan(data), 0, clamped).astype(to.numpy)
 
 
-def cast_call(node: Node) -> CCall:
+def _cast_call(node: Node) -> CCall:
     fields = {
         "shape": c_elementwise(node),
         "from": element_code(node.input(0).dtype),
@@ -70,9 +72,9 @@ def cast_call(node: Node) -> CCall:
     return kernel_call("cast", fields, (node.input(0), node.output))
 
 
-def quantize(node: Node, data: Array) -> Array:
+def _quantize(node: Node, data: Array) -> Array:
     if rounds_to_even(node.output):
-        return stored_to_even(node.output, data if node.input(0).dtype is DType.FLOAT32 else dequantize(node, data))
+        return stored_to_even(node.output, data if node.input(0).dtype is DType.FLOAT32 else _dequantize(node, data))
     if node.input(0).dtype is not DType.FLOAT32:
         result = _rescaling(node).apply(data.astype(np.int64) - zero_point_of(node.input(0)))
         return result.astype(node.output.dtype.numpy)
@@ -98,17 +100,17 @@ def stored_to_even(output: Tensor, real: Array) -> Array:
     return stored
 
 
-def quantize_call(node: Node) -> CCall:
+def _quantize_call(node: Node) -> CCall:
     if rounds_to_even(node.output) and node.input(0).dtype is not DType.FLOAT32:
-        return lookup_to_even_call(node, dequantize)
+        return _lookup_to_even_call(node, _dequantize)
     if rounds_to_even(node.output):
         return _real_call(node, "quantize_to_even", node.output)
     if node.input(0).dtype is not DType.FLOAT32:
-        return requantize_call(node, _rescaling(node))
+        return _requantize_call(node, _rescaling(node))
     return _real_call(node, "quantize", node.output)
 
 
-def dequantize(node: Node, data: Array) -> Array:
+def _dequantize(node: Node, data: Array) -> Array:
     """Halves have no scale; they are real numbers already."""
     if node.input(0).dtype is DType.FLOAT16:
         return data.astype(np.float32)
@@ -117,13 +119,13 @@ def dequantize(node: Node, data: Array) -> Array:
     return real
 
 
-def dequantize_call(node: Node) -> CCall:
+def _dequantize_call(node: Node) -> CCall:
     if node.output.dtype is not DType.FLOAT32:
         raise Unsupported(f"{node.output.dtype.value} outputs; supported: float32")
     return _real_call(node, "dequantize", node.input(0))
 
 
-def requantize_call(node: Node, output: Requantisation) -> CCall:
+def _requantize_call(node: Node, output: Requantisation) -> CCall:
     """From integers to integers of another scale."""
     for tensor in (node.input(0), node.output):
         if tensor.dtype not in STORED:
@@ -133,15 +135,15 @@ def requantize_call(node: Node, output: Requantisation) -> CCall:
     return _conversion_call(node, "requantize", "requantize", fields)
 
 
-def table_to_even(node: Node, function: Callable[[Node, Array], Array]) -> Array:
+def _table_to_even(node: Node, function: Callable[[Node, Array], Array]) -> Array:
     """The outputs of -128, -127, … 127: real numbers in between, through a function of them."""
     require_types(DType.INT8, (node.input(0), node.output))
     stored = np.arange(-128, 128, dtype=np.int8)
     return stored_to_even(node.output, function(node, stored))
 
 
-def lookup_to_even_call(node: Node, function: Callable[[Node, Array], Array]) -> CCall:
-    fields = {"shape": c_elementwise(node), "table": CTable("table", table_to_even(node, function))}
+def _lookup_to_even_call(node: Node, function: Callable[[Node, Array], Array]) -> CCall:
+    fields = {"shape": c_elementwise(node), "table": CTable("table", _table_to_even(node, function))}
     return kernel_call("lookup_s8", fields, (node.input(0), node.output))
 
 
@@ -164,8 +166,8 @@ def _real_call(node: Node, function: str, stored: Any) -> CCall:
 
 
 def _conversion_call(node: Node, function: str, struct: str, fields: Fields) -> CCall:
-    parameters = CStruct(f"diagmem_{struct}_params", {"shape": c_elementwise(node), **fields})
-    return CCall("quantize.c", f"diagmem_{function}", parameters, (node.input(0), node.output))
+    given = {"shape": c_elementwise(node), **fields}
+    return kernel_call("quantize", given, (node.input(0), node.output), function=function, struct=struct)
 
 
 def _limits(dtype: DType) -> tuple[int, int]:
@@ -178,7 +180,7 @@ def _in_double(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     return lambda x: function(x.astype(np.float64)).astype(np.float32)
 
 
-MATH: Mapping[str, Callable[[Array], Array]] = {
+_MATH: Mapping[str, Callable[[Array], Array]] = {
     "LOG": _in_double(np.log),
     "SIN": _in_double(np.sin),
     "COS": _in_double(np.cos),
@@ -189,28 +191,24 @@ MATH: Mapping[str, Callable[[Array], Array]] = {
 """Halves are rounded to the even neighbour."""
 
 
-def math_f32(node: Node, x: Array) -> Array:
+def _math_f32(node: Node, x: Array) -> Array:
     with np.errstate(all="ignore"):
-        return MATH[node.op.kind](x)
+        return _MATH[node.op.kind](x)
 
 
-def math_call(node: Node) -> CCall:
+def _math_call(node: Node) -> CCall:
     require_types(DType.FLOAT32, (node.output,))
-    return _math_call(node, f"math_{node.op.kind.lower()}_f32")
+    return _unary_call(node, f"math_{node.op.kind.lower()}_f32")
 
 
-def logical_not(node: Node, x: Array) -> Array:
-    return ~x
-
-
-def logical_not_call(node: Node) -> CCall:
+def _logical_not_call(node: Node) -> CCall:
     require_types(DType.BOOL, (node.output,))
-    return _math_call(node, "logical_not")
+    return _unary_call(node, "logical_not")
 
 
-def _math_call(node: Node, function: str) -> CCall:
-    parameters = CStruct("diagmem_unary_math_params", {"shape": c_elementwise(node)})
-    return CCall("elementwise_unary_math.c", f"diagmem_{function}", parameters, (node.input(0), node.output))
+def _unary_call(node: Node, function: str) -> CCall:
+    fields, tensors = {"shape": c_elementwise(node)}, (node.input(0), node.output)
+    return kernel_call("elementwise_unary_math", fields, tensors, function=function, struct="unary_math")
 
 
 Function = Callable[[Node, Ints], Ints]
@@ -373,37 +371,32 @@ def _table(node: Node) -> Array:
     return np.clip(function(node, np.arange(info.min, info.max + 1)), info.min, info.max).astype(dtype.numpy)
 
 
-def lookup(node: Node, data: Array) -> Array:
+def _lookup(node: Node, data: Array) -> Array:
     found: Array = _table(node)[data.astype(np.int64) - np.iinfo(data.dtype).min]
     return found
 
 
-def lookup_call(node: Node) -> CCall:
+def _lookup_call(node: Node) -> CCall:
     fields = {"shape": c_elementwise(node), "table": CTable("table", _table(node))}
     return kernel_call(f"lookup_{SUFFIXES[node.input(0).dtype]}", fields, (node.input(0), node.output))
 
 
-LOOKUPS = tuple(_S8)
-UNSIGNED_LOOKUPS = tuple(_U8)
-"""Kinds that can be looked up."""
-
-
-def clamped_s16(node: Node, data: Array) -> Array:
+def _clamped_s16(node: Node, data: Array) -> Array:
     return _clamped(node, data.astype(np.int64)).astype(np.int16)
 
 
-def clamped_s16_call(node: Node) -> CCall:
+def _clamped_s16_call(node: Node) -> CCall:
     require_types(DType.INT16, (node.output,))
-    return requantize_call(node, _clamp_requantisation(node))
+    return _requantize_call(node, _clamp_requantisation(node))
 
 
-def two_sided_s16(node: Node, data: Array) -> Array:
+def _two_sided_s16(node: Node, data: Array) -> Array:
     """LEAKY_RELU and ABS: one factor for numbers below zero, another for the others."""
     result = _S8[node.op.kind](node, data.astype(np.int64))
     return np.clip(result, -(2**15), 2**15 - 1).astype(np.int16)
 
 
-def two_sided_s16_call(node: Node) -> CCall:
+def _two_sided_s16_call(node: Node) -> CCall:
     require_types(DType.INT16, (node.output,))
     is_abs = node.op.kind == "ABS"
     slope = _unit(node) if is_abs else _leaky_slope(node)
@@ -436,28 +429,104 @@ def _sigmoid_scaling(node: Node) -> tuple[int, int]:
     return int(multiplier), shift
 
 
-def sigmoid_s16(node: Node, data: Array) -> Array:
-    """LOGISTIC, TANH: straight lines between the entries of a table."""
-    bits = 9 if node.op.kind == "LOGISTIC" else 8
+def _sigmoid_s16(node: Node, data: Array) -> Array:
     multiplier, shift = _sigmoid_scaling(node)
     place = (data.astype(np.int64) * multiplier + ((1 << shift) >> 1)) >> shift
-    size, table = np.abs(place), sigmoid_table()
-    index = np.minimum(size >> bits, 254)
-    line = (table[index] << bits) + (size & ((1 << bits) - 1)) * (table[index + 1] - table[index])
-    value = np.where(size >> bits >= 255, 0x7FFF << 10 if bits == 9 else 0xFFFF << 8, line)
-    if bits == 9:
-        result = np.where(place >= 0, value + (1 << 9), (1 << 25) - value + (1 << 9) - 1) >> 10
-    else:
-        value = value - (1 << 23)
-        result = np.where(place >= 0, value + (1 << 7), -value + (1 << 7) - 1) >> 8
-    return result.astype(np.int16)
+    return (sigmoid_16 if node.op.kind == "LOGISTIC" else tanh_16)(place).astype(np.int16)
 
 
-def sigmoid_s16_call(node: Node) -> CCall:
+def _sigmoid_s16_call(node: Node) -> CCall:
     require_types(DType.INT16, (node.output,))
     multiplier, shift = _sigmoid_scaling(node)
     table = CTable("sigmoid", sigmoid_table().astype(np.uint16))
     fields = {"shape": c_elementwise(node), "multiplier": multiplier, "shift": shift, "table": table}
-    parameters = CStruct("diagmem_sigmoid_s16_params", fields)
-    function = f"diagmem_{node.op.kind.lower()}_s16"
-    return CCall("sigmoid_s16.c", function, parameters, (node.input(0), node.output))
+    return kernel_call("sigmoid_s16", fields, (node.input(0), node.output), function=f"{node.op.kind.lower()}_s16")
+
+
+_REAL: Mapping[str, Callable[[Array], Array]] = {
+    "ELU": lambda x: np.where(x < 0, single_precision.expm1(x), x),
+    "HARD_SWISH": lambda x: x * single_precision.clamped(x + np.float32(3), 0, 6) / np.float32(6),
+    "LOGISTIC": single_precision.logistic,
+    "TANH": single_precision.tanh,
+    "SQRT": np.sqrt,
+    "RSQRT": lambda x: np.float32(1) / np.sqrt(x),
+    "SQUARE": lambda x: x * x,
+    "EXP": single_precision.exp,
+    "ABS": np.abs,
+    "NEG": np.negative,
+}
+
+
+def _real(node: Node, x: Array) -> Array:
+    if node.op.kind in CLAMPS:
+        return single_precision.clamped(x, *CLAMPS[node.op.kind])
+    if node.op.kind == "LEAKY_RELU":
+        return np.where(x > 0, x, x * np.float32(node.attributes.alpha))
+    if node.op.kind == "GELU":
+        return (single_precision.gelu_by_tanh if node.attributes.approximate else single_precision.gelu)(x)
+    with np.errstate(all="ignore"):
+        return _REAL[node.op.kind](x)
+
+
+def _call_f32(node: Node) -> CCall:
+    require_types(DType.FLOAT32, (node.output,))
+    kind = node.op.kind
+    low, high = CLAMPS.get(kind, (0.0, 0.0))
+    name = "relu" if kind in CLAMPS else "exponential" if kind == "EXP" else kind.lower()
+    name += "_by_tanh" if kind == "GELU" and node.attributes.approximate else ""
+    fields = {"shape": c_elementwise(node), "low": low, "high": high, "slope": float(node.attributes.alpha)}
+    tensors = node.input(0), node.output
+    return kernel_call("elementwise_unary_f32", fields, tensors, function=f"{name}_f32", struct="unary_f32")
+
+
+_S16 = {
+    **dict.fromkeys(CLAMPS, Way(_clamped_s16, _clamped_s16_call)),
+    **dict.fromkeys(("LEAKY_RELU", "ABS"), Way(_two_sided_s16, _two_sided_s16_call)),
+    **dict.fromkeys(("LOGISTIC", "TANH"), Way(_sigmoid_s16, _sigmoid_s16_call)),
+}
+
+_CONVERSIONS = {
+    "CAST": Way(_cast, _cast_call),
+    "QUANTIZE": Way(_quantize, _quantize_call),
+    "DEQUANTIZE": Way(_dequantize, _dequantize_call),
+}
+
+_IN_FLOAT32 = {
+    **dict.fromkeys((*_REAL, *CLAMPS, "LEAKY_RELU", "GELU"), Way(_real, _call_f32)),
+    **dict.fromkeys(_MATH, Way(_math_f32, _math_call)),
+}
+
+
+def ways_of(kind: str) -> dict[DType, Way]:
+    """How a kind is computed, by the type of the input."""
+    if kind in _CONVERSIONS:
+        return dict.fromkeys(DType, _CONVERSIONS[kind])
+    looked_up = Way(_lookup, _lookup_call)
+    ways = {
+        DType.INT8: looked_up if kind in _S8 else None,
+        DType.UINT8: looked_up if kind in _U8 else None,
+        DType.INT16: _S16.get(kind),
+        DType.FLOAT32: _IN_FLOAT32.get(kind),
+        DType.BOOL: Way(lambda node, x: ~x, _logical_not_call) if kind == "LOGICAL_NOT" else None,
+    }
+    return {dtype: way for dtype, way in ways.items() if way is not None}
+
+
+def is_looked_up_to_even(node: Node) -> bool:
+    """Of 8 bits, rounded once: any function that float32 has too."""
+    is_rounded_once = node.input(0).dtype is DType.INT8 and rounds_to_even(node.output)
+    return is_rounded_once and node.op.kind in _IN_FLOAT32
+
+
+def looked_up_to_even(node: Node, data: Array) -> Array:
+    found: Array = _table_to_even(node, _through_float32)[data.astype(np.int64) + 128]
+    return found
+
+
+def looked_up_to_even_call(node: Node) -> CCall:
+    return _lookup_to_even_call(node, _through_float32)
+
+
+def _through_float32(node: Node, data: Array) -> Array:
+    found: Array = _IN_FLOAT32[node.op.kind].reference(node, _dequantize(node, data))
+    return found

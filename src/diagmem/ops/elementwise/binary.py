@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,12 +16,10 @@ from diagmem.ops.c_call import (
     CStruct,
     Fields,
     Unsupported,
-    by_type,
-    cut_to_row,
+    kernel_call,
     require_types,
-    row_call,
 )
-from diagmem.ops.kind import Array, Values
+from diagmem.ops.kind import Array, Way
 from diagmem.ops.loops.broadcast import BroadcastKind, c_broadcast, outer_cut
 from diagmem.ops.numerics import single_precision
 from diagmem.ops.numerics.fixed_point import (
@@ -43,9 +40,9 @@ from diagmem.ops.numerics.quantised import (
     scale_of,
     zero_point_of,
 )
-from diagmem.ops.options import Activation, BuiltinOptions, activation_of
+from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import InstructionSet, Order, Variant
-from diagmem.ops.sampling import OPERAND_SIZE, Draw, Fitting, activation, constant, node_of
+from diagmem.ops.sampling import OPERAND_SIZE, Draw, Fitting, node_of
 from diagmem.ops.signature import Signature
 
 
@@ -58,29 +55,17 @@ class Binary:
 
 class BinaryKind(BroadcastKind):
     names = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE")
+    table = {
+        **dict.fromkeys(("ADD", "SUB", "MUL", "DIV"), Table(Binary, ("FusedActivationFunction",))),
+        **dict.fromkeys(("MAXIMUM", "MINIMUM"), Table(Binary, name="MaximumMinimumOptions")),
+        "SQUARED_DIFFERENCE": Table(Binary),
+    }
     tflm_agrees = True
     is_pointwise = True
     takes = Signature((2, 2), alike=(1,))
 
-    def decode(self, name: str, options: Any) -> Binary:
-        if options is None or name not in ("ADD", "SUB", "MUL", "DIV"):
-            return Binary()
-        return Binary(activation_of(options.FusedActivationFunction()))
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        if node.op.kind in ("MAXIMUM", "MINIMUM"):
-            return BuiltinOptions("MaximumMinimumOptions", {})
-        if node.op.kind == "SQUARED_DIFFERENCE":
-            return BuiltinOptions("SquaredDifferenceOptions", {})
-        return BuiltinOptions(
-            f"{node.op.kind.title()}Options", {"FusedActivationFunction": node.attributes.activation.value}
-        )
-
-    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        way = _WAYS[node.op.kind].get(node.output.dtype)
-        if way is None:
-            return super().reference(node, inputs)
-        return (np.reshape(way.reference(node, *inputs), node.output.shape),)
+    def ways(self, name: str) -> dict[DType, Way]:
+        return _WAYS[name]
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         """ADD and MUL on 8-bit integers, in the order of the kernels in plain C. With Helium four elements are read
@@ -89,28 +74,20 @@ class BinaryKind(BroadcastKind):
         is_8_bit = all(t.dtype is DType.INT8 for t in (*node.inputs, *node.outputs) if t)
         if call is None or not is_8_bit or rounds_to_even(node.output):
             return ()
-        return (Variant(Order.REFERENCE, Order.REFERENCE, call, lambda n: row_call(call(cut_to_row(n)), n)),)
+        return (Variant(Order.REFERENCE, Order.REFERENCE, call),)
 
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         return outer_cut(node, c_broadcast)
 
-    def c_call(self, node: Node) -> CCall:
-        return by_type(node, {dtype: way.call for dtype, way in _WAYS[node.op.kind].items()})
-
     def sample(self, name: str, draw: Draw) -> Node:
         """Both inputs may be repeated, each along its own axes; one may be constant."""
-        shape = draw.shape()
-        places = draw.choice(((activation, activation), (activation, constant), (constant, activation)))
-        inputs = [place(draw.shrunk(shape), draw.dtype()) for place in places]
+        inputs = draw.pair()
         attributes = Binary(draw.fused()) if name in ("ADD", "SUB", "MUL", "DIV") else Binary()
         return node_of(self, name, attributes, inputs, (draw.dtype(),))
 
     def fitting(self, node: Node) -> Fitting:
-        types, gains = (
-            tuple(_WAYS[node.op.kind]),
-            {"ADD": 1, "SUB": 1, "SQUARED_DIFFERENCE": 1, "MUL": OPERAND_SIZE, "DIV": 1},
-        )
-        return Fitting(types, gain=gains.get(node.op.kind))
+        gains = {"ADD": 1, "SUB": 1, "SQUARED_DIFFERENCE": 1, "MUL": OPERAND_SIZE, "DIV": 1}
+        return Fitting(tuple(_WAYS[node.op.kind]), gain=gains.get(node.op.kind))
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         """Whole numbers are not divided by 0."""
@@ -155,9 +132,12 @@ _SQUARE_BITS = {DType.INT8: 7, DType.INT16: 0}
 def binary_call(node: Node, parameters: str, fields: Fields, suffix: str = "int") -> CCall:
     """The call of the kernel for the kind and the type of its first input."""
     require_types(node.output.dtype, (node.input(0), node.input(1)))
-    function = f"diagmem_{node.op.kind.lower()}_{SUFFIXES[node.output.dtype]}"
-    struct = CStruct(f"diagmem_{parameters}_params", {"shape": c_broadcast(node), **fields})
-    return CCall(f"elementwise_binary_{suffix}.c", function, struct, (node.input(0), node.input(1), node.output))
+    function, tensors = (
+        f"{node.op.kind.lower()}_{SUFFIXES[node.output.dtype]}",
+        (node.input(0), node.input(1), node.output),
+    )
+    own, stem = {"shape": c_broadcast(node), **fields}, f"elementwise_binary_{suffix}"
+    return kernel_call(stem, own, tensors, function=function, struct=parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +177,13 @@ def sum_or_difference(node: Node, first: Array, second: Array) -> Array:
 
 def sum_call(node: Node) -> CCall:
     way = sum_of(node)
-    first, second = (
-        CStruct("diagmem_addend", {"zero_point": zero_point_of(node.input(i)), "mantissa": m, "shift": shift})
-        for i, (m, shift) in enumerate(way.inputs)
-    )
-    fields = {"left_shift": way.left_shift, "first": first, "second": second, "output": way.output.c_struct()}
+    fields = {"left_shift": way.left_shift, **_addends(node, way, "diagmem_addend"), "output": way.output.c_struct()}
     return binary_call(node, "sum", fields)
+
+
+def _addends(node: Node, way: Sum, struct: str) -> dict[str, CStruct]:
+    numbers = zip(("first", "second"), map(zero_point_of, (node.input(0), node.input(1))), way.inputs, strict=True)
+    return {name: CStruct(struct, {"zero_point": zero, "mantissa": m, "shift": s}) for name, zero, (m, s) in numbers}
 
 
 def product_requantisation(node: Node) -> Requantisation:
@@ -220,20 +201,15 @@ def product(node: Node, first: Array, second: Array) -> Array:
 
 
 def product_call(node: Node) -> CCall:
-    return _two_zero_points(node, product_requantisation(node))
+    return binary_call(node, "product", {**_zero_points(node), "output": product_requantisation(node).c_struct()})
 
 
 def quotient_call(node: Node) -> CCall:
-    return _two_zero_points(node, quotient_requantisation(node))
+    return binary_call(node, "product", {**_zero_points(node), "output": quotient_requantisation(node).c_struct()})
 
 
-def _two_zero_points(node: Node, output: Requantisation) -> CCall:
-    fields = {
-        "first_zero_point": zero_point_of(node.input(0)),
-        "second_zero_point": zero_point_of(node.input(1)),
-        "output": output.c_struct(),
-    }
-    return binary_call(node, "product", fields)
+def _zero_points(node: Node) -> dict[str, int]:
+    return {"first_zero_point": zero_point_of(node.input(0)), "second_zero_point": zero_point_of(node.input(1))}
 
 
 @np.errstate(over="ignore")
@@ -323,7 +299,7 @@ def _packed_add(node: Node) -> CCall:
         "sign": -1 if shift < 0 else 0,
         "shift": -shift,
     }
-    order = node if plain == 1 else _swapped(node)
+    order = node if plain == 1 else replace(node, inputs=(node.inputs[1], node.inputs[0], *node.inputs[2:]))
     fields = {"scaled": CStruct("diagmem_scaled_addend", scaled), "output": output}
     return _variant_call(order, "packed", fields)
 
@@ -332,19 +308,14 @@ def _packed_mul(node: Node) -> CCall:
     output = _c_output(product_requantisation(node))
     if output is None:
         return product_call(node)
-    zero_points = {"first_zero_point": zero_point_of(node.input(0)), "second_zero_point": zero_point_of(node.input(1))}
-    return _variant_call(node, "packed", {**zero_points, "output": output})
+    return _variant_call(node, "packed", {**_zero_points(node), "output": output})
 
 
 def _variant_call(node: Node, how: str, fields: Fields) -> CCall:
     """`how`: packed or mve."""
-    name = f"diagmem_{node.op.kind.lower()}_{how}_s8"
-    struct = CStruct(f"{name}_params", {"shape": c_broadcast(node), **fields})
-    return CCall(f"elementwise_binary_{how}_s8.c", name, struct, (node.input(0), node.input(1), node.output))
-
-
-def _swapped(node: Node) -> Node:
-    return replace(node, inputs=(node.inputs[1], node.inputs[0], *node.inputs[2:]))
+    name, tensors = f"{node.op.kind.lower()}_{how}_s8", (node.input(0), node.input(1), node.output)
+    own, stem = {"shape": c_broadcast(node), **fields}, f"elementwise_binary_{how}_s8"
+    return kernel_call(stem, own, tensors, function=name, struct=name)
 
 
 def _c_output(output: Requantisation) -> CStruct | None:
@@ -364,19 +335,15 @@ def _mve_add(node: Node) -> CCall:
     way = sum_of(node)
     if max(int(way.output.shifts[0]), *(multiplier.shift for multiplier in way.inputs)) > 0:
         return sum_call(node)
-    first, second = (
-        CStruct("diagmem_mve_addend", {"zero_point": zero_point_of(node.input(i)), "mantissa": m, "shift": shift})
-        for i, (m, shift) in enumerate(way.inputs)
-    )
-    return _variant_call(node, "mve", {"first": first, "second": second, "output": way.output.c_struct()})
+    addends = _addends(node, way, "diagmem_mve_addend")
+    return _variant_call(node, "mve", {**addends, "output": way.output.c_struct()})
 
 
 def _mve_mul(node: Node) -> CCall:
     output = product_requantisation(node)
     if int(output.shifts[0]) > 0:
         return product_call(node)
-    zero_points = {"first_zero_point": zero_point_of(node.input(0)), "second_zero_point": zero_point_of(node.input(1))}
-    return _variant_call(node, "mve", {**zero_points, "output": output.c_struct()})
+    return _variant_call(node, "mve", {**_zero_points(node), "output": output.c_struct()})
 
 
 _VARIANTS: Mapping[InstructionSet, Mapping[str, Callable[[Node], CCall]]] = {
@@ -385,28 +352,21 @@ _VARIANTS: Mapping[InstructionSet, Mapping[str, Callable[[Node], CCall]]] = {
 }
 
 
-class _Way(NamedTuple):
-    reference: Callable[[Node, Array, Array], Array]
-    call: Callable[[Node], CCall]
-
-
-_F32 = {DType.FLOAT32: _Way(_real, _call_f32)}
-_SUM = dict.fromkeys(QUANTISED, _Way(sum_or_difference, sum_call))
-_PRODUCT = dict.fromkeys(QUANTISED, _Way(product, product_call))
-_PLAIN_S32 = {DType.INT32: _Way(plain, plain_call)}
-_PLAIN = dict.fromkeys((*QUANTISED, *UNSIGNED, DType.INT32, DType.INT64), _Way(plain, plain_call))
-_SUM_U8 = dict.fromkeys(UNSIGNED, _Way(sum_or_difference, sum_call))
-_PRODUCT_U8 = dict.fromkeys(UNSIGNED, _Way(product, product_call))
-_QUOTIENT = {DType.INT8: _Way(quotient, quotient_call)}
+_F32 = {DType.FLOAT32: Way(_real, _call_f32)}
+_PLAIN = Way(plain, plain_call)
+_SUM = Way(sum_or_difference, sum_call)
+_WITHOUT_SCALES = {DType.INT32: _PLAIN, **_F32}
+_EXTREME = {**dict.fromkeys((*QUANTISED, *UNSIGNED, DType.INT32, DType.INT64), _PLAIN), **_F32}
+_ADDITIVE = {**dict.fromkeys((*QUANTISED, *UNSIGNED), _SUM), **_WITHOUT_SCALES}
 
 _WAYS = {
-    "ADD": _SUM | _SUM_U8 | _PLAIN_S32 | _F32,
-    "SUB": _SUM | _SUM_U8 | _PLAIN_S32 | _F32,
-    "MUL": _PRODUCT | _PRODUCT_U8 | _PLAIN_S32 | _F32,
-    "DIV": _QUOTIENT | _PLAIN_S32 | _F32,
-    "MAXIMUM": _PLAIN | _F32,
-    "MINIMUM": _PLAIN | _F32,
-    "SQUARED_DIFFERENCE": _SUM | _PLAIN_S32 | _F32,
+    "ADD": _ADDITIVE,
+    "SUB": _ADDITIVE,
+    "MUL": {**dict.fromkeys((*QUANTISED, *UNSIGNED), Way(product, product_call)), **_WITHOUT_SCALES},
+    "DIV": {DType.INT8: Way(quotient, quotient_call), **_WITHOUT_SCALES},
+    "MAXIMUM": _EXTREME,
+    "MINIMUM": _EXTREME,
+    "SQUARED_DIFFERENCE": {**dict.fromkeys(QUANTISED, _SUM), **_WITHOUT_SCALES},
 }
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Shape, Tensor
+from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.c_call import CCall, CStruct, Unsupported, element_code, joined_axes, kernel_call, require_types
-from diagmem.ops.kind import Array, Values, input_at
+from diagmem.ops.kind import Array, Inputs, Shapes, Values, input_at
 from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape, c_broadcast, pitches
 from diagmem.ops.numerics.fixed_point import Multiplier, rescale
 from diagmem.ops.numerics.quantised import require_same_quantisation, scale_of, zero_point_of
-from diagmem.ops.sampling import Draw, Fitting, activation, constant, node_of
+from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
 
 _LEFT_SHIFT = 8
@@ -77,10 +77,7 @@ class ComparisonKind(BroadcastKind):
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Both inputs may be repeated, each along its own axes; one may be constant."""
-        shape = draw.shape()
-        places = draw.choice(((activation, activation), (activation, constant), (constant, activation)))
-        inputs = [place(draw.shrunk(shape), draw.dtype()) for place in places]
-        return node_of(self, name, None, inputs, (DType.BOOL,))
+        return node_of(self, name, None, draw.pair(), (DType.BOOL,))
 
     def fitting(self, node: Node) -> Fitting:
         types = (*_TYPES, DType.BOOL) if node.op.kind in _EQUALITIES else _TYPES
@@ -109,11 +106,10 @@ def _multiplier(tensor: Tensor) -> Multiplier:
 
 
 def _compared(tensor: Tensor) -> CStruct:
-    if tensor.dtype not in _SCALED:
-        return CStruct("diagmem_compared", {"zero_point": 0, "mantissa": 0, "shift": 0})
-    mantissa, shift = _multiplier(tensor)
-    fields = {"zero_point": zero_point_of(tensor), "mantissa": mantissa, "shift": shift}
-    return CStruct("diagmem_compared", fields)
+    zero_point, (mantissa, shift) = 0, (0, 0)
+    if tensor.dtype in _SCALED:
+        zero_point, (mantissa, shift) = zero_point_of(tensor), _multiplier(tensor)
+    return CStruct("diagmem_compared", {"zero_point": zero_point, "mantissa": mantissa, "shift": shift})
 
 
 _FUNCTIONS = {"LOGICAL_AND": np.logical_and, "LOGICAL_OR": np.logical_or}
@@ -132,15 +128,11 @@ class LogicalKind(BroadcastKind):
     def c_call(self, node: Node) -> CCall:
         tensors = node.input(0), node.input(1), node.output
         require_types(DType.BOOL, tensors)
-        parameters = CStruct("diagmem_logical_params", {"shape": c_broadcast(node)})
-        return CCall("logical.c", f"diagmem_{node.op.kind.lower()}", parameters, tensors)
+        return kernel_call("logical", {"shape": c_broadcast(node)}, tensors, function=node.op.kind.lower())
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Both inputs may be repeated, each along its own axes; one may be constant."""
-        shape = draw.shape()
-        places = draw.choice(((activation, activation), (activation, constant), (constant, activation)))
-        inputs = [place(draw.shrunk(shape), DType.BOOL) for place in places]
-        return node_of(self, name, None, inputs, (DType.BOOL,))
+        return node_of(self, name, None, draw.pair(DType.BOOL), (DType.BOOL,))
 
 
 MOST_AXES = 5
@@ -155,7 +147,7 @@ class SelectKind(BroadcastKind):
     takes = Signature((3, 3), data=1, alike=(2,))
     needs = Fitting(data=1)
 
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
         condition, yes, no = (input_at(inputs, position).shape for position in range(3))
         if name == "SELECT" and (yes != no or condition not in ((), (1,), yes)):
             raise ModelError(f"a condition {list(condition)} cannot pick of {list(yes)} and {list(no)} in SELECT")
@@ -177,14 +169,14 @@ class SelectKind(BroadcastKind):
 
     def sample(self, name: str, draw: Draw) -> Node:
         """All inputs may be repeated, each along its own axes; the numbers may be constant."""
-        shape, dtype = draw.shape(), draw.dtype()
+        dtype = draw.dtype()
         if name == "SELECT":
+            shape = draw.shape()
             inputs = [activation(shape, DType.BOOL), activation(shape, dtype), activation(shape, dtype)]
             return node_of(self, name, None, inputs, (dtype,))
-        places = draw.choice(((activation, activation), (activation, constant), (constant, activation)))
-        condition = activation(draw.shrunk(shape), DType.BOOL)
-        inputs = [condition, *(place(draw.shrunk(shape), dtype) for place in places)]
-        return node_of(self, name, None, inputs, (dtype,))
+        yes, no = draw.pair(dtype)
+        condition = activation(draw.shrunk(broadcast_shape(yes.shape, no.shape)), DType.BOOL)
+        return node_of(self, name, None, [condition, yes, no], (dtype,))
 
 
 KINDS = (ComparisonKind(), LogicalKind(), SelectKind())

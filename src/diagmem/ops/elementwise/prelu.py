@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Shape, Tensor
+from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.c_call import (
     QUANTISED_OR_REAL,
     SUFFIXES,
     CCall,
     CPointers,
-    CStruct,
     Fields,
     Unsupported,
     by_type,
+    kernel_call,
     require_types,
 )
-from diagmem.ops.kind import Array, Values, input_at
+from diagmem.ops.kind import Array, Inputs, Shapes, Values, input_at
 from diagmem.ops.loops.broadcast import BroadcastKind, broadcast_shape, c_broadcast
 from diagmem.ops.numerics.fixed_point import Multiplier, rescale
 from diagmem.ops.numerics.quantised import Requantisation, require_same_quantisation, scale_of, zero_point_of
@@ -37,7 +35,7 @@ class PreluKind(BroadcastKind):
     needs = Fitting(QUANTISED_OR_REAL, gain=OPERAND_SIZE, other_types={DType.INT16: DType.INT8})
     """Slopes have 8 bits, also those of 16-bit data."""
 
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
         data, slopes = input_at(inputs, 0).shape, input_at(inputs, 1).shape
         if broadcast_shape(data, slopes) != data:
             raise ModelError(f"slopes {list(slopes)} cannot be repeated to match {list(data)}; the file is damaged")
@@ -59,10 +57,8 @@ class PreluKind(BroadcastKind):
     def sample(self, name: str, draw: Draw) -> Node:
         """Slopes for each element, each channel, or one for all; in RAM or constant."""
         shape, dtype = draw.shape(), draw.dtype()
-        slopes = tuple(size if draw.boolean() else 1 for size in shape)
-        kept = slopes[draw.integer(0, len(slopes) + 1) if draw.boolean() else 0 :]
-        place = draw.choice((activation, constant))
-        return node_of(self, name, None, [activation(shape, dtype), place(kept, dtype)], (dtype,))
+        slopes = draw.choice((activation, constant))(draw.shrunk(shape), dtype)
+        return node_of(self, name, None, [activation(shape, dtype), slopes], (dtype,))
 
 
 def _requantisations(node: Node) -> tuple[Requantisation, Requantisation]:
@@ -76,9 +72,8 @@ def _requantisations(node: Node) -> tuple[Requantisation, Requantisation]:
 
 def _call(node: Node, struct: str, fields: Fields) -> CCall:
     require_types(node.input(0).dtype, (node.output,))
-    parameters = CStruct(struct, {"shape": c_broadcast(node), **fields})
-    arguments = (node.input(0), node.input(1), node.output)
-    return CCall("prelu.c", f"diagmem_prelu_{SUFFIXES[node.output.dtype]}", parameters, arguments)
+    own, tensors = {"shape": c_broadcast(node), **fields}, (node.input(0), node.input(1), node.output)
+    return kernel_call("prelu", own, tensors, function=f"prelu_{SUFFIXES[node.output.dtype]}", struct=struct)
 
 
 def _call_int(node: Node) -> CCall:
@@ -91,15 +86,12 @@ def _call_int(node: Node) -> CCall:
         "above": above.c_struct(),
         "below": below.c_struct(),
     }
-    return _call(node, "diagmem_prelu_params", fields)
+    return _call(node, "prelu", fields)
 
 
 def _call_f32(node: Node) -> CCall:
     require_types(DType.FLOAT32, (node.input(1),))
-    return _call(node, "diagmem_prelu_f32_params", {})
-
-
-_SUFFIXES = {DType.FLOAT32: "f32", DType.INT32: "s32"}
+    return _call(node, "prelu_f32", {})
 
 
 class FloorDivKind(BroadcastKind):
@@ -117,16 +109,12 @@ class FloorDivKind(BroadcastKind):
         require_types(node.output.dtype, tensors)
         if node.output.dtype not in _types(node.op.kind):
             raise Unsupported(f"{node.output.dtype.value} elements; supported: float32, of divisions also int32")
-        function = f"diagmem_{node.op.kind.lower()}_{_SUFFIXES[node.output.dtype]}"
-        parameters = CStruct("diagmem_floor_div_params", {"shape": c_broadcast(node)})
-        return CCall("floor_div.c", function, parameters, tensors)
+        function = f"{node.op.kind.lower()}_{SUFFIXES[node.output.dtype]}"
+        return kernel_call("floor_div", {"shape": c_broadcast(node)}, tensors, function=function)
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Both inputs may be repeated, each along its own axes; one may be constant."""
-        shape = draw.shape()
-        places = draw.choice(((activation, activation), (activation, constant), (constant, activation)))
-        inputs = [place(draw.shrunk(shape), DType.FLOAT32) for place in places]
-        return node_of(self, name, None, inputs, (DType.FLOAT32,))
+        return node_of(self, name, None, draw.pair(DType.FLOAT32), (DType.FLOAT32,))
 
     def fitting(self, node: Node) -> Fitting:
         return Fitting(_types(node.op.kind), scaled=())
@@ -176,7 +164,7 @@ class AddNKind(BroadcastKind):
     needs = Fitting((DType.INT8, DType.FLOAT32))
     """All inputs have one scale."""
 
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
         shapes = [input_at(inputs, position).shape for position in range(len(inputs))]
         if len(set(shapes)) != 1:
             raise ModelError(f"tensors of shapes {[list(s) for s in shapes]} cannot be added; the file is damaged")
@@ -184,10 +172,7 @@ class AddNKind(BroadcastKind):
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         if node.output.dtype is DType.FLOAT32:
-            total = np.zeros(node.output.shape, np.float32)
-            for values in inputs:
-                total = total + values
-            return (np.reshape(total, node.output.shape),)
+            return (np.reshape(sum(inputs, np.zeros(node.output.shape, np.float32)), node.output.shape),)
         half, zero_point = Multiplier.of(0.5), zero_point_of(node.input(0))
         # TFLite Micro starts from a stored 0, which stands for minus the zero point.
         scaled = rescale(np.full(node.output.shape, -zero_point) << _LEFT_SHIFT, *half)
@@ -223,9 +208,8 @@ def _call_s8(node: Node) -> CCall:
 
 def _add_n_call(node: Node, suffix: str, fields: dict[str, object]) -> CCall:
     sizes = {"elems": node.output.elems, "count": len(node.inputs)}
-    parameters = CStruct(f"diagmem_add_n_{suffix}_params", {**sizes, **fields})
-    inputs = CPointers(tuple(node.input(p) for p in range(len(node.inputs))))
-    return CCall("add_n.c", f"diagmem_add_n_{suffix}", parameters, (inputs, node.output))
+    inputs, name = CPointers(tuple(node.input(p) for p in range(len(node.inputs)))), f"add_n_{suffix}"
+    return kernel_call("add_n", {**sizes, **fields}, (inputs, node.output), function=name, struct=name)
 
 
 KINDS = (PreluKind(), FloorDivKind(), AddNKind())

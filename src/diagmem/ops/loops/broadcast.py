@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import Node, Shape, row_major_strides
 from diagmem.model.multicore import Along, Cut
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import CStruct, Unsupported, is_row_local, joined_axes
-from diagmem.ops.kind import OpKind, input_at, swept
+from diagmem.ops.kind import Inputs, OpKind, Shapes, input_at, swept
 from diagmem.ops.loops.chunks import Chunks, strided
 from diagmem.ops.orders import Order
 
@@ -20,7 +20,7 @@ class BroadcastKind(OpKind):
 
     takes_pitches = True
 
-    def output_shapes(self, name: str, attributes: Any, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: Any, inputs: Inputs) -> Shapes:
         return (broadcast_shape(input_at(inputs, 0).shape, input_at(inputs, 1).shape),)
 
     def accesses(self, node: Node, order: Order) -> Accesses:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import IntArray, Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import IntArray, Node, Shape, row_major_strides
 from diagmem.model.multicore import Along, Cut
 from diagmem.model.views import Strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CStruct, is_row_local, joined_axes
-from diagmem.ops.kind import OpKind, axis_of, held_separation, input_at, swept
+from diagmem.ops.kind import Inputs, OpKind, Shapes, axis_of, held_separation, input_at, swept
 from diagmem.ops.loops.chunks import outer_sum
 from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.orders import Order, Variant
@@ -76,7 +76,7 @@ def _offsets(shape: Shape, strides: Sequence[int], axes: Sequence[int]) -> IntAr
     return outer_sum(*(np.arange(shape[axis], dtype=np.int64) * strides[axis] for axis in axes)).reshape(-1)
 
 
-def reduced_axes(inputs: Sequence[Tensor | None]) -> frozenset[int]:
+def reduced_axes(inputs: Inputs) -> frozenset[int]:
     """The axes that input 1 names, counted from the front."""
     data, axes = input_at(inputs, 0), input_at(inputs, 1)
     return frozenset(axis_of(axis, len(data.shape)) for axis in axes.ints)
@@ -85,7 +85,7 @@ def reduced_axes(inputs: Sequence[Tensor | None]) -> frozenset[int]:
 class ReducingKind(OpKind):
     """Inputs: data, axes. One output after the other reads its fibre, then is written."""
 
-    def output_shapes(self, name: str, attributes: Any, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: Any, inputs: Inputs) -> Shapes:
         keep_dims = getattr(attributes, "keep_dims", False)
         return (kept_shape(input_at(inputs, 0).shape, reduced_axes(inputs), keep_dims),)
 
@@ -99,7 +99,7 @@ class ReducingKind(OpKind):
 class RowwiseKind(OpKind):
     """For each row: passes that read all of it and write nothing, then element c is read and written, in order."""
 
-    def output_shapes(self, name: str, attributes: Any, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: Any, inputs: Inputs) -> Shapes:
         shape = input_at(inputs, 0).shape
         if not shape:
             raise ModelError(f"{name} needs an input with at least one axis; the file is damaged")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -131,6 +131,9 @@ class PixelAxis(Protocol):
         """Every pair (output, input that it reads), outputs ascending."""
 
 
+Loop = TypeVar("Loop", bound="PixelLoop")
+
+
 @dataclass(frozen=True, slots=True)
 class PixelLoop:
     """The loops of one operation. `in_size`, `out_size`: bytes of an element. `in_pitches`, `out_pitches`: given where
@@ -145,6 +148,12 @@ class PixelLoop:
     out_size: int
     in_pitches: Pitches | None = None
     out_pitches: Pitches | None = None
+
+    @classmethod
+    def of(cls: type[Loop], source: Tensor, target: Tensor, rows: Any, cols: Any, groups: int) -> Loop:
+        """The loops from an image to an output."""
+        sizes, pitches = (source.dtype.size_bytes, target.dtype.size_bytes), pitches_of(source, target)
+        return cls(Nhwc.of(source), Nhwc.of(target), rows, cols, groups, *sizes, *pitches)
 
     @property
     def pitches_in(self) -> Pitches:
@@ -257,14 +266,14 @@ class HeldPixels:
     row's last pixel if that comes first. Pixels of a row are read in groups of `together`, when the first is begun."""
 
     loop: PixelLoop
-    ahead: int
-    writes: int
+    ahead: int = 0
+    writes: int = 0
     together: int = 1
 
     @property
     def steps(self) -> int:
         """One more than there are elements where the last pixel is still read after its last write."""
-        return self.loop.steps + self.writes // self.loop.out.depth
+        return self.loop.steps + self.writes // max(1, self.loop.out.depth)
 
     def reads(self) -> Runs:
         depth, width = self.loop.out.depth, self.loop.out.width
@@ -324,6 +333,10 @@ class ChannelBlocks:
 
     loop: PixelLoop
     size: int
+
+    @property
+    def steps(self) -> int:
+        return self.loop.steps
 
     def reads(self) -> Runs:
         step, start = self.loop.pixels()

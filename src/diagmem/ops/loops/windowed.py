@@ -9,19 +9,20 @@ from __future__ import annotations
 import itertools
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.model.graph import Node, Window1D
-from diagmem.ops.accesses import Runs
+from diagmem.model.graph import Nhwc, Node, Window1D
+from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import MAX_ROWS, MAX_TAPS, CCall, CStruct, Unsupported, window_row_call
-from diagmem.ops.kind import OpKind
-from diagmem.ops.loops.pixels import PixelLoop
+from diagmem.ops.kind import OpKind, held_separation, swept
+from diagmem.ops.loops.pixels import Pitches, PixelLoop
+from diagmem.ops.orders import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +85,12 @@ class WindowedLoop(PixelLoop):
         """O_s in bytes, by the bound of `line_separation`."""
         return max(0, self.steps * self.out_size - self.line_separation())
 
-    def printed_padding(self) -> tuple[int, int]:
-        """P_h and P_w, equations (5) and (6) as printed: below zero where a window does not reach the input's end."""
-        return _unclamped_padding(self.rows), _unclamped_padding(self.cols)
+    def printed_pixels(self) -> int:
+        """What equations (8), (13) and (15) have in common as printed, in pixels. P_h and P_w, equations (5) and (6),
+        are below zero where a window does not reach the input's end."""
+        p_h, p_w = _unclamped_padding(self.rows), _unclamped_padding(self.cols)
+        rows = (p_h + self.rows.stride) * self.image.width
+        return self.out.width * self.cols.stride - rows - self.cols.stride - p_w
 
     def printed_overlap(self, a: Fraction, b: int) -> Fraction:
         """Equation (11) as printed, clamped at 0: O_s in bytes from the line's slope and offset in elements."""
@@ -121,18 +125,8 @@ def c_window(loop: WindowedLoop) -> CStruct:
         "diagmem_window",
         {
             "batches": image.batch,
-            "in_height": image.height,
-            "in_width": image.width,
-            "in_depth": image.depth,
-            "in_image": pitches_in.image,
-            "in_row": pitches_in.row,
-            "in_pitch": pitches_in.pixel,
-            "out_height": out.height,
-            "out_width": out.width,
-            "out_depth": out.depth,
-            "out_image": pitches_out.image,
-            "out_row": pitches_out.row,
-            "out_pitch": pitches_out.pixel,
+            **c_image("in", image, pitches_in),
+            **c_image("out", out, pitches_out),
             "kernel_h": rows.kernel,
             "kernel_w": cols.kernel,
             "stride_h": rows.stride,
@@ -143,6 +137,13 @@ def c_window(loop: WindowedLoop) -> CStruct:
             "pad_left": cols.pad_before,
         },
     )
+
+
+def c_image(prefix: str, shape: Nhwc, pitches: Pitches) -> dict[str, int]:
+    """The size of an image, and the elements between neighbours in it."""
+    size = {"height": shape.height, "width": shape.width, "depth": shape.depth}
+    between = {"image": pitches.image, "row": pitches.row, "pitch": pitches.pixel}
+    return {f"{prefix}_{name}": value for name, value in (size | between).items()}
 
 
 def _reach(axis: Window1D) -> int:
@@ -193,20 +194,49 @@ def _places(axis: Window1D, tap: int) -> tuple[slice, slice]:
     return slice(first, end), slice(start, start + (end - first) * axis.stride, axis.stride)
 
 
-class WindowedKind(OpKind):
-    """An op kind whose kernel slides a window over its first input."""
+class OrderedLoop(Protocol):
+    """A pixel loop in one of the orders that kernels go through it."""
+
+    @property
+    def steps(self) -> int: ...
+
+    def reads(self) -> Runs: ...
+
+    def separation(self) -> int | None: ...
+
+
+class PixelKind(OpKind):
+    """An op kind whose kernel goes over the pixels of its output, and reads the data for each."""
 
     takes_pitches = True
 
     @abstractmethod
-    def loop(self, node: Node) -> WindowedLoop:
+    def loop(self, node: Node) -> PixelLoop:
         """Its loops in the plain order."""
 
-    def analytical(self, node: Node, position: int) -> int | None:
-        return self.loop(node).analytical_overlap() if position == 0 else None
+    def ordered(self, node: Node, order: Order) -> OrderedLoop:
+        """Its loops in one of the kind's orders."""
+        return self.loop(node)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        loop = self.ordered(node, order)
+        return replace(swept(node, {self.takes.data: loop.reads()}), steps=loop.steps)
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        return self.ordered(node, order).separation() if position == self.takes.data else held_separation(node)
 
     def has_row_kernel(self, node: Node) -> bool:
         return True
 
-    def c_row_call(self, node: Node) -> CCall:
-        return window_row_call(self.c_call(node), node, self.loop(node).rows)
+
+class WindowedKind(PixelKind):
+    """An op kind whose kernel slides a window over its first input."""
+
+    @abstractmethod
+    def loop(self, node: Node) -> WindowedLoop: ...
+
+    def analytical(self, node: Node, position: int) -> int | None:
+        return self.loop(node).analytical_overlap() if position == 0 else None
+
+    def by_rows(self, node: Node, call: Callable[[Node], CCall]) -> CCall:
+        return window_row_call(call(node), node, self.loop(node).rows)

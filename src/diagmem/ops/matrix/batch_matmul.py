@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import DType, Node, Shape, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
-from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, Unsupported, by_type, require_types
-from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
+from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, Unsupported, by_type, kernel_call, require_types
+from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, held_separation, input_at, swept
 from diagmem.ops.loops.broadcast import c_walk
 from diagmem.ops.loops.chunks import outer_sum
 from diagmem.ops.loops.pixels import AxisTerm, separation_of
@@ -49,7 +48,7 @@ class BatchMatMulKind(OpKind):
     takes = Signature((2, 2), alike=(1,))
     table = Table(BatchMatMul, ("AdjX", "AdjY"), "BatchMatMulOptions")
 
-    def output_shapes(self, name: str, attributes: BatchMatMul, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: BatchMatMul, inputs: Inputs) -> Shapes:
         left, _ = _sides(attributes, inputs)
         return (tuple(count for count, _ in left.loops),)
 
@@ -123,7 +122,7 @@ def _column_reads(right: Side) -> Runs:
     return Runs.of(start, length, np.arange(len(start), dtype=np.int64), pitch=pitch, stride=0)
 
 
-def _sides(attributes: BatchMatMul, inputs: Sequence[Tensor | None]) -> tuple[Side, Side]:
+def _sides(attributes: BatchMatMul, inputs: Inputs) -> tuple[Side, Side]:
     x, y = input_at(inputs, 0).shape, input_at(inputs, 1).shape
     if min(len(x), len(y)) < 2:
         raise ModelError(f"matrices {list(x)} and {list(y)} need at least 2 axes; the file is damaged")
@@ -200,11 +199,11 @@ def _call(node: Node) -> CCall:
         "right_zero_point": stored_zero(node.input(1)) if output else 0,
         **({} if output is None else {"output": output}),
     }
-    function = f"diagmem_batch_matmul_{SUFFIXES[node.output.dtype]}"
+    function = f"batch_matmul_{SUFFIXES[node.output.dtype]}"
     arguments = (node.input(0), node.input(1), node.output)
     constant = next((t for t in arguments[:2] if t.is_constant), node.output)
     passes = node.output.elems * left.depth[0] // max(1, constant.elems)
-    return CCall("batch_matmul.c", function, CStruct("diagmem_batch_matmul_params", fields), arguments, passes=passes)
+    return kernel_call("batch_matmul", fields, arguments, passes=passes, function=function)
 
 
 KIND = BatchMatMulKind()

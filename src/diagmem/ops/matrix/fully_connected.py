@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Shape, Tensor
+from diagmem.model.graph import DType, Node
 from diagmem.model.multicore import Along, Cut
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, CChannels, by_type, kernel_call, values_of
-from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
+from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, held_separation, input_at, swept
 from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.numerics.packed import Channels, c_eights, c_packed, is_8_bit, packed_channels, vectors_of
 from diagmem.ops.numerics.quantised import centred_weights, real_weights, scale_of, zero_point_of
@@ -57,9 +56,7 @@ class FullyConnectedKind(OpKind):
             )
         return super().decode(name, options)
 
-    def output_shapes(
-        self, name: str, attributes: FullyConnected, inputs: Sequence[Tensor | None]
-    ) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: FullyConnected, inputs: Inputs) -> Shapes:
         rows, outputs, size = _sizes(inputs)
         if not attributes.keep_num_dims:
             return ((rows, outputs),)
@@ -105,7 +102,7 @@ class FullyConnectedKind(OpKind):
         real = {DType.FLOAT32: _vfp_call} if node.input(1).dtype is DType.FLOAT32 else {}
         call = {**real, **packed}.get(node.input(0).dtype)
         block = 0 if call is _mve_call else CHANNELS_OF_A_BLOCK
-        return () if call is None else (Variant(Order.BLOCKS, Order.BLOCKS, call, self.c_row_call, block=block),)
+        return () if call is None else (Variant(Order.BLOCKS, Order.BLOCKS, call, block=block),)
 
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         """Rows, or the blocks of outputs of an only one, where weights are stored so."""
@@ -131,7 +128,7 @@ class FullyConnectedKind(OpKind):
         return weighted_fitting(self, node, axis=0)
 
 
-def _sizes(inputs: Sequence[Tensor | None]) -> tuple[int, int, int]:
+def _sizes(inputs: Inputs) -> tuple[int, int, int]:
     """Rows, outputs for each row, inputs of each row."""
     data, weights = input_at(inputs, 0), input_at(inputs, 1)
     if len(weights.shape) != 2 or weights.shape[1] < 1 or data.elems % weights.shape[1]:
@@ -177,7 +174,7 @@ def _c_scales(node: Node) -> dict[str, float]:
 
 def _packed_call(node: Node) -> CCall:
     """Weights that cannot be packed go to the kernel in plain C."""
-    output = c_packed(Channels.of(node, 0, values_of(node.input(1))))
+    output = c_packed(Channels.of(node))
     if output is None:
         return _call(node)
     sizes = _c_sizes(node)
@@ -188,7 +185,7 @@ def _packed_call(node: Node) -> CCall:
 
 
 def _mve_call(node: Node) -> CCall:
-    channels, sizes = Channels.of(node, 0, values_of(node.input(1))), _c_sizes(node)
+    channels, sizes = Channels.of(node), _c_sizes(node)
     own = {"filter": vectors_of(channels.weights), "output": c_eights(channels)}
     fields = {"rows": sizes["rows"], "inputs": sizes["inputs"], **own}
     return kernel_call("fully_connected_mve_s8", fields, (node.input(0), node.output), passes=sizes["rows"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,9 @@ from diagmem.ops.c_call import (
 from diagmem.ops.kind import (
     Array,
     ColumnsAsRows,
+    Inputs,
     Rewritten,
+    Shapes,
     Values,
     axis_of,
     constant_ints,
@@ -40,7 +41,7 @@ from diagmem.ops.kind import (
 from diagmem.ops.loops.chunks import COMPUTED, Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics.quantised import require_same_quantisation, scale_of, zero_point_of
-from diagmem.ops.options import Activation, BuiltinOptions, Table
+from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, constant, ints, node_of
 from diagmem.ops.signature import MANY, Signature
@@ -58,7 +59,7 @@ class ConcatenationKind(RearrangeKind):
     takes = Signature((1, MANY), all_alike=True)
     table = Table(Concatenation, ("Axis", "FusedActivationFunction"))
 
-    def output_shapes(self, name: str, attributes: Concatenation, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: Concatenation, inputs: Inputs) -> Shapes:
         shapes = [input_at(inputs, position).shape for position in range(max(1, len(inputs)))]
         axis = axis_of(attributes.axis, len(shapes[0]))
         rests = {(shape[:axis], shape[axis + 1 :]) for shape in shapes}
@@ -181,23 +182,13 @@ class PackKind(RearrangeKind):
     """In order "reference" the stack is walked forward; in "tensor_major" one tensor is finished before the next."""
 
     names = ("PACK", "UNPACK")
+    table = {"PACK": Table(Pack, ("Axis", "ValuesCount")), "UNPACK": Table(Pack, ("Axis", "Num"))}
     orders = (Order.REFERENCE, Order.TENSOR_MAJOR)
-
-    def decode(self, name: str, options: Any) -> Pack:
-        if options is None:
-            return Pack()
-        return Pack(options.Axis(), options.ValuesCount() if name == "PACK" else options.Num())
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        a = node.attributes
-        if node.op.kind == "PACK":
-            return BuiltinOptions("PackOptions", {"Axis": a.axis, "ValuesCount": a.count})
-        return BuiltinOptions("UnpackOptions", {"Axis": a.axis, "Num": a.count})
 
     def signature(self, name: str) -> Signature:
         return Signature((1, MANY), all_alike=True) if name == "PACK" else Signature(outputs=(1, MANY))
 
-    def output_shapes(self, name: str, attributes: Pack, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: Pack, inputs: Inputs) -> Shapes:
         return (_stacked if name == "PACK" else _unstacked)(attributes, inputs)
 
     def chunks(self, node: Node, order: Order) -> Chunks:
@@ -233,7 +224,7 @@ class PackKind(RearrangeKind):
         return node_of(self, name, Pack(axis, count), [data], (dtype,))
 
 
-def _stacked(attributes: Pack, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+def _stacked(attributes: Pack, inputs: Inputs) -> Shapes:
     shapes = {input_at(inputs, position).shape for position in range(max(1, len(inputs)))}
     if len(shapes) > 1 or attributes.count != len(inputs):
         raise ModelError(
@@ -245,7 +236,7 @@ def _stacked(attributes: Pack, inputs: Sequence[Tensor | None]) -> tuple[Shape, 
     return ((*shape[:axis], len(inputs), *shape[axis:]),)
 
 
-def _unstacked(attributes: Pack, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+def _unstacked(attributes: Pack, inputs: Inputs) -> Shapes:
     shape, count = input_at(inputs, 0).shape, attributes.count
     axis = axis_of(attributes.axis, len(shape))
     if shape[axis] != count or count > MOST_OUTPUTS:
@@ -275,7 +266,7 @@ class SplitKind(RearrangeKind):
             return Signature((2, 2), (1, MANY), data=1, numbers=(0,), single=(0,))
         return Signature((3, 3), (1, MANY), numbers=(1, 2), single=(2,))
 
-    def output_shapes(self, name: str, attributes: Split, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
+    def output_shapes(self, name: str, attributes: Split, inputs: Inputs) -> Shapes | None:
         cut = _cut(name, attributes, inputs)
         if cut is None:
             return None
@@ -335,7 +326,7 @@ def _data(name: str) -> int:
     return 1 if name == "SPLIT" else 0
 
 
-def _cut(name: str, attributes: Split, inputs: Sequence[Tensor | None]) -> tuple[int, tuple[int, ...]] | None:
+def _cut(name: str, attributes: Split, inputs: Inputs) -> tuple[int, tuple[int, ...]] | None:
     """The axis, and the outputs' sizes along it; None where they are not constant in the file."""
     axes = constant_ints(inputs, 0 if name == "SPLIT" else 2)
     sizes = constant_ints(inputs, 1) if name == "SPLIT_V" else ()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Shape, Tensor
+from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, CTable, Unsupported, element_code, kernel_call, require_types
-from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, input_at, swept
+from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, constant_ints, held_separation, input_at, swept
 from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind, strided
 from diagmem.ops.options import TYPE_CODES, BuiltinOptions, Table
 from diagmem.ops.orders import Order
@@ -28,7 +27,7 @@ class FillKind(OpKind):
     takes = Signature((2, 2), data=1, numbers=(0,), single=(1,))
     needs = Fitting((DType.INT8, DType.INT16, DType.FLOAT32), data=1)
 
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes | None:
         shape = constant_ints(inputs, 0)
         return None if shape is None else (shape,)
 
@@ -65,7 +64,7 @@ class NumberRangeKind(RearrangeKind):
     takes = Signature((3, 3), all_alike=True, single=(0, 1, 2))
     needs = Fitting(is_drawn_whole=True)
 
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes | None:
         tensors = [input_at(inputs, position) for position in range(3)]
         if any(t.data is None for t in tensors):
             return None
@@ -135,7 +134,7 @@ class ZerosLikeKind(RearrangeKind):
         made = {"SHAPE": (DType.INT32, DType.INT64), "RANK": (DType.INT32,)}.get(name)
         return Signature(made={} if made is None else dict.fromkeys(DType, made))
 
-    def output_shapes(self, name: str, attributes: Known, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: Known, inputs: Inputs) -> Shapes:
         shape = input_at(inputs, 0).shape
         return ({"SHAPE": (len(shape),), "RANK": ()}.get(name, shape),)
 
@@ -182,7 +181,7 @@ class OneHotKind(OpKind):
     needs = Fitting(data=2)
     table = Table(OneHot, ("Axis",))
 
-    def output_shapes(self, name: str, attributes: OneHot, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
+    def output_shapes(self, name: str, attributes: OneHot, inputs: Inputs) -> Shapes | None:
         depth, shape = constant_ints(inputs, 1), input_at(inputs, 0).shape
         if depth is None:
             return None
@@ -256,7 +255,7 @@ class BroadcastArgsKind(OpKind):
     takes = Signature((2, 2), numbers=(0, 1))
     needs = Fitting((DType.INT32,), scaled=())
 
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
         first, second = input_at(inputs, 0).shape, input_at(inputs, 1).shape
         if len(first) != 1 or len(second) != 1:
             raise ModelError(f"{list(first)} and {list(second)} numbers are no two shapes; the file is damaged")

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import DType, Node, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, CTable, Unsupported, element_code, joined_axes, kernel_call, require_types
-from diagmem.ops.kind import Array, OpKind, Values, axis_of, constant_ints, held_separation, input_at, swept
+from diagmem.ops.kind import (
+    Array,
+    Inputs,
+    OpKind,
+    Shapes,
+    Values,
+    axis_of,
+    constant_ints,
+    held_separation,
+    input_at,
+    swept,
+)
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.numerics.quantised import channel_scales
@@ -37,7 +47,7 @@ class GatherKind(RearrangeKind):
     takes = Signature((2, 2), numbers=(1,))
     table = Table(Gather, ("Axis", "BatchDims"))
 
-    def output_shapes(self, name: str, attributes: Gather, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: Gather, inputs: Inputs) -> Shapes:
         axis, batch_dims = _axes(attributes, inputs)
         data, indices = input_at(inputs, 0).shape, input_at(inputs, 1).shape
         return ((*data[:axis], *indices[batch_dims:], *data[axis + 1 :]),)
@@ -110,7 +120,7 @@ def _sizes(node: Node) -> _Sizes:
     )
 
 
-def _axes(attributes: Gather, inputs: Sequence[Tensor | None]) -> tuple[int, int]:
+def _axes(attributes: Gather, inputs: Inputs) -> tuple[int, int]:
     """Axis and number of batch axes, both counted from the front."""
     data, indices = input_at(inputs, 0).shape, input_at(inputs, 1).shape
     axis = axis_of(attributes.axis, len(data))
@@ -129,7 +139,7 @@ class GatherNdKind(RearrangeKind):
     names = ("GATHER_ND",)
     takes = Signature((2, 2), numbers=(1,))
 
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
         data, indices = input_at(inputs, 0).shape, input_at(inputs, 1).shape
         if not indices or indices[-1] > len(data):
             raise ModelError(f"indices {list(indices)} do not suit {list(data)}; the file is damaged")
@@ -206,7 +216,7 @@ class EmbeddingLookupKind(OpKind):
     names = ("EMBEDDING_LOOKUP",)
     takes = Signature((2, 2), data=1, numbers=(0,), made={DType.INT8: (DType.INT8, DType.FLOAT32)})
 
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
         return ((input_at(inputs, 0).elems, *input_at(inputs, 1).shape[1:]),)
 
     def accesses(self, node: Node, order: Order) -> Accesses:
@@ -280,7 +290,7 @@ class DynamicUpdateSliceKind(OpKind):
     names = ("DYNAMIC_UPDATE_SLICE",)
     takes = Signature((3, 3), alike=(1,), numbers=(2,))
 
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
         shape, part = input_at(inputs, 0).shape, input_at(inputs, 1).shape
         if len(shape) != len(part) or any(b > a for a, b in zip(shape, part, strict=True)):
             raise ModelError(f"{list(part)} is no part of {list(shape)}; the file is damaged")

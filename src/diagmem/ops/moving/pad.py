@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, IntArray, Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import DType, IntArray, Node, Shape, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, CRow, CTable, Unsupported, cut_to_row, kernel_call, require_types, values_of
-from diagmem.ops.kind import Array, Values, constant_ints, input_at
+from diagmem.ops.kind import Array, Inputs, Shapes, Values, constant_ints, input_at
 from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind, gathered, gathered_call
 from diagmem.ops.numerics.quantised import zero_point_of
 from diagmem.ops.options import BuiltinOptions
@@ -60,9 +59,7 @@ class PadKind(RearrangeKind):
             else Signature((2, 2), numbers=(1,))
         )
 
-    def output_shapes(
-        self, name: str, attributes: Pad | MirrorPad, inputs: Sequence[Tensor | None]
-    ) -> tuple[Shape, ...] | None:
+    def output_shapes(self, name: str, attributes: Pad | MirrorPad, inputs: Inputs) -> Shapes | None:
         pads = _paddings(attributes, inputs)
         if pads is None:
             return None
@@ -173,7 +170,7 @@ def _mirror(attributes: Pad | MirrorPad) -> Mirror | None:
     return attributes.mirror if isinstance(attributes, MirrorPad) else None
 
 
-def _paddings(attributes: Pad | MirrorPad, inputs: Sequence[Tensor | None]) -> list[tuple[int, int]] | None:
+def _paddings(attributes: Pad | MirrorPad, inputs: Inputs) -> list[tuple[int, int]] | None:
     """(before, after) for each axis; None where they are not constant in the file."""
     shape, flat = input_at(inputs, 0).shape, constant_ints(inputs, 1)
     if flat is None:

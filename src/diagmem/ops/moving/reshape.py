@@ -4,15 +4,14 @@ stored sparsely is dense once it is read."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Shape, Tensor
+from diagmem.model.graph import DType, Node, Shape
 from diagmem.model.multicore import Cut
 from diagmem.ops.c_call import CCall, kernel_call
-from diagmem.ops.kind import Array, Values, axis_of, constant_ints, input_at, only_axis
+from diagmem.ops.kind import Array, Inputs, Shapes, Values, axis_of, constant_ints, input_at, only_axis
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind, StridedKind, Walk
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order, Variant
@@ -58,9 +57,7 @@ class ReshapeKind(RearrangeKind):
         least, most = {"RESHAPE": (1, 2), "EXPAND_DIMS": (2, 2)}.get(name, (1, 1))
         return Signature((least, most), numbers=tuple(range(1, most)), single=(1,) if name == "EXPAND_DIMS" else ())
 
-    def output_shapes(
-        self, name: str, attributes: Reshape, inputs: Sequence[Tensor | None]
-    ) -> tuple[Shape, ...] | None:
+    def output_shapes(self, name: str, attributes: Reshape, inputs: Inputs) -> Shapes | None:
         if name == "DENSIFY":
             return (input_at(inputs, 0).shape,)
         shape = {"RESHAPE": _reshaped, "SQUEEZE": _squeezed, "EXPAND_DIMS": _expanded}[name](attributes, inputs)
@@ -103,7 +100,7 @@ class ReshapeKind(RearrangeKind):
         return node_of(self, name, Reshape(new_shape=tuple(new)), [data], (dtype,))
 
 
-def _reshaped(attributes: Reshape, inputs: Sequence[Tensor | None]) -> Shape | None:
+def _reshaped(attributes: Reshape, inputs: Inputs) -> Shape | None:
     given = len(inputs) > 1 and inputs[1] is not None
     wanted = constant_ints(inputs, 1) if given else attributes.new_shape
     if wanted is None:
@@ -117,7 +114,7 @@ def _reshaped(attributes: Reshape, inputs: Sequence[Tensor | None]) -> Shape | N
     return shape
 
 
-def _squeezed(attributes: Reshape, inputs: Sequence[Tensor | None]) -> Shape:
+def _squeezed(attributes: Reshape, inputs: Inputs) -> Shape:
     shape = input_at(inputs, 0).shape
     dropped = {axis_of(axis, len(shape)) for axis in attributes.squeeze_dims}
     if any(shape[axis] != 1 for axis in dropped):
@@ -125,7 +122,7 @@ def _squeezed(attributes: Reshape, inputs: Sequence[Tensor | None]) -> Shape:
     return tuple(s for a, s in enumerate(shape) if (a not in dropped if attributes.squeeze_dims else s != 1))
 
 
-def _expanded(attributes: Reshape, inputs: Sequence[Tensor | None]) -> Shape | None:
+def _expanded(attributes: Reshape, inputs: Inputs) -> Shape | None:
     shape, axes = input_at(inputs, 0).shape, constant_ints(inputs, 1)
     if axes is None:
         return None
@@ -139,9 +136,6 @@ class VariableKind(StridedKind):
     names = ("READ_VARIABLE", "ASSIGN_VARIABLE")
     is_copy = True
     takes = Signature()
-
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
-        return (input_at(inputs, 0).shape,)
 
     def walk(self, node: Node) -> Walk:
         return Walk((node.output.elems,), (1,))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import IntArray, Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import IntArray, Node, Shape, row_major_strides
 from diagmem.ops.c_call import CCall, CTable, Unsupported, kernel_call, require_types
-from diagmem.ops.kind import constant_ints, input_at
+from diagmem.ops.kind import Inputs, Shapes, constant_ints, input_at
 from diagmem.ops.loops.chunks import COMPUTED, FILL, Chunks, RearrangeKind, gathered_call, outer_sum
 from diagmem.ops.numerics.quantised import stored_zero
 from diagmem.ops.orders import Order
@@ -39,7 +38,7 @@ class SpaceBatchKind(RearrangeKind):
     orders = (Order.REFERENCE, Order.MEMCPY)
     takes = Signature((3, 3), numbers=(1, 2))
 
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes | None:
         blocks = _blocks(inputs)
         if blocks is None:
             return None
@@ -91,7 +90,7 @@ def _drawn_margins(size: int, draw: Draw) -> list[int]:
     return [before, draw.integer(0, min(3, size - before))]
 
 
-def _blocks(inputs: Sequence[Tensor | None]) -> _Blocks | None:
+def _blocks(inputs: Inputs) -> _Blocks | None:
     """None where the values are not constant in the file."""
     shape, sizes, margins = input_at(inputs, 0).shape, constant_ints(inputs, 1), constant_ints(inputs, 2)
     if sizes is None or margins is None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import Node, Shape, row_major_strides
 from diagmem.ops.c_call import CCall, CRow, Unsupported
-from diagmem.ops.kind import constant_ints, input_at
+from diagmem.ops.kind import Inputs, Shapes, constant_ints, input_at
 from diagmem.ops.loops.chunks import COMPUTED, Chunks, StridedKind, Walk, outer_sum
-from diagmem.ops.options import Options, Table
+from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, ints, node_of
 from diagmem.ops.signature import Signature
@@ -36,23 +34,19 @@ class StridedSliceKind(StridedKind):
     last axis are copied whole, where its elements are neighbours."""
 
     names = ("SLICE", "STRIDED_SLICE")
-    table = Table(StridedSlice, ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset"))
+    table = {
+        "STRIDED_SLICE": Table(
+            StridedSlice, ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset")
+        )
+    }
     orders = (Order.REFERENCE, Order.MEMCPY)
     tflm_agrees = True
-
-    def decode(self, name: str, options: Any) -> Any:
-        return None if name == "SLICE" else super().decode(name, options)
-
-    def encode(self, node: Node) -> Options:
-        return None if node.op.kind == "SLICE" else super().encode(node)
 
     def signature(self, name: str) -> Signature:
         count = 3 if name == "SLICE" else 4
         return Signature((count, count), numbers=tuple(range(1, count)))
 
-    def output_shapes(
-        self, name: str, attributes: StridedSlice | None, inputs: Sequence[Tensor | None]
-    ) -> tuple[Shape, ...] | None:
+    def output_shapes(self, name: str, attributes: StridedSlice | None, inputs: Inputs) -> Shapes | None:
         box = _box(name, attributes, inputs)
         return None if box is None else (box.out_shape,)
 
@@ -128,7 +122,7 @@ class _Box:
         return tuple(len(r) for r in self.ranges)
 
 
-def _box(name: str, attributes: StridedSlice | None, inputs: Sequence[Tensor | None]) -> _Box | None:
+def _box(name: str, attributes: StridedSlice | None, inputs: Inputs) -> _Box | None:
     shape = input_at(inputs, 0).shape
     bounds = [constant_ints(inputs, position) for position in range(1, 3 if name == "SLICE" else 4)]
     known = [b for b in bounds if b is not None]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Nhwc, Node, Shape, Tensor, row_major_strides
-from diagmem.ops.kind import axis_of, constant_ints, input_at
+from diagmem.model.graph import Nhwc, Node, Shape, row_major_strides
+from diagmem.ops.kind import Inputs, Shapes, axis_of, constant_ints, input_at
 from diagmem.ops.loops.chunks import Chunks, StridedKind, Walk
 from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
@@ -22,7 +21,7 @@ class TransposeKind(StridedKind):
     tflm_agrees = True
     takes = Signature((2, 2), numbers=(1,))
 
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes | None:
         permutation = _permutation(inputs)
         return None if permutation is None else (tuple(input_at(inputs, 0).shape[a] for a in permutation),)
 
@@ -37,13 +36,12 @@ class TransposeKind(StridedKind):
         """Any permutation of up to six axes; sometimes it is not known."""
         shape, dtype = draw.shape(), draw.dtype()
         permutation = draw.permutation(range(len(shape)))
-        is_known = not shape or draw.integer(0, 5) > 0
         out = tuple(shape[a] for a in permutation)
-        second = ints(permutation) if is_known else activation((len(shape),), DType.INT32)
+        second = draw.known(permutation) if shape else ints(permutation)
         return node_of(self, name, None, [activation(shape, dtype), second], (dtype,), (out,))
 
 
-def _permutation(inputs: Sequence[Tensor | None]) -> tuple[int, ...] | None:
+def _permutation(inputs: Inputs) -> tuple[int, ...] | None:
     shape, given = input_at(inputs, 0).shape, constant_ints(inputs, 1)
     if given is None:
         return None
@@ -59,9 +57,6 @@ class ReverseKind(StridedKind):
     names = ("REVERSE_V2",)
     takes = Signature((2, 2), numbers=(1,))
 
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
-        return (input_at(inputs, 0).shape,)
-
     def walk(self, node: Node) -> Walk | None:
         shape, given = node.input(0).shape, constant_ints(node.inputs, 1)
         if given is None:
@@ -76,9 +71,7 @@ class ReverseKind(StridedKind):
         shape, dtype = draw.shape(least_axes=1), draw.dtype()
         first = draw.integer(0, len(shape))
         axes = range(first, draw.integer(first + 1, len(shape) + 1))
-        is_known = draw.integer(0, 5) > 0
-        second = ints(list(axes)) if is_known else activation((len(axes),), DType.INT32)
-        return node_of(self, name, None, [activation(shape, dtype), second], (dtype,))
+        return node_of(self, name, None, [activation(shape, dtype), draw.known(axes)], (dtype,))
 
 
 class BroadcastToKind(StridedKind):
@@ -87,7 +80,7 @@ class BroadcastToKind(StridedKind):
     names = ("BROADCAST_TO", "TILE")
     takes = Signature((2, 2), numbers=(1,))
 
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes | None:
         shape, given = input_at(inputs, 0).shape, constant_ints(inputs, 1)
         if given is None:
             return None
@@ -122,9 +115,7 @@ class BroadcastToKind(StridedKind):
         else:
             out = draw.shape(least_axes=1)
             shape, second = draw.shrunk(out), list(out)
-        is_known = draw.integer(0, 5) > 0
-        given = ints(second) if is_known else activation((len(second),), DType.INT32)
-        return node_of(self, name, None, [activation(shape, dtype), given], (dtype,), (out,))
+        return node_of(self, name, None, [activation(shape, dtype), draw.known(second)], (dtype,), (out,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +132,7 @@ class SpaceDepthKind(StridedKind):
     takes = Signature()
     table = Table(SpaceDepth, ("BlockSize",))
 
-    def output_shapes(self, name: str, attributes: SpaceDepth, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: SpaceDepth, inputs: Inputs) -> Shapes:
         image, block = Nhwc.of(input_at(inputs, 0)), attributes.block
         if name == "SPACE_TO_DEPTH":
             if block < 1 or image.height % block or image.width % block:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from diagmem.model.graph import DType, Node
-from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Unsupported, by_type, require_types
-from diagmem.ops.kind import Array, Values
+from diagmem.ops.c_call import SUFFIXES, CCall, Unsupported, kernel_call, require_types
+from diagmem.ops.kind import Array, Way
 from diagmem.ops.loops.fibres import RowwiseKind
 from diagmem.ops.numerics.fixed_point import inverse_sqrt, rescale
 from diagmem.ops.numerics.quantised import quantisation_of, stored_zero, zero_point_of
+from diagmem.ops.numerics.single_precision import sum_in_order
 from diagmem.ops.options import Activation, Table
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
@@ -37,17 +38,14 @@ class L2NormalizationKind(RowwiseKind):
     takes = Signature()
     table = Table(L2Normalization, ("FusedActivationFunction",), "L2NormOptions")
 
-    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        by_dtype = {DType.INT8: _normalised_int, DType.UINT8: _normalised_int, DType.FLOAT32: _normalised_f32}.get(
-            node.output.dtype
-        )
-        return super().reference(node, inputs) if by_dtype is None else (by_dtype(node, inputs[0]),)
+    def ways(self, name: str) -> dict[DType, Way]:
+        return _WAYS
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0),))
         if node.attributes.activation is not Activation.NONE:
             raise Unsupported(f"a fused {node.attributes.activation.name}; TensorFlow Lite refuses it too")
-        return by_type(node, {DType.INT8: _call_int, DType.UINT8: _call_int, DType.FLOAT32: _call})
+        return super().c_call(node)
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Rows of any rank."""
@@ -71,10 +69,7 @@ def _normalised_int(node: Node, data: Array) -> Array:
 
 
 def _normalised_f32(node: Node, data: Array) -> Array:
-    total = np.zeros((*data.shape[:-1], 1), np.float32)
-    for c in range(data.shape[-1]):
-        total += data[..., c : c + 1] * data[..., c : c + 1]
-    normalised: Array = data / np.maximum(np.sqrt(total), np.float32(1e-6))
+    normalised: Array = data / np.maximum(np.sqrt(sum_in_order(data * data)), np.float32(1e-6))
     return normalised
 
 
@@ -89,9 +84,12 @@ def _call(node: Node) -> CCall:
     size = node.output.shape[-1]
     zero_point = stored_zero(node.input(0)) if node.output.dtype in _MIDDLE else 0
     fields = {"rows": node.output.elems // size, "size": size, "zero_point": zero_point}
-    parameters = CStruct("diagmem_l2_normalization_params", fields)
-    function = f"diagmem_l2_normalization_{SUFFIXES[node.output.dtype]}"
-    return CCall("l2_normalization.c", function, parameters, (node.input(0), node.output))
+    function = f"l2_normalization_{SUFFIXES[node.output.dtype]}"
+    return kernel_call("l2_normalization", fields, (node.input(0), node.output), function=function)
+
+
+_INTEGER = Way(_normalised_int, _call_int)
+_WAYS = {DType.INT8: _INTEGER, DType.UINT8: _INTEGER, DType.FLOAT32: Way(_normalised_f32, _call)}
 
 
 KIND = L2NormalizationKind()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,10 @@ from diagmem.ops.c_call import (
     CTable,
     Fields,
     Unsupported,
-    by_type,
     kernel_call,
     require_types,
 )
-from diagmem.ops.kind import Array, Values
+from diagmem.ops.kind import Array, Values, Way
 from diagmem.ops.loops.fibres import RowwiseKind
 from diagmem.ops.numerics import single_precision
 from diagmem.ops.numerics.fixed_point import (
@@ -38,7 +37,7 @@ from diagmem.ops.numerics.fixed_point import (
     wrapped,
 )
 from diagmem.ops.numerics.quantised import quantisation_of, rounds_to_even, scale_of, zero_point_of
-from diagmem.ops.options import Options, Table
+from diagmem.ops.options import Table
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
 
@@ -53,32 +52,22 @@ class Softmax:
 class SoftmaxKind(RowwiseKind):
     names = ("SOFTMAX", "LOG_SOFTMAX")
     tflm_agrees = True
-    table = Table(Softmax, ("Beta",))
+    table = {"SOFTMAX": Table(Softmax, ("Beta",)), "LOG_SOFTMAX": Table(Softmax, name=None)}
     is_pointwise = True
-
-    def decode(self, name: str, options: Any) -> Any:
-        return super().decode(name, options if name == "SOFTMAX" else None)
-
-    def encode(self, node: Node) -> Options:
-        return super().encode(node) if node.op.kind == "SOFTMAX" else None
 
     def signature(self, name: str) -> Signature:
         return Signature(made={DType.INT8: (DType.INT8, DType.INT16)} if name == "SOFTMAX" else {})
 
+    def ways(self, name: str) -> dict[DType, Way]:
+        return _WAYS[name]
+
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        if _is_to_even(node):
-            return (softmax_to_even(node, inputs[0]),)
-        by_kind = _softmax_8_bit if _is_widening(node) else _REFERENCES.get((node.op.kind, node.output.dtype))
-        return super().reference(node, inputs) if by_kind is None else (by_kind(node, inputs[0]),)
+        return (_softmax_to_even(node, inputs[0]),) if _is_to_even(node) else super().reference(node, inputs)
 
     def c_call(self, node: Node) -> CCall:
-        if _is_widening(node):
-            return _call_8_bit(node)
-        require_types(node.output.dtype, (node.input(0),))
-        if _is_to_even(node):
-            fields = {**_rows(node), **softmax_to_even_fields(node)}
-            return kernel_call("softmax_to_even_s8", fields, (node.input(0), node.output))
-        return by_type(node, _CALLS.get(node.op.kind, {}))
+        if not _is_widening(node):
+            require_types(node.output.dtype, (node.input(0),))
+        return _call(node, "softmax_to_even_s8", _to_even_fields(node)) if _is_to_even(node) else super().c_call(node)
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Rows of any rank; the output's elements may be wider or narrower than the input's."""
@@ -157,39 +146,33 @@ def _softmax_8_bit(node: Node, data: Array) -> Array:
 
 
 def _call_8_bit(node: Node) -> CCall:
-    (mantissa, shift), least = _difference_scaling(node)
-    scaling = {"mantissa": mantissa, "shift": shift, "least_difference": least}
     name = "softmax_s8_s16" if _is_widening(node) else f"softmax_{SUFFIXES[node.output.dtype]}"
-    return kernel_call(name, {**_rows(node), **scaling}, (node.input(0), node.output))
+    return _call(node, name, _difference_fields(node))
+
+
+def _difference_fields(node: Node) -> Fields:
+    (mantissa, shift), least = _difference_scaling(node)
+    return {"mantissa": mantissa, "shift": shift, "least_difference": least}
 
 
 def _softmax_f32(node: Node, data: Array) -> Array:
     exponentials = single_precision.exp((data - data.max(axis=-1, keepdims=True)) * np.float32(node.attributes.beta))
-    total = np.zeros((*data.shape[:-1], 1), np.float32)
-    for c in range(data.shape[-1]):
-        total += exponentials[..., c : c + 1]
-    return exponentials / total
+    return exponentials / single_precision.sum_in_order(exponentials)
 
 
 def _call_f32(node: Node) -> CCall:
-    return kernel_call("softmax_f32", {**_rows(node), "beta": node.attributes.beta}, (node.input(0), node.output))
+    return _call(node, "softmax_f32", {"beta": node.attributes.beta})
 
 
-def _rows(node: Node) -> Fields:
+def _call(node: Node, name: str, fields: Fields) -> CCall:
     size = node.output.shape[-1]
-    return {"rows": node.output.elems // size, "size": size}
-
-
-def _call_s16(node: Node) -> CCall:
-    return kernel_call("softmax_s16", {**_rows(node), **softmax_s16_fields(node)}, (node.input(0), node.output))
+    rows = {"rows": node.output.elems // size, "size": size}
+    return kernel_call(name, {**rows, **fields}, (node.input(0), node.output))
 
 
 def _log_softmax_f32(node: Node, data: Array) -> Array:
     largest = data.max(axis=-1, keepdims=True)
-    exponentials = single_precision.exp(data - largest)
-    total = np.zeros_like(largest)
-    for c in range(data.shape[-1]):
-        total += exponentials[..., c : c + 1]
+    total = single_precision.sum_in_order(single_precision.exp(data - largest))
     logarithms: Array = data - largest - single_precision.log(total)
     return logarithms
 
@@ -217,21 +200,9 @@ def _log_softmax_s8(node: Node, data: Array) -> Array:
 
 
 def _call_log_s8(node: Node) -> CCall:
-    (multiplier, least) = _difference_scaling(node)
-    back = _inverse_scaling(multiplier)
-    fields = {
-        **_rows(node),
-        "mantissa": multiplier.mantissa,
-        "shift": multiplier.shift,
-        "least_difference": least,
-        "back_mantissa": back.mantissa,
-        "back_shift": back.shift,
-    }
-    return kernel_call("log_softmax_s8", fields, (node.input(0), node.output))
-
-
-def _call_log_f32(node: Node) -> CCall:
-    return kernel_call("log_softmax_f32", _rows(node), (node.input(0), node.output))
+    back = _inverse_scaling(_difference_scaling(node)[0])
+    fields = {**_difference_fields(node), "back_mantissa": back.mantissa, "back_shift": back.shift}
+    return _call(node, "log_softmax_s8", fields)
 
 
 _RANGE = 2**16 - 1
@@ -249,7 +220,7 @@ def _scaling(node: Node) -> Multiplier:
     return Multiplier.of(scale_of(node.input(0)) * node.attributes.beta / (10 / _RANGE))
 
 
-def softmax_s16(node: Node, data: Array) -> Array:
+def _softmax_s16(node: Node, data: Array) -> Array:
     mantissa, shift = _scaling(node)
     place = wrapped(rescale(data.astype(np.int64) - data.max(axis=-1, keepdims=True), mantissa, shift) + _MOST)
     exponentials = _on_lines(_exponentials(), np.clip(place, _LEAST, _MOST))
@@ -262,14 +233,15 @@ def softmax_s16(node: Node, data: Array) -> Array:
     return stored
 
 
-def softmax_s16_fields(node: Node) -> Fields:
+def _call_s16(node: Node) -> CCall:
     mantissa, shift = _scaling(node)
-    return {
+    fields = {
         "mantissa": mantissa,
         "shift": shift,
         "exponentials": CTable("exponentials", _exponentials().astype(DType.INT16.numpy)),
         "reciprocals": CTable("reciprocals", _reciprocals().astype(DType.INT16.numpy)),
     }
+    return _call(node, "softmax_s16", fields)
 
 
 def _on_lines(table: Ints, place: Ints) -> Ints:
@@ -333,33 +305,31 @@ def _steps(node: Node) -> float:
     return float(np.floor(np.float32(1) / np.float32(scale_of(node.output))))
 
 
-def softmax_to_even(node: Node, data: Array) -> Array:
+def _softmax_to_even(node: Node, data: Array) -> Array:
     exponentials = _table_to_even(node)[data.astype(np.int64) - data.max(axis=-1, keepdims=True) + 255]
-    total = np.zeros((*data.shape[:-1], 1), np.float32)
-    for c in range(data.shape[-1]):
-        total += exponentials[..., c : c + 1]
-    units = exponentials * np.float32(_steps(node)) / total
+    units = exponentials * np.float32(_steps(node)) / single_precision.sum_in_order(exponentials)
     stored: Array = np.clip(np.rint(units).astype(np.int64) + zero_point_of(node.output), -128, 127).astype(np.int8)
     return stored
 
 
-def softmax_to_even_fields(node: Node) -> Fields:
+def _to_even_fields(node: Node) -> Fields:
     table = CTable("exponentials", _table_to_even(node))
     return {"table": table, "steps": _steps(node), "zero_point": zero_point_of(node.output)}
 
 
-_REFERENCES = {
-    ("SOFTMAX", DType.INT8): _softmax_8_bit,
-    ("SOFTMAX", DType.UINT8): _softmax_8_bit,
-    ("SOFTMAX", DType.INT16): softmax_s16,
-    ("SOFTMAX", DType.FLOAT32): _softmax_f32,
-    ("LOG_SOFTMAX", DType.INT8): _log_softmax_s8,
-    ("LOG_SOFTMAX", DType.FLOAT32): _log_softmax_f32,
-}
+_8_BIT = Way(_softmax_8_bit, _call_8_bit)
 
-_CALLS = {
-    "SOFTMAX": {DType.INT8: _call_8_bit, DType.UINT8: _call_8_bit, DType.INT16: _call_s16, DType.FLOAT32: _call_f32},
-    "LOG_SOFTMAX": {DType.INT8: _call_log_s8, DType.FLOAT32: _call_log_f32},
+_WAYS = {
+    "SOFTMAX": {
+        DType.INT8: _8_BIT,
+        DType.UINT8: _8_BIT,
+        DType.INT16: Way(_softmax_s16, _call_s16),
+        DType.FLOAT32: Way(_softmax_f32, _call_f32),
+    },
+    "LOG_SOFTMAX": {
+        DType.INT8: Way(_log_softmax_s8, _call_log_s8),
+        DType.FLOAT32: Way(_log_softmax_f32, partial(_call, name="log_softmax_f32", fields={})),
+    },
 }
 
 

@@ -55,9 +55,10 @@ class Channels:
     output: Requantisation
 
     @classmethod
-    def of(cls, node: Node, axis: int, weights: Array) -> Channels:
-        """`axis`: that of the output channels in the filter; `weights`: a row for each of them."""
-        bias = bias_of(node)
+    def of(cls, node: Node, axis: int = 0, weights: Array | None = None) -> Channels:
+        """`axis`: that of the output channels in the filter; `weights`: a row for each of them, as in the filter unless
+        given."""
+        bias, weights = bias_of(node), values_of(node.input(1)) if weights is None else weights
         require_types(DType.INT32, () if bias is None else (bias,))
         rows = weights.reshape(len(weights), -1)
         folded = folded_bias(None if bias is None else values_of(bias), rows, zero_point_of(node.input(0)), 128)

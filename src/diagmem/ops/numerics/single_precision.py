@@ -40,6 +40,14 @@ def clamped(x: Any, low: float, high: float) -> Array:
     return np.where(x < low, low, np.where(x > high, high, x))
 
 
+def sum_in_order(x: Floats) -> Floats:
+    """The sums along the last axis, which stays with size 1: one element after the other, from 0 on."""
+    total: Floats = np.zeros((*x.shape[:-1], 1), np.float32)
+    for c in range(x.shape[-1]):
+        total += x[..., c : c + 1]
+    return total
+
+
 def exp(x: Any) -> Floats:
     """exp(x) within 2 units in the last place; 0 where it would be less than the least normal number."""
     x = np.asarray(x, np.float32)

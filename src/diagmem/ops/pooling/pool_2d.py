@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
-from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Rounding, Shape, Tensor, Window2D
+from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Rounding, Tensor, Window2D
 from diagmem.model.multicore import Along, Cut
-from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import (
     MAX_ROWS,
     QUANTISED_OR_REAL,
@@ -22,21 +22,20 @@ from diagmem.ops.c_call import (
     kernel_call,
     require_types,
     taking_call,
-    window_row_call,
 )
 from diagmem.ops.kind import (
     SUM_BYTES,
     Array,
     ColumnsAsRows,
+    Inputs,
     Rewritten,
+    Shapes,
     Values,
-    held_separation,
     input_at,
-    swept,
     window_over_rows,
 )
-from diagmem.ops.loops.pixels import GROUPS, ChannelGroups, HeldPixels, pitches_of, pixel_cut
-from diagmem.ops.loops.windowed import WindowedKind, WindowedLoop, c_window, tap_counts, tap_images
+from diagmem.ops.loops.pixels import GROUPS, ChannelGroups, HeldPixels, pixel_cut
+from diagmem.ops.loops.windowed import OrderedLoop, WindowedKind, WindowedLoop, c_window, tap_counts, tap_images
 from diagmem.ops.numerics.quantised import integer_range, real_range, rounds_to_even, scale_of, zero_point_of
 from diagmem.ops.numerics.single_precision import clamped, larger
 from diagmem.ops.options import Activation, Table
@@ -74,41 +73,38 @@ class Pool2DKind(WindowedKind):
         "Pool2DOptions",
     )
 
-    def output_shapes(self, name: str, attributes: Pool2D, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: Pool2D, inputs: Inputs) -> Shapes:
         image = Nhwc.of(input_at(inputs, 0))
         window = _window(attributes, image)
         return ((image.batch, window.rows.size_out, window.cols.size_out, image.depth),)
 
-    def accesses(self, node: Node, order: Order) -> Accesses:
-        loop = _ordered(_loop(node), order)
-        return replace(swept(node, {0: loop.reads()}), steps=loop.steps)
+    def loop(self, node: Node) -> WindowedLoop:
+        window, depth = window_of(node), node.input(0).shape[-1]
+        return WindowedLoop.of(node.input(0), node.output, window.rows, window.cols, depth)
 
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
+    def ordered(self, node: Node, order: Order) -> OrderedLoop:
+        loop = self.loop(node)
+        if order in GROUPS:
+            return ChannelGroups(loop, order)
+        return HeldPixels(loop, writes=loop.out.depth) if order is Order.ACCUMULATE else loop
 
     def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
         return window_over_rows(node, change)
 
-    def loop(self, node: Node) -> WindowedLoop:
-        return _loop(node)
-
     def paper(self, node: Node, position: int) -> Fraction | None:
         """Equations (14) and (15)."""
-        loop = _loop(node)
-        image, out, rows, cols = loop.image, loop.out, loop.rows, loop.cols
-        p_h, p_w = loop.printed_padding()
-        a = Fraction(rows.stride * image.width, out.width)
-        pixels = out.width * cols.stride - p_h * image.width - rows.stride * image.width - cols.stride - p_w
-        return loop.printed_overlap(a, pixels * image.depth + 1)
+        loop = self.loop(node)
+        a = Fraction(loop.rows.stride * loop.image.width, loop.out.width)
+        return loop.printed_overlap(a, loop.printed_pixels() * loop.image.depth + 1)
 
     def accumulator_bytes(self, node: Node) -> int | None:
-        rows = _loop(node).rows
+        rows = self.loop(node).rows
         takes_all = node.op.kind == "AVERAGE_POOL_2D" and len(rows.taps()[1]) == rows.size_in > 1
         takes_all = takes_all and not rounds_to_even(node.output)
         return node.output.elems * SUM_BYTES if takes_all and rows.size_out == 1 == node.output.shape[0] else None
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        loop, image, activation = _loop(node), inputs[0], node.attributes.activation
+        loop, image, activation = self.loop(node), inputs[0], node.attributes.activation
         is_real = node.input(0).dtype is DType.FLOAT32
         if node.op.kind == "AVERAGE_POOL_2D" and rounds_to_even(node.output):
             return (_average_to_even(node, loop, image),)
@@ -121,47 +117,22 @@ class Pool2DKind(WindowedKind):
             pooled = (_average_f32 if is_real else _average_int)(loop, image)
         return ((clamped if is_real else np.clip)(pooled, low, high).astype(image.dtype),)
 
-    def c_row_call(self, node: Node) -> CCall:
-        return self._by_rows(self.c_call(node), node)
-
-    def _by_rows(self, call: CCall, node: Node) -> CCall:
+    def by_rows(self, node: Node, call: Callable[[Node], CCall]) -> CCall:
         takes_rows = self.accumulator_bytes(node) is not None
-        return taking_call(call, node) if takes_rows else window_row_call(call, node, _loop(node).rows)
+        return taking_call(call(node), node) if takes_rows else super().by_rows(node, call)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
-        """16 bits hold the sum of 255 pixels."""
-        loop = _loop(node)
-        is_small = node.op.kind == "MAX_POOL_2D" or loop.rows.kernel * loop.cols.kernel <= MOST_SUMMED
-        is_known = node.op.kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D") and node.input(0).dtype is DType.INT8
-        is_known = is_known and not (node.op.kind == "AVERAGE_POOL_2D" and rounds_to_even(node.output))
-        if not is_known or not is_small:
+        """16 bits hold the sum of 255 pixels. With vectors, what takes in its rows one by one is run in plain C."""
+        loop, is_average = self.loop(node), node.op.kind == "AVERAGE_POOL_2D"
+        is_small = not is_average or loop.rows.kernel * loop.cols.kernel <= MOST_SUMMED
+        is_known = node.op.kind != "L2_POOL_2D" and node.input(0).dtype is DType.INT8
+        if not is_known or not is_small or (is_average and rounds_to_even(node.output)):
             return ()
-        if instructions is InstructionSet.MVE:
-            return (self._mve_variant(node),)
-        return (Variant(Order.FOURS, Order.FOURS, self._fours, self._fours_row),)
-
-    def _mve_variant(self, node: Node) -> Variant:
-        """What takes in its rows one by one is run in plain C then."""
-        order = Order.EIGHTS if node.op.kind == "AVERAGE_POOL_2D" else Order.SIXTEENS
-        if self.accumulator_bytes(node) is not None:
-            return Variant(order, Order.REFERENCE, self._mve, self.c_row_call)
-        return Variant(order, order, self._mve, lambda n: self._by_rows(self._mve(n), n))
-
-    def _mve(self, node: Node) -> CCall:
-        return self._by_kernel(node, "mve")
-
-    def _fours(self, node: Node) -> CCall:
-        return self._by_kernel(node, "fours")
-
-    def _by_kernel(self, node: Node, name: str) -> CCall:
-        """The call of a kernel that is told what the one in plain C is told."""
-        call = self.c_call(node)
-        stem = f"{node.op.kind.lower()}_{name}_s8"
-        fitted = kernel_call(stem, call.parameters.fields, call.arguments, call.limits)
-        return replace(fitted, channels=call.channels)
-
-    def _fours_row(self, node: Node) -> CCall:
-        return self._by_rows(self._fours(node), node)
+        if instructions is InstructionSet.DSP:
+            return (Variant(Order.FOURS, Order.FOURS, partial(_variant_call, name="fours")),)
+        order, call = Order.EIGHTS if is_average else Order.SIXTEENS, partial(_variant_call, name="mve")
+        sums_rows = self.accumulator_bytes(node) is not None
+        return (Variant(order, Order.REFERENCE, call, self.c_call) if sums_rows else Variant(order, order, call),)
 
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         """Channels by whole groups."""
@@ -187,6 +158,13 @@ class Pool2DKind(WindowedKind):
         return Fitting((DType.FLOAT32,)) if node.op.kind == "L2_POOL_2D" else Fitting(QUANTISED_OR_REAL)
 
 
+def _variant_call(node: Node, name: str) -> CCall:
+    """The call of a kernel that takes the parameters of the one in plain C."""
+    call = KIND.c_call(node)
+    stem = f"{node.op.kind.lower()}_{name}_s8"
+    return replace(kernel_call(stem, call.parameters.fields, call.arguments, call.limits), channels=call.channels)
+
+
 def window_of(node: Node) -> Window2D:
     """The node's window, its padding resolved."""
     return _window(node.attributes, Nhwc.of(node.input(0)))
@@ -199,20 +177,6 @@ def _window(attributes: Pool2D, image: Nhwc) -> Window2D:
         (attributes.stride_h, attributes.stride_w),
         padding=attributes.padding,
     )
-
-
-def _loop(node: Node) -> WindowedLoop:
-    image = Nhwc.of(node.input(0))
-    window = _window(node.attributes, image)
-    sizes = node.input(0).dtype.size_bytes, node.output.dtype.size_bytes
-    pitches = pitches_of(node.input(0), node.output)
-    return WindowedLoop(image, Nhwc.of(node.output), window.rows, window.cols, image.depth, *sizes, *pitches)
-
-
-def _ordered(loop: WindowedLoop, order: Order) -> WindowedLoop | HeldPixels | ChannelGroups:
-    if order in GROUPS:
-        return ChannelGroups(loop, order)
-    return HeldPixels(loop, ahead=0, writes=loop.out.depth) if order is Order.ACCUMULATE else loop
 
 
 def _average_int(loop: WindowedLoop, image: Array) -> Array:
@@ -257,7 +221,7 @@ def _largest(loop: WindowedLoop, image: Array, least: float) -> Array:
 
 
 def _call(node: Node, suffix: str, low: float, high: float) -> CCall:
-    loop = _loop(node)
+    loop = KIND.loop(node)
     if not tap_counts(loop.rows, loop.cols).all():
         raise Unsupported("a window that lies wholly outside the image")
     fields = {"window": c_window(loop), "low": low, "high": high}

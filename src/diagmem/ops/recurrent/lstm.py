@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -11,12 +12,12 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Quantisation, Shape, Tensor
-from diagmem.ops.accesses import Accesses, Runs
-from diagmem.ops.c_call import CCall, CStruct, CTable, Unsupported, by_type, require_types, values_of
-from diagmem.ops.kind import Array, OpKind, Values, input_at
+from diagmem.ops.accesses import Accesses, Runs, node_reads
+from diagmem.ops.c_call import CCall, CStruct, CTable, Unsupported, by_type, kernel_call, require_types, values_of
+from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, input_at
 from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.numerics import single_precision
-from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale, sigmoid_table, wrapped
+from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale, sigmoid_16, sigmoid_table, tanh_16, wrapped
 from diagmem.ops.numerics.quantised import require_same_quantisation, scale_of, zero_point_of
 from diagmem.ops.numerics.weighted_sums import LARGEST_WIDE_BIAS
 from diagmem.ops.options import Activation, Table
@@ -61,7 +62,7 @@ class LstmKind(OpKind):
     def states(self, node: Node) -> tuple[int, ...]:
         return HIDDEN, CELL
 
-    def output_shapes(self, name: str, attributes: Lstm, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: Lstm, inputs: Inputs) -> Shapes:
         return ((*input_at(inputs, 0).shape[:2], _sizes(attributes, inputs).units),)
 
     def accesses(self, node: Node, order: Order) -> Accesses:
@@ -69,11 +70,7 @@ class LstmKind(OpKind):
         sizes = _sizes(node.attributes, node.inputs)
         row, steps = np.arange(sizes.batches * sizes.times), node.output.elems + 1
         rows = Runs.of(row * sizes.features, sizes.features, row * sizes.units, stride=0, hold=sizes.units)
-        reads = (
-            None if t is None or t.is_constant else rows if p == 0 else Runs.of(0, t.elems, 0, stride=0, hold=steps)
-            for p, t in enumerate(node.inputs)
-        )
-        return Accesses(steps, tuple(reads), (Runs.sweep(node.output.elems),))
+        return Accesses(steps, node_reads(node, steps, {0: rows}), (Runs.sweep(node.output.elems),))
 
     def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         if position != 0:
@@ -94,11 +91,10 @@ class LstmKind(OpKind):
         cell = inputs[CELL].copy().reshape(sizes.batches, sizes.units)
         out = np.zeros((sizes.batches, sizes.times, sizes.units), node.output.dtype.numpy)
         way = None if is_real else scaling(node)
-        for n in range(sizes.batches):
-            for time in range(sizes.times):
-                given = data[n, time], hidden[n], cell[n]
-                hidden[n], cell[n] = step_f32(node, *given) if way is None else step_int(node, way, *given)
-                out[n, time] = hidden[n]
+        for n, time in itertools.product(range(sizes.batches), range(sizes.times)):
+            given = data[n, time], hidden[n], cell[n]
+            hidden[n], cell[n] = step_f32(node, *given) if way is None else step_int(node, way, *given)
+            out[n, time] = hidden[n]
         found = np.moveaxis(out, 0, 1) if sizes.time_major else out
         return found, hidden.reshape(node.input(HIDDEN).shape), cell.reshape(node.input(CELL).shape)
 
@@ -135,7 +131,7 @@ class LstmKind(OpKind):
         return replace(node, outputs=(replace(node.output, quantisation=node.input(HIDDEN).quantisation),))
 
 
-def _sizes(attributes: Lstm, inputs: Sequence[Tensor | None]) -> _Sizes:
+def _sizes(attributes: Lstm, inputs: Inputs) -> _Sizes:
     data, weights = input_at(inputs, 0).shape, input_at(inputs, GATES["forget"]).shape
     if len(data) != 3 or len(weights) != 2 or len(inputs) <= CELL or weights[1] != data[2]:
         raise ModelError(f"data {list(data)} do not suit weights {list(weights)}; the file is damaged")
@@ -149,7 +145,7 @@ def _sizes(attributes: Lstm, inputs: Sequence[Tensor | None]) -> _Sizes:
     return _Sizes(batches, times, features, units, int(attributes.time_major))
 
 
-def _has_odd_parts(inputs: Sequence[Tensor | None]) -> bool:
+def _has_odd_parts(inputs: Inputs) -> bool:
     return any(p < len(inputs) and inputs[p] is not None for p in _ABSENT)
 
 
@@ -181,10 +177,9 @@ def _call_int(node: Node) -> CCall:
 
 def _call(node: Node, suffix: str, fields: dict[str, Any]) -> CCall:
     sizes = _sizes(node.attributes, node.inputs)._asdict()
-    parameters = CStruct(f"diagmem_lstm_{suffix}_params", {**sizes, **fields})
     arguments = node.input(0), node.input(HIDDEN), node.input(CELL), node.output
-    passes = sizes["batches"] * sizes["times"]
-    return CCall("lstm.c", f"diagmem_lstm_{suffix}", parameters, arguments, passes=passes)
+    name, passes = f"lstm_{suffix}", sizes["batches"] * sizes["times"]
+    return kernel_call("lstm", {**sizes, **fields}, arguments, passes=passes, function=name, struct=name)
 
 
 def _scaled(tensor: Tensor, scale: float, zero_point: int) -> Tensor:
@@ -274,16 +269,14 @@ def scaling(node: Node) -> Scaling:
         raise Unsupported("a cell state other than of 16 bits with a scale that is a power of two")
     if not -31 <= 12 + power <= 14:
         raise Unsupported(f"a cell state with a scale of 2^{power}; supported: 2^-43 to 2^2")
-    gates = {}
-    for gate in GATES:
-        weights, recurrent, _ = weights_of(node, gate)
-        pairs = (data, weights), (hidden, recurrent)
-        gates[gate] = tuple(
-            Multiplier.of(float(np.float32(scale_of(a)) * np.float32(scale_of(b))) / _GATE_SCALE) for a, b in pairs
-        )
+
+    def multiplier(a: Tensor, b: Tensor) -> Multiplier:
+        return Multiplier.of(float(np.float32(scale_of(a)) * np.float32(scale_of(b))) / _GATE_SCALE)
+
+    used = {gate: weights_of(node, gate) for gate in GATES}
     clip = node.attributes.cell_clip / scale_of(cell)
     return Scaling(
-        gates,  # type: ignore[arg-type]
+        {gate: (multiplier(data, own), multiplier(hidden, recurrent)) for gate, (own, recurrent, _) in used.items()},
         Multiplier.of(2.0**-15),
         Multiplier.of(2.0**-30 / scale_of(cell)),
         Multiplier.of(2.0**-30 / scale_of(hidden)),
@@ -303,12 +296,14 @@ def step_int(node: Node, way: Scaling, x: Array, hidden: Array, cell: Array) -> 
         second = recurrent @ (hidden.astype(np.int64) - zero_point_of(node.input(HIDDEN)))
         return _held(_held(scaled(first, *from_input)) + _held(scaled(second, *from_hidden)))
 
-    kept = _held(rescale(sigmoid(before("forget")) * cell.astype(np.int64), *way.kept))
-    given = _held(rescale(sigmoid(before("input")) * tanh(before("cell"), 0), *way.given))
+    kept = _held(rescale(sigmoid_16(3 * before("forget")) * cell.astype(np.int64), *way.kept))
+    given = _held(rescale(sigmoid_16(3 * before("input")) * tanh_16(3 * before("cell")), *way.given))
     new = _held(kept + given)
     new = np.clip(new, -way.clip, way.clip) if way.clip else new
     wide = np.iinfo(hidden.dtype)
-    out = rescale(tanh(new, way.tanh_shift) * sigmoid(before("output")), *way.output)
+    shift = way.tanh_shift
+    place = new * (3 << shift) if shift >= 0 else (new * 3 + (1 << (-shift - 1))) >> -shift
+    out = rescale(tanh_16(place) * sigmoid_16(3 * before("output")), *way.output)
     held = np.clip(wrapped(out + zero_point_of(node.input(HIDDEN))), wide.min, wide.max)
     return held.astype(hidden.dtype), new.astype(np.int16)
 
@@ -323,28 +318,6 @@ def rescale_64(x: Any, mantissa: int, shift: int) -> Ints:
 def _held(x: Ints) -> Ints:
     held: Ints = np.clip(x, -32768, 32767)
     return held
-
-
-def _line(size: Ints, bits: int, beyond: int) -> Ints:
-    """Straight lines between the entries of the table."""
-    table = sigmoid_table()
-    index = np.minimum(size >> bits, 254)
-    line = (table[index] << bits) + (size & ((1 << bits) - 1)) * (table[index + 1] - table[index])
-    return np.where(size >> bits >= 255, beyond, line)
-
-
-def sigmoid(x: Ints) -> Ints:
-    """From 12 bits behind the point to 15."""
-    place = x * 3
-    value = _line(np.abs(place), 9, 0x7FFF << 10)
-    return np.where(place >= 0, value + (1 << 9), (1 << 25) - value + (1 << 9) - 1) >> 10
-
-
-def tanh(x: Ints, shift: int) -> Ints:
-    """From 12 - shift bits behind the point to 15."""
-    place = x * (3 << shift) if shift >= 0 else (x * 3 + (1 << (-shift - 1))) >> -shift
-    value = _line(np.abs(place), 8, 0xFFFF << 8) - (1 << 23)
-    return np.where(place >= 0, value + (1 << 7), -value + (1 << 7) - 1) >> 8
 
 
 def c_gate(node: Node, gate: str, multipliers: tuple[Multiplier, Multiplier] | None) -> CStruct:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -10,9 +9,9 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Quantisation, Shape, Tensor
-from diagmem.ops.accesses import Accesses, Runs
-from diagmem.ops.c_call import CCall, CStruct, CTable, Unsupported, by_type, require_types, values_of
-from diagmem.ops.kind import Array, OpKind, Values, input_at
+from diagmem.ops.accesses import Accesses, Runs, node_reads
+from diagmem.ops.c_call import CCall, CTable, Unsupported, by_type, kernel_call, require_types, values_of
+from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, input_at
 from diagmem.ops.numerics.fixed_point import Multiplier, rescale, wrapped
 from diagmem.ops.numerics.quantised import Requantisation, real_range, scale_of, zero_point_of
 from diagmem.ops.numerics.single_precision import clamped
@@ -60,7 +59,7 @@ class SvdfKind(OpKind):
     def states(self, node: Node) -> tuple[int, ...]:
         return (STATE,)
 
-    def output_shapes(self, name: str, attributes: Svdf, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: Svdf, inputs: Inputs) -> Shapes:
         sizes = _sizes(attributes, inputs)
         return ((sizes.batches, sizes.units),)
 
@@ -70,11 +69,7 @@ class SvdfKind(OpKind):
         batches, outputs = sizes.batches, node.output.elems
         steps = batches + outputs + 1
         rows = Runs.of(np.arange(batches) * sizes.features, sizes.features, np.arange(batches), stride=0)
-        reads = (
-            None if t is None or t.is_constant else rows if p == 0 else Runs.of(0, t.elems, 0, stride=0, hold=steps)
-            for p, t in enumerate(node.inputs)
-        )
-        return Accesses(steps, tuple(reads), (Runs.of(0, outputs, batches),))
+        return Accesses(steps, node_reads(node, steps, {0: rows}), (Runs.of(0, outputs, batches),))
 
     def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         return None if position == 0 else node.output.size_bytes
@@ -114,7 +109,7 @@ class SvdfKind(OpKind):
         return node if is_real else _scaled(node, rng)
 
 
-def _sizes(attributes: Svdf, inputs: Sequence[Tensor | None]) -> _Sizes:
+def _sizes(attributes: Svdf, inputs: Inputs) -> _Sizes:
     data, by_feature, by_time = (input_at(inputs, position) for position in range(3))
     input_at(inputs, STATE)
     filters = by_feature.shape[0]
@@ -208,9 +203,9 @@ def _call(node: Node, suffix: str, fields: dict[str, Any]) -> CCall:
         if node.inputs[position] is not None
     }
     sizes = _sizes(node.attributes, node.inputs)._asdict()
-    parameters = CStruct(f"diagmem_svdf_{suffix}_params", {**sizes, "bias": None, **tables, **fields})
+    own, name = {**sizes, "bias": None, **tables, **fields}, f"svdf_{suffix}"
     arguments = node.input(0), node.input(STATE), node.output
-    return CCall("svdf.c", f"diagmem_svdf_{suffix}", parameters, arguments, passes=sizes["batches"])
+    return kernel_call("svdf", own, arguments, passes=sizes["batches"], function=name, struct=name)
 
 
 def _drawn(shape: Shape, dtype: DType, rng: np.random.Generator) -> Tensor:

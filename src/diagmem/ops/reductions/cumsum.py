@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from diagmem.model.graph import DType, Node, Shape, Tensor
+from diagmem.model.graph import DType, Node
 from diagmem.ops.accesses import Accesses, Runs
-from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, Fields, Unsupported, by_type, require_types, values_of
-from diagmem.ops.kind import Array, OpKind, Values, input_at, only_axis
+from diagmem.ops.c_call import SUFFIXES, CCall, Fields, Unsupported, by_type, kernel_call, require_types, values_of
+from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, input_at, only_axis
 from diagmem.ops.numerics.fixed_point import wrapped
 from diagmem.ops.numerics.quantised import Requantisation, scale_of, zero_point_of
 from diagmem.ops.options import Table
@@ -38,7 +37,7 @@ class CumSumKind(OpKind):
     takes = Signature((2, 2), numbers=(1,), single=(1,))
     table = Table(CumSum, ("Exclusive", "Reverse"))
 
-    def output_shapes(self, name: str, attributes: CumSum, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: CumSum, inputs: Inputs) -> Shapes:
         _axis(inputs)
         return (input_at(inputs, 0).shape,)
 
@@ -79,7 +78,7 @@ class CumSumKind(OpKind):
         return Fitting((DType.INT8, DType.FLOAT32, DType.INT32), gain=math.sqrt(walk_of(node)[1]), scaled=(DType.INT8,))
 
 
-def _axis(inputs: Sequence[Tensor | None]) -> int:
+def _axis(inputs: Inputs) -> int:
     return only_axis(input_at(inputs, 1).ints, len(input_at(inputs, 0).shape))
 
 
@@ -119,8 +118,8 @@ def _call(node: Node, fields: Fields) -> CCall:
     a, suffix = node.attributes, SUFFIXES[node.output.dtype]
     walk = {"outer": outer, "size": size, "inner": inner, "is_exclusive": int(a.exclusive)}
     struct = "cumsum_s8" if fields else "cumsum"
-    parameters = CStruct(f"diagmem_{struct}_params", {**walk, "is_reverse": int(a.reverse), **fields})
-    return CCall("cumsum.c", f"diagmem_cumsum_{suffix}", parameters, (node.input(0), node.output))
+    own, tensors = {**walk, "is_reverse": int(a.reverse), **fields}, (node.input(0), node.output)
+    return kernel_call("cumsum", own, tensors, function=f"cumsum_{suffix}", struct=struct)
 
 
 KIND = CumSumKind()

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Shape, Tensor, row_major_strides
+from diagmem.model.graph import DType, Node, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import (
     QUANTISED_OR_REAL,
     SUFFIXES,
     CCall,
-    CStruct,
     Fields,
-    by_type,
     element_code,
     kernel_call,
     require_types,
@@ -29,8 +24,12 @@ from diagmem.ops.kind import (
     SUM_BYTES,
     Array,
     ColumnsAsRows,
+    Inputs,
+    OpKind,
     Rewritten,
+    Shapes,
     Values,
+    Way,
     input_at,
     only_axis,
 )
@@ -43,8 +42,8 @@ from diagmem.ops.numerics.quantised import (
     scale_of,
     zero_point_of,
 )
-from diagmem.ops.numerics.single_precision import larger, smaller
-from diagmem.ops.options import TYPE_CODES, BuiltinOptions, Table
+from diagmem.ops.numerics.single_precision import larger, smaller, sum_in_order
+from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature
@@ -97,10 +96,10 @@ class ReduceKind(ReducingKind):
         return has_pitches(node.input(0)) and node.output.is_in_one_piece
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        way = _WAYS[node.op.kind].get(node.output.dtype)
-        if way is None:
-            return super().reference(node, inputs)
-        return (way.reference(node, _fibres(inputs[0], reduced_axes(node.inputs))).reshape(node.output.shape),)
+        return super().reference(node, [_fibres(inputs[0], reduced_axes(node.inputs))])
+
+    def ways(self, name: str) -> dict[DType, Way]:
+        return _WAYS[name]
 
     def c_row_call(self, node: Node) -> CCall:
         """The fibres are those of one row, all else is that of the whole."""
@@ -113,18 +112,21 @@ class ReduceKind(ReducingKind):
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0),))
         values_of(node.input(1))
-        return by_type(node, {dtype: way.call for dtype, way in _WAYS[node.op.kind].items()})
+        return super().c_call(node)
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Any axes, none, all, named twice or from the end."""
-        shape = draw.choice((draw.image(), tuple(draw.many(1, 5, draw.size))))
-        axes = draw.many(0, 5, lambda: draw.axis(len(shape)))
-        inputs = [activation(shape, draw.dtype()), ints(axes)]
-        return node_of(self, name, Reduce(draw.boolean()), inputs, (draw.dtype(),))
+        return _drawn(self, name, draw, draw.dtype())
 
     def fitting(self, node: Node) -> Fitting:
         types = {"MEAN": QUANTISED_OR_REAL, "REDUCE_PROD": _WHOLE_OR_REAL}.get(node.op.kind, _ALL)
         return Fitting(types, gain={"MEAN": 1.0, "SUM": math.sqrt(_count(node))}.get(node.op.kind))
+
+
+def _drawn(kind: OpKind, name: str, draw: Draw, dtype: DType) -> Node:
+    shape = draw.choice((draw.image(), tuple(draw.many(1, 5, draw.size))))
+    axes = draw.many(0, 5, lambda: draw.axis(len(shape)))
+    return node_of(kind, name, Reduce(draw.boolean()), [activation(shape, dtype), ints(axes)], (dtype,))
 
 
 def _fibres(data: Array, axes: frozenset[int]) -> Array:
@@ -166,10 +168,7 @@ def _sum_int_call(node: Node) -> CCall:
 
 
 def _sum_f32(node: Node, fibres: Array) -> Array:
-    total = np.zeros(len(fibres), np.float32)
-    for column in fibres.T:
-        total += column
-    divided: Array = total / np.float32(_divisor(node))
+    divided: Array = sum_in_order(fibres)[:, 0] / np.float32(_divisor(node))
     return divided
 
 
@@ -211,22 +210,16 @@ def _extreme_call(node: Node) -> CCall:
 def _call(node: Node, name: str, parameters: str, fields: Fields) -> CCall:
     data = node.input(0)
     fibres = c_fibres(data.shape, data.strides, reduced_axes(node.inputs))
-    struct = CStruct(f"diagmem_{parameters}_params", {"fibres": fibres, **fields})
-    function = f"diagmem_{name}_{SUFFIXES[node.output.dtype]}"
-    return CCall("reduce.c", function, struct, (node.input(0), node.output))
-
-
-class _Way(NamedTuple):
-    reference: Callable[[Node, Array], Array]
-    call: Callable[[Node], CCall]
+    function, tensors = f"{name}_{SUFFIXES[node.output.dtype]}", (node.input(0), node.output)
+    return kernel_call("reduce", {"fibres": fibres, **fields}, tensors, function=function, struct=parameters)
 
 
 _INT = (DType.INT8, DType.UINT8, DType.INT16)
 _WHOLE_OR_REAL = (DType.INT32, DType.FLOAT32)
 _ALL = (*QUANTISED_OR_REAL, DType.INT32)
-_SUM = {**dict.fromkeys(_INT, _Way(_sum_int, _sum_int_call)), DType.FLOAT32: _Way(_sum_f32, _sum_f32_call)}
-_EXTREME = dict.fromkeys((*_INT, *_WHOLE_OR_REAL), _Way(_extreme, _extreme_call))
-_FOLDED = _Way(_folded, _folded_call)
+_SUM = {**dict.fromkeys(_INT, Way(_sum_int, _sum_int_call)), DType.FLOAT32: Way(_sum_f32, _sum_f32_call)}
+_EXTREME = dict.fromkeys((*_INT, *_WHOLE_OR_REAL), Way(_extreme, _extreme_call))
+_FOLDED = Way(_folded, _folded_call)
 
 _WAYS = {
     "MEAN": _SUM,
@@ -255,15 +248,11 @@ class ReduceAllKind(ReducingKind):
         require_types(DType.BOOL, (data, node.output))
         values_of(node.input(1))
         fibres = c_fibres(data.shape, data.strides, reduced_axes(node.inputs))
-        parameters = CStruct("diagmem_reduce_all_params", {"fibres": fibres})
-        return CCall("reduce_all.c", f"diagmem_{node.op.kind.lower()}", parameters, (data, node.output))
+        return kernel_call("reduce_all", {"fibres": fibres}, (data, node.output), function=node.op.kind.lower())
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Any axes, none, all, named twice or from the end."""
-        shape = draw.choice((draw.image(), tuple(draw.many(1, 5, draw.size))))
-        axes = draw.many(0, 5, lambda: draw.axis(len(shape)))
-        inputs = [activation(shape, DType.BOOL), ints(axes)]
-        return node_of(self, name, Reduce(draw.boolean()), inputs, (DType.BOOL,))
+        return _drawn(self, name, draw, DType.BOOL)
 
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         """Mostly what does not decide the answer."""
@@ -272,10 +261,6 @@ class ReduceAllKind(ReducingKind):
         count = tensor.elems // max(1, node.output.elems)
         found: Array = rng.random(tensor.shape) < 1 / max(2, count)
         return found if node.op.kind == "REDUCE_ANY" else ~found
-
-
-_OUTPUT_TYPES = {2: DType.INT32, 4: DType.INT64}
-"""TFLite's code of a type -> the type that indices may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,22 +272,11 @@ class ArgMax:
 
 class ArgMaxKind(ReducingKind):
     names = ("ARG_MAX", "ARG_MIN")
+    table = Table(ArgMax, ("OutputType",))
     takes = Signature((2, 2), numbers=(1,), single=(1,), made=dict.fromkeys(DType, (DType.INT32, DType.INT64)))
     needs = Fitting(draws_output_types=True)
 
-    def decode(self, name: str, options: Any) -> ArgMax:
-        if options is None:
-            return ArgMax()
-        code = options.OutputType()
-        if code not in _OUTPUT_TYPES:
-            raise ModelError(f"{name}: output type code {code} is neither int32 nor int64; the file is damaged")
-        return ArgMax(_OUTPUT_TYPES[code])
-
-    def encode(self, node: Node) -> BuiltinOptions:
-        table = "ArgMaxOptions" if node.op.kind == "ARG_MAX" else "ArgMinOptions"
-        return BuiltinOptions(table, {"OutputType": TYPE_CODES[node.attributes.output_type]})
-
-    def output_shapes(self, name: str, attributes: ArgMax, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: ArgMax, inputs: Inputs) -> Shapes:
         only_axis(input_at(inputs, 1).ints, len(input_at(inputs, 0).shape))
         return super().output_shapes(name, attributes, inputs)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -10,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, IntArray, Nhwc, Node, Shape, Tensor
+from diagmem.model.graph import DType, IntArray, Nhwc, Node, Tensor
 from diagmem.model.multicore import Cut
-from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import (
     QUANTISED_OR_REAL,
     SUFFIXES,
@@ -24,11 +22,21 @@ from diagmem.ops.c_call import (
     CTurn,
     by_type,
     cut_to_row,
+    kernel_call,
     require_types,
 )
-from diagmem.ops.kind import Array, OpKind, Values, constant_ints, held_separation, input_at, stretch_cuts, swept
+from diagmem.ops.kind import (
+    Array,
+    Inputs,
+    Shapes,
+    Values,
+    constant_ints,
+    input_at,
+    stretch_cuts,
+)
 from diagmem.ops.loops.chunks import gathered_call
-from diagmem.ops.loops.pixels import HeldPixels, Pitches, PixelLoop, pitches_of
+from diagmem.ops.loops.pixels import HeldPixels, Pitches, PixelLoop
+from diagmem.ops.loops.windowed import OrderedLoop, PixelKind, c_image
 from diagmem.ops.numerics.quantised import require_same_quantisation
 from diagmem.ops.options import Table
 from diagmem.ops.orders import Order, Variant
@@ -60,7 +68,7 @@ class SampledAxis:
         return np.nonzero(kept)[0], inputs[kept]
 
 
-class ResizeKind(OpKind):
+class ResizeKind(PixelKind):
     """In order "memcpy" pixels are copied whole."""
 
     names = ("RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR")
@@ -68,7 +76,6 @@ class ResizeKind(OpKind):
     table = Table(Resize, ("AlignCorners", "HalfPixelCenters"))
     tflm_agrees = True
     takes = Signature((2, 2), numbers=(1,))
-    takes_pitches = True
     needs = Fitting(QUANTISED_OR_REAL)
 
     def decode(self, name: str, options: Any) -> Resize:
@@ -77,7 +84,7 @@ class ResizeKind(OpKind):
             raise ModelError(f"{name}: align_corners and half_pixel_centers exclude each other; the file is damaged")
         return attributes
 
-    def output_shapes(self, name: str, attributes: Resize, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...] | None:
+    def output_shapes(self, name: str, attributes: Resize, inputs: Inputs) -> Shapes | None:
         image, size = Nhwc.of(input_at(inputs, 0)), constant_ints(inputs, 1)
         if size is None:
             return None
@@ -89,12 +96,16 @@ class ResizeKind(OpKind):
         image, made = node.input(0).shape, node.output.shape
         return len(made) == 4 and (made[0], made[3]) == (image[0], image[3]) and min(made) > 0
 
-    def accesses(self, node: Node, order: Order) -> Accesses:
-        loop = _ordered(_loop(node), order)
-        return replace(swept(node, {0: loop.reads()}), steps=loop.steps)
+    def loop(self, node: Node) -> PixelLoop:
+        source, out = node.input(0), node.output
+        rows, cols = (
+            sampled_axis(node.op.kind, node.attributes, source.dtype, source.shape[a], out.shape[a]) for a in (1, 2)
+        )
+        return PixelLoop.of(source, out, rows, cols, source.shape[3])
 
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        return _ordered(_loop(node), order).separation() if position == 0 else held_separation(node)
+    def ordered(self, node: Node, order: Order) -> OrderedLoop:
+        loop = self.loop(node)
+        return HeldPixels(loop, writes=loop.out.depth) if order is Order.MEMCPY else loop
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         if node.op.kind == "RESIZE_BILINEAR":
@@ -219,19 +230,6 @@ def _fixed_point_places(attributes: Resize, size_in: int, size_out: int) -> IntA
     return place + scale // 2 - _ONE // 2 if attributes.half_pixel_centers else place
 
 
-def _loop(node: Node) -> PixelLoop:
-    data = node.input(0)
-    image, out = Nhwc.of(data), Nhwc.of(node.output)
-    rows = sampled_axis(node.op.kind, node.attributes, data.dtype, image.height, out.height)
-    cols = sampled_axis(node.op.kind, node.attributes, data.dtype, image.width, out.width)
-    sizes = data.dtype.size_bytes, node.output.dtype.size_bytes
-    return PixelLoop(image, out, rows, cols, image.depth, *sizes, *pitches_of(data, node.output))
-
-
-def _ordered(loop: PixelLoop, order: Order) -> PixelLoop | HeldPixels:
-    return HeldPixels(loop, ahead=0, writes=loop.out.depth) if order is Order.MEMCPY else loop
-
-
 class _Blend(NamedTuple):
     """For each output along an axis: its neighbours in the input, and the share of the second one, a real number or one
     with 10 bits behind the point."""
@@ -269,37 +267,24 @@ def _blended(node: Node, data: Array) -> Array:
 
 
 def _bilinear_call(node: Node) -> CCall:
-    pitches_in, pitches_out = Pitches.of(node.input(0)), Pitches.of(node.output)
-    image, out, rows, cols = Nhwc.of(node.input(0)), Nhwc.of(node.output), _blend(node, 1), _blend(node, 2)
-    shape = CStruct(
-        "diagmem_resize",
-        {
-            "batches": image.batch,
-            "in_height": image.height,
-            "in_width": image.width,
-            "in_image": pitches_in.image,
-            "in_row": pitches_in.row,
-            "in_pitch": pitches_in.pixel,
-            "out_height": out.height,
-            "out_width": out.width,
-            "out_image": pitches_out.image,
-            "out_row": pitches_out.row,
-            "out_pitch": pitches_out.pixel,
-            "depth": out.depth,
-            "rows": CTable("rows", np.stack([rows.low, rows.high], axis=1).astype(np.int32)),
-            "cols": CTable("cols", np.stack([cols.low, cols.high], axis=1).astype(np.int32)),
-        },
-    )
-    is_real = node.output.dtype in _REAL_PLACES
-    shares = [CTable(f"{name}_shares", _stored_shares(axis)) for name, axis in (("row", rows), ("col", cols))]
-    parameters = CStruct(
-        f"diagmem_resize_bilinear_{'f32' if is_real else 'int'}_params",
-        {"shape": shape, "row_shares": shares[0], "col_shares": shares[1]},
-    )
-    function = f"diagmem_resize_bilinear_{SUFFIXES[node.output.dtype]}"
-    call = CCall("resize_bilinear.c", function, parameters, (node.input(0), node.output))
-    moves = {"shape.rows": 2, "row_shares": 1}
-    stretch = CStretch(out.height, "shape.out_height", (0, pitches_out.row), moves)
+    image, out = Nhwc.of(node.input(0)), Nhwc.of(node.output)
+    pitches, rows, cols = Pitches.of(node.output), _blend(node, 1), _blend(node, 2)
+    sizes = {**c_image("in", image, Pitches.of(node.input(0))), **c_image("out", out, pitches)}
+    del sizes["in_depth"], sizes["out_depth"]
+    tables = {
+        "depth": out.depth,
+        "rows": CTable("rows", np.stack([rows.low, rows.high], axis=1).astype(np.int32)),
+        "cols": CTable("cols", np.stack([cols.low, cols.high], axis=1).astype(np.int32)),
+    }
+    fields = {
+        "shape": CStruct("diagmem_resize", {"batches": image.batch, **sizes, **tables}),
+        "row_shares": CTable("row_shares", _stored_shares(rows)),
+        "col_shares": CTable("col_shares", _stored_shares(cols)),
+    }
+    function = f"resize_bilinear_{SUFFIXES[node.output.dtype]}"
+    struct = f"resize_bilinear_{'f32' if node.output.dtype in _REAL_PLACES else 'int'}"
+    call = kernel_call("resize_bilinear", fields, (node.input(0), node.output), function=function, struct=struct)
+    stretch = CStretch(out.height, "shape.out_height", (0, pitches.row), {"shape.rows": 2, "row_shares": 1})
     return replace(call, stretch=stretch if out.batch == 1 else None)
 
 

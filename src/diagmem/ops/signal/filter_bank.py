@@ -6,18 +6,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Shape, Tensor
-from diagmem.ops.accesses import Accesses, Runs
-from diagmem.ops.c_call import CCall, CTable, Unsupported, kernel_call, require_types, values_of
-from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
+from diagmem.model.graph import DType, Node, Tensor
+from diagmem.ops.accesses import Accesses, Runs, node_reads
+from diagmem.ops.c_call import CCall, CTable, Unsupported, kernel_call, require_operands, require_types, values_of
+from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, held_separation, input_at, swept
 from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.numerics.fixed_point import Ints, bit_lengths
-from diagmem.ops.options import CustomOptions, CustomTable
+from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, constant_of, node_of, remembering
 from diagmem.ops.signature import Signature
@@ -41,7 +41,7 @@ class FilterBankKind(OpKind):
     needs = Fitting(is_drawn_whole=True)
     table = CustomTable(FilterBank, ("num_channels",))
 
-    def output_shapes(self, name: str, attributes: FilterBank, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: FilterBank, inputs: Inputs) -> Shapes:
         bands = _bands(attributes, inputs)
         if bands is not None:
             _check(bands, [input_at(inputs, position).elems for position in range(3)])
@@ -50,13 +50,12 @@ class FilterBankKind(OpKind):
     def accesses(self, node: Node, order: Order) -> Accesses:
         """Band by band its frequencies are read; with each but the first a channel is written."""
         channels, elems = node.attributes.channels, node.input(0).elems
-        bands = _bands(node.attributes, node.inputs)
+        bands, steps = _bands(node.attributes, node.inputs), channels + 1
         if order is Order.BUFFERED or bands is None:
-            steps = channels + 1
             reads = Runs.of(0, elems, 0, stride=0, hold=1 if order is Order.BUFFERED else steps)
         else:
-            reads = Runs.of(bands.frequency, bands.width, np.arange(channels + 1), stride=0)
-        return Accesses(channels + 1, (reads, *(None for _ in node.inputs[1:])), (Runs.of(0, channels, 1),))
+            reads = Runs.of(bands.frequency, bands.width, np.arange(steps), stride=0)
+        return Accesses(steps, (reads, *(None for _ in node.inputs[1:])), (Runs.of(0, channels, 1),))
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         energies, weights, unweights, *tables = (np.asarray(values).reshape(-1) for values in inputs)
@@ -71,9 +70,7 @@ class FilterBankKind(OpKind):
         return (np.array(found[1:], np.uint64),)
 
     def c_call(self, node: Node) -> CCall:
-        require_types(DType.UINT32, (node.input(0),))
-        require_types(DType.INT16, (node.input(position) for position in range(1, 6)))
-        require_types(DType.UINT64, (node.output,))
+        require_operands(node, DType.UINT32, *[DType.INT16] * 5, DType.UINT64)
         tables = {
             name: CTable(name, values_of(node.input(position)).reshape(-1))
             for position, name in enumerate(_TABLES, start=1)
@@ -107,7 +104,7 @@ class _Bands(NamedTuple):
     width: Array
 
 
-def _bands(attributes: FilterBank, inputs: Sequence[Tensor | None]) -> _Bands | None:
+def _bands(attributes: FilterBank, inputs: Inputs) -> _Bands | None:
     """What is read for each channel, and for the one before the first; None where it is not known."""
     tables = [input_at(inputs, position).data for position in (3, 4, 5)]
     if any(table is None for table in tables):
@@ -135,11 +132,9 @@ class AutoScaleKind(OpKind):
     tflm_agrees = True
     takes = Signature((1, 1), (2, 2), made=None)
     needs = Fitting(is_drawn_whole=True)
+    table = CustomTable()
 
-    def encode(self, node: Node) -> CustomOptions:
-        return CustomOptions({})
-
-    def output_shapes(self, name: str, attributes: None, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
         return input_at(inputs, 0).shape, ()
 
     def accesses(self, node: Node, order: Order) -> Accesses:
@@ -157,8 +152,7 @@ class AutoScaleKind(OpKind):
         return (samples << bits).astype(np.int16), np.array(bits, np.int32)
 
     def c_call(self, node: Node) -> CCall:
-        require_types(DType.INT16, (node.input(0), node.outputs[0]))
-        require_types(DType.INT32, (node.outputs[1],))
+        require_operands(node, DType.INT16, DType.INT16, DType.INT32)
         return kernel_call("signal_auto_scale", {"elems": node.input(0).elems}, (node.input(0), *node.outputs))
 
     def sample(self, name: str, draw: Draw) -> Node:
@@ -188,7 +182,7 @@ class EnergyKind(OpKind):
     needs = Fitting(is_drawn_whole=True)
     table = CustomTable(Energy, ("start_index", "end_index"))
 
-    def output_shapes(self, name: str, attributes: Energy, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: Energy, inputs: Inputs) -> Shapes:
         *outer, size = input_at(inputs, 0).shape
         if outer or size % 2 or not 0 <= attributes.start <= attributes.end <= size // 2:
             raise ModelError(
@@ -209,8 +203,7 @@ class EnergyKind(OpKind):
         return (np.where(inside, energy, 0).astype(np.uint32),)
 
     def c_call(self, node: Node) -> CCall:
-        require_types(DType.INT16, (node.input(0),))
-        require_types(DType.UINT32, (node.output,))
+        require_operands(node, DType.INT16, DType.UINT32)
         fields = {"elems": node.output.elems, "start": node.attributes.start, "end": node.attributes.end}
         return kernel_call("signal_energy", fields, (node.input(0), node.output))
 
@@ -226,9 +219,6 @@ class _ChannelsKind(OpKind):
     """Each channel of the output is made of that of the first input. Values have any number of bits."""
 
     needs = Fitting(is_drawn_whole=True)
-
-    def output_shapes(self, name: str, attributes: Any, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
-        return (input_at(inputs, 0).shape,)
 
     def accesses(self, node: Node, order: Order) -> Accesses:
         return swept(node, {0: Runs.sweep(node.output.elems)})
@@ -249,9 +239,7 @@ class SquareRootKind(_ChannelsKind):
 
     names = ("CUSTOM:SignalFilterBankSquareRoot",)
     takes = Signature((2, 2), numbers=(1,), single=(1,), made=None)
-
-    def encode(self, node: Node) -> CustomOptions:
-        return CustomOptions({})
+    table = CustomTable()
 
     def accesses(self, node: Node, order: Order) -> Accesses:
         """How many bits there are is read once, at first."""
@@ -266,9 +254,7 @@ class SquareRootKind(_ChannelsKind):
         return (np.array(roots, np.uint32).reshape(node.output.shape),)
 
     def c_call(self, node: Node) -> CCall:
-        require_types(DType.UINT64, (node.input(0),))
-        require_types(DType.INT32, (node.input(1),))
-        require_types(DType.UINT32, (node.output,))
+        require_operands(node, DType.UINT64, DType.INT32, DType.UINT32)
         tensors = node.input(0), node.input(1), node.output
         return kernel_call("signal_square_root", {"elems": node.output.elems}, tensors)
 
@@ -328,18 +314,15 @@ class SpectralSubtractionKind(_ChannelsKind):
     def own_states(self, node: Node) -> tuple[Tensor, ...]:
         return (Tensor(0, "noise", (node.attributes.num_channels,), DType.UINT32, is_variable=True),)
 
-    def output_shapes(
-        self, name: str, attributes: SpectralSubtraction, inputs: Sequence[Tensor | None]
-    ) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: SpectralSubtraction, inputs: Inputs) -> Shapes:
         shape = input_at(inputs, 0).shape
         if shape != (attributes.num_channels,):
             raise ModelError(f"its input {list(shape)} has not {attributes.num_channels} channels; the file is damaged")
         return shape, shape
 
     def accesses(self, node: Node, order: Order) -> Accesses:
-        elems = node.output.elems
-        reads = Runs.sweep(elems), Runs.of(0, elems, 0, stride=0, hold=elems + 1)
-        return Accesses(elems + 1, reads[: len(node.inputs)], (Runs.sweep(elems), Runs.sweep(elems)))
+        each, steps = Runs.sweep(node.output.elems), node.output.elems + 1
+        return Accesses(steps, node_reads(node, steps, {0: each}), (each, each))
 
     def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         if position == 0:
@@ -375,20 +358,11 @@ class SpectralSubtractionKind(_ChannelsKind):
         """Weights that add up to 1, as a rule."""
         channels, bits = draw.integer(1, 40), draw.integer(8, 16)
         own, other = (draw.integer(0, (1 << bits) + 1) for _ in range(2))
-        attributes = SpectralSubtraction(
-            (1 << bits) - other,
-            other,
-            int(draw.boolean()),
-            draw.integer(0, 1 << bits),
-            channels,
-            (1 << bits) - own,
-            own,
-            draw.integer(0, 12),
-            bits,
-        )
-        return remembering(
-            self, node_of(self, name, attributes, [activation((channels,), DType.UINT32)], (DType.UINT32,))
-        )
+        kept = int(draw.boolean()), draw.integer(0, 1 << bits), channels
+        weights = (1 << bits) - own, own
+        attributes = SpectralSubtraction((1 << bits) - other, other, *kept, *weights, draw.integer(0, 12), bits)
+        data = activation((channels,), DType.UINT32)
+        return remembering(self, node_of(self, name, attributes, [data], (DType.UINT32,)))
 
 
 GAINS = 125
@@ -410,7 +384,7 @@ class PcanKind(_ChannelsKind):
     takes = Signature((3, 3), alike=(1,))
     table = CustomTable(Pcan, ("snr_shift",))
 
-    def output_shapes(self, name: str, attributes: Pcan, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: Pcan, inputs: Inputs) -> Shapes:
         channels, noise = input_at(inputs, 0).shape, input_at(inputs, 1).shape
         if channels != noise:
             raise ModelError(f"channels {list(channels)} and noise {list(noise)} differ; the file is damaged")
@@ -432,8 +406,7 @@ class PcanKind(_ChannelsKind):
         return (np.where(ratio < 2 << _RATIO_BITS, soft.astype(np.int64), loud).astype(np.uint32),)
 
     def c_call(self, node: Node) -> CCall:
-        require_types(DType.UINT32, (node.input(0), node.input(1), node.output))
-        require_types(DType.INT16, (node.input(2),))
+        require_operands(node, DType.UINT32, DType.UINT32, DType.INT16, DType.UINT32)
         gains = values_of(node.input(2)).reshape(-1)
         if gains.size < GAINS or not 0 <= node.attributes.shift < 64:
             raise Unsupported(
@@ -486,8 +459,7 @@ class LogarithmKind(_ChannelsKind):
         return (np.where(numbers > 1, found, 0).astype(np.int16),)
 
     def c_call(self, node: Node) -> CCall:
-        require_types(DType.UINT32, (node.input(0),))
-        require_types(DType.INT16, (node.output,))
+        require_operands(node, DType.UINT32, DType.INT16)
         a = node.attributes
         if not (0 <= a.correction_bits < 32 and 0 <= a.scale < 2**31):
             raise Unsupported(f"numbers shifted by {a.correction_bits} bits, and a scale of {a.scale}")
@@ -526,11 +498,6 @@ def _logarithms(x: Ints, scale: int) -> Ints:
 
 
 KINDS = (
-    FilterBankKind(),
-    AutoScaleKind(),
-    EnergyKind(),
-    SquareRootKind(),
-    SpectralSubtractionKind(),
-    PcanKind(),
-    LogarithmKind(),
+    *(FilterBankKind(), AutoScaleKind(), EnergyKind()),
+    *(SquareRootKind(), SpectralSubtractionKind(), PcanKind(), LogarithmKind()),
 )

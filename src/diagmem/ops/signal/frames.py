@@ -4,21 +4,49 @@ again), SignalStacker (frames put beside their neighbours), SignalWindow (each s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Shape, Tensor
-from diagmem.ops.accesses import Accesses, Runs
-from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, CTable, Unsupported, kernel_call, require_types, values_of
-from diagmem.ops.kind import Array, OpKind, Values, held_separation, input_at, swept
+from diagmem.model.graph import DType, Node, Tensor
+from diagmem.ops.accesses import Accesses, Runs, node_reads
+from diagmem.ops.c_call import (
+    SUFFIXES,
+    CCall,
+    CTable,
+    Unsupported,
+    kernel_call,
+    require_operands,
+    require_types,
+    values_of,
+)
+from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, held_separation, input_at, swept
 from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, constant_of, node_of, remembering
 from diagmem.ops.signature import Signature
+
+
+class StreamKind(OpKind):
+    """An op kind that keeps samples from run to run, and may count what has come in: that is the first of its state."""
+
+    keeps_state = True
+    needs = Fitting(is_drawn_whole=True)
+
+    def most_counted(self, node: Node) -> int | None:
+        """None where the kind does not count."""
+        return None
+
+    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
+        most = self.most_counted(node)
+        if most is None:
+            return None
+        found: Array = rng.integers(-(2**15), 2**15, tensor.shape)
+        if position:
+            found[0] = rng.integers(0, most + 1)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +56,16 @@ class Delay:
     length: int = 0
 
 
-class DelayKind(OpKind):
+class DelayKind(StreamKind):
     names = ("CUSTOM:SignalDelay",)
-    keeps_state = True
     takes = Signature((1, 2))
-    needs = Fitting(is_drawn_whole=True)
     table = CustomTable(Delay, ("delay_length",))
 
     def own_states(self, node: Node) -> tuple[Tensor, ...]:
         """What is still to come out, row by row; one sample, which nobody looks at, where nothing is put off."""
         return (Tensor(0, "delayed", (max(1, _rows(node) * node.attributes.length),), DType.INT16, is_variable=True),)
 
-    def output_shapes(self, name: str, attributes: Delay, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: Delay, inputs: Inputs) -> Shapes:
         shape = input_at(inputs, 0).shape
         if not shape or attributes.length < 0:
             raise ModelError(f"a delay of {list(shape)} by {attributes.length} samples; the file is damaged")
@@ -47,8 +73,7 @@ class DelayKind(OpKind):
 
     def accesses(self, node: Node, order: Order) -> Accesses:
         elems = node.output.elems
-        held = (Runs.of(0, t.elems, 0, stride=0, hold=elems + 1) for p, t in node.activations() if p)
-        return Accesses(elems + 1, (Runs.sweep(elems), *held), (Runs.sweep(elems),))
+        return Accesses(elems + 1, node_reads(node, elems + 1, {0: Runs.sweep(elems)}), (Runs.sweep(elems),))
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         rows, length = _rows(node), node.attributes.length
@@ -95,21 +120,19 @@ class Framer:
         return 0 if self.prefill else self.kept // self.step
 
 
-class FramerKind(OpKind):
+class FramerKind(StreamKind):
     """Outputs: frames, and whether there are any yet. TFLite Micro leaves a frame as it was until there is one; here it
     is 0."""
 
     names = ("CUSTOM:SignalFramer",)
-    keeps_state = True
     takes = Signature((1, 2), (2, 2), made=None)
-    needs = Fitting(is_drawn_whole=True)
     table = CustomTable(Framer, ("frame_size", "frame_step", "prefill"), flags=("prefill",))
 
     def own_states(self, node: Node) -> tuple[Tensor, ...]:
         """How many steps have come in, until there are enough; then what is kept of each row."""
         return (Tensor(0, "kept", (1 + _rows(node) * node.attributes.kept,), DType.INT16, is_variable=True),)
 
-    def output_shapes(self, name: str, attributes: Framer, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: Framer, inputs: Inputs) -> Shapes:
         shape, size, step = input_at(inputs, 0).shape, attributes.size, attributes.step
         if not shape or min(size, step) < 1 or shape[-1] < step or shape[-1] % step:
             raise ModelError(f"samples {list(shape)} are not steps of {step} to frames of {size}; the file is damaged")
@@ -127,9 +150,8 @@ class FramerKind(OpKind):
             Runs.of(frame * a.step, new, frame * step + a.kept),
             Runs.of(frame * a.step + new, a.step - new if a.kept else 0, frame * step + a.size, stride=0),
         )
-        held = (Runs.of(0, t.elems, 0, stride=0, hold=steps) for p, t in node.activations() if p)
         writes = Runs.of(frame * a.size, a.size, frame * step), Runs.of(0, 1, steps - 2)
-        return Accesses(steps, (reads, *held), writes)
+        return Accesses(steps, node_reads(node, steps, {0: reads}), writes)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         a, rows = node.attributes, _rows(node)
@@ -143,17 +165,10 @@ class FramerKind(OpKind):
         return made.reshape(node.output.shape), np.array(seen >= a.missing), np.concatenate([after, last])
 
     def c_call(self, node: Node) -> CCall:
-        require_types(DType.INT16, (node.input(0), node.output))
-        require_types(DType.BOOL, node.outputs[1:])
+        require_operands(node, DType.INT16, DType.INT16, DType.INT16, DType.BOOL)
         a, rows = node.attributes, _rows(node)
-        values = {
-            "rows": rows,
-            "frames": node.input(0).elems // rows // a.step,
-            "size": a.size,
-            "step": a.step,
-            "kept": a.kept,
-            "missing": a.missing,
-        }
+        sizes = {"size": a.size, "step": a.step, "kept": a.kept, "missing": a.missing}
+        values = {"rows": rows, "frames": node.input(0).elems // rows // a.step, **sizes}
         return kernel_call("signal_framer", values, (node.input(0), node.input(1), *node.outputs))
 
     def sample(self, name: str, draw: Draw) -> Node:
@@ -163,11 +178,8 @@ class FramerKind(OpKind):
         data = activation((*draw.many(0, 2, draw.small), step * draw.small()), DType.INT16)
         return remembering(self, node_of(self, name, framer, [data], (DType.INT16, DType.BOOL)))
 
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        found: Array = rng.integers(-(2**15), 2**15, tensor.shape)
-        if position:
-            found[0] = rng.integers(0, node.attributes.missing + 1)
-        return found
+    def most_counted(self, node: Node) -> int:
+        return int(node.attributes.missing)
 
 
 _TYPES = (DType.INT16, DType.FLOAT32)
@@ -180,11 +192,9 @@ class OverlapAdd:
     step: int = 0
 
 
-class OverlapAddKind(OpKind):
+class OverlapAddKind(StreamKind):
     names = ("CUSTOM:SignalOverlapAdd",)
-    keeps_state = True
     takes = Signature((1, 2))
-    needs = Fitting(is_drawn_whole=True)
     table = CustomTable(OverlapAdd, ("frame_step",), has_type=True)
 
     def own_states(self, node: Node) -> tuple[Tensor, ...]:
@@ -194,7 +204,7 @@ class OverlapAddKind(OpKind):
         left = math.prod(outer) * (size - node.attributes.step)
         return (Tensor(0, "overlap", (max(1, left),), node.input(0).dtype, is_variable=True),)
 
-    def output_shapes(self, name: str, attributes: OverlapAdd, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: OverlapAdd, inputs: Inputs) -> Shapes:
         shape, step = input_at(inputs, 0).shape, attributes.step
         if len(shape) < 2 or not 0 < step <= shape[-1]:
             raise ModelError(f"frames {list(shape)} cannot be {step} samples apart; the file is damaged")
@@ -204,8 +214,8 @@ class OverlapAddKind(OpKind):
         """Frame by frame its samples are read; the first ones are written at once."""
         elems, size, step = node.input(0).elems, node.input(0).shape[-1], node.attributes.step
         frame = np.arange(elems // size)
-        held = (Runs.of(0, t.elems, 0, stride=0, hold=elems + 1) for p, t in node.activations() if p)
-        return Accesses(elems + 1, (Runs.sweep(elems), *held), (Runs.of(frame * step, step, frame * size),))
+        reads = node_reads(node, elems + 1, {0: Runs.sweep(elems)})
+        return Accesses(elems + 1, reads, (Runs.of(frame * step, step, frame * size),))
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         *outer, frames, size = node.input(0).shape
@@ -227,9 +237,8 @@ class OverlapAddKind(OpKind):
         require_types(dtype, (node.output,))
         *outer, frames, size = node.input(0).shape
         values = {"rows": math.prod(outer), "frames": frames, "size": size, "step": node.attributes.step}
-        parameters = CStruct("diagmem_signal_overlap_add_params", values)
-        function = f"diagmem_signal_overlap_add_{SUFFIXES[dtype]}"
-        return CCall("signal_overlap_add.c", function, parameters, (node.input(0), node.input(1), node.output))
+        tensors, function = (node.input(0), node.input(1), node.output), f"signal_overlap_add_{SUFFIXES[dtype]}"
+        return kernel_call("signal_overlap_add", values, tensors, function=function)
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Frames that overlap by less and by more than half, or not at all."""
@@ -263,14 +272,12 @@ class Stacker:
         return self.left + self.right + 1
 
 
-class StackerKind(OpKind):
+class StackerKind(StreamKind):
     """Outputs: a stack, and whether there is one. TFLite Micro leaves it as it was where there is none; here it is
     0."""
 
     names = ("CUSTOM:SignalStacker",)
-    keeps_state = True
     takes = Signature((1, 2), (2, 2), made=None)
-    needs = Fitting(is_drawn_whole=True)
     table = CustomTable(Stacker, ("num_channels", "stacker_left_context", "stacker_right_context", "stacker_step"))
 
     def own_states(self, node: Node) -> tuple[Tensor, ...]:
@@ -278,7 +285,7 @@ class StackerKind(OpKind):
         a = node.attributes
         return (Tensor(0, "stack", (1 + (a.frames - 1) * a.channels,), DType.INT16, is_variable=True),)
 
-    def output_shapes(self, name: str, attributes: Stacker, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: Stacker, inputs: Inputs) -> Shapes:
         a, shape = attributes, input_at(inputs, 0).shape
         if shape != (a.channels,):
             raise ModelError(f"its input {list(shape)} has not {a.channels} channels; the file is damaged")
@@ -290,9 +297,8 @@ class StackerKind(OpKind):
         """The frames before are written, then each element of the frame is read and written; in the end it is written
         whether there is a stack."""
         elems, channels = node.output.elems, node.attributes.channels
-        held = (Runs.of(0, t.elems, 0, stride=0, hold=elems + 2) for p, t in node.activations() if p)
-        reads = Runs.of(0, channels, elems - channels)
-        return Accesses(elems + 2, (reads, *held), (Runs.sweep(elems), Runs.of(0, 1, elems)))
+        reads = node_reads(node, elems + 2, {0: Runs.of(0, channels, elems - channels)})
+        return Accesses(elems + 2, reads, (Runs.sweep(elems), Runs.of(0, 1, elems)))
 
     def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
         if position:
@@ -313,8 +319,7 @@ class StackerKind(OpKind):
         return made, np.array(is_whole), np.concatenate([after, stack[a.channels :]])
 
     def c_call(self, node: Node) -> CCall:
-        require_types(DType.INT16, (node.input(0), node.output))
-        require_types(DType.BOOL, node.outputs[1:])
+        require_operands(node, DType.INT16, DType.INT16, DType.INT16, DType.BOOL)
         a = node.attributes
         values = {"channels": a.channels, "frames": a.frames, "first": a.left + 1, "step": a.step}
         return kernel_call("signal_stacker", values, (node.input(0), node.input(1), *node.outputs))
@@ -326,11 +331,8 @@ class StackerKind(OpKind):
         data = activation((channels,), DType.INT16)
         return remembering(self, node_of(self, name, stacker, [data], (DType.INT16, DType.BOOL)))
 
-    def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
-        found: Array = rng.integers(-(2**15), 2**15, tensor.shape)
-        if position:
-            found[0] = rng.integers(0, node.attributes.frames + 1)
-        return found
+    def most_counted(self, node: Node) -> int:
+        return int(node.attributes.frames)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +349,7 @@ class WindowKind(OpKind):
     needs = Fitting(is_drawn_whole=True)
     table = CustomTable(Window, ("shift",))
 
-    def output_shapes(self, name: str, attributes: Window, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: Window, inputs: Inputs) -> Shapes:
         frames, weights = input_at(inputs, 0), input_at(inputs, 1)
         if weights.elems == 0 or frames.elems % weights.elems:
             raise ModelError(f"{weights.elems} weights do not suit {frames.elems} samples; the file is damaged")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, IntArray, Node, Shape, Tensor
+from diagmem.model.graph import DType, IntArray, Node, Tensor
 from diagmem.ops.accesses import Accesses, Runs
-from diagmem.ops.c_call import SUFFIXES, CCall, CStruct, CTable, Unsupported, require_types
-from diagmem.ops.kind import Array, OpKind, Values, input_at
+from diagmem.ops.c_call import SUFFIXES, CCall, CTable, Unsupported, kernel_call, require_types
+from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, input_at
 from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
@@ -39,7 +38,7 @@ class RealFftKind(OpKind):
     needs = Fitting(is_drawn_whole=True)
     table = CustomTable(RealFft, ("fft_length",), has_type=True)
 
-    def output_shapes(self, name: str, attributes: RealFft, inputs: Sequence[Tensor | None]) -> tuple[Shape, ...]:
+    def output_shapes(self, name: str, attributes: RealFft, inputs: Inputs) -> Shapes:
         shape, size = input_at(inputs, 0).shape, attributes.size
         fits = bool(shape) and (shape[-1] <= size if name == FORWARD else shape[-1] == size + 2)
         if size < 2 or size % 2 or not fits:
@@ -97,10 +96,8 @@ class RealFftKind(OpKind):
             "twiddles": CTable("twiddles", _pairs(way.twiddles(size // 2), dtype)),
             "real_twiddles": CTable("real_twiddles", _pairs(way.real_twiddles(size // 2), dtype)),
         }
-        suffix = SUFFIXES[dtype]
-        function = f"diagmem_{'inverse_' if is_inverse else ''}real_fft_{suffix}"
-        parameters = CStruct(f"diagmem_real_fft_{suffix}_params", fields)
-        return CCall("real_fft.c", function, parameters, (node.input(0), node.output))
+        name, tensors = f"real_fft_{SUFFIXES[dtype]}", (node.input(0), node.output)
+        return kernel_call("real_fft", fields, tensors, function=f"{'inverse_' * is_inverse}{name}", struct=name)
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Powers of two; samples may be fewer."""
@@ -214,12 +211,8 @@ class FixedFft(NamedTuple):
         for number, part in enumerate(parts[1:], start=1):
             by = Complex(*(t[number * place * stride] for t in twiddles))
             turned.append(self.times(self.divided(part, radix), by))
-        joined = self._two(turned) if radix == 2 else self._four(turned)
+        joined = [_sum(*turned), _difference(*turned)] if radix == 2 else self._four(turned)
         return Complex(*(np.concatenate([self.wrapped(one[i]) for one in joined]) for i in range(2)))
-
-    def _two(self, x: list[Complex]) -> list[Complex]:
-        first, second = x
-        return [_sum(first, second), _difference(first, second)]
 
     def _four(self, x: list[Complex]) -> list[Complex]:
         even, odd = (_sum(x[0], x[2]), _difference(x[0], x[2])), (_sum(x[1], x[3]), _difference(x[1], x[3]))
@@ -272,11 +265,8 @@ def forward(samples: Numbers, dtype: DType) -> Numbers:
     """Half of the spectrum of real numbers, and its middle: parts of complex numbers in turn."""
     way, size = way_of(dtype), len(samples) // 2
     x = way.transform(Complex(samples[0::2], samples[1::2]))
-    k = np.arange(1, size // 2 + 1)
     start = way.divided(Complex(x.real[:1], x.imaginary[:1]), 2)
-    near = way.divided(Complex(x.real[k], x.imaginary[k]), 2)
-    far = way.divided(Complex(x.real[size - k], way.wrapped(-x.imaginary[size - k])), 2)
-    total, rest = _sum(near, far), way.times(_difference(near, far), way.real_twiddles(size))
+    k, total, rest = _folded(way, x, size)
     found = np.zeros((size + 1, 2), samples.dtype)
     found[0, 0], found[size, 0] = (way.wrapped(start.real + s * start.imaginary)[0] for s in (1, -1))
     found[k] = way.halved(np.stack([total.real + rest.real, total.imaginary + rest.imaginary], axis=1))
@@ -284,15 +274,21 @@ def forward(samples: Numbers, dtype: DType) -> Numbers:
     return found.reshape(-1)
 
 
+def _folded(way: FixedFft, x: Complex, size: int) -> tuple[IntArray, Complex, Complex]:
+    """The frequencies up to the middle; and of each and its mirror image half the sum, and half the difference
+    turned."""
+    k = np.arange(1, size // 2 + 1)
+    near = way.divided(Complex(x.real[k], x.imaginary[k]), 2)
+    far = way.divided(Complex(x.real[size - k], way.wrapped(-x.imaginary[size - k])), 2)
+    return k, _sum(near, far), way.times(_difference(near, far), way.real_twiddles(size))
+
+
 def backward(spectrum: Numbers, dtype: DType) -> Numbers:
     """The real numbers whose half of the spectrum, and its middle, is given."""
     way, size = way_of(dtype, is_inverse=True), len(spectrum) // 2 - 1
     x = Complex(spectrum[0::2], spectrum[1::2])
-    k = np.arange(1, size // 2 + 1)
     ends = [way.wrapped(x.real[:1] + sign * x.real[size:]) for sign in (1, -1)]
-    near = way.divided(Complex(x.real[k], x.imaginary[k]), 2)
-    far = way.divided(Complex(x.real[size - k], way.wrapped(-x.imaginary[size - k])), 2)
-    total, rest = _sum(near, far), way.times(_difference(near, far), way.real_twiddles(size))
+    k, total, rest = _folded(way, x, size)
     parts = Complex(np.zeros(size, spectrum.dtype), np.zeros(size, spectrum.dtype))
     for part, end in zip(parts, way.divided(Complex(*ends), 2), strict=True):
         part[0] = end[0]

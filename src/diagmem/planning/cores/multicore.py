@@ -30,20 +30,29 @@ from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place import optimal
 from diagmem.planning.place.effort import Effort
 from diagmem.planning.place.rings import with_rings
-from diagmem.planning.plan import Plan, checked, scratch_of, stored
+from diagmem.planning.plan import Plan, checked
+
+Known = dict[tuple[int, ...], Split | None]
+"""An op, and how its tensors lie to each other -> how cores share it: nothing else matters."""
 
 
-def multicore(plan: Plan, cores: int) -> Multicore:
-    """How up to so many cores share the work of a plan."""
+def multicore(plan: Plan, cores: int, known: Known | None = None) -> Multicore:
+    """How up to so many cores share the work of a plan. `known`: from other plans of the same graph."""
     found: list[Split] = []
+    known = {} if known is None else known
     whole = {step.op for step in plan.schedule.steps if step.turn is None}
     for op in dict.fromkeys(step.op for step in running_steps(plan) if step.op != PUSH):
         node = plan.graph.nodes[op]
-        if op in whole:
-            best = SharedOp(plan, node, cores).best()
-            found += [best] if best is not None else []
-        else:
+        if op not in whole:
             found += SharedTurns(plan, node, cores).splits()
+            continue
+        touched = (*(t.index for _, t in node.activations()), *node.op.outputs)
+        places = [plan.offsets[t] for t in touched if t in plan.offsets]
+        key = op, *(place - min(places) for place in places)
+        if key not in known:
+            known[key] = SharedOp(plan, node, cores).best()
+        best = known[key]
+        found += [best] if best is not None else []
     return Multicore(cores, tuple(found))
 
 
@@ -131,18 +140,16 @@ def spread(plan: Plan) -> Plan:
     return shared_as_placed(plan) if plan.runs_by_rows or is_given else _Search(plan).best()
 
 
-def shared_as_placed(plan: Plan) -> Plan:
+def shared_as_placed(plan: Plan, known: Known | None = None) -> Plan:
     """The plan with the phases in which cores share it, where several are asked for."""
     cores = plan.options.cores
-    return plan if cores == 1 else replace(plan, multicore=multicore(plan, cores))
+    return plan if cores == 1 else replace(plan, multicore=multicore(plan, cores, known))
 
 
 @dataclass
 class _Search:
-    """`known`: an op, and how its tensors lie to each other -> how cores share it."""
-
     plan: Plan
-    known: dict[tuple[int, ...], Split | None] = field(default_factory=dict)
+    known: Known = field(default_factory=dict)
 
     @cached_property
     def needs(self) -> Footprint:
@@ -162,7 +169,7 @@ class _Search:
         return int(self.plan.arena_bytes * (1 + self.plan.options.cores_cost / 100)) // unit * unit
 
     def best(self) -> Plan:
-        best = self.shared(self.plan)
+        best = shared_as_placed(self.plan, self.known)
         effort = Effort.named(self.plan.options.effort, self.plan.options.time_limit).for_whole_tensors.times(_EFFORT)
         overlaps, tries = dict(self.posed.overlaps), 0
         least = max(BARRIER_INSTRUCTIONS, LEAST_GAIN * self._path(best))
@@ -203,31 +210,8 @@ class _Search:
         if placement.arena_bytes > self.limit_bytes:
             return None
         offsets = with_rings(posed, placement.offsets)
-        return self.shared(
-            replace(
-                self.plan,
-                storage=stored(self.plan.graph, posed.buffers, offsets),
-                scratch=scratch_of(posed.buffers, offsets),
-                arena_bytes=placement.arena_bytes,
-                buffers=posed.buffers,
-                buffer_offsets=offsets,
-            )
-        )
-
-    def shared(self, plan: Plan) -> Plan:
-        """The plan with its phases. Those of an op depend only on how its tensors lie to each other."""
-        found = (self._split(plan, op) for op in dict.fromkeys(_ops(plan)))
-        splits = tuple(split for split in found if split is not None)
-        return replace(plan, multicore=Multicore(plan.options.cores, splits))
-
-    def _split(self, plan: Plan, op: int) -> Split | None:
-        node = plan.graph.nodes[op]
-        touched = (*(t.index for _, t in node.activations()), *node.op.outputs)
-        places = [plan.offsets[t] for t in touched if t in plan.offsets]
-        key = op, *(place - min(places) for place in places)
-        if key not in self.known:
-            self.known[key] = SharedOp(plan, node, plan.options.cores).best()
-        return self.known[key]
+        found = self.plan.with_buffers(posed.buffers, offsets, arena_bytes=placement.arena_bytes)
+        return shared_as_placed(found, self.known)
 
     def _lost(self, plan: Plan, op: int) -> float:
         """Instructions that the op takes beyond an even share and one barrier."""

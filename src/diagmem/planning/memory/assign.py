@@ -17,7 +17,6 @@ from typing import Any
 
 from diagmem.model.pools import (
     LEAST_ALIGN_BYTES,
-    NO_POOLS,
     OpWeights,
     Pool,
     PoolLayout,
@@ -34,10 +33,11 @@ from diagmem.planning.order.search import SCHEDULERS
 from diagmem.planning.place import Placement, greedy, optimal
 from diagmem.planning.place.compaction import Compaction
 from diagmem.planning.place.effort import Effort
-from diagmem.planning.place.exact import core, solved
+from diagmem.planning.place.exact import solved
 from diagmem.planning.place.fit import Offsets, Partial, lowest_fit
+from diagmem.planning.place.local_search import SqueakyWheel
 from diagmem.planning.place.rings import with_rings
-from diagmem.planning.plan import Plan, scratch_of, stored, weight_copies_of
+from diagmem.planning.plan import Plan
 
 Choice = tuple[int, ...]
 """For each group, the number of its pool; STAYS for weights that are read from flash."""
@@ -162,11 +162,7 @@ class Relaxation:
         for row in (row for row, group in zip(chosen, self.groups, strict=True) if is_grown and group.weights):
             model.add(row[STAYS] == 1)
         model.minimize(grown if is_grown else total)
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = 0
-        solver.parameters.max_deterministic_time = effort.proof
-        status = solved(solver, model)
+        solver, status = solved(model, effort.proof)
         if status == cp_model.INFEASIBLE:
             return Answer(None, float("inf") if below is None else below, True)
         bound = solver.best_objective_bound / PRECISION
@@ -394,7 +390,7 @@ class _Chooser:
         """Never again all these in this pool; whether that is proven. What always finds a place is not to blame."""
         groups = tuple(g for g, n in enumerate(choice) if n == number)
         members, part = self._part(groups)
-        hard, _ = core(part, self._room(number))
+        hard, _ = SqueakyWheel.of(part).core(self._room(number))
         hard_buffers = {members[b] for b in hard}
         to_blame = frozenset(g for g in groups if hard_buffers & set(self.relaxation.groups[g].members))
         self.relaxation.cuts.append((number, to_blame or frozenset(groups)))
@@ -431,8 +427,6 @@ class _Chooser:
             found.append(placed)
         return found
 
-
-__all__ = ["in_pools"]
 
 OTHER_ORDERS = ("file", "eager", "lazy")
 """Orders that are tried besides that of the plan for one arena, where none was asked for."""
@@ -490,17 +484,12 @@ def _reading_flash(found: Pooled, weights: Sequence[OpWeights], flash_cost: floa
 
 
 def _plan(single: Plan, found: Pooled) -> Plan:
-    buffers = found.problem.buffers
-    return replace(
-        replace(single, pools=NO_POOLS),
+    return single.with_buffers(
+        found.problem.buffers,
+        found.offsets,
         schedule=found.schedule,
-        storage=stored(single.graph, buffers, found.offsets),
-        scratch=scratch_of(buffers, found.offsets),
-        weight_copies=weight_copies_of(buffers, found.offsets),
         copies_ahead=single.options.weights_ahead,
         arena_bytes=sum(use.used_bytes for use in found.layout.uses),
-        buffers=buffers,
-        buffer_offsets=found.offsets,
         pressure=found.problem.pressure,
         pools=replace(found.layout, single_bytes=single.pools.single_bytes or single.arena_bytes),
     )

@@ -155,8 +155,8 @@ def in_memories(found: Planned, effort: Effort, kept: int | None = None) -> Plan
     plan = shared_as_placed(with_caller_memory(plan) if has_caller_memory(plan) else plan)
     # That pools are too small is an answer, not a fault.
     checked(replace(plan, pools=plan.pools.enlarged), "; this is a bug, please report it")
-    rungs = (rung for rung in found.ladder if rung.step != POOLS)
-    return replace(found, plan=plan, ladder=(*rungs, Rung(POOLS, plan.arena_bytes)))
+    rungs = (rung for rung in found.last_rungs if rung.step != POOLS)
+    return replace(found, plan=plan, last_rungs=(*rungs, Rung(POOLS, plan.arena_bytes)))
 
 
 def in_shared_memories(found: Planned, kept: int) -> Planned:

@@ -119,11 +119,10 @@ class LiveWindow:
     high: IntArray
     is_still: bool
 
-    def low_at(self, steps: slice) -> IntArray:
-        return self.low[steps.start - self.buffer.first_step : steps.stop - self.buffer.first_step]
-
-    def high_at(self, steps: slice) -> IntArray:
-        return self.high[steps.start - self.buffer.first_step : steps.stop - self.buffer.first_step]
+    def within(self, first: int, end: int) -> tuple[IntArray, IntArray]:
+        """Where it begins and ends at each of the steps [first, end)."""
+        own = slice(first - self.buffer.first_step, end - self.buffer.first_step)
+        return self.low[own], self.high[own]
 
     @classmethod
     def still(cls, buffer: Buffer) -> LiveWindow:
@@ -141,11 +140,11 @@ class LiveWindow:
             still.low[gap], still.high[gap] = NEVER, -NEVER
         return cls(buffer, still.low, still.high, not has_gap)
 
-    @property
-    def size(self) -> IntArray:
-        """Bytes at each step."""
+    def live_bytes(self, unit: int) -> IntArray:
+        """At each step, in whole units. One at the edge of a window that moves may also hold bytes of another
+        buffer."""
         held: IntArray = np.maximum(0, self.high - self.low)
-        return held
+        return (-(-held // unit) if self.is_still else held // unit) * unit
 
 
 class LiveWindows:
@@ -386,7 +385,7 @@ class Built:
 
     def _met_whole(self, at: int, op: int) -> Iterator[_Met]:
         """Whole tensors that die while others are made of them."""
-        for (made, read), apart in self.needs.separations[op].items():
+        for (made, read), apart in self.needs.separations(op).items():
             out, source = (self.windows[self.whole[store]].buffer for store in (made, read))
             # Of what holds state, parts come and go: what else of it lives is looked at beside.
             is_begun = self.needs.stores[made].holds_state or out.first_step == at
@@ -416,20 +415,17 @@ class Built:
         for index in sorted(moving):
             for other in range(len(self.windows)):
                 if other != index and (other not in moving or other > index):
-                    yield from self._both_ways(index, other)
-
-    def _both_ways(self, a: int, b: int) -> Iterator[tuple[Pair, int]]:
-        for pair in ((a, b), (b, a)):
-            _, apart = self._apart(pair)
-            if len(apart):
-                yield pair, int(apart.max())
+                    for pair in ((index, other), (other, index)):
+                        _, apart = self._apart(pair)
+                        if len(apart):
+                            yield pair, int(apart.max())
 
     def _apart(self, pair: Pair) -> tuple[int, IntArray]:
         """The first step at which two buffers live, and what each step from there on asks for between their starts."""
         below, above = (self.windows[n] for n in pair)
         first = max(below.buffer.first_step, above.buffer.first_step)
-        steps = slice(first, max(first, min(below.buffer.end_step, above.buffer.end_step)))
-        apart = below.high_at(steps) - above.low_at(steps)
+        steps = first, max(first, min(below.buffer.end_step, above.buffer.end_step))
+        apart = below.within(*steps)[1] - above.within(*steps)[0]
         for at, asked in self.meetings.get(pair, ()):
             apart[at - first] = asked
         return first, apart
@@ -445,12 +441,7 @@ class Built:
         unit, steps = self.needs.unit_bytes, len(self.steps)
         live = np.zeros(steps + 2, dtype=np.int64)
         for window in self.windows:
-            buffer = window.buffer
-            if window.is_still:
-                live[buffer.first_step + 1 : buffer.end_step + 1] += -(-buffer.size_bytes // unit) * unit
-            else:
-                # A unit at the edge of a window that moves may also hold bytes of another buffer.
-                live[buffer.first_step + 1 : buffer.end_step + 1] += window.size // unit * unit
+            live[window.buffer.first_step + 1 : window.buffer.end_step + 1] += window.live_bytes(unit)
         during = live[1:-1].copy()
         for at in range(steps):
             during[at] -= self._shared(at) * unit
@@ -460,9 +451,8 @@ class Built:
         unit = self.needs.unit_bytes
         found = [Moment({}, defaultdict(int)) for _ in range(len(self.steps) + 2)]
         for number, window in enumerate(self.windows):
-            sizes = -(-window.size // unit) if window.is_still else window.size // unit
-            for at, size in enumerate(sizes.tolist(), window.buffer.first_step + 1):
-                found[at].live[number] = size * unit
+            for at, size in enumerate(window.live_bytes(unit).tolist(), window.buffer.first_step + 1):
+                found[at].live[number] = size
         for at in range(len(self.steps)):
             for met in self._met_at(at):
                 most = min(met.in_bytes, met.out_bytes, met.out_bytes - met.apart)

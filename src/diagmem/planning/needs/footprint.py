@@ -12,9 +12,8 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cache, cached_property, reduce
 from operator import or_
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,25 +65,7 @@ SeparationRule = Callable[[Node, int, int], int | None]
 """(node, input position, output number) -> separation(output below, input above) in bytes; None: may not overlap."""
 
 
-class Separations(Sequence[Mapping[tuple[int, int], int]]):
-    """Those of each node, worked out when they are first asked for: bounds need few of them."""
-
-    def __init__(
-        self, nodes: Sequence[Node], store_of: Mapping[int, int], stores: Sequence[Store], rule: SeparationRule
-    ) -> None:
-        self._nodes, self._store_of, self._stores, self._rule = nodes, store_of, stores, rule
-        self._found: dict[int, Mapping[tuple[int, int], int]] = {}
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def __getitem__(self, op: Any) -> Any:
-        if op not in self._found:
-            self._found[op] = _separations(self._nodes[op], self._store_of, self._stores, self._rule)
-        return self._found[op]
-
-
-def _separations(
+def separations_of(
     node: Node, store_of: Mapping[int, int], stores: Sequence[Store], rule: SeparationRule
 ) -> dict[tuple[int, int], int]:
     """Separations of an op's outputs and inputs, where they let them overlap; the largest if a pair meets twice.
@@ -233,8 +214,8 @@ def hull_of(found: Bytes) -> Hull | None:
 
 @dataclass(frozen=True)
 class Footprint:
-    """`separations[op][out, in]`: bytes, stores by index, for the pairs that may overlap when `in` dies at `op` and
-    `op` is the first to write `out`.
+    """`separations(op)[out, in]`: bytes, stores by index, for the pairs that may overlap when `in` dies at `op` and
+    `op` is the first to write `out`. Worked out when first asked for: bounds need few of them.
 
     `needs[op]`, `makes[op]`: the stores that an op reads, and those that it writes, scratch included.
     `after[op]`: the ops that must run before it, in the order of its inputs.
@@ -246,7 +227,7 @@ class Footprint:
     needs: tuple[tuple[int, ...], ...]
     makes: tuple[tuple[int, ...], ...]
     after: tuple[tuple[int, ...], ...]
-    separations: Sequence[Mapping[tuple[int, int], int]]
+    separations: Callable[[int], Mapping[tuple[int, int], int]]
 
     @cached_property
     def rows(self) -> RowGraph:
@@ -449,7 +430,7 @@ class Footprint:
         """
         gone = set(dying)
         jobs: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for (out, store), separation in self.separations[op].items():
+        for (out, store), separation in self.separations(op).items():
             if store in gone and out in fresh:
                 # What passes of a store with state may lie anywhere in it.
                 is_whole = not (self.stores[out].holds_state or self.stores[store].holds_state)
@@ -486,6 +467,11 @@ def footprint(graph: Graph, options: Options, rule: SeparationRule | None = None
         for op in sorted(store.writers):
             makes[op].append(index)
     chosen = rule or options.library.separation
+
+    @cache
+    def separations(op: int) -> dict[tuple[int, int], int]:
+        return separations_of(graph.nodes[op], store_of, stores, chosen) if options.overlap else {}
+
     return Footprint(
         graph,
         options,
@@ -493,7 +479,7 @@ def footprint(graph: Graph, options: Options, rule: SeparationRule | None = None
         tuple(_needed(op, store_of, stores) for op in graph.ops),
         tuple(tuple(m) for m in makes),
         tuple(predecessors(graph)),
-        Separations(graph.nodes, store_of, stores, chosen) if options.overlap else tuple({} for _ in graph.nodes),
+        separations,
     )
 
 

@@ -7,13 +7,14 @@ all that one number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import add
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from diagmem.model.graph import IntArray
 
@@ -37,8 +38,27 @@ class Buffer:
     rows: range | None = None
     weights_of: int | None = None
 
+    @property
+    def steps(self) -> range:
+        return range(self.first_step, self.end_step)
+
     def lives_with(self, other: Buffer) -> bool:
         return self.first_step < other.end_step and other.first_step < self.end_step
+
+
+def live_sum(first: npt.ArrayLike, end: npt.ArrayLike, size_bytes: npt.ArrayLike, steps: int) -> IntArray:
+    """For each step of a run, the bytes of all that live then: each from its first step to its end."""
+    change = np.zeros(steps + 1, dtype=np.int64)
+    np.add.at(change, np.clip(np.asarray(first, dtype=np.int64), 0, steps), size_bytes)
+    np.subtract.at(change, np.clip(np.asarray(end, dtype=np.int64), 0, steps), size_bytes)
+    live: IntArray = np.cumsum(change[:-1])
+    return live
+
+
+def live_bytes(buffers: Collection[Buffer], steps: int) -> tuple[int, ...]:
+    """For each step the bytes of the buffers that live then, each counted whole."""
+    spans = ([b.first_step for b in buffers], [b.end_step for b in buffers])
+    return tuple(live_sum(*spans, [b.size_bytes for b in buffers], steps).tolist())
 
 
 Neighbour = tuple[int, int, int]

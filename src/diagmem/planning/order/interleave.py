@@ -19,6 +19,7 @@ from diagmem.kernels.rows import RowGraph
 from diagmem.model.graph import IntArray
 from diagmem.model.schedule import PUSH
 from diagmem.planning.needs.build_problem import Row, RowStep, rows_made, rows_read, shared_bytes
+from diagmem.planning.needs.problem import live_sum
 
 MOST_WORK = 4_000_000
 """Turns that are looked at, over all orders that are tried: about a second."""
@@ -161,14 +162,10 @@ class _Steps:
         np.maximum.at(last, home, place[step])
         # What is kept does not end with the last step either.
         end = np.where(self._kept, count + 1, last + 1)
-        change = np.zeros(count + 2, dtype=np.int64)
-        np.add.at(change, first, self._sizes)
-        np.add.at(change, end, -self._sizes)
+        live = live_sum(first, end, self._sizes, count)
         for size, steps in self._sums:
-            held = place[steps]
-            change[held.min()] += size
-            change[held.max() + 1] -= size
-        return self._worst(order, np.cumsum(change)[:-2], end)
+            live[place[steps].min() : place[steps].max() + 1] += size
+        return self._worst(order, live, end)
 
     def _worst(self, order: Order, live: IntArray, end: IntArray) -> tuple[Height, int]:
         """Of what lives at a step, what is made may share some bytes with what dies."""

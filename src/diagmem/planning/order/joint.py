@@ -13,16 +13,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import combinations, pairwise, product
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from diagmem.model.schedule import Schedule
 from diagmem.planning.needs.footprint import Footprint, Hull, Store, bytes_of_any, hull_of, live_hulls
 from diagmem.planning.place.effort import Effort
-from diagmem.planning.place.exact import solved
+from diagmem.planning.place.exact import core, solved
 
 Ops = frozenset[int]
 
@@ -159,8 +158,8 @@ class Meetings:
     def _separations(self) -> Mapping[tuple[int, int], list[tuple[int, int]]]:
         """(output, input) -> ops that make the one of the other, and the units that each keeps between them."""
         found: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-        for op, apart in enumerate(self.needs.separations):
-            for pair, size_bytes in apart.items():
+        for op in range(len(self.needs.after)):
+            for pair, size_bytes in self.needs.separations(op).items():
                 found[pair].append((op, -(-size_bytes // self.needs.unit_bytes)))
         return found
 
@@ -205,15 +204,6 @@ class Meetings:
                 found.append((first, second))
         return tuple(sorted(found))
 
-    def core(self, limit_bytes: int) -> tuple[list[int], list[int]]:
-        """Splits stores into those that matter for an arena of so many bytes, and the rest in the order of its removal:
-        what finds a place there wherever the others lie, in every order (`place/exact.py` does so for one)."""
-        left, removed = {*range(len(self.needs.stores))}, list[int]()
-        while leaving := [store for store in sorted(left) if self._always_fits(store, left, limit_bytes)]:
-            left.difference_update(leaving)
-            removed += leaving
-        return sorted(left), removed
-
     @cached_property
     def _near(self) -> Mapping[int, list[tuple[int, int]]]:
         """Store -> others, and how many units they keep free of its starts at the most."""
@@ -224,20 +214,24 @@ class Meetings:
             found[b].append((a, taken))
         return found
 
-    def _always_fits(self, index: int, left: Collection[int], limit_bytes: int) -> bool:
+    def always_fits(self, limit_bytes: int, index: int, left: Collection[int]) -> bool:
+        """Whether a store finds a place in so many bytes, wherever the others that are left lie, in every order."""
         store = self.needs.stores[index]
         places = (limit_bytes - store.size_bytes) // store.align_bytes + 1
         stride = store.align_bytes // self.needs.unit_bytes
         return places > sum(-(-taken // stride) for other, taken in self._near[index] if other in left)
 
 
-class Found(NamedTuple):
-    """`bound_bytes`: no order can be placed in less. `order`: of the ops whose order matters; None if none was found.
-    `offsets`: of the stores that matter."""
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """`bound_bytes`: no plan is smaller, whatever its order. `schedule`: an order of all ops that may do with less than
+    was known; None if none was found. `offsets`: of the stores that matter. `rest`: the others, in the order of their
+    placement."""
 
     bound_bytes: int
-    order: tuple[int, ...] | None = None
-    offsets: Mapping[int, int] = MappingProxyType({})
+    schedule: Schedule | None = None
+    offsets: tuple[int | None, ...] = ()
+    rest: tuple[int, ...] = ()
 
 
 @dataclass
@@ -329,12 +323,9 @@ def solve(
     stores: Sequence[int],
     sizes_bytes: tuple[int, int],
     effort: Effort,
-) -> Found:
+) -> Joint:
     """The smallest arena of these stores over all orders, of a size from the first to the second of `sizes_bytes`.
-
-    One worker, a fixed seed and deterministic time, as for one order. Presolve is kept short: it would take longer than
-    the search.
-    """
+    Presolve is kept short: it would take longer than the search."""
     from ortools.sat.python import cp_model
 
     unit, (least_bytes, limit_bytes) = needs.unit_bytes, sizes_bytes
@@ -345,25 +336,18 @@ def solve(
     for pair, met in meetings.items():
         model.keep_apart(pair, met)
     model.model.minimize(height)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    solver.parameters.symmetry_level = 0
-    solver.parameters.cp_model_probing_level = 0
-    solver.parameters.linearization_level = 0
-    solver.parameters.max_deterministic_time = effort.order_proof_left
-    if effort.purse is not None and effort.purse.seconds_left is not None:
-        solver.parameters.max_time_in_seconds = effort.purse.seconds_left
-    status = solved(solver, model.model)
+    short = {"symmetry_level": 0, "cp_model_probing_level": 0, "linearization_level": 0}
+    solver, status = solved(model.model, effort.order_proof_left, effort.purse, **short)
     if effort.purse is not None:
         effort.purse.order_proof -= solver.response_proto.deterministic_time
     if status == cp_model.INFEASIBLE:
-        return Found(limit_bytes + unit)
+        return Joint(limit_bytes + unit)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Found(least_bytes)
+        return Joint(least_bytes)
     order = sorted(model.place, key=lambda op: (solver.value(model.place[op]), op))
-    offsets = {store: solver.value(start) * unit for store, start in model.start.items()}
-    return Found(round(solver.best_objective_bound) * unit, tuple(order), offsets)
+    at = {store: solver.value(start) * unit for store, start in model.start.items()}
+    offsets = tuple(at.get(store) for store in range(len(needs.stores)))
+    return Joint(round(solver.best_objective_bound) * unit, _whole(needs, order), offsets)
 
 
 def _ops(meetings: Mapping[Pair, Sequence[Meeting]]) -> list[int]:
@@ -382,34 +366,19 @@ PAIRS = 10
 """Of stores, for each clause: most do not meet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Joint:
-    """`bound_bytes`: no plan is smaller, whatever its order. `schedule`: an order of all ops that may do with less than
-    was known; None if none was found. `offsets`: of the stores that matter. `rest`: the others, in the order of their
-    placement."""
-
-    bound_bytes: int
-    schedule: Schedule | None = None
-    offsets: tuple[int | None, ...] = ()
-    rest: tuple[int, ...] = ()
-
-
 def jointly(needs: Footprint, bound_bytes: int, below_bytes: int, effort: Effort) -> Joint:
     """Looks for an order and offsets that take less than `below_bytes`; none take less than `bound_bytes`."""
     clauses, count = int(CLAUSES * effort.order_proof_left), len(needs.stores)
     if effort.is_late or count * (count - 1) // 2 > PAIRS * clauses:
         return Joint(bound_bytes)
     found, limit_bytes = Meetings(needs), below_bytes - needs.unit_bytes
-    stores, removed = found.core(limit_bytes)
+    stores, removed = core(count, partial(found.always_fits, limit_bytes))
     inside = {*stores}
     meetings = {pair: met for pair, met in found.of_pair.items() if inside.issuperset(pair)}
     if sum(map(len, meetings.values())) > clauses:
         return Joint(bound_bytes)
     solution = solve(needs, meetings, stores, (bound_bytes, limit_bytes), effort)
-    if solution.order is None:
-        return Joint(solution.bound_bytes)
-    offsets = tuple(solution.offsets.get(store) for store in range(count))
-    return Joint(solution.bound_bytes, _whole(needs, solution.order), offsets, tuple(reversed(removed)))
+    return replace(solution, rest=tuple(reversed(removed)))
 
 
 def _whole(needs: Footprint, first: Sequence[int]) -> Schedule:

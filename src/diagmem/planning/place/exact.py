@@ -16,15 +16,16 @@ in time and space; and of those alive at once, set by set, none may be in anothe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.branch_and_bound import cliques
 from diagmem.planning.place.compaction import Compaction
-from diagmem.planning.place.effort import NORMAL, THOROUGH, Effort
-from diagmem.planning.place.fit import IS_COMPILED, Offsets, Partial, Placement, first_fit
+from diagmem.planning.place.effort import NORMAL, THOROUGH, Effort, Purse
+from diagmem.planning.place.fit import Offsets, Placement
 from diagmem.planning.place.greedy import greedy
 from diagmem.planning.place.local_search import SqueakyWheel, improve
 
@@ -100,23 +101,21 @@ def chain_bound(problem: Problem, low: int, high: int) -> int:
     """A size in [low, high] that no placement stays below, from a part of the buffers without a circle."""
     if low >= high:
         return low
-    limit = high - problem.unit_bytes
-    hard, _ = SqueakyWheel.of(problem).core(limit) if IS_COMPILED else core(problem, limit)
+    hard, _ = SqueakyWheel.of(problem).core(high - problem.unit_bytes)
     return forest_bound(problem, spanning_forest(problem, hard), low, high)
 
 
 def _place(problem: Problem, offsets: Offsets, bound: int, limit: int, effort: Effort) -> tuple[Offsets | None, int]:
     """Offsets within the limit, None if there are none or none were found; and a bound for all offsets."""
-    hard, removed = core(problem, limit)
-    placed: Partial = [None] * len(problem.buffers)
+    hard, removed = core(len(problem.buffers), partial(_always_fits, problem, limit))
+    placed: dict[int, int] = {}
     for members in components(problem, hard):
         solution = _solve(problem, members, offsets, bound, limit, effort)
         bound = max(bound, solution.bound)
         if solution.offsets is None:
             return None, bound
-        for buffer, at in solution.offsets.items():
-            placed[buffer] = at
-    return with_removed(problem, placed, removed), bound
+        placed |= solution.offsets
+    return SqueakyWheel.of(problem).with_others(placed, reversed(removed)), bound
 
 
 def _solve(problem: Problem, members: list[int], hint: Offsets, bound: int, limit: int, effort: Effort) -> Solution:
@@ -129,46 +128,25 @@ def _solve(problem: Problem, members: list[int], hint: Offsets, bound: int, limi
     return Solution(place_forest(problem, members, least), least)
 
 
-def core(problem: Problem, limit: int) -> tuple[list[int], list[int]]:
-    """Splits buffers into those that matter for an arena of `limit` bytes, and the rest in the order of its removal.
+def core(count: int, always_fits: Callable[[int, Collection[int]], bool]) -> tuple[list[int], list[int]]:
+    """Splits so many buffers into those that matter for an arena's size, and the rest in the order of its removal.
 
     Pigeonhole: if a buffer's neighbours cannot block all the places where it may start, wherever they lie, then it can
-    be left out and placed last. Without it, its neighbours may follow.
+    be left out and placed last. Without it, its neighbours may follow. `always_fits`: asked of a buffer and those left.
     """
-    left = set(range(len(problem.buffers)))
-    removed: list[int] = []
-    queue = sorted(left)
-    while queue:
-        leaving = [b for b in queue if b in left and _always_fits(problem, b, left, limit)]
-        queue = []
-        for buffer in leaving:
-            # Those that left just before it no longer block it; that makes it fit all the more.
-            left.discard(buffer)
-            removed.append(buffer)
-            queue.extend(index for index, _, _ in problem.neighbours(buffer) if index in left)
-        queue = sorted(set(queue))
+    left, removed = {*range(count)}, list[int]()
+    while leaving := [buffer for buffer in sorted(left) if always_fits(buffer, left)]:
+        left.difference_update(leaving)
+        removed += leaving
     return sorted(left), removed
 
 
-def _always_fits(problem: Problem, buffer: int, left: set[int], limit: int) -> bool:
-    unit, size_bytes = problem.unit_bytes, problem.buffers[buffer].size_bytes
-    stride = problem.buffers[buffer].align_bytes // unit
-    places = (limit - size_bytes) // problem.buffers[buffer].align_bytes + 1
-    for index, below, above in problem.neighbours(buffer):
-        if index in left:
-            # An open interval of n units between whole units holds n - 1 of them inside.
-            places -= -(-((below + above) // unit - 1) // stride)
-            if places <= 0:
-                return False
-    return places > 0
-
-
-def with_removed(problem: Problem, placed: Sequence[int | None], removed: Iterable[int]) -> Offsets:
-    """Puts back what `core` took out, last out first in; each finds a place within the limit."""
-    offsets = first_fit(problem, reversed(list(removed)), placed=list(placed))
-    if offsets is None:
-        raise AssertionError("first fit without a limit always ends")
-    return offsets
+def _always_fits(problem: Problem, limit: int, buffer: int, left: Collection[int]) -> bool:
+    unit, align = problem.unit_bytes, problem.buffers[buffer].align_bytes
+    places = (limit - problem.buffers[buffer].size_bytes) // align + 1
+    # An open interval of n units between whole units holds n - 1 of them inside.
+    near = ((below + above) // unit - 1 for other, below, above in problem.neighbours(buffer) if other in left)
+    return places > sum(-(-taken // (align // unit)) for taken in near)
 
 
 def components(problem: Problem, members: Collection[int]) -> list[list[int]]:
@@ -295,8 +273,8 @@ def solve_by_cp_sat(
 ) -> Solution:
     """The lowest placement of the members with an end in [bound, limit], starting from the offsets in `hint`.
 
-    One worker, a fixed seed and deterministic time: the same answer on every machine. A problem that is too large is
-    given back unsolved. `as_rectangles`: where no buffers may overlap more can be looked at, but it takes its time.
+    A problem that is too large is given back unsolved. `as_rectangles`: where no buffers may overlap more can be looked
+    at, but it takes its time.
     """
     as_rectangles = as_rectangles and not problem.overlaps
     inside = set(members)
@@ -325,13 +303,7 @@ def solve_by_cp_sat(
     (_keep_rectangles_apart if as_rectangles else _keep_pairs_apart)(model, problem, starts)
     model.minimize(height)
 
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    solver.parameters.max_deterministic_time = proof
-    if effort.purse is not None and effort.purse.seconds_left is not None:
-        solver.parameters.max_time_in_seconds = effort.purse.seconds_left
-    status = solved(solver, model)
+    solver, status = solved(model, proof, effort.purse)
     if effort.purse is not None:
         effort.purse.spend(LEAST_PROOF + solver.response_proto.deterministic_time)
     if status == cp_model.INFEASIBLE:
@@ -364,16 +336,27 @@ def _keep_rectangles_apart(model: Any, problem: Problem, starts: Mapping[int, An
         model.add_no_overlap([in_space[index] for index in clique])
 
 
-def solved(solver: Any, model: Any) -> Any:
-    """The solver's status. It works in a thread of its own, so that an interruption is heard at once and ends it: left
-    to itself the solver takes the signal, answers with what it has, and leaves the next one to kill the process."""
+def solved(model: Any, proof: float, purse: Purse | None = None, **parameters: int) -> tuple[Any, Any]:
+    """The solver and its status after so much deterministic time; `purse`: ends it by the clock. One worker and a fixed
+    seed: the same answer on every machine.
+
+    It works in a thread of its own, so that an interruption is heard at once and ends it: left to itself the solver
+    takes the signal, answers with what it has, and leaves the next one to kill the process."""
     from concurrent.futures import ThreadPoolExecutor, wait  # Brings logging with it: not before it is needed.
 
-    solver.parameters.catch_sigint_signal = False
+    from ortools.sat.python import cp_model
+
+    solver = cp_model.CpSolver()
+    parameters |= {"num_workers": 1, "random_seed": 0, "catch_sigint_signal": False}
+    for name, value in parameters.items():
+        setattr(solver.parameters, name, value)
+    solver.parameters.max_deterministic_time = proof
+    if purse is not None and purse.seconds_left is not None:
+        solver.parameters.max_time_in_seconds = purse.seconds_left
     with ThreadPoolExecutor(1) as worker:
         solving = worker.submit(solver.solve, model)
         try:
-            return solving.result()
+            return solver, solving.result()
         except BaseException:
             # Again and again: it may not have begun yet.
             while not solving.done():

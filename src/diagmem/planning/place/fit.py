@@ -1,4 +1,4 @@
-"""First fit: each buffer, in a given order, at the lowest place that is free; and what an allocator hands on."""
+"""The lowest place that is free for a buffer; lists for compiled loops; and what an allocator hands on."""
 
 from __future__ import annotations
 
@@ -48,19 +48,6 @@ def lowest_clear(taken: list[tuple[int, int]], align: int) -> int:
         if offset < high:
             offset = -(-high // align) * align
     return offset
-
-
-def first_fit(
-    problem: Problem, order: Iterable[int], limit: int | None = None, placed: Partial | None = None
-) -> Offsets | None:
-    """Offsets of all buffers, placed in this order after those in `placed`; None as soon as one ends above `limit`."""
-    offsets: Partial = [None] * len(problem.buffers) if placed is None else list(placed)
-    for buffer in order:
-        at = lowest_fit(problem, buffer, offsets)
-        if limit is not None and at + problem.buffers[buffer].size_bytes > limit:
-            return None
-        offsets[buffer] = at
-    return tuple(o for o in offsets if o is not None)
 
 
 def ints(values: Iterable[int]) -> Any:

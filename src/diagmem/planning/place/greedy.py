@@ -9,16 +9,15 @@ last one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from diagmem.planning.needs.problem import Problem
-from diagmem.planning.place.fit import IS_COMPILED, Offsets, Partial, first_fit, lowest_fit
+from diagmem.planning.place.fit import Offsets, Partial, lowest_fit
 from diagmem.planning.place.local_search import SqueakyWheel
 
 
 def greedy(problem: Problem) -> Offsets:
     """The best of a few orders: by size, by the pressure of the steps that a buffer lives through, and backwards."""
-    fit = SqueakyWheel.of(problem).first_fit if IS_COMPILED else partial(first_fit, problem)
+    fit = SqueakyWheel.of(problem).first_fit
     best = fit(range(len(problem.buffers))) or ()
     for order in orders(problem):
         if problem.arena_bytes(best) <= problem.lower_bound_bytes:
@@ -68,8 +67,8 @@ def reordered_heap(problem: Problem) -> Offsets:
     """A plain heap in reverse order of creation, with the one buffer moved last that makes it smallest."""
     order = in_order_of_creation(problem)[::-1]
     orders = [order, *([b for b in order if b != last] + [last] for last in order)]
-    found = (first_fit(problem, o) for o in orders)
-    return min((offsets for offsets in found if offsets is not None), key=problem.arena_bytes)
+    wheel = SqueakyWheel.of(problem)
+    return min((wheel.with_others({}, o) for o in orders), key=problem.arena_bytes)
 
 
 def in_order_of_creation(problem: Problem) -> list[int]:

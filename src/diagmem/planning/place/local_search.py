@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -88,17 +89,18 @@ class SqueakyWheel:
         at = listed(self.at)
         return {buffer: at[buffer] for buffer in listed(given)}
 
-    def first_fit(self, order: Iterable[int], limit: int = FAR) -> Offsets | None:
-        """Offsets of all buffers, placed in this order; None as soon as one ends above the limit."""
-        given = self._put(order, {})
-        if fit_in_order(given, 0, limit, self.links, self.state) < len(given):
-            return None
-        return tuple(listed(self.at))
-
     def with_others(self, placed: Mapping[int, int], others: Iterable[int]) -> Offsets:
         """All offsets, from those of some buffers and a first fit of the others in this order."""
-        order = self._put([*placed, *others], placed)
-        fit_in_order(order, len(placed), FAR, self.links, self.state)
+        return self.first_fit(others, placed=placed) or ()
+
+    def first_fit(
+        self, order: Iterable[int], limit: int = FAR, placed: Mapping[int, int] = MappingProxyType({})
+    ) -> Offsets | None:
+        """Offsets of all buffers, placed in this order after those in `placed`; None as soon as one ends above the
+        limit."""
+        given = self._put([*placed, *order], placed)
+        if fit_in_order(given, len(placed), limit, self.links, self.state) < len(given):
+            return None
         return tuple(listed(self.at))
 
     def _put(self, order: Iterable[int], placed: Mapping[int, int]) -> Any:

@@ -10,8 +10,9 @@ from diagmem.model.errors import PlanError, one_line
 from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.effort import Effort
 from diagmem.planning.place.exact import solve_by_cp_sat
-from diagmem.planning.place.fit import Offsets, Partial, Placement, first_fit
+from diagmem.planning.place.fit import Offsets, Placement
 from diagmem.planning.place.greedy import orders
+from diagmem.planning.place.local_search import SqueakyWheel
 
 SWAPS = 2_000
 """Orders that are tried, each with two buffers of the best one swapped."""
@@ -25,14 +26,15 @@ def pinned(problem: Problem, names: Mapping[str, int], effort: Effort | None = N
     problem = replace(
         problem, pins=fixed, lower_bound_bytes=max(problem.lower_bound_bytes, end_of_pins(problem, fixed))
     )
-    best, order = _first(problem, fixed)
+    wheel = SqueakyWheel.of(problem)
+    best, order = _first(wheel, fixed)
     chance = random.Random(0)
     for _ in range(SWAPS if len(order) > 1 else 0):
         if problem.arena_bytes(best) <= problem.lower_bound_bytes:
             break
         a, b = chance.sample(range(len(order)), 2)
         order[a], order[b] = order[b], order[a]
-        found = first_fit(problem, order, problem.arena_bytes(best), _placed(problem, fixed))
+        found = wheel.first_fit(order, problem.arena_bytes(best), fixed)
         if found is None:
             order[a], order[b] = order[b], order[a]
         else:
@@ -58,18 +60,10 @@ def _proven(problem: Problem, offsets: Offsets, effort: Effort) -> Placement:
     return Placement.of(problem, offsets, min(solution.bound, problem.arena_bytes(offsets)))
 
 
-def _first(problem: Problem, fixed: Mapping[int, int]) -> tuple[Offsets, list[int]]:
-    found = []
-    for order in orders(problem):
-        free = [buffer for buffer in order if buffer not in fixed]
-        offsets = first_fit(problem, free, placed=_placed(problem, fixed))
-        assert offsets is not None, "first fit without a limit always ends"
-        found.append((offsets, free))
-    return min(found, key=lambda one: problem.arena_bytes(one[0]))
-
-
-def _placed(problem: Problem, fixed: Mapping[int, int]) -> Partial:
-    return [fixed.get(buffer) for buffer in range(len(problem.buffers))]
+def _first(wheel: SqueakyWheel, fixed: Mapping[int, int]) -> tuple[Offsets, list[int]]:
+    free = [[buffer for buffer in order if buffer not in fixed] for order in orders(wheel.problem)]
+    found = [(wheel.with_others(fixed, order), order) for order in free]
+    return min(found, key=lambda one: wheel.problem.arena_bytes(one[0]))
 
 
 def _fixed(problem: Problem, names: Mapping[str, int]) -> dict[int, int]:

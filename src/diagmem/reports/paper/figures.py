@@ -232,25 +232,13 @@ class Maker:
 
 def example_plans() -> tuple[Plan, Plan]:
     """The example model, without overlap in file order, and ours."""
-    made = planned(zoo.build(EXAMPLE), Options(remove=()))
+    made = planned(zoo.build(EXAMPLE), Options(schedule="best", remove=()))
     return made.baseline, made.plan
-
-
-def _heap() -> Drawing:
-    return arena_drawing(reproduce(zoo.build(EXAMPLE), is_sequential=True)[EXACT].original)
-
-
-def _before_after() -> Drawing:
-    return before_after_drawing(*example_plans(), last_step=12)
-
-
-def _live() -> Drawing:
-    return live_drawing(*example_plans())
 
 
 def _model_traces() -> Drawing:
     graph = tflite.parse(to_tflite(zoo.build(EXAMPLE), seed=0), EXAMPLE)
-    made = planned(graph, Options(remove=()))
+    made = planned(graph, Options(schedule="best", remove=()))
     plans = {"before overlap": made.baseline, "after overlap": made.plan}
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         panels = [
@@ -313,10 +301,6 @@ def _threads() -> Drawing:
     return threads_drawing(title, found, threads=4)
 
 
-def _cores() -> Drawing:
-    return cores_drawing(planned(zoo.build("kws_dscnn_int8"), Options(cores=2)).plan)
-
-
 def _densenet() -> Drawing:
     graph = zoo.build("densenet_121")
     found = reproduce(graph, is_sequential=False)[ANALYTICAL]
@@ -348,7 +332,7 @@ MAKERS = (
         "heap",
         "Figure 1: the example model's intermediate tensors placed by the paper's heap, without overlap. Addresses "
         "across, steps down.",
-        _heap,
+        lambda: arena_drawing(reproduce(zoo.build(EXAMPLE), is_sequential=True)[EXACT].original),
     ),
     Maker(
         "traces",
@@ -389,7 +373,7 @@ MAKERS = (
         "cores",
         "Figure 8, answered: keyword spotting on two cores in the arena of one, 9760 bytes, as it is planned and run. "
         "Addresses across, time down; a barrier after each row. Stripes: each core takes some channels.",
-        _cores,
+        lambda: cores_drawing(planned(zoo.build("kws_dscnn_int8"), Options(cores=2)).plan),
     ),
     Maker(
         "densenet",
@@ -400,7 +384,11 @@ MAKERS = (
     Maker(
         "before_after",
         "The example model as diagmem plans it: 96 KB before, 64 KB after. The first 13 steps; the others need less.",
-        _before_after,
+        lambda: before_after_drawing(*example_plans(), last_step=12),
     ),
-    Maker("live", "Live bytes of the example model, whole tensors against the bound with overlap.", _live),
+    Maker(
+        "live",
+        "Live bytes of the example model, whole tensors against the bound with overlap.",
+        lambda: live_drawing(*example_plans()),
+    ),
 )

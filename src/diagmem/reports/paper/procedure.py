@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from diagmem.model.graph import Graph, Node
 from diagmem.ops import kind_of
@@ -20,7 +21,7 @@ from diagmem.planning.options import Options
 from diagmem.planning.order.search import file_order
 from diagmem.planning.place.fit import Offsets
 from diagmem.planning.place.greedy import modified_heap, reordered_heap
-from diagmem.planning.plan import Plan, scratch_of, stored
+from diagmem.planning.plan import Plan
 
 OVERLAPPED = ("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D")
 EXACT, ANALYTICAL = "exact", "analytical"
@@ -43,16 +44,14 @@ def reproduce(graph: Graph, is_sequential: bool) -> dict[str, Reproduction]:
             m: Reproduction(original, _placed(_overlapped(graph, m), reordered_heap), m) for m in (EXACT, ANALYTICAL)
         }
     apart = _apart(graph)
-    original = _smaller(_placed(apart, _forwards), _placed(apart, _backwards))
-    overlapped = _placed(_overlapped(graph, ANALYTICAL), _backwards)
+    original = _smaller(_placed(apart, _FORWARDS), _placed(apart, _BACKWARDS))
+    overlapped = _placed(_overlapped(graph, ANALYTICAL), _BACKWARDS)
     return {ANALYTICAL: Reproduction(original, _smaller(original, overlapped), ANALYTICAL)}
 
 
 def with_other_ties(graph: Graph) -> Plan:
     """The connected models' optimised plan if ties go to the tensor created last."""
-    return _placed(
-        _overlapped(graph, ANALYTICAL), lambda posed: modified_heap(posed, backwards=True, latest_first=True)
-    )
+    return _placed(_overlapped(graph, ANALYTICAL), partial(_BACKWARDS, latest_first=True))
 
 
 def reference_overlap(node: Node, method: str) -> int | None:
@@ -81,30 +80,14 @@ def _overlapped(graph: Graph, method: str) -> Footprint:
     return footprint(graph, Options(external_io=True), _rule(method))
 
 
-def _forwards(posed: Problem) -> Offsets:
-    return modified_heap(posed, backwards=False)
-
-
-def _backwards(posed: Problem) -> Offsets:
-    return modified_heap(posed, backwards=True)
+_FORWARDS, _BACKWARDS = (partial(modified_heap, backwards=backwards) for backwards in (False, True))
+"""The heap of section IV, from the first tensor on, or from the last."""
 
 
 def _placed(needs: Footprint, place: Callable[[Problem], Offsets]) -> Plan:
     order = file_order(needs)
     posed = build_problem(needs, order)
-    offsets = place(posed)
-    return Plan(
-        graph=needs.graph,
-        options=needs.options,
-        schedule=order,
-        storage=stored(needs.graph, posed.buffers, offsets),
-        scratch=scratch_of(posed.buffers, offsets),
-        arena_bytes=posed.arena_bytes(offsets),
-        lower_bound_bytes=posed.lower_bound_bytes,
-        buffers=posed.buffers,
-        buffer_offsets=offsets,
-        pressure=posed.pressure,
-    )
+    return Plan.of(needs.graph, needs.options, order, posed, place(posed))
 
 
 def _smaller(first: Plan, second: Plan) -> Plan:

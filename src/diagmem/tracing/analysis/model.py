@@ -18,7 +18,7 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import ABSENT, Graph, Node, Op, Tensor
 from diagmem.model.schedule import PUSH, Schedule, Step
 from diagmem.ops import Unsupported, kind_of
-from diagmem.planning.plan import Plan, Storage, scratch_of, stored, weight_copies_of
+from diagmem.planning.plan import Plan, Storage
 from diagmem.tracing.capture import cortex_m, native
 from diagmem.tracing.capture.calls import Call, MemoryArgument, Role
 from diagmem.tracing.capture.elf import Elf
@@ -87,14 +87,15 @@ def offsets_apart(plan: Plan) -> tuple[int, ...]:
 def apart(plan: Plan) -> Program:
     """The plan's order with every buffer in a place of its own, so that each touch tells whose it is."""
     *offsets, end = offsets_apart(plan)
-    places = stored(plan.graph, plan.buffers, offsets), scratch_of(plan.buffers, offsets), end
-    copies = weight_copies_of(plan.buffers, offsets)
+    moved = plan.with_buffers(plan.buffers, offsets)
     return Program(
         plan.graph,
         plan.schedule,
-        *places,
+        moved.storage,
+        moved.scratch,
+        end,
         kernels=plan.options.kernels,
-        weight_copies=copies,
+        weight_copies=moved.weight_copies,
         copies_ahead=plan.copies_ahead,
     )
 

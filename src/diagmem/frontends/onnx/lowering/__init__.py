@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from diagmem.frontends.onnx.importer import Lowering
-from diagmem.frontends.onnx.lowering import (
-    elementwise,
-    matrix,
-    moving,
-    quantised,
-    recurrent,
-    reductions,
-    resizing,
-    windows,
-)
+from diagmem.frontends.onnx.lowering import elementwise, images, matrix, moving, quantised, reductions
 
 _FLOAT32: Mapping[str, Lowering] = {
-    **windows.LOWERINGS,
+    **images.LOWERINGS,
     **elementwise.LOWERINGS,
     **matrix.LOWERINGS,
     **moving.LOWERINGS,
     **reductions.LOWERINGS,
-    **recurrent.LOWERINGS,
-    **resizing.LOWERINGS,
 }
 
 LOWERINGS: Mapping[str, Lowering] = {
     **_FLOAT32,
     **quantised.LOWERINGS,
-    **{kind: quantised.on_integers_or(_FLOAT32[kind]) for kind in quantised.LAYERS},
+    **{kind: partial(quantised.on_integers, float32=_FLOAT32[kind]) for kind in quantised.LAYERS},
 }

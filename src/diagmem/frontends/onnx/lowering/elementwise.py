@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.frontends.onnx.builder import Constant, Dims, Shuffled, Stored, Value, stored_as
-from diagmem.frontends.onnx.importer import Importer, Lowering, Parts
+from diagmem.frontends.onnx.builder import Constant, Dims, Shuffled, Stored, Value, number, stored_as
+from diagmem.frontends.onnx.importer import Importer, Lowering, Parts, composed
 from diagmem.frontends.onnx.proto import TYPES, OnnxNode
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Shape, Tensor
 from diagmem.ops import Activation
 from diagmem.ops.elementwise.unary import Unary
@@ -32,7 +33,7 @@ def fused(im: Importer, name: str, value: Stored) -> None:
     if behind is None or activation is None or op.kind not in CAN_FUSE or value.tensor.index not in op.outputs:
         im.bind(name, value)
         return
-    im.build.replace_attributes(op, replace(op.attributes, activation=activation))
+    im.build.ops[-1] = replace(op, attributes=replace(op.attributes, activation=activation))
     im.done.add(behind.number)
     tensor = im.build.rename(value.tensor, behind.outputs[0])
     im.bind(behind.outputs[0], replace(value, tensor=tensor))
@@ -54,45 +55,37 @@ def limits_of(im: Importer, node: OnnxNode) -> tuple[float, float] | None:
     return found[0] if found[0] > -largest else -math.inf, found[1] if found[1] < largest else math.inf
 
 
-def activation_of_its_own(im: Importer, node: OnnxNode) -> None:
+def activation_of_its_own(im: Importer, node: OnnxNode) -> Value:
     limits = limits_of(im, node)
     if limits is None:
         raise im.refuse(node, "its limits must be constant")
-    value = im.input(node)
     if limits in RANGES:
-        unary(im, node, KINDS[RANGES[limits]])
-        return
-    made: Value = value
-    for kind, limit in (("MAXIMUM", limits[0]), ("MINIMUM", limits[1])):
-        if math.isfinite(limit):
-            made = binary_of(im, kind, made, Constant(np.array(limit, dtype=np.float32)), node.outputs[0])
-    im.bind(node.outputs[0], made)
+        return unary(im, node, KINDS[RANGES[limits]])
+    steps = [step for step in zip(("MAXIMUM", "MINIMUM"), limits, strict=True) if math.isfinite(step[1])]
+    return chain(im, im.input(node), steps, node.outputs[0])
 
 
-def unary(im: Importer, node: OnnxNode, kind: str, attributes: Any = None, place: int = 0) -> None:
-    value = im.input(node, place)
-    im.bind(node.outputs[0], unary_of(im, kind, value, attributes, node.outputs[0]))
+def unary(im: Importer, node: OnnxNode, kind: str, attributes: Any = None) -> Value:
+    return unary_of(im, kind, im.input(node), attributes, node.outputs[0])
 
 
 def unary_of(
     im: Importer, kind: str, value: Value, attributes: Any = None, name: str = "", dtype: DType | None = None
 ) -> Value:
-    """A function of each element, whatever order they lie in."""
-    source = im.build.float32(value.source if isinstance(value, Shuffled) else im.build.in_ram(value))
-    tensor = im.build.make(kind, [source.tensor], attributes, name=name, dtype=dtype)
-    made = replace(source, tensor=tensor)
-    return Shuffled(made, value.shape) if isinstance(value, Shuffled) else made
+    """A function of each element."""
+
+    def change(source: Stored) -> Stored:
+        source = im.build.float32(source)
+        return replace(source, tensor=im.build.make(kind, [source.tensor], attributes, name=name, dtype=dtype))
+
+    return im.build.by_elements(value, change)
 
 
 def binary_of(
     im: Importer, kind: str, first: Value, second: Value, name: str = "", dtype: DType | None = None
 ) -> Stored:
-    """An operation on two tensors, or more, that stretch to a common shape."""
-    return stretched(im, kind, (first, second), name, dtype)
-
-
-def stretched(im: Importer, kind: str, values: Sequence[Value], name: str = "", dtype: DType | None = None) -> Stored:
-    operands = broadcast_operands(im, values)
+    """An operation on two tensors that stretch to a common shape."""
+    operands = broadcast_operands(im, (first, second))
     return operands.result(im.build.make(kind, operands.tensors, name=name, dtype=dtype))
 
 
@@ -114,7 +107,9 @@ def broadcast_operands(im: Importer, values: Sequence[Value], as_stored: bool = 
         shape = np.broadcast_shapes(*(value.shape for value in values))
     except ValueError:
         shapes = " and ".join(str(list(value.shape)) for value in values)
-        raise im.refuse_here(f"shapes {shapes} do not stretch to a common one; the file is damaged") from None
+        raise ModelError(
+            f"{im.build.about}: shapes {shapes} do not stretch to a common one; the file is damaged"
+        ) from None
     plain = [im.build.unshuffled(value) if isinstance(value, Shuffled) else value for value in values]
     dims = _common(shape, plain)
     return Operands([_operand(im, value, shape, dims, as_stored) for value in plain], dims, shape)
@@ -142,121 +137,104 @@ def _operand(im: Importer, value: Constant | Stored, shape: Shape, dims: Dims, a
 
 
 def binary(im: Importer, node: OnnxNode, kind: str, dtype: DType | None = None) -> None:
-    if im.attribute(node, "fmod", 0):
-        raise im.refuse(node, "fmod is not supported")
-    first, second = im.input(node, 0), im.input(node, 1)
-    made = binary_of(im, kind, first, second, node.outputs[0], dtype)
-    fused(im, node.outputs[0], made) if dtype is None else im.bind(node.outputs[0], made)
+    name = node.outputs[0]
+    fused(im, name, binary_of(im, kind, im.input(node, 0), im.input(node, 1), name, dtype))
 
 
-def power(im: Importer, node: OnnxNode) -> None:
+def power(im: Importer, node: OnnxNode) -> Value:
     """A square or a root where the exponent says so."""
     exponent = im.given(node, 1)
     if isinstance(exponent, Constant) and exponent.array.size == 1:
         known = {2.0: "SQUARE", 0.5: "SQRT", -0.5: "RSQRT"}.get(float(exponent.array.reshape(-1)[0]))
         if known:
-            unary(im, node, known)
-            return
-    base, exponent = (_as_type(value, np.float32) for value in (im.input(node, 0), im.input(node, 1)))
-    im.bind(node.outputs[0], binary_of(im, "POW", base, exponent, node.outputs[0]))
+            return unary(im, node, known)
+    both = (im.input(node, 0), im.input(node, 1))
+    base, exponent = (Constant(v.array.astype(np.float32)) if isinstance(v, Constant) else v for v in both)
+    return binary_of(im, "POW", base, exponent, node.outputs[0])
 
 
-def _as_type(value: Value, dtype: Any) -> Value:
-    return Constant(value.array.astype(dtype)) if isinstance(value, Constant) else value
-
-
-def several(im: Importer, node: OnnxNode, kind: str) -> None:
+def several(im: Importer, node: OnnxNode, kind: str) -> Value:
     """Sum, Max, Min of any number of tensors."""
     made = im.input(node, 0)
     for place in range(1, len(node.inputs)):
         made = binary_of(im, kind, made, im.input(node, place), node.outputs[0])
     if node.kind == "Mean":
-        count = Constant(np.array(1 / len(node.inputs), dtype=np.float32))
-        made = binary_of(im, "MUL", made, count, node.outputs[0])
-    im.bind(node.outputs[0], made)
+        made = binary_of(im, "MUL", made, number(1 / len(node.inputs)), node.outputs[0])
+    return made
 
 
-def reciprocal(im: Importer, node: OnnxNode) -> None:
-    one = Constant(np.array(1, dtype=np.float32))
-    im.bind(node.outputs[0], binary_of(im, "DIV", one, im.input(node), node.outputs[0]))
+def reciprocal(im: Importer, node: OnnxNode) -> Value:
+    return binary_of(im, "DIV", number(1), im.input(node), node.outputs[0])
 
 
-def hard_sigmoid(im: Importer, node: OnnxNode) -> None:
+def hard_sigmoid(im: Importer, node: OnnxNode) -> Value:
     alpha, beta = im.attribute(node, "alpha", 0.2), im.attribute(node, "beta", 0.5)
     steps = (("MUL", alpha), ("ADD", beta), ("MAXIMUM", 0.0), ("MINIMUM", 1.0))
-    im.bind(node.outputs[0], chain(im, im.input(node), steps, node.outputs[0]))
+    return chain(im, im.input(node), steps, node.outputs[0])
 
 
 def chain(im: Importer, value: Value, steps: Sequence[tuple[str, float]], name: str) -> Value:
     """Operations with a number each."""
-    for kind, number in steps:
-        value = binary_of(im, kind, value, Constant(np.array(number, dtype=np.float32)), name)
+    for kind, operand in steps:
+        value = binary_of(im, kind, value, number(operand), name)
     return value
 
 
-def softplus(im: Importer, node: OnnxNode) -> None:
+def softplus(im: Importer, node: OnnxNode) -> Value:
     """log(1 + exp(x)) as max(x, 0) + log(1 + exp(-|x|)), which does not overflow."""
     value = im.stored(node)
     small = unary_of(im, "EXP", unary_of(im, "NEG", unary_of(im, "ABS", value)))
     low = unary_of(im, "LOG", chain(im, small, (("ADD", 1.0),), ""))
-    im.bind(node.outputs[0], binary_of(im, "ADD", unary_of(im, "RELU", value), low, node.outputs[0]))
+    return binary_of(im, "ADD", unary_of(im, "RELU", value), low, node.outputs[0])
 
 
-def softsign(im: Importer, node: OnnxNode) -> None:
+def softsign(im: Importer, node: OnnxNode) -> Value:
     value = im.stored(node)
     below = chain(im, unary_of(im, "ABS", value), (("ADD", 1.0),), "")
-    im.bind(node.outputs[0], binary_of(im, "DIV", value, below, node.outputs[0]))
+    return binary_of(im, "DIV", value, below, node.outputs[0])
 
 
-def leaky_relu(im: Importer, node: OnnxNode) -> None:
-    unary(im, node, "LEAKY_RELU", Unary(alpha=float(np.float32(im.attribute(node, "alpha", 0.01)))))
+def slope_of(im: Importer, node: OnnxNode) -> Unary:
+    """Of a LeakyRelu."""
+    return Unary(alpha=float(np.float32(im.attribute(node, "alpha", 0.01))))
 
 
-def gelu(im: Importer, node: OnnxNode) -> None:
-    approximate = im.attribute(node, "approximate", "none")
-    unary(im, node, "GELU", Unary(approximate=approximate == "tanh"))
+def gelu(im: Importer, node: OnnxNode) -> Value:
+    return unary(im, node, "GELU", Unary(approximate=im.attribute(node, "approximate", "none") == "tanh"))
 
 
-def prelu(im: Importer, node: OnnxNode) -> None:
-    slope = im.input(node, 1)
-    im.bind(node.outputs[0], binary_of(im, "PRELU", im.input(node), slope, node.outputs[0]))
-
-
-def where(im: Importer, node: OnnxNode) -> None:
+def where(im: Importer, node: OnnxNode) -> Value:
     values = [im.input(node, place) for place in range(3)]
     dtype = next((v.dtype for v in values[1:] if not isinstance(v, Constant)), DType.FLOAT32)
-    im.bind(node.outputs[0], stretched(im, "SELECT_V2", values, node.outputs[0], dtype))
+    operands = broadcast_operands(im, values)
+    return operands.result(im.build.make("SELECT_V2", operands.tensors, name=node.outputs[0], dtype=dtype))
 
 
-def cast(im: Importer, node: OnnxNode) -> None:
+def cast(im: Importer, node: OnnxNode) -> Value:
     number = im.attribute(node, "to")
     im.attribute(node, "saturate", 1)
     dtype = DType(TYPES[number]) if TYPES.get(number) in {d.value for d in DType} else None
     value = im.stored(node)
     if dtype is None:
         raise im.refuse(node, f"element type {number} is not supported")
-    if dtype is value.dtype:
-        im.bind(node.outputs[0], value)
-    else:
-        im.bind(node.outputs[0], unary_of(im, "CAST", value, name=node.outputs[0], dtype=dtype))
+    return value if dtype is value.dtype else unary_of(im, "CAST", value, name=node.outputs[0], dtype=dtype)
 
 
-def identity(im: Importer, node: OnnxNode) -> None:
+def identity(im: Importer, node: OnnxNode) -> Value:
     """Identity, and Dropout, which does nothing at inference."""
     for name in ("ratio", "seed", "is_test"):
         im.attribute(node, name, None)
     if len(node.outputs) > 1 and im.uses[node.outputs[1]]:
         raise im.refuse(node, "its second output is not supported")
-    im.bind(node.outputs[0], im.input(node))
+    return im.input(node)
 
 
 ERF = (0.3275911, (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592))
 """Abramowitz and Stegun, 7.1.26: off by 1.5e-7 at most."""
 
 
-def erf(im: Importer, node: OnnxNode) -> None:
+def erf(parts: Parts, x: str) -> None:
     """sign(x) * (1 - p(t) * exp(-x * x)) with t = 1 / (1 + c * |x|)."""
-    parts, x = Parts(im, node), node.inputs[0]
     slope, factors = ERF
     t = parts("Reciprocal", parts("Add", parts("Mul", parts("Abs", x), slope), 1.0))
     sum_ = parts("Mul", t, factors[0])
@@ -266,20 +244,18 @@ def erf(im: Importer, node: OnnxNode) -> None:
     parts.end("Mul", parts("Sign", x), parts("Sub", 1.0, below))
 
 
-def sign(im: Importer, node: OnnxNode) -> None:
-    parts, x = Parts(im, node), node.inputs[0]
+def sign(parts: Parts, x: str) -> None:
     above, below = (parts("Cast", parts(kind, x, 0.0), to=1) for kind in ("Greater", "Less"))
     parts.end("Sub", above, below)
 
 
-def elu(im: Importer, node: OnnxNode) -> None:
+def elu(im: Importer, node: OnnxNode) -> Value | None:
     """Elu, Selu and Celu: straight above zero, an exponential below."""
     defaults = {"Elu": 1.0, "Selu": 1.67326319217681884765625, "Celu": 1.0}
     alpha = float(np.float32(im.attribute(node, "alpha", defaults[node.kind])))
     gamma = float(np.float32(im.attribute(node, "gamma", 1.05070102214813232421875 if node.kind == "Selu" else 1.0)))
     if alpha == gamma == 1.0:
-        im.bind(node.outputs[0], unary_of(im, "ELU", im.input(node), None, node.outputs[0]))
-        return
+        return unary_of(im, "ELU", im.input(node), None, node.outputs[0])
     parts, x = Parts(im, node), node.inputs[0]
     low = parts("Min", x, 0.0)
     bent = parts("Elu", parts("Div", low, alpha) if node.kind == "Celu" else low)
@@ -288,36 +264,19 @@ def elu(im: Importer, node: OnnxNode) -> None:
         parts.end("Add", *both)
     else:
         parts.end("Mul", parts("Add", *both), gamma)
+    return None
 
 
-def thresholded_relu(im: Importer, node: OnnxNode) -> None:
-    parts, x = Parts(im, node), node.inputs[0]
-    parts.end("Where", parts("Greater", x, float(im.attribute(node, "alpha", 1.0))), x, 0.0)
-
-
-def mish(im: Importer, node: OnnxNode) -> None:
-    parts, x = Parts(im, node), node.inputs[0]
-    parts.end("Mul", x, parts("Tanh", parts("Softplus", x)))
-
-
-def swish(im: Importer, node: OnnxNode) -> None:
-    alpha = float(im.attribute(node, "alpha", 1.702 if node.kind == "QuickGelu" else 1.0))
-    parts, x = Parts(im, node), node.inputs[0]
+def swish(parts: Parts, x: str) -> None:
+    alpha = float(parts.attribute("alpha", 1.702 if parts.node.kind == "QuickGelu" else 1.0))
     parts.end("Mul", x, parts("Sigmoid", x if alpha == 1.0 else parts("Mul", x, alpha)))
 
 
-def biased_gelu(im: Importer, node: OnnxNode) -> None:
+def biased_gelu(parts: Parts, x: str) -> None:
     """com.microsoft's BiasGelu and FastGelu."""
-    parts, x = Parts(im, node), node.inputs[0]
-    if len(node.inputs) > 1 and node.inputs[1]:
-        x = parts("Add", x, node.inputs[1])
-    approximate = "tanh" if node.kind == "FastGelu" else "none"
-    parts.end("Gelu", x, approximate=approximate)
-
-
-def tangent(im: Importer, node: OnnxNode) -> None:
-    parts, x = Parts(im, node), node.inputs[0]
-    parts.end("Div", parts("Sin", x), parts("Cos", x))
+    if parts.im.given(parts.node, 1) is not None:
+        x = parts("Add", x, parts.node.inputs[1])
+    parts.end("Gelu", x, approximate="tanh" if parts.node.kind == "FastGelu" else "none")
 
 
 def gelu_behind(im: Importer, node: OnnxNode) -> bool:
@@ -378,51 +337,26 @@ def _by_constant(im: Importer, node: OnnxNode) -> tuple[str | None, float]:
     return None, math.nan
 
 
-def or_gelu(lowering: Lowering) -> Lowering:
+def product(im: Importer, node: OnnxNode, kind: str) -> None:
     """A product or quotient, unless it begins a GELU."""
-
-    def lower(im: Importer, node: OnnxNode) -> None:
-        if len(node.inputs) != 2 or not gelu_behind(im, node):
-            lowering(im, node)
-
-    return lower
+    if len(node.inputs) != 2 or not gelu_behind(im, node):
+        binary(im, node, kind)
 
 
-_UNARY = {
-    "Sigmoid": "LOGISTIC",
-    "Tanh": "TANH",
-    "Exp": "EXP",
-    "Log": "LOG",
-    "Sqrt": "SQRT",
-    "Abs": "ABS",
-    "Neg": "NEG",
-    "Sin": "SIN",
-    "Cos": "COS",
-    "Floor": "FLOOR",
-    "Ceil": "CEIL",
-    "Round": "ROUND",
-    "HardSwish": "HARD_SWISH",
-    "Not": "LOGICAL_NOT",
-}
-_RELATIONS = {
-    "Equal": "EQUAL",
-    "Greater": "GREATER",
-    "GreaterOrEqual": "GREATER_EQUAL",
-    "Less": "LESS",
-    "LessOrEqual": "LESS_EQUAL",
-    "And": "LOGICAL_AND",
-    "Or": "LOGICAL_OR",
-    "Xor": "NOT_EQUAL",
-}
+_UNARY = {"Sigmoid": "LOGISTIC", "HardSwish": "HARD_SWISH", "Not": "LOGICAL_NOT"}
+_SAME_NAMES = ("Tanh", "Exp", "Log", "Sqrt", "Abs", "Neg", "Sin", "Cos", "Floor", "Ceil", "Round")
+_RELATIONS = {kind: kind.upper() for kind in ("Equal", "Greater", "Less")}
+_RELATIONS |= {"GreaterOrEqual": "GREATER_EQUAL", "LessOrEqual": "LESS_EQUAL"}
+_RELATIONS |= {"And": "LOGICAL_AND", "Or": "LOGICAL_OR", "Xor": "NOT_EQUAL"}
+_SEVERAL = {"Sum": "ADD", "Mean": "ADD", "Max": "MAXIMUM", "Min": "MINIMUM"}
 
 LOWERINGS: dict[str, Lowering] = {
     **{kind: partial(unary, kind=ours) for kind, ours in _UNARY.items()},
-    **{kind: partial(binary, kind=ours) for kind, ours in (("Add", "ADD"), ("Sub", "SUB"))},
+    **{kind: partial(unary, kind=kind.upper()) for kind in _SAME_NAMES},
+    **{kind: partial(binary, kind=kind.upper()) for kind in ("Add", "Sub", "PRelu")},
+    **{kind: partial(product, kind=kind.upper()) for kind in ("Mul", "Div")},
     **{kind: partial(binary, kind=ours, dtype=DType.BOOL) for kind, ours in _RELATIONS.items()},
-    **{
-        kind: partial(several, kind=ours)
-        for kind, ours in (("Sum", "ADD"), ("Mean", "ADD"), ("Max", "MAXIMUM"), ("Min", "MINIMUM"))
-    },
+    **{kind: partial(several, kind=ours) for kind, ours in _SEVERAL.items()},
     "Relu": activation_of_its_own,
     "Clip": activation_of_its_own,
     "Pow": power,
@@ -430,23 +364,19 @@ LOWERINGS: dict[str, Lowering] = {
     "HardSigmoid": hard_sigmoid,
     "Softplus": softplus,
     "Softsign": softsign,
-    "LeakyRelu": leaky_relu,
-    "Gelu": gelu,
-    "com.microsoft.Gelu": gelu,
-    "PRelu": prelu,
+    "LeakyRelu": lambda im, node: unary(im, node, "LEAKY_RELU", slope_of(im, node)),
+    **dict.fromkeys(("Gelu", "com.microsoft.Gelu"), gelu),
     "Where": where,
     "Cast": cast,
-    "Identity": identity,
-    "Dropout": identity,
-    **{kind: or_gelu(partial(binary, kind=ours)) for kind, ours in (("Mul", "MUL"), ("Div", "DIV"))},
-    "Erf": erf,
-    "Sign": sign,
+    **dict.fromkeys(("Identity", "Dropout"), identity),
     **dict.fromkeys(("Elu", "Selu", "Celu"), elu),
-    "ThresholdedRelu": thresholded_relu,
-    "Mish": mish,
-    "Swish": swish,
-    "com.microsoft.QuickGelu": swish,
-    "com.microsoft.BiasGelu": biased_gelu,
-    "com.microsoft.FastGelu": biased_gelu,
-    "Tan": tangent,
+    "Erf": composed(erf),
+    "Sign": composed(sign),
+    "Tan": composed(lambda parts, x: parts.end("Div", parts("Sin", x), parts("Cos", x))),
+    "Mish": composed(lambda parts, x: parts.end("Mul", x, parts("Tanh", parts("Softplus", x)))),
+    "ThresholdedRelu": composed(
+        lambda parts, x: parts.end("Where", parts("Greater", x, float(parts.attribute("alpha", 1.0))), x, 0.0)
+    ),
+    **dict.fromkeys(("Swish", "com.microsoft.QuickGelu"), composed(swish)),
+    **dict.fromkeys(("com.microsoft.BiasGelu", "com.microsoft.FastGelu"), composed(biased_gelu)),
 }

@@ -1,20 +1,23 @@
-"""Products of matrices: Gemm, MatMul and Einsum."""
+"""Products of matrices: Gemm, MatMul and Einsum; and LSTM, GRU and RNN, which are made of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from diagmem.frontends.onnx.builder import Constant, Shuffled, Stored, Value, in_file_order, stored_as
-from diagmem.frontends.onnx.importer import Importer, Parts
-from diagmem.frontends.onnx.lowering.elementwise import binary_of, fused
+from diagmem.frontends.onnx.builder import Constant, Shuffled, Stored, Value, in_file_order, number, stored_as
+from diagmem.frontends.onnx.importer import Importer, Lowering, Parts
+from diagmem.frontends.onnx.lowering.elementwise import binary_of, fused, unary_of
+from diagmem.frontends.onnx.lowering.moving import joined, transposed_value
 from diagmem.frontends.onnx.proto import OnnxNode
 from diagmem.model.graph import Shape, Tensor
 from diagmem.ops.matrix.batch_matmul import BatchMatMul
 from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.moving.concatenation import Split
 
 
 def gemm(im: Importer, node: OnnxNode) -> None:
@@ -26,39 +29,35 @@ def gemm(im: Importer, node: OnnxNode) -> None:
             node, f"{list(first.shape)} and {list(second.shape)} are not both matrices; the file is damaged"
         )
     if im.attribute(node, "transA", 0):
-        first = _turned(im, first)
-    weights = isinstance(second, Constant)
+        first = transposed_value(im, first, (1, 0))
     if im.attribute(node, "transB", 0):
-        second = _turned(im, second)
-    if isinstance(second, Constant):
-        second = Constant((second.array * np.float32(alpha)).astype(np.float32)) if alpha != 1.0 else second
-    name = node.outputs[0]
-    bias = third if isinstance(third, Constant) and beta == 1.0 else None
+        second = transposed_value(im, second, (1, 0))
+    name, units = node.outputs[0], second.shape[-1]
+    if isinstance(second, Constant) and alpha != 1.0:
+        second, alpha = _scaled(second, alpha), 1.0
     if isinstance(third, Constant) and beta != 1.0:
-        bias = Constant((third.array * np.float32(beta)).astype(np.float32))
-    units = second.shape[-1]
-    as_bias = bias is not None and weights and bias.array.size in (1, units) and bias.shape[-1:] in ((), (1,), (units,))
-    if bias is not None and bias.array.ndim == 2 and bias.shape[0] != 1:
-        as_bias = False
-    if as_bias and bias is not None:
-        row = np.broadcast_to(bias.array.reshape(-1), (units,))
+        third, beta = _scaled(third, beta), 1.0
+    if isinstance(second, Constant) and isinstance(third, Constant) and _is_row(third.array, units):
+        row = np.broadcast_to(third.array.reshape(-1), (units,))
         fused(im, name, product(im, node, first, second, name, row))
         return
-    made: Value = product(im, node, first, second, name, None)
-    if not weights and alpha != 1.0:
-        made = binary_of(im, "MUL", made, Constant(np.array(alpha, dtype=np.float32)), name)
+    made = product(im, node, first, second, name, None)
+    if alpha != 1.0:
+        made = binary_of(im, "MUL", made, number(alpha), name)
     if third is not None:
-        scaled = third if bias is None else bias
-        if bias is None and beta != 1.0:
-            scaled = binary_of(im, "MUL", third, Constant(np.array(beta, dtype=np.float32)))
+        scaled = third if beta == 1.0 else binary_of(im, "MUL", third, number(beta))
         made = binary_of(im, "ADD", made, scaled, name)
-    fused(im, name, made)  # type: ignore[arg-type]
+    fused(im, name, made)
 
 
-def _turned(im: Importer, value: Value) -> Value:
-    from diagmem.frontends.onnx.lowering.moving import transposed_value
+def _scaled(value: Constant, factor: float) -> Constant:
+    return Constant((value.array * np.float32(factor)).astype(np.float32))
 
-    return transposed_value(im, value, (1, 0))
+
+def _is_row(array: Any, units: int) -> bool:
+    """Whether it is one number for each unit, or for all."""
+    fits = array.size in (1, units) and array.shape[-1:] in ((), (1,), (units,))
+    return fits and (array.ndim != 2 or array.shape[0] == 1)
 
 
 def matmul(im: Importer, node: OnnxNode) -> None:
@@ -78,13 +77,12 @@ def matmul(im: Importer, node: OnnxNode) -> None:
 def _of_vectors(im: Importer, node: OnnxNode) -> None:
     """A vector is a row where it comes first, a column where it comes second."""
     parts = Parts(im, node)
-    shapes = [im.input(node, place).shape for place in (0, 1)]
-    rows = len(shapes[0]) == 1
-    first = parts("Reshape", node.inputs[0], np.array([1, -1])) if rows else node.inputs[0]
-    second = parts("Reshape", node.inputs[1], np.array([-1, 1])) if len(shapes[1]) == 1 else node.inputs[1]
+    is_row, is_column = (len(im.input(node, place).shape) == 1 for place in (0, 1))
+    first = parts("Reshape", node.inputs[0], np.array([1, -1])) if is_row else node.inputs[0]
+    second = parts("Reshape", node.inputs[1], np.array([-1, 1])) if is_column else node.inputs[1]
     product = parts("MatMul", first, second)
     made = im.values[product].shape
-    final = [*made[:-2], *(() if rows else made[-2:-1]), *(() if len(shapes[1]) == 1 else made[-1:])]
+    final = [*made[:-2], *(() if is_row else made[-2:-1]), *(() if is_column else made[-1:])]
     parts.end("Reshape", product, np.array(final, np.int64))
 
 
@@ -193,7 +191,7 @@ def _product(parts: Parts, operands: Sequence[tuple[str, str]], sizes: dict[str,
 
     def matrix(name: str, term: str, groups: Sequence[Sequence[str]]) -> str:
         turned = parts("Transpose", name, perm=[term.index(c) for group in groups for c in group])
-        return parts("Reshape", turned, _shape(groups, sizes))
+        return parts("Reshape", turned, np.array([math.prod(sizes[c] for c in group) for group in groups], np.int64))
 
     made = parts("MatMul", matrix(first, left, (batch, rows, inner)), matrix(second, right, (batch, inner, columns)))
     letters = [*batch, *rows, *columns]
@@ -201,8 +199,239 @@ def _product(parts: Parts, operands: Sequence[tuple[str, str]], sizes: dict[str,
     parts.end("Transpose", apart, perm=[letters.index(c) for c in result])
 
 
-def _shape(groups: Sequence[Sequence[str]], sizes: dict[str, int]) -> np.ndarray:
-    return np.array([math.prod(sizes[c] for c in group) for group in groups], np.int64)
+MOST_STEPS = 1024
+"""Of all directions together: each is several operations."""
+
+DIRECTIONS = {"forward": (1,), "reverse": (-1,), "bidirectional": (1, -1)}
+
+FUNCTIONS = {"sigmoid": "LOGISTIC", "tanh": "TANH", "relu": "RELU"}
 
 
-LOWERINGS = {"Gemm": gemm, "MatMul": matmul, "Einsum": einsum}
+@dataclass
+class Cell:
+    """One direction of a layer. `weights`, `recurrent`: a row for each gate and unit; `bias` likewise. Biases of the
+    recurrent part are in `bias`, but for those that a gate weighs."""
+
+    im: Importer
+    weights: Tensor
+    recurrent: Tensor
+    bias: Tensor
+    recurrent_bias: Tensor
+    functions: Sequence[str]
+    hidden: int
+    batch: int
+    gates: ClassVar[int] = 1
+
+    def layer(self, value: Value, weights: Tensor, bias: Tensor) -> Stored:
+        """The products of all gates at once."""
+        tensor = self.im.build.form(value, (0, 1))
+        tensor = self.im.build.reshaped(tensor, value.shape)
+        made = self.im.build.make("FULLY_CONNECTED", [tensor, weights, bias], FullyConnected())
+        return Stored(made, in_file_order(made.shape), made.shape)
+
+    def sums(self, x: Value, state: Value | None) -> Stored:
+        """The products of data and state together."""
+        total = self.layer(x, self.weights, self.bias)
+        if state is None:
+            return total
+        return binary_of(self.im, "ADD", total, self.layer(state, self.recurrent, self.recurrent_bias))
+
+    def split(self, value: Stored, count: int) -> list[Stored]:
+        """Gates, each with all units."""
+        if count == 1:
+            return [value]
+        shape = (self.batch, self.hidden)
+        inputs = [value.tensor, self.im.build.ints([self.hidden] * count, "sizes"), self.im.build.ints(1, "axis")]
+        parts = self.im.build.op("SPLIT_V", inputs, Split(count))
+        return [Stored(part, in_file_order(shape), shape) for part in parts]
+
+    def apply(self, number: int, value: Value) -> Value:
+        return unary_of(self.im, self.functions[number], value)
+
+    def add(self, first: Value, second: Value | None) -> Value:
+        return first if second is None else binary_of(self.im, "ADD", first, second)
+
+    def multiply(self, first: Value, second: Value | None) -> Value | None:
+        return None if second is None else binary_of(self.im, "MUL", first, second)
+
+    def step(self, x: Value, states: list[Value | None]) -> list[Value | None]:
+        """What the states become; the first is the output. None stands for zeros."""
+        raise NotImplementedError
+
+
+class RnnCell(Cell):
+    def step(self, x: Value, states: list[Value | None]) -> list[Value | None]:
+        return [self.apply(0, self.sums(x, states[0]))]
+
+
+class LstmCell(Cell):
+    gates = 4
+
+    def step(self, x: Value, states: list[Value | None]) -> list[Value | None]:
+        into, out, forget, cell = self.split(self.sums(x, states[0]), 4)
+        fresh = self.multiply(self.apply(0, into), self.apply(1, cell))
+        assert fresh is not None
+        kept = None if states[1] is None else self.multiply(self.apply(0, forget), states[1])
+        memory = self.add(fresh, kept)
+        return [self.multiply(self.apply(0, out), self.apply(2, memory)), memory]
+
+
+@dataclass
+class GruCell(Cell):
+    gates = 3
+    linear_before_reset: bool = False
+    parts: Sequence[tuple[Tensor, Tensor]] = ()
+
+    def step(self, x: Value, states: list[Value | None]) -> list[Value | None]:
+        im, last = self.im, states[0]
+        update_x, reset_x, new_x = self.split(self.layer(x, self.weights, self.bias), 3)
+        if last is None:
+            update: Value = self.apply(0, update_x)
+            new = self._from_nothing(reset_x, new_x)
+        elif self.linear_before_reset:
+            update_h, reset_h, new_h = self.split(self.layer(last, self.recurrent, self.recurrent_bias), 3)
+            update = self.apply(0, self.add(update_x, update_h))
+            reset = self.apply(0, self.add(reset_x, reset_h))
+            new = self.apply(1, self.add(new_x, self.multiply(reset, new_h)))
+        else:
+            (update_w, update_b), (reset_w, reset_b), (new_w, new_b) = self.parts
+            update = self.apply(0, self.add(update_x, self.layer(last, update_w, update_b)))
+            reset = self.apply(0, self.add(reset_x, self.layer(last, reset_w, reset_b)))
+            held = self.multiply(reset, last)
+            assert held is not None
+            new = self.apply(1, self.add(new_x, self.layer(held, new_w, new_b)))
+        one = Constant(np.array(1, dtype=np.float32))
+        fresh = binary_of(im, "MUL", binary_of(im, "SUB", one, update), new)
+        return [self.add(fresh, None if last is None else self.multiply(update, last))]
+
+    def _from_nothing(self, reset_x: Value, new_x: Value) -> Value:
+        """The candidate where the state is zero: of the recurrent part only a bias is left."""
+        values = self.recurrent_bias.data
+        assert values is not None
+        bias = Constant(values[2 * self.hidden :].reshape(1, -1))
+        held = self.multiply(self.apply(0, reset_x), bias) if bias.array.any() else None
+        return self.apply(1, self.add(new_x, held))
+
+
+CELLS: dict[str, tuple[type[Cell], int, tuple[str, ...]]] = {
+    "RNN": (RnnCell, 1, ("tanh",)),
+    "LSTM": (LstmCell, 2, ("sigmoid", "tanh", "tanh")),
+    "GRU": (GruCell, 1, ("sigmoid", "tanh")),
+}
+"""The cell, how many states it has, and the functions that it applies by default."""
+
+
+def recurrent(im: Importer, node: OnnxNode) -> None:
+    _, states, _ = CELLS[node.kind]
+    x = im.input(node)
+    by_batch = im.attribute(node, "layout", 0)
+    if len(x.shape) != 3 or by_batch:
+        raise im.refuse(node, "only sequences of shape [time, batch, features], layout 0, are supported")
+    directions = DIRECTIONS.get(im.attribute(node, "direction", "forward"))
+    if directions is None or x.shape[0] * len(directions) > MOST_STEPS:
+        raise im.refuse(node, f"its direction is unknown, or it has more than {MOST_STEPS} steps of time")
+    if node.kind == "LSTM" and im.given(node, 7) is not None:
+        raise im.refuse(node, "peepholes are not supported")
+    lengths = im.optional_array(node, 4)
+    if lengths is not None and (lengths != x.shape[0]).any():
+        raise im.refuse(node, "sequences of different lengths are not supported")
+    runs = [_run(im, node, x, number, way) for number, way in enumerate(directions)]
+    for place, name in enumerate(node.outputs):
+        if not name or not im.uses[name]:
+            continue
+        parts = [run[0] if place == 0 else run[1][place - 1] for run in runs]
+        if place > states:
+            raise im.refuse(node, "it has too many outputs; the file is damaged")
+        im.bind(name, _side_by_side(im, node, parts, axis=1 if place == 0 else 0))
+
+
+def _side_by_side(im: Importer, node: OnnxNode, parts: Sequence[Value], axis: int) -> Value:
+    return parts[0] if len(parts) == 1 else joined(im, node, parts, axis)
+
+
+def _run(im: Importer, node: OnnxNode, x: Value, number: int, way: int) -> tuple[Value, list[Value]]:
+    """All steps of one direction: outputs [time, 1, batch, units], and the last states [1, batch, units]."""
+    cell = _cell(im, node, x, number)
+    _, count, _ = CELLS[node.kind]
+    states: list[Value | None] = [_initial(im, node, 5 + place, number) for place in range(count)]
+    made: list[Value] = []
+    shape = (1, cell.batch, cell.hidden)
+    for time in range(x.shape[0])[::way]:
+        states = cell.step(_at(im, x, time), states)
+        assert states[0] is not None
+        made.append(im.build.reshape(states[0], (1, *shape)))
+    outputs = made if way > 0 else made[::-1]
+    wants_all = bool(node.outputs) and bool(node.outputs[0]) and im.uses[node.outputs[0]] > 0
+    whole = _side_by_side(im, node, outputs, axis=0) if wants_all else outputs[0]
+    return whole, [im.build.reshape(state, shape) for state in states if state is not None]
+
+
+def _at(im: Importer, x: Value, time: int) -> Value:
+    """The features of one step: [batch, features]."""
+    _, batch, features = x.shape
+    if isinstance(x, Constant):
+        return Constant(x.array[time])
+    whole = im.build.reshaped(im.build.form(x, (0, 1, 2)), x.shape)
+    if x.shape[0] > 1:
+        begin, size = im.build.ints([time, 0, 0], "begin"), im.build.ints([1, batch, features], "size")
+        whole = im.build.make("SLICE", [whole, begin, size])
+    shape = (batch, features)
+    return Stored(im.build.reshaped(whole, shape), in_file_order(shape), shape)
+
+
+def _initial(im: Importer, node: OnnxNode, place: int, number: int) -> Value | None:
+    value = im.given(node, place)
+    if value is None or (isinstance(value, Constant) and not value.array.any()):
+        return None
+    if isinstance(value, Constant):
+        return Constant(value.array[number].astype(np.float32))
+    if value.shape[0] > 1:
+        raise im.refuse(node, "initial states of two directions must be constant")
+    return im.build.reshape(value, value.shape[1:])
+
+
+def _cell(im: Importer, node: OnnxNode, x: Value, number: int) -> Cell:
+    kind, _, defaults = CELLS[node.kind]
+    weights, hidden_weights = im.array(node, 1)[number], im.array(node, 2)[number]
+    hidden = im.attribute(node, "hidden_size", hidden_weights.shape[-1])
+    rows = kind.gates * hidden
+    biases = im.optional_array(node, 3)
+    both = np.zeros(2 * rows, np.float32) if biases is None else biases[number].astype(np.float32)
+    fits = weights.shape == (rows, x.shape[2]) and hidden_weights.shape == (rows, hidden) and both.shape == (2 * rows,)
+    if not fits or im.attribute(node, "clip", 0.0) or im.attribute(node, "input_forget", 0):
+        raise im.refuse(node, "its weights do not fit, or clip or input_forget is set, which is not supported")
+    names = [str(part, "utf-8", "replace").lower() for part in im.attribute(node, "activations", [])]
+    for name in ("activation_alpha", "activation_beta"):
+        im.attribute(node, name, None)
+    per = len(defaults)
+    chosen = names[number * per : (number + 1) * per] if names else list(defaults)
+    if len(chosen) != per or any(name not in FUNCTIONS for name in chosen):
+        raise im.refuse(node, f"activations other than {', '.join(FUNCTIONS)} are not supported")
+    return _with_weights(im, node, kind, (weights, hidden_weights, both), [FUNCTIONS[name] for name in chosen], x)
+
+
+def _with_weights(
+    im: Importer, node: OnnxNode, kind: type[Cell], arrays: Sequence[Any], functions: list[str], x: Value
+) -> Cell:
+    weights, hidden_weights, both = arrays
+    rows, hidden = hidden_weights.shape
+    own, recurrent_bias = both[:rows] + both[rows:], np.zeros(rows, np.float32)
+    linear = kind is GruCell and bool(im.attribute(node, "linear_before_reset", 0))
+    if linear:
+        # The candidate's bias is weighed by the reset gate.
+        own[2 * hidden :], recurrent_bias[2 * hidden :] = both[2 * hidden : rows], both[rows + 2 * hidden :]
+    named = (weights, "weights"), (hidden_weights, "recurrent"), (own, "bias"), (recurrent_bias, "recurrent_bias")
+    first, second, third, fourth = (im.build.constant(np.ascontiguousarray(array), role) for array, role in named)
+    cell = kind(im, first, second, third, fourth, functions, hidden, x.shape[1])
+    if isinstance(cell, GruCell):
+        cell.linear_before_reset = linear
+        parts = [slice(gate * hidden, (gate + 1) * hidden) for gate in range(3)]
+        cell.parts = [
+            (im.build.constant(hidden_weights[p], "recurrent"), im.build.constant(recurrent_bias[p], "recurrent_bias"))
+            for p in parts
+            if not linear
+        ]
+    return cell
+
+
+LOWERINGS: dict[str, Lowering] = {"Gemm": gemm, "MatMul": matmul, "Einsum": einsum, **dict.fromkeys(CELLS, recurrent)}

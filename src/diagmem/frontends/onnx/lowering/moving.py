@@ -33,24 +33,24 @@ from diagmem.ops.moving.strided_slice import StridedSlice
 from diagmem.ops.moving.transpose import SpaceDepth
 
 
-def reshape(im: Importer, node: OnnxNode) -> None:
+def reshape(im: Importer, node: OnnxNode) -> Value:
     value = im.input(node)
     wanted = integers(im.array(node, 1)) if len(node.inputs) > 1 else im.attribute(node, "shape")
     zero_is_zero = bool(im.attribute(node, "allowzero", 0))
-    im.bind(node.outputs[0], im.build.reshape(value, new_shape(node, value.shape, wanted, zero_is_zero)))
+    return im.build.reshape(value, new_shape(node, value.shape, wanted, zero_is_zero))
 
 
-def flatten(im: Importer, node: OnnxNode) -> None:
+def flatten(im: Importer, node: OnnxNode) -> Value:
     value = im.input(node)
     axis = im.attribute(node, "axis", 1)
     if not -len(value.shape) <= axis <= len(value.shape):
         raise im.refuse(node, f"axis {axis} does not exist; the file is damaged")
     axis += len(value.shape) if axis < 0 else 0
     shape = math.prod(value.shape[:axis]), math.prod(value.shape[axis:])
-    im.bind(node.outputs[0], im.build.reshape(value, shape))
+    return im.build.reshape(value, shape)
 
 
-def squeeze(im: Importer, node: OnnxNode) -> None:
+def squeeze(im: Importer, node: OnnxNode) -> Value:
     value = im.input(node)
     im.attribute(node, "axes", None)
     axes = axes_of(node, [None, im.optional_array(node, 1)])
@@ -65,15 +65,15 @@ def squeeze(im: Importer, node: OnnxNode) -> None:
         if any(value.shape[place] != 1 for place in places):
             raise im.refuse(node, "an axis that it removes has more than one element; the file is damaged")
         shape = tuple(n for place, n in enumerate(value.shape) if place not in places)
-    im.bind(node.outputs[0], im.build.reshape(value, shape))
+    return im.build.reshape(value, shape)
 
 
-def transpose(im: Importer, node: OnnxNode) -> None:
+def transpose(im: Importer, node: OnnxNode) -> Value:
     value = im.input(node)
     axes = im.attribute(node, "perm", list(reversed(range(len(value.shape)))))
     if sorted(axes) != list(range(len(value.shape))):
         raise im.refuse(node, f"{axes} is not an order of {len(value.shape)} axes; the file is damaged")
-    im.bind(node.outputs[0], transposed_value(im, value, axes))
+    return transposed_value(im, value, axes)
 
 
 def transposed_value(im: Importer, value: Value, axes: Sequence[int]) -> Value:
@@ -82,14 +82,14 @@ def transposed_value(im: Importer, value: Value, axes: Sequence[int]) -> Value:
     return transposed(im.build.unshuffled(value) if isinstance(value, Shuffled) else value, axes)
 
 
-def concat(im: Importer, node: OnnxNode) -> None:
+def concat(im: Importer, node: OnnxNode) -> Value:
     values = [im.input(node, place) for place in range(len(node.inputs))]
     rank = len(values[0].shape)
     axis = im.axis(node, im.attribute(node, "axis", 1), rank)
     rest = {tuple(n for a, n in enumerate(value.shape) if a != axis) for value in values}
     if len(rest) != 1 or any(len(value.shape) != rank for value in values):
         raise im.refuse(node, "the shapes of its inputs do not fit; the file is damaged")
-    im.bind(node.outputs[0], joined(im, node, values, axis))
+    return joined(im, node, values, axis)
 
 
 def joined(im: Importer, node: OnnxNode, values: Sequence[Value], axis: int, as_stored: bool = False) -> Stored:
@@ -98,21 +98,17 @@ def joined(im: Importer, node: OnnxNode, values: Sequence[Value], axis: int, as_
     parts = [value for value in values if value.shape[axis]]
     dims = _dims_with(parts, axis, shape)
     tensors = [im.build.form(value, dims, as_stored) for value in parts]
-    rest = {"name": node.outputs[0], "quantisation": tensors[0].quantisation}
-    made = im.build.make("CONCATENATION", tensors, Concatenation(axis=dims.index(axis)), **rest)
+    made = im.build.moved("CONCATENATION", tensors, Concatenation(axis=dims.index(axis)), node.outputs[0])
     return Stored(made, stored_as(shape, dims), shape)
 
 
 def _dims_with(values: Sequence[Value], axis: int, shape: Shape) -> Dims:
     """An order of axes in which the given one has a place: that of the first operand which has it, else the file's."""
-    for value in values:
-        if (
-            isinstance(value, Stored)
-            and axis in value.dims
-            and set(value.order) == {a for a, n in enumerate(shape) if n > 1}
-        ):
+    stored, wide = [value for value in values if isinstance(value, Stored)], {a for a, n in enumerate(shape) if n > 1}
+    for value in stored:
+        if axis in value.dims and set(value.order) == wide:
             return value.dims
-    channels_last = any(isinstance(v, Stored) and v.order == (2, 3, 1) for v in values)
+    channels_last = any(value.order == (2, 3, 1) for value in stored)
     return CHANNELS_LAST if channels_last and len(shape) == 4 else tuple(range(len(shape)))
 
 
@@ -120,13 +116,9 @@ def placed(im: Importer, value: Stored, axes: Sequence[int]) -> Stored:
     """The value stored so that all these axes have places of their own, size one or not."""
     if all(axis in value.dims for axis in axes):
         return value
-    rank = len(value.shape)
-    full = (
-        CHANNELS_LAST
-        if rank == 4 and value.order == tuple(a for a in CHANNELS_LAST if value.shape[a or 0] > 1)
-        else None
-    )
-    dims: Dims = full or tuple(range(rank))
+    dims: Dims = tuple(range(len(value.shape)))
+    if len(dims) == 4 and value.order == tuple(a for a in CHANNELS_LAST if value.shape[a or 0] > 1):
+        dims = CHANNELS_LAST
     return replace(value, tensor=im.build.form(value, dims, as_stored=True), dims=dims)
 
 
@@ -147,76 +139,71 @@ def split(im: Importer, node: OnnxNode) -> None:
     made = im.build.op("SPLIT_V", inputs, Split(len(parts)), name=node.outputs[0], quantisation=held)
     for name, tensor, size in zip(node.outputs, made, parts, strict=True):
         shape = tuple(size if a == axis else n for a, n in enumerate(value.shape))
-        im.bind(name, Stored(im.build.rename(tensor, name), stored_as(shape, value.dims), shape, value.is_dequantised))
+        im.bind(name, value.became(im.build.rename(tensor, name), shape))
 
 
-def slice_(im: Importer, node: OnnxNode) -> None:
+def slice_(im: Importer, node: OnnxNode) -> Value:
     value = im.stored(node, as_stored=True)
     for name in ("starts", "ends", "axes"):
         im.attribute(node, name, None)
     given = [None, *(im.optional_array(node, place) for place in range(1, len(node.inputs)))]
     ranges = slices_of(node, value.shape, given)
-    shape = tuple(len(part) for part in ranges)
-    if 0 in shape:
+    if not all(ranges):
         raise im.refuse(node, "it takes nothing; the file is damaged")
+    return _cut(im, value, ranges, node.outputs[0])
+
+
+def _cut(im: Importer, value: Stored, ranges: Sequence[range], name: str = "") -> Stored:
+    """The value within a range of each axis."""
     changed = [axis for axis, part in enumerate(ranges) if part != range(value.shape[axis])]
     if not changed:
-        im.bind(node.outputs[0], value)
-        return
+        return value
     value = placed(im, value, changed)
-    parts = [range(1) if axis is None else ranges[axis] for axis in value.dims]
-    made = _sliced(im, value.tensor, parts, node.outputs[0])
-    im.bind(node.outputs[0], Stored(made, stored_as(shape, value.dims), shape, value.is_dequantised))
+    made = _sliced(im, value.tensor, [range(1) if axis is None else ranges[axis] for axis in value.dims], name)
+    return value.became(made, tuple(len(part) for part in ranges))
 
 
 def _sliced(im: Importer, tensor: Tensor, parts: Sequence[range], name: str) -> Tensor:
-    build = im.build
+    begin = im.build.ints([part.start for part in parts], "begin")
     if all(part.step == 1 for part in parts):
-        bounds = [build.ints([p.start for p in parts], "begin"), build.ints([len(p) for p in parts], "size")]
-        return build.make("SLICE", [tensor, *bounds], name=name, quantisation=tensor.quantisation)
+        return im.build.moved("SLICE", [tensor, begin, im.build.ints([len(p) for p in parts], "size")], name=name)
     # An end before the first element cannot be written down: it is left open.
     mask = sum(1 << place for place, part in enumerate(parts) if part.stop < 0)
-    ends = [max(part.stop, 0) for part in parts]
-    bounds = [
-        build.ints(v, r)
-        for v, r in (([p.start for p in parts], "begin"), (ends, "end"), ([p.step for p in parts], "strides"))
-    ]
-    attributes = StridedSlice(end_mask=mask)
-    return build.make("STRIDED_SLICE", [tensor, *bounds], attributes, name=name, quantisation=tensor.quantisation)
+    end = im.build.ints([max(part.stop, 0) for part in parts], "end")
+    strides = im.build.ints([part.step for part in parts], "strides")
+    return im.build.moved("STRIDED_SLICE", [tensor, begin, end, strides], StridedSlice(end_mask=mask), name)
 
 
-def pad(im: Importer, node: OnnxNode) -> None:
+def pad(im: Importer, node: OnnxNode) -> Value:
     """Around images; less than nothing cuts off. Quantised values stay as they are where zeros are added."""
     mode, fill, sides = _pads(im, node)
     is_zero = mode == "constant" and fill == 0.0
     value = im.stored(node, as_stored=is_zero)
     is_zero = is_zero and (value.is_dequantised or value.dtype is DType.FLOAT32 or value.tensor.quantisation is None)
     inner = [range(max(0, -low), n - max(0, -high)) for n, (low, high) in zip(value.shape, sides, strict=True)]
-    if any(not len(part) for part in inner):
+    if not all(inner):
         raise im.refuse(node, "its pads leave nothing")
-    if any(part != range(n) for part, n in zip(inner, value.shape, strict=True)):
-        value = _cut(im, value, inner)
-        sides = [(max(0, low), max(0, high)) for low, high in sides]
+    value = _cut(im, value, inner)
+    sides = [(max(0, low), max(0, high)) for low, high in sides]
     changed = [axis for axis, side in enumerate(sides) if any(side)]
     if not changed:
-        im.bind(node.outputs[0], value)
-        return
-    if mode in ("edge", "wrap") or (mode == "reflect" and _is_far(value.shape, sides)):
-        _pad_by_places(im, node, value, sides, mode)
-        return
+        return value
+    # An image that is reflected more than once is taken pixel by pixel, too.
+    is_far = any(max(sides[axis]) >= value.shape[axis] for axis in changed)
+    if mode in ("edge", "wrap") or (mode == "reflect" and is_far):
+        return _padded_by_places(im, value, sides, mode)
     value = placed(im, value, changed)
     paddings = im.build.ints([(0, 0) if axis is None else sides[axis] for axis in value.dims], "paddings")
-    shape = tuple(n + sum(side) for n, side in zip(value.shape, sides, strict=True))
-    inputs, rest = [value.tensor, paddings], {"name": node.outputs[0], "quantisation": value.tensor.quantisation}
-    if is_zero:
-        made = im.build.make("PAD", inputs, Pad(), **rest)
-    elif mode == "constant":
-        made = im.build.make("PADV2", [*inputs, _filling(im, node, value, fill)], Pad(), **rest)
-    elif mode == "reflect":
-        made = im.build.make("MIRROR_PAD", inputs, MirrorPad("reflect"), **rest)
-    else:
+    kind, inputs = "PAD" if is_zero else "PADV2", [value.tensor, paddings]
+    if mode == "reflect":
+        kind = "MIRROR_PAD"
+    elif mode != "constant":
         raise im.refuse(node, "its mode is not known; constant, reflect, edge and wrap are")
-    im.bind(node.outputs[0], Stored(made, stored_as(shape, value.dims), shape, value.is_dequantised))
+    elif not is_zero:
+        inputs.append(_filling(im, node, value, fill))
+    attributes = MirrorPad("reflect") if mode == "reflect" else Pad()
+    made = im.build.moved(kind, inputs, attributes, node.outputs[0])
+    return value.became(made, tuple(n + sum(side) for n, side in zip(value.shape, sides, strict=True)))
 
 
 def _pads(im: Importer, node: OnnxNode) -> tuple[str, float, list[tuple[int, int]]]:
@@ -248,19 +235,7 @@ def _filling(im: Importer, node: OnnxNode, value: Stored, fill: float) -> Tensor
     return im.build.constant(np.array(fill).astype(dtype.numpy), "value", held)
 
 
-def _cut(im: Importer, value: Stored, ranges: Sequence[range]) -> Stored:
-    value = placed(im, value, [axis for axis, part in enumerate(ranges) if part != range(value.shape[axis])])
-    shape = tuple(len(part) for part in ranges)
-    made = _sliced(im, value.tensor, [range(1) if axis is None else ranges[axis] for axis in value.dims], "")
-    return Stored(made, stored_as(shape, value.dims), shape, value.is_dequantised)
-
-
-def _is_far(shape: Shape, sides: Sequence[tuple[int, int]]) -> bool:
-    """Whether an image is reflected more than once."""
-    return any(max(side) >= n for n, side in zip(shape, sides, strict=True) if any(side))
-
-
-def _pad_by_places(im: Importer, node: OnnxNode, value: Stored, sides: Sequence[tuple[int, int]], mode: str) -> None:
+def _padded_by_places(im: Importer, value: Stored, sides: Sequence[tuple[int, int]], mode: str) -> Stored:
     """Each axis is taken at the places that stand for what lies outside."""
     for axis, (low, high) in enumerate(sides):
         if low or high:
@@ -269,42 +244,39 @@ def _pad_by_places(im: Importer, node: OnnxNode, value: Stored, sides: Sequence[
             if mode == "reflect" and size > 1:
                 places = np.abs((places + size - 1) % (2 * size - 2) - (size - 1))
             value = taken(im, value, axis, np.clip(places, 0, size - 1) if mode != "wrap" else places % size)
-    im.bind(node.outputs[0], value)
+    return value
 
 
 def taken(im: Importer, value: Stored, axis: int, places: npt.NDArray[Any], name: str = "") -> Stored:
     """The value at some places of one axis: a slice where these are neighbours."""
     value = placed(im, value, [axis])
     place, flat = value.dims.index(axis), [int(n) for n in places]
-    rest = {"name": name, "quantisation": value.tensor.quantisation}
-    if flat == list(range(flat[0], flat[0] + len(flat))):
-        parts = [range(n) for n in value.tensor.shape]
-        parts[place] = range(flat[0], flat[0] + len(flat))
+    neighbours = range(flat[0], flat[0] + len(flat))
+    if flat == list(neighbours):
+        parts = [neighbours if at == place else range(n) for at, n in enumerate(value.tensor.shape)]
         made = _sliced(im, value.tensor, parts, name)
     else:
-        made = im.build.make("GATHER", [value.tensor, im.build.ints(flat, "indices")], Gather(place, 0), **rest)
-    shape = tuple(len(flat) if a == axis else n for a, n in enumerate(value.shape))
-    return Stored(made, stored_as(shape, value.dims), shape, value.is_dequantised)
+        made = im.build.moved("GATHER", [value.tensor, im.build.ints(flat, "indices")], Gather(place, 0), name)
+    return value.became(made, tuple(len(flat) if a == axis else n for a, n in enumerate(value.shape)))
 
 
-def gather(im: Importer, node: OnnxNode) -> None:
+def gather(im: Importer, node: OnnxNode) -> Value:
     """Gather with constant indices: a slice where they are neighbours."""
     value = im.stored(node, as_stored=True)
     axis = im.axis(node, im.attribute(node, "axis", 0), len(value.shape))
     given = im.input(node, 1)
     if not isinstance(given, Constant):
-        _gather_unknown(im, node, value, axis)
-        return
+        return _gather_unknown(im, node, value, axis)
     indices = given.array
     size = value.shape[axis]
     if indices.size == 0 or indices.min() < -size or indices.max() >= size:
         raise im.refuse(node, f"indices out of range of {size}; the file is damaged")
     found = taken(im, value, axis, indices.reshape(-1) % size, node.outputs[0])
     final = (*value.shape[:axis], *indices.shape, *value.shape[axis + 1 :])
-    im.bind(node.outputs[0], im.build.reshape(found, final))
+    return im.build.reshape(found, final)
 
 
-def _gather_unknown(im: Importer, node: OnnxNode, value: Stored, axis: int) -> None:
+def _gather_unknown(im: Importer, node: OnnxNode, value: Stored, axis: int) -> Value:
     """Indices that are known only at run time."""
     indices = im.stored(node, 1)
     whole = im.build.form(value, range(len(value.shape)))
@@ -313,33 +285,28 @@ def _gather_unknown(im: Importer, node: OnnxNode, value: Stored, axis: int) -> N
         places = im.build.make("CAST", [places], dtype=DType.INT32)
     made = im.build.make("GATHER", [whole, places], Gather(axis, 0), name=node.outputs[0])
     shape = (*value.shape[:axis], *indices.shape, *value.shape[axis + 1 :])
-    im.bind(node.outputs[0], Stored(made, in_file_order(shape), shape))
+    return Stored(made, in_file_order(shape), shape)
 
 
-def expand(im: Importer, node: OnnxNode) -> None:
-    value = im.stored(node)
+def expand(im: Importer, node: OnnxNode) -> Value:
+    value, given = im.stored(node), integers(im.array(node, 1))
     if node.kind == "Tile":
-        repeats = integers(im.array(node, 1))
-        shape = tuple(n * r for n, r in zip(value.shape, repeats, strict=True))
+        shape = tuple(n * r for n, r in zip(value.shape, given, strict=True))
     else:
-        shape = np.broadcast_shapes(value.shape, tuple(integers(im.array(node, 1))))
+        shape = np.broadcast_shapes(value.shape, tuple(given))
     if math.prod(shape) > 1 << 28 or 0 in shape:
         raise im.refuse(node, f"shape {list(shape)} is too large, or empty")
     if shape == value.shape:
-        im.bind(node.outputs[0], value)
-        return
+        return value
     ahead = len(shape) - len(value.shape)
     tensor = im.build.reshaped(im.build.form(value, range(len(value.shape))), (*[1] * ahead, *value.shape))
-    kind = "TILE" if node.kind == "Tile" else "BROADCAST_TO"
-    counts = im.build.ints(integers(im.array(node, 1)) if kind == "TILE" else shape, "shape")
-    made = im.build.make(kind, [tensor, counts], name=node.outputs[0])
-    im.bind(
-        node.outputs[0],
-        Stored(im.build.reshaped(made, sizes(shape, in_file_order(shape))), in_file_order(shape), shape),
-    )
+    kind, counts = ("TILE", given) if node.kind == "Tile" else ("BROADCAST_TO", shape)
+    made = im.build.make(kind, [tensor, im.build.ints(counts, "shape")], name=node.outputs[0])
+    dims = in_file_order(shape)
+    return Stored(im.build.reshaped(made, sizes(shape, dims)), dims, shape)
 
 
-def space_depth(im: Importer, node: OnnxNode) -> None:
+def space_depth(im: Importer, node: OnnxNode) -> Value:
     """Channels of a block are numbered as ours in the mode DCR; in the mode CRD those of a pixel lie side by side."""
     value = im.stored(node, as_stored=True)
     block, mode = im.attribute(node, "blocksize"), im.attribute(node, "mode", "DCR")
@@ -353,13 +320,12 @@ def space_depth(im: Importer, node: OnnxNode) -> None:
         value = taken(im, value, 1, numbers.T.reshape(-1))
     tensor = im.build.form(value, CHANNELS_LAST, as_stored=True)
     kind = "DEPTH_TO_SPACE" if is_wide else "SPACE_TO_DEPTH"
-    rest = {"name": node.outputs[0], "quantisation": tensor.quantisation}
-    made = im.build.make(kind, [tensor], SpaceDepth(block), **rest)
+    made = im.build.moved(kind, [tensor], SpaceDepth(block), node.outputs[0])
     n, h, w, c = made.shape
     found = Stored(made, stored_as((n, c, h, w), CHANNELS_LAST), (n, c, h, w), value.is_dequantised)
     if mode == "CRD" and not is_wide:
         found = taken(im, found, 1, np.arange(c).reshape(block * block, -1).T.reshape(-1), node.outputs[0])
-    im.bind(node.outputs[0], found)
+    return found
 
 
 Array = npt.NDArray[Any]
@@ -377,54 +343,39 @@ def _places(im: Importer, node: OnnxNode, shape: Sequence[int], indices: Array) 
     return found
 
 
-def scatter_nd(im: Importer, node: OnnxNode) -> None:
-    """Rows of the data and of the updates below each other; then of each place the row that is there last."""
-    if im.attribute(node, "reduction", "none") != "none":
-        raise im.refuse(node, "reductions are not supported")
-    shape, indices = im.input(node).shape, im.array(node, 1).astype(np.int64)
-    rows = _places(im, node, shape, indices).reshape(-1)
-    width = math.prod(shape[indices.shape[-1] :])
-    count = math.prod(shape) // max(1, width)
-    chosen = np.arange(count)
-    chosen[rows] = count + np.arange(len(rows))
-    _chosen(im, node, node.inputs[2], (count, width), chosen, shape)
-
-
-def _chosen(im: Importer, node: OnnxNode, updates: str, data: tuple[int, int], chosen: Array, shape: Any) -> None:
-    """Of the data's rows, and those of the updates behind them, the chosen ones."""
-    parts = Parts(im, node)
-    matrix = np.array([-1, data[1]], np.int64)
-    both = parts("Concat", parts("Reshape", node.inputs[0], matrix), parts("Reshape", updates, matrix), axis=0)
-    parts.end("Reshape", parts("Gather", both, chosen, axis=0), np.array(shape, np.int64))
-
-
-def scatter_elements(im: Importer, node: OnnxNode) -> None:
+def scatter(im: Importer, node: OnnxNode) -> None:
+    """ScatterND and ScatterElements: rows of the data and of the updates below each other; then of each place the row
+    that is there last."""
     if im.attribute(node, "reduction", "none") != "none":
         raise im.refuse(node, "reductions are not supported")
     shape = im.input(node).shape
-    places = _along(im, node, shape).reshape(-1)
-    chosen = np.arange(math.prod(shape))
-    chosen[places] = len(chosen) + np.arange(len(places))
-    _chosen(im, node, node.inputs[2], (len(chosen), 1), chosen, shape)
+    places, rest = _rows(im, node, shape)
+    width = math.prod(rest)
+    chosen = np.arange(math.prod(shape) // max(1, width))
+    chosen[places.reshape(-1)] = len(chosen) + np.arange(places.size)
+    parts, matrix = Parts(im, node), np.array([-1, width], np.int64)
+    both = parts("Concat", *(parts("Reshape", node.inputs[place], matrix) for place in (0, 2)), axis=0)
+    parts.end("Reshape", parts("Gather", both, chosen, axis=0), np.array(shape, np.int64))
 
 
-def gather_nd(im: Importer, node: OnnxNode) -> None:
+def gather_rows(im: Importer, node: OnnxNode) -> None:
+    """GatherND and GatherElements."""
     if im.attribute(node, "batch_dims", 0):
         raise im.refuse(node, "batch_dims is not supported")
-    shape, indices = im.input(node).shape, im.array(node, 1).astype(np.int64)
-    rows, rest = _places(im, node, shape, indices), shape[indices.shape[-1] :]
+    rows, rest = _rows(im, node, im.input(node).shape)
     parts = Parts(im, node)
-    matrix = parts("Reshape", node.inputs[0], np.array([-1, math.prod(rest)], np.int64))
+    row = [] if node.kind == "GatherElements" else [math.prod(rest)]
+    matrix = parts("Reshape", node.inputs[0], np.array([-1, *row], np.int64))
     taken = parts("Gather", matrix, rows.reshape(-1), axis=0)
     parts.end("Reshape", taken, np.array([*rows.shape, *rest], np.int64))
 
 
-def gather_elements(im: Importer, node: OnnxNode) -> None:
-    places = _along(im, node, im.input(node).shape)
-    parts = Parts(im, node)
-    flat = parts("Reshape", node.inputs[0], np.array([-1], np.int64))
-    taken = parts("Gather", flat, places.reshape(-1), axis=0)
-    parts.end("Reshape", taken, np.array(places.shape, np.int64))
+def _rows(im: Importer, node: OnnxNode, shape: Shape) -> tuple[Array, Shape]:
+    """The numbers of the rows that the indices name, and the shape of a row."""
+    if node.kind.endswith("Elements"):
+        return _along(im, node, shape), ()
+    indices = im.array(node, 1).astype(np.int64)
+    return _places(im, node, shape, indices), shape[indices.shape[-1] :]
 
 
 def _along(im: Importer, node: OnnxNode, shape: Sequence[int]) -> Array:
@@ -444,20 +395,15 @@ def _along(im: Importer, node: OnnxNode, shape: Sequence[int]) -> Array:
 LOWERINGS: dict[str, Lowering] = {
     "Reshape": reshape,
     "Flatten": flatten,
-    "Squeeze": squeeze,
-    "Unsqueeze": squeeze,
+    **dict.fromkeys(("Squeeze", "Unsqueeze"), squeeze),
     "Transpose": transpose,
     "Concat": concat,
     "Split": split,
     "Slice": slice_,
     "Pad": pad,
     "Gather": gather,
-    "Expand": expand,
-    "Tile": expand,
-    "DepthToSpace": space_depth,
-    "SpaceToDepth": space_depth,
-    "ScatterND": scatter_nd,
-    "ScatterElements": scatter_elements,
-    "GatherND": gather_nd,
-    "GatherElements": gather_elements,
+    **dict.fromkeys(("Expand", "Tile"), expand),
+    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), space_depth),
+    **dict.fromkeys(("ScatterND", "ScatterElements"), scatter),
+    **dict.fromkeys(("GatherND", "GatherElements"), gather_rows),
 }

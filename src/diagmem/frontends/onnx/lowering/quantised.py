@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from diagmem.frontends.onnx.builder import Constant, Scale, Shuffled, Stored, Value, in_file_order, stored_as
+from diagmem.frontends.onnx.builder import Constant, Scale, Shuffled, Stored, Value, in_file_order
 from diagmem.frontends.onnx.folding import axes_of
-from diagmem.frontends.onnx.importer import Importer, Lowering, Parts
-from diagmem.frontends.onnx.lowering import windows
-from diagmem.frontends.onnx.lowering.elementwise import RANGES, broadcast_operands, limits_of
+from diagmem.frontends.onnx.importer import Importer, Lowering, Parts, composed
+from diagmem.frontends.onnx.lowering import images
+from diagmem.frontends.onnx.lowering.elementwise import RANGES, broadcast_operands, limits_of, slope_of
 from diagmem.frontends.onnx.lowering.matrix import layer_input
 from diagmem.frontends.onnx.lowering.moving import joined
 from diagmem.frontends.onnx.lowering.reductions import last
@@ -27,14 +28,10 @@ from diagmem.frontends.onnx.proto import OnnxNode
 from diagmem.model.graph import DType, Quantisation, Tensor
 from diagmem.ops import Activation
 from diagmem.ops.elementwise.binary import Binary
-from diagmem.ops.elementwise.unary import Unary
 from diagmem.ops.matrix.fully_connected import FullyConnected
 from diagmem.ops.normalisation.softmax import Softmax
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.reductions.reduce import Reduce
-
-Attributes = Callable[[Importer, OnnxNode], Any]
-"""What a node says of our operation."""
 
 TYPES = {"int8": DType.INT8, "uint8": DType.INT8, "int16": DType.INT16}
 """How quantised values are stored."""
@@ -69,7 +66,7 @@ def signed(values: Any) -> Any:
     return (values.astype(np.int16) - 128).astype(np.int8) if values.dtype == np.uint8 else values
 
 
-def dequantize(im: Importer, node: OnnxNode) -> None:
+def dequantize(im: Importer, node: OnnxNode) -> Value:
     value = im.input(node)
     axis = im.attribute(node, "axis", 1)
     im.attribute(node, "output_dtype", 0)
@@ -78,11 +75,10 @@ def dequantize(im: Importer, node: OnnxNode) -> None:
     is_single = im.array(node, 1).size == 1
     scale, _ = scale_at(im, node, 1, 0 if is_single else im.axis(node, axis, len(value.shape)))
     if isinstance(value, Constant):
-        im.bind(node.outputs[0], dequantised_constant(im, node, value, scale))
-    elif is_single:
-        im.bind(node.outputs[0], as_float32(im, node, value, scale))
-    else:
+        return dequantised_constant(im, node, value, scale)
+    if not is_single:
         raise im.refuse(node, "only constants may have several scales")
+    return as_float32(im, node, value, scale)
 
 
 def dequantised_constant(im: Importer, node: OnnxNode, value: Constant, scale: Scale) -> Constant:
@@ -105,33 +101,30 @@ def dequantised_constant(im: Importer, node: OnnxNode, value: Constant, scale: S
 
 def as_float32(im: Importer, node: OnnxNode, value: Value, scale: Scale) -> Value:
     """Integers taken for the float32 values that they stand for."""
-    if isinstance(value, Shuffled):
-        source = as_float32(im, node, value.source, scale)
-        assert isinstance(source, Stored)
-        return Shuffled(source, value.shape)
-    assert isinstance(value, Stored)
-    tensor = im.build.tensors[value.tensor.index]
-    if tensor.dtype is DType.UINT8:
-        return _with_sign(im, value, scale)
-    if tensor.quantisation is None:
-        if tensor.dtype not in (DType.INT8, DType.INT16):
-            raise im.refuse(node, f"data of type {tensor.dtype.value}; supported: int8, int16")
-        tensor = im.build.quantise(tensor, scale.quantisation)
-    elif tensor.quantisation != scale.quantisation:
-        raise im.refuse(node, "integers that were quantised on another scale; the file is damaged")
-    return replace(value, tensor=tensor, is_dequantised=True)
+
+    def change(source: Stored) -> Stored:
+        tensor = im.build.tensors[source.tensor.index]
+        if tensor.dtype is DType.UINT8:
+            tensor = _with_sign(im, tensor, scale)
+        elif tensor.quantisation is None:
+            if tensor.dtype not in (DType.INT8, DType.INT16):
+                raise im.refuse(node, f"data of type {tensor.dtype.value}; supported: int8, int16")
+            tensor = im.build.quantise(tensor, scale.quantisation)
+        elif tensor.quantisation != scale.quantisation:
+            raise im.refuse(node, "integers that were quantised on another scale; the file is damaged")
+        return replace(source, tensor=tensor, is_dequantised=True)
+
+    return im.build.by_elements(value, change)
 
 
-def _with_sign(im: Importer, value: Stored, scale: Scale) -> Stored:
+def _with_sign(im: Importer, tensor: Tensor, scale: Scale) -> Tensor:
     """8 bits without a sign, as the model is given them, 128 lower. Nothing is rounded there."""
     held = Quantisation(scale.scales, tuple(zero + 128 for zero in scale.zero_points))
-    tensor = im.build.quantise(im.build.tensors[value.tensor.index], held)
     lower = Quantisation(scale.scales, scale.zero_points)
-    made = im.build.make("QUANTIZE", [tensor], dtype=DType.INT8, quantisation=lower)
-    return replace(value, tensor=made, is_dequantised=True)
+    return im.build.make("QUANTIZE", [im.build.quantise(tensor, held)], dtype=DType.INT8, quantisation=lower)
 
 
-def quantize(im: Importer, node: OnnxNode) -> None:
+def quantize(im: Importer, node: OnnxNode) -> Value:
     value = im.input(node)
     scale, dtype = scale_at(im, node, 1)
     im.attribute(node, "axis", 1)
@@ -143,21 +136,19 @@ def quantize(im: Importer, node: OnnxNode) -> None:
         raise im.refuse(node, "one scale, and int8, uint8 or int16, are supported")
     if isinstance(value, Constant):
         raise im.refuse(node, "constants that are quantised at run time are not supported; quantise them in the file")
-    im.bind(node.outputs[0], quantised(im, value, scale, TYPES[dtype.name], node.outputs[0]))
+    return quantised(im, value, scale, TYPES[dtype.name], node.outputs[0])
 
 
 def quantised(im: Importer, value: Value, scale: Scale, dtype: DType, name: str) -> Value:
     """Float32 values as integers on a scale; nothing need be done where they are."""
-    if isinstance(value, Shuffled):
-        source = quantised(im, value.source, scale, dtype, name)
-        assert isinstance(source, Stored)
-        return Shuffled(source, value.shape)
-    assert isinstance(value, Stored)
-    tensor = value.tensor
-    if value.is_dequantised and tensor.dtype is dtype and tensor.quantisation == scale.quantisation:
-        return replace(value, is_dequantised=False)
-    made = im.build.make("QUANTIZE", [tensor], name=name, dtype=dtype, quantisation=scale.quantisation)
-    return replace(value, tensor=made, is_dequantised=False)
+
+    def change(source: Stored) -> Stored:
+        tensor = source.tensor
+        if not source.is_dequantised or (tensor.dtype, tensor.quantisation) != (dtype, scale.quantisation):
+            tensor = im.build.make("QUANTIZE", [tensor], name=name, dtype=dtype, quantisation=scale.quantisation)
+        return replace(source, tensor=tensor, is_dequantised=False)
+
+    return im.build.by_elements(value, change)
 
 
 def target_of(im: Importer, node: OnnxNode) -> Target | None:
@@ -190,12 +181,6 @@ def is_integer(value: Value | None) -> bool:
     return isinstance(value, Stored) and value.is_dequantised and value.tensor.dtype is DType.INT8
 
 
-def _finish(im: Importer, target: Target, value: Value) -> None:
-    """Binds what an operation on integers made, in place of the nodes behind it."""
-    im.done |= set(target.done)
-    im.bind(target.name, value)
-
-
 def _made(im: Importer, kind: str, inputs: Sequence[Tensor | None], attributes: Any, target: Target) -> Tensor:
     rest = {"name": target.name, "dtype": target.dtype, "quantisation": target.scale.quantisation}
     return im.build.make(kind, inputs, attributes, **rest)
@@ -203,8 +188,8 @@ def _made(im: Importer, kind: str, inputs: Sequence[Tensor | None], attributes: 
 
 Weights = tuple[Any, Scale]
 Inputs = Sequence[Value | None]
-Lower = Callable[[Importer, OnnxNode, Inputs, Target], bool]
-"""Appends an operation on integers; False where there is none, and float32 must do."""
+Lower = Callable[[Importer, OnnxNode, Inputs, Target], Value | None]
+"""Appends an operation on integers; None where there is none, and float32 must do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,139 +241,120 @@ def unit_of(tensor: Tensor, scale: Scale) -> Any:
     return np.float32(found.scales[0]) * np.array(scale.scales, np.float32)
 
 
-def conv(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
+def conv(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Value | None:
     image, weights = operands[0], weights_of(operands[1], 0)
     if image is None or weights is None:
-        return False
+        return None
     values, scale = weights
-    found = windows.convolution(im, node, image, values, target.activation, as_stored=True)
+    found = images.convolution(im, node, image, values, target.activation, as_stored=True)
     sums = bias_of(operands[2:], unit_of(found.tensor, scale), values.shape[0])
     if sums is None:
-        return False
+        return None
     inputs = [found.tensor, *_constants(im, found.filter, replace(scale, axis=found.channel_axis), sums)]
-    made = _made(im, found.kind, inputs, found.attributes, target)
-    _finish(im, target, windows.bind_image(made, len(image.shape)))
-    return True
+    return images.bind_image(_made(im, found.kind, inputs, found.attributes, target), len(image.shape))
 
 
 def _constants(im: Importer, data: Any, scale: Scale, sums: Any) -> list[Tensor]:
     return [im.build.constant(data, "filter", scale.quantisation), im.build.constant(sums, "bias")]
 
 
-def gemm(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
+def gemm(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Value | None:
     """Gemm and MatMul: weights with a row for each output."""
     by_rows, data = im.attribute(node, "transB", 0), operands[0]
     weights = weights_of(operands[1], 0 if by_rows else 1)
     is_plain = im.attribute(node, "alpha", 1.0) == 1.0 == im.attribute(node, "beta", 1.0)
     if weights is None or not is_plain or im.attribute(node, "transA", 0):
-        return False
+        return None
     values, scale = weights[0] if by_rows else weights[0].T, weights[1]
     if data is None or isinstance(data, Constant) or values.ndim != 2 or len(data.shape) < 2:
-        return False
+        return None
     if data.shape[-1] != values.shape[1]:
-        return False
+        return None
     tensor, columns = layer_input(im, data, as_stored=True)
     sums = bias_of(operands[2:], unit_of(tensor, scale), values.shape[0])
     if sums is None:
-        return False
+        return None
     rows = np.ascontiguousarray(values if columns is None else values[:, columns])
     inputs = [tensor, *_constants(im, rows, replace(scale, axis=0), sums)]
     attributes = FullyConnected(target.activation, len(tensor.shape) > 2)
     shape = (*data.shape[:-1], values.shape[0])
-    made = _made(im, "FULLY_CONNECTED", inputs, attributes, target)
-    _finish(im, target, Stored(made, in_file_order(shape), shape))
-    return True
+    return Stored(_made(im, "FULLY_CONNECTED", inputs, attributes, target), in_file_order(shape), shape)
 
 
-def pool(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
+def pool(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Value | None:
     image = _present(operands[0])
     kernel = im.attribute(node, "kernel_shape")
-    window = windows.window_of(im, node, windows.image_shape(im, node, image.shape), kernel)
+    window = images.window_of(im, node, images.image_shape(im, node, image.shape), kernel)
     if window.dilation != (1, 1) or (im.attribute(node, "count_include_pad", 0) and window.pads):
-        return False
-    tensor = im.build.form(image, windows.image_dims(image.shape), as_stored=True)
+        return None
+    tensor = im.build.form(image, images.image_dims(image.shape), as_stored=True)
     attributes = Pool2D(window.padding(tensor.shape[1:3]), *window.stride, *window.kernel, target.activation)
-    made = _made(im, "AVERAGE_POOL_2D", [tensor], attributes, target)
-    _finish(im, target, windows.bind_image(made, len(image.shape)))
-    return True
+    return images.bind_image(_made(im, "AVERAGE_POOL_2D", [tensor], attributes, target), len(image.shape))
 
 
-def global_pool(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
+def global_pool(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Value | None:
     image = _present(operands[0])
-    windows.image_shape(im, node, image.shape)
-    _finish(im, target, windows.bind_image(_mean(im, image, True, target), len(image.shape)))
-    return True
+    images.image_shape(im, node, image.shape)
+    return images.bind_image(_mean(im, image, True, target), len(image.shape))
 
 
 def _mean(im: Importer, image: Value, keep_dims: bool, target: Target) -> Tensor:
     """Over height and width."""
-    tensor = im.build.form(image, windows.image_dims(image.shape), as_stored=True)
+    tensor = im.build.form(image, images.image_dims(image.shape), as_stored=True)
     return _made(im, "MEAN", [tensor, im.build.ints([1, 2], "axes")], Reduce(keep_dims=keep_dims), target)
 
 
-def mean(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
+def mean(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Value | None:
     """Over height and width, as exporters write a pool of the whole image."""
     image = _present(operands[0])
     axes = node.attributes.get("axes") or axes_of(node, [None, im.optional_array(node, 1)])
     if len(image.shape) != 4 or sorted(a % 4 for a in axes or ()) != [2, 3]:
-        return False
+        return None
     im.attribute(node, "axes", None)
     im.attribute(node, "noop_with_empty_axes", 0)
     shape = image.shape[:2]
-    made = Stored(_mean(im, image, False, target), stored_as(shape, (0, 1)), shape)
-    _finish(im, target, im.build.reshape(made, (*shape, 1, 1) if im.attribute(node, "keepdims", 1) else shape))
-    return True
+    made = Stored(_mean(im, image, False, target), in_file_order(shape), shape)
+    return im.build.reshape(made, (*shape, 1, 1) if im.attribute(node, "keepdims", 1) else shape)
 
 
-def softmax(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
+def softmax(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Value | None:
     """QLinearSoftmax says itself by which opset it means its axis."""
     value = _present(operands[0])
     own_opset = im.attribute(node, "opset", 0)
     opset = own_opset or im.model.opset
     axis = im.axis(node, im.attribute(node, "axis", -1 if own_opset or opset >= 13 else 1), len(value.shape))
     if opset < 13 and any(n > 1 for n in value.shape[axis + 1 :]):
-        return False
+        return None
     rows = last(im, im.build.in_ram(value), [axis], as_stored=True)
-    made = _made(im, "SOFTMAX", [rows.tensor], Softmax(), target)
-    _finish(im, target, replace(rows, tensor=made, is_dequantised=False))
-    return True
+    return replace(rows, tensor=_made(im, "SOFTMAX", [rows.tensor], Softmax(), target), is_dequantised=False)
 
 
-def arithmetic(kind: str) -> Lower:
+def arithmetic(im: Importer, node: OnnxNode, operands: Inputs, target: Target, kind: str) -> Value | None:
     """A sum or a product, element by element."""
-
-    def lower(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
-        found = broadcast_operands(im, [_present(value) for value in operands], as_stored=True)
-        _finish(im, target, found.result(_made(im, kind, found.tensors, Binary(target.activation), target)))
-        return True
-
-    return lower
+    found = broadcast_operands(im, [_present(value) for value in operands], as_stored=True)
+    return found.result(_made(im, kind, found.tensors, Binary(target.activation), target))
 
 
-def concat(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
+def concat(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Value | None:
     """Each part on the scale of the whole, then side by side."""
     parts = [quantised(im, _present(value), target.scale, target.dtype, "") for value in operands]
     axis = im.axis(node, im.attribute(node, "axis", 1), len(parts[0].shape))
-    _finish(im, target, joined(im, node, parts, axis, as_stored=True))
-    return True
+    return joined(im, node, parts, axis, as_stored=True)
 
 
-def unary(kind: str, attributes: Attributes | None = None) -> Lower:
+def unary(
+    im: Importer, node: OnnxNode, operands: Inputs, target: Target, kind: str, attributes: Any = None
+) -> Value | None:
     """A function of one 8-bit integer: all its results stand in a table."""
 
-    def lower(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> bool:
-        value = _present(operands[0])
-        source = value.source if isinstance(value, Shuffled) else im.build.in_ram(value)
-        given = None if attributes is None else attributes(im, node)
-        made = replace(source, tensor=_made(im, kind, [source.tensor], given, target), is_dequantised=False)
-        _finish(im, target, Shuffled(made, value.shape) if isinstance(value, Shuffled) else made)
-        return True
+    def change(source: Stored) -> Stored:
+        return replace(source, tensor=_made(im, kind, [source.tensor], attributes, target), is_dequantised=False)
 
-    return lower
+    return im.build.by_elements(_present(operands[0]), change)
 
 
-def _slope(im: Importer, node: OnnxNode) -> Unary:
-    return Unary(alpha=float(np.float32(im.attribute(node, "alpha", 0.01))))
+def leaky_relu(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Value | None:
+    return unary(im, node, operands, target, "LEAKY_RELU", slope_of(im, node))
 
 
 def _present(value: Value | None) -> Value:
@@ -403,33 +369,31 @@ LAYERS = {
     "AveragePool": Layer(pool, takes_activation=True),
     "GlobalAveragePool": Layer(global_pool),
     "Softmax": Layer(softmax),
-    "Add": Layer(arithmetic("ADD"), takes_activation=True),
-    "Mul": Layer(arithmetic("MUL"), takes_activation=True),
+    "Add": Layer(partial(arithmetic, kind="ADD"), takes_activation=True),
+    "Mul": Layer(partial(arithmetic, kind="MUL"), takes_activation=True),
     "ReduceMean": Layer(mean, takes_constants=True),
     "Concat": Layer(concat),
-    "Sigmoid": Layer(unary("LOGISTIC")),
-    "Tanh": Layer(unary("TANH")),
-    "HardSwish": Layer(unary("HARD_SWISH")),
-    "Elu": Layer(unary("ELU")),
-    "LeakyRelu": Layer(unary("LEAKY_RELU", _slope)),
+    "Sigmoid": Layer(partial(unary, kind="LOGISTIC")),
+    "Tanh": Layer(partial(unary, kind="TANH")),
+    "HardSwish": Layer(partial(unary, kind="HARD_SWISH")),
+    "Elu": Layer(partial(unary, kind="ELU")),
+    "LeakyRelu": Layer(leaky_relu),
 }
 """What may be one operation on integers, by the name of the operator on float32."""
 
 
-def on_integers_or(float32: Lowering) -> Lowering:
-    """Between DequantizeLinear and QuantizeLinear on integers where that can be, else as it is."""
-
-    def lower(im: Importer, node: OnnxNode) -> None:
-        layer, target = LAYERS[node.kind], target_of(im, node)
-        operands = [im.given(node, place) for place in range(len(node.inputs))]
-        data = operands[:1] if layer.takes_constants else operands
-        fits = bool(data) and all(map(is_integer, data)) and target is not None
-        if target is not None and target.activation is not Activation.NONE:
-            fits = fits and layer.takes_activation
-        if not fits or target is None or not layer.lower(im, node, operands, target):
-            float32(im, node)
-
-    return lower
+def on_integers(im: Importer, node: OnnxNode, float32: Lowering) -> Value | None:
+    """Between DequantizeLinear and QuantizeLinear on integers where that can be, else in float32."""
+    layer, target = LAYERS[node.kind], target_of(im, node)
+    operands = [im.given(node, place) for place in range(len(node.inputs))]
+    data = operands[:1] if layer.takes_constants else operands
+    if target is not None and (target.activation is Activation.NONE or layer.takes_activation):
+        made = layer.lower(im, node, operands, target) if data and all(map(is_integer, data)) else None
+        if made is not None:
+            im.done |= set(target.done)
+            im.bind(target.name, made)
+            return None
+    return float32(im, node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,7 +407,7 @@ class QOperator:
     result: int = 3
     bias: int | None = None
 
-    def __call__(self, im: Importer, node: OnnxNode) -> None:
+    def __call__(self, im: Importer, node: OnnxNode) -> Value | None:
         places = self.operands or range(2, len(node.inputs), 3)
         values: list[Value | None] = [_operand(im, node, place) for place in places]
         target, layer = _own_target(im, node, self.result), LAYERS[self.kind]
@@ -457,12 +421,14 @@ class QOperator:
             )
         else:
             fits, values = True, [_in_memory(im, _present(value)) for value in values]
-        if not fits or not layer.lower(im, node, values, target):
-            self._in_float32(im, node)
+        made = layer.lower(im, node, values, target) if fits else None
+        if made is None:
+            self._in_float32(Parts(im, node))
+        return made
 
-    def _in_float32(self, im: Importer, node: OnnxNode) -> None:
+    def _in_float32(self, parts: Parts) -> None:
         """What cannot be computed on 8-bit integers, as weights of nine bits: in float32, then quantised."""
-        parts, given = Parts(im, node), node.inputs
+        im, node, given = parts.im, parts.node, parts.node.inputs
         axis = 0 if self.kind == "Conv" or im.attribute(node, "transB", 0) else 1
         operands = [parts("DequantizeLinear", *given[place : place + 3], axis=axis) for place in self.operands]
         if self.bias is not None and im.given(node, self.bias) is not None:
@@ -516,10 +482,9 @@ Q_OPERATORS = {
 LEVELS = 255.0
 
 
-def dynamic_quantize(im: Importer, node: OnnxNode) -> None:
+def dynamic_quantize(parts: Parts, x: str) -> None:
     """8 bits without a sign between the least and the largest element, 0 among them."""
-    parts, x = Parts(im, node), node.inputs[0]
-    every = np.arange(len(im.input(node).shape))
+    im, every = parts.im, np.arange(len(parts.im.values[x].shape))
     low = parts("Min", parts("ReduceMin", x, every, keepdims=0), 0.0)
     high = parts("Max", parts("ReduceMax", x, every, keepdims=0), 0.0)
     scale = parts("Div", parts("Sub", high, low), LEVELS)
@@ -528,14 +493,15 @@ def dynamic_quantize(im: Importer, node: OnnxNode) -> None:
     zero = parts("Clip", parts("Round", parts("Neg", parts("Div", low, scale))), 0.0, LEVELS)
     steps = parts("Round", parts("Div", x, scale))
     names = [parts("Clip", parts("Add", steps, zero), 0.0, LEVELS), scale, zero]
-    for name, made in zip(node.outputs, names, strict=False):
+    for name, made in zip(parts.node.outputs, names, strict=False):
         if name:
             im.bind(name, im.values[made])
 
 
-def _centred(im: Importer, parts: Parts, name: str, zero: str) -> str:
-    """Integers less their zero point, as float32."""
-    value, below = im.values[name], im.values[zero] if zero else None
+def _centred(parts: Parts, place: int) -> str:
+    """Integers less their zero point, which stands two inputs behind them, as float32."""
+    im, node = parts.im, parts.node
+    name, value, below = node.inputs[place], im.input(node, place), im.given(node, place + 2)
     if isinstance(value, Constant) and (below is None or isinstance(below, Constant)):
         shift: Any = 0 if below is None else below.array.astype(np.float32)
         # Zero points of rows or columns stand along the last axis but one, or the first of a filter.
@@ -543,32 +509,19 @@ def _centred(im: Importer, parts: Parts, name: str, zero: str) -> str:
             shift = shift.reshape(-1, *[1] * (value.array.ndim - 1))
         return parts("Identity", (value.array.astype(np.float32) - shift).astype(np.float32))
     real = parts("Cast", name, to=1)
-    return real if below is None else parts("Sub", real, parts("Cast", zero, to=1))
+    return real if below is None else parts("Sub", real, parts("Cast", node.inputs[place + 2], to=1))
 
 
-def _operands(im: Importer, node: OnnxNode, parts: Parts) -> tuple[str, str]:
-    zeros = [*node.inputs[2:4], "", ""]
-    first, second = (_centred(im, parts, node.inputs[place], zeros[place]) for place in (0, 1))
-    return first, second
-
-
-def matmul_integer(im: Importer, node: OnnxNode) -> None:
-    parts = Parts(im, node)
-    parts.end("MatMul", *_operands(im, node, parts))
-
-
-def conv_integer(im: Importer, node: OnnxNode) -> None:
-    parts = Parts(im, node)
-    names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-    given = {name: im.attribute(node, name) for name in names if name in node.attributes}
-    parts.end("Conv", *_operands(im, node, parts), **given)
+def on_centred(parts: Parts, x: str) -> None:
+    """MatMulInteger and ConvInteger."""
+    given = {name: parts.attribute(name) for name in parts.node.attributes}
+    parts.end(parts.node.kind.removesuffix("Integer"), _centred(parts, 0), _centred(parts, 1), **given)
 
 
 LOWERINGS: dict[str, Lowering] = {
     "DequantizeLinear": dequantize,
     "QuantizeLinear": quantize,
     **Q_OPERATORS,
-    "DynamicQuantizeLinear": dynamic_quantize,
-    "MatMulInteger": matmul_integer,
-    "ConvInteger": conv_integer,
+    "DynamicQuantizeLinear": composed(dynamic_quantize),
+    **dict.fromkeys(("MatMulInteger", "ConvInteger"), composed(on_centred)),
 }

@@ -1,7 +1,8 @@
-"""Drawn nodes made fit to run: one type of elements, scales, zero points, and values for all that is constant."""
+"""Drawn nodes made fit to run: one type of elements, scales, zero points, values for constants; and draws by seed."""
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from diagmem.model.graph import DType, Node, Quantisation, Tensor
 from diagmem.ops import kinds
-from diagmem.ops.sampling import Fitting
+from diagmem.ops.sampling import Draw, Fitting
 
 Array = npt.NDArray[Any]
 Rng = np.random.Generator
@@ -23,6 +24,16 @@ _STEPS = {DType.INT16: 256, DType.INT32: 16}
 
 _LARGEST_INT = 2000
 """Of numbers with 32 bits or more, so that sums of them stay far from overflows."""
+
+
+class SeededDraw(Draw):
+    """The same choices for the same seed."""
+
+    def __init__(self, seed: int | str) -> None:
+        self._random = random.Random(seed)
+
+    def integer(self, low: int, end: int) -> int:
+        return self._random.randrange(low, end)
 
 
 def fitted(node: Node, seed: int, given: Tensor | None = None) -> Node:

@@ -1,0 +1,83 @@
+"""Files of C from templates: what all templates know of a program, and how they are filled in.
+
+In a template `${macro}` is the model's name in capitals, and `{% if … %}` a line that leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from diagmem import __version__
+from diagmem.backends.c.arenas import arena_type, functions, memories
+from diagmem.backends.c.literals import comment, number, numbers, shape_of, string
+from diagmem.backends.c.program import C_TYPES, Program
+from diagmem.model.graph import DType, Tensor
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_STORED = (DType.INT8, DType.UINT8, DType.INT16)
+"""Integer types that are quantised, where they have a scale."""
+
+
+def rendered(template: str, program: Program, name: str, is_shared: bool = False, **more: Any) -> str:
+    """A template filled in for a program. `name`: that of the model in C. `is_shared`: arenas are those of a library of
+    several models."""
+    model = program.model
+    inputs, outputs = ([model.tensors[t] for t in tensors] for tensors in (model.inputs, model.outputs))
+    arenas = memories(program, name, is_shared)
+    known = {
+        "macro": name.upper(),
+        "inputs": inputs,
+        "outputs": outputs,
+        "sides": [(side, found) for side, found in (("input", inputs), ("output", outputs)) if found],
+        "pushed": program.graph.tensors[program.graph.inputs[0]] if program.input_rows else None,
+        "multicore": program.multicore,
+        "arenas": arenas,
+        "pools": arenas if program.pools else [],
+        "api": functions(program),
+        "arena": arena_type(program),
+        "arena_to_read": arena_type(program, is_read=True),
+    }
+    return filled(template, program=program, name=name, **{**known, **more})
+
+
+def filled(template: str, **values: Any) -> str:
+    """A template with nothing but these values."""
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _environment() -> Environment:
+    # Slow to import, and needed for C only.
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    environment = Environment(
+        variable_start_string="${",
+        variable_end_string="}",
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+        loader=FunctionLoader(
+            lambda name: files(__package__).joinpath("templates").joinpath(name).read_text(encoding="utf-8")
+        ),
+    )
+    for known in (comment, number, numbers, string, shape_of, has_scale, stored_types):
+        environment.globals[known.__name__] = known
+    environment.globals |= {"C_TYPES": C_TYPES, "version": __version__}
+    return environment
+
+
+def has_scale(tensor: Tensor) -> bool:
+    """Whether one scale tells what its values mean."""
+    return tensor.quantisation is not None and not tensor.quantisation.per_channel
+
+
+def stored_types(tensors: Sequence[Tensor]) -> list[DType]:
+    """The integer types of those that are quantised."""
+    found = {tensor.dtype for tensor in tensors if has_scale(tensor)}
+    return [dtype for dtype in _STORED if dtype in found]

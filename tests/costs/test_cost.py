@@ -1,0 +1,141 @@
+"""What a plan costs: as the emitted C and the firmware that is built of it do, in sum and layer by layer."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import diagmem
+from diagmem.backends.c.kernels import sources
+from diagmem.backends.c.program import Program
+from diagmem.costs import Costs, cost_of, kernel_shares, layers
+from diagmem.costs.code import code_sizes
+from diagmem.frontends.source import Source
+from diagmem.kernels import kernels_for
+from diagmem.targets import chip_named, core_named
+from diagmem.verification.cortex_m import CORES, run_on_core
+from diagmem.verification.inputs import sample_inputs
+from tests.backends.c.models import compiler
+from tests.networks import Net
+
+KEYS = {
+    *("target", "core", "ram", "flash", "macs"),
+    *("instructions", "cycles", "flash_wait_cycles", "ms", "uj", "error_percent"),
+}
+
+
+def test_json_has_all_keys_and_null_for_what_is_not_known() -> None:
+    """Code and stack are those of a core; cycles are nowhere yet."""
+    made = diagmem.plan(Source("zoo:kws_dscnn_int8").runnable)
+    told = cost_of(made).to_json()
+    assert set(told) == KEYS
+    assert set(told["ram"]) == {"arena_bytes", "stack_bytes", "static_bytes", "total_bytes"}
+    assert set(told["flash"]) == {"weights_bytes", "tables_bytes", "code_bytes", "total_bytes"}
+    assert (told["target"], told["core"], told["cycles"]) == (None, None, None)
+    assert (told["ram"]["stack_bytes"], told["flash"]["code_bytes"]) == (None, None)
+    on_chip = cost_of(made, chip_named("nRF52840")).to_json()
+    assert (on_chip["target"], on_chip["core"]) == ("nRF52840", "cortex-m4f")
+    assert on_chip["ram"]["total_bytes"] == made.arena_bytes + on_chip["ram"]["stack_bytes"]
+    assert on_chip["flash"]["total_bytes"] == told["flash"]["total_bytes"] + on_chip["flash"]["code_bytes"]
+
+
+def test_weights_that_nobody_loaded_are_not_known() -> None:
+    """A built-in model has shapes alone unless its weights are asked for."""
+    made = diagmem.plan("zoo:kws_dscnn_int8")
+    assert cost_of(made).flash.weights_bytes is None
+    assert {layer.weights_bytes for layer in layers(made)} == {None}
+
+
+@pytest.mark.parametrize("schedule", ["best", "rows"])
+def test_layers_add_up(schedule: str) -> None:
+    """To the weights, the multiply-accumulates, and the whole."""
+    made = diagmem.plan(Source("zoo:resnet8_int8").runnable, schedule=schedule, kernels="diagmem-dsp")
+    found, cost = layers(made), cost_of(made)
+    assert sum(layer.weights_bytes or 0 for layer in found) == cost.flash.weights_bytes
+    assert sum(layer.macs for layer in found) == cost.macs
+    assert sum(layer.share for layer in found) == pytest.approx(1)
+    assert max(layer.live_bytes for layer in found) == max(made.plan.pressure)
+
+
+def test_rows_that_are_made_again_count_again() -> None:
+    """Of a wide tensor between narrow ones, whose rows cost little to make again."""
+    net = Net()
+    x = net.input(1, 30, 4, 2)
+    for _ in range(2):
+        x = net.conv(net.depthwise(net.conv(x, 16, kernel=1)), 2, kernel=1)
+    graph = net.graph(net.mean(x))
+    once, again = (diagmem.plan(graph, schedule="rows", input_rows=True, recompute=most).plan for most in (1.0, 2.0))
+    assert again.recompute > 1.1
+    assert cost_of(again).macs == pytest.approx(again.recompute * cost_of(once).macs, rel=1e-3)
+    assert sum(layer.macs for layer in layers(again)) == cost_of(again).macs
+
+
+def test_instructions_give_the_shares_where_they_were_counted() -> None:
+    made = diagmem.plan(Source("zoo:kws_dscnn_int8").runnable)
+    counted = {op.number: 1 + op.number for op in made.plan.graph.ops}
+    found = layers(made, counted)
+    assert {layer.index: layer.instructions for layer in found} == counted
+    assert found[1].share == pytest.approx(counted[found[1].index] / sum(counted.values()))
+
+
+@pytest.mark.parametrize(
+    ("kernels", "shares"), [("diagmem", {"plain C"}), ("diagmem-dsp", {"dsp"}), ("tflm-reference", {"tflm-reference"})]
+)
+def test_shares_say_which_kernels_do_the_work(kernels: str, shares: set[str]) -> None:
+    found = kernel_shares(diagmem.plan(Source("zoo:autoencoder_int8").runnable, kernels=kernels))
+    assert set(found) == shares
+    assert sum(found.values()) == pytest.approx(1)
+
+
+def test_float32_without_a_floating_point_unit_is_told() -> None:
+    made = diagmem.plan(Source("zoo:mobilenet_v1_0.25_224").runnable)
+    assert "float32" in cost_of(made, core=core_named("cortex-m3")).notes[0]
+    assert not cost_of(made, core=core_named("cortex-m4f")).notes
+
+
+def test_every_kernel_was_measured() -> None:
+    """A new one makes this fail until tools/measure-kernels has run."""
+    assert set(code_sizes()["kernels"]) == {name for name in sources() if name.endswith(".c")}
+
+
+@pytest.mark.parametrize("model", ["kws_dscnn_int8", "resnet8_int8", "autoencoder_int8"])
+def test_code_is_about_as_large_as_said(model: str, tmp_path: Path) -> None:
+    """Compiled, it takes no more than was said, and no less than half of that."""
+    gcc = compiler("arm-none-eabi-gcc")
+    made = diagmem.plan(Source(f"zoo:{model}").runnable)
+    for name, content in diagmem.emit_c(f"zoo:{model}", name="model").files.items():
+        (tmp_path / name).write_bytes(content)
+    flags = ["-mthumb", "-mcpu=cortex-m4", "-std=c99", "-O2", "-DMODEL_NO_STATIC_ARENA"]
+    subprocess.run([gcc, *flags, "-c", "model.c", "-o", "model.o"], cwd=tmp_path, check=True)
+    listed = subprocess.run(["arm-none-eabi-size", "model.o"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    built_bytes = int(listed.stdout.splitlines()[1].split()[0])
+    said = cost_of(made, core=core_named("cortex-m4f")).flash.code_bytes
+    assert said is not None
+    assert built_bytes <= said <= 2 * built_bytes
+
+
+@pytest.mark.parametrize("core", ["cortex-m0", "cortex-m4", "cortex-m55", "riscv32"])
+@pytest.mark.parametrize("schedule", ["best", "rows"])
+def test_flash_and_stack_are_about_those_of_the_firmware(core: str, schedule: str) -> None:
+    """Weights but for padding, code up to two fifths too large, and a stack that holds what a run takes of it."""
+    made = diagmem.plan(Source("zoo:kws_dscnn_int8").runnable, kernels=kernels_for(core), schedule=schedule)
+    program, said = Program.of(made), cost_of(made, core=core_named(core))
+    built = run_on_core(program, sample_inputs(program.graph, 1, 0), CORES[core])
+    assert built.code_bytes
+    assert built.stack_bytes
+    assert built.weights_bytes
+    weights, padding = said.flash.weights_bytes or 0, program.align_bytes * len(program.calls)
+    assert weights <= built.weights_bytes <= weights + padding
+    assert said.ram.static_bytes == built.static_bytes
+    assert 1.0 <= (said.flash.total_bytes - weights) / built.code_bytes <= 1.4
+    assert 1.0 <= (said.ram.stack_bytes or 0) / built.stack_bytes <= 2.5
+
+
+def test_steps_of_rows_are_tables() -> None:
+    """Whole layers have none."""
+    model = Source("zoo:kws_dscnn_int8").runnable
+    whole, rows = (Costs.of(diagmem.plan(model, schedule=s)) for s in ("best", "rows"))
+    assert whole.on().flash.tables_bytes == 0
+    assert rows.on().flash.tables_bytes == rows.tables_bytes > 0
