@@ -123,7 +123,7 @@ def test_a_plan_says_how_hard_it_was_looked_for() -> None:
 
 def test_the_command_line_says_it_too() -> None:
     """Bounded plans, and plans that the clock may have ended."""
-    done = call("plan", "zoo:kws_dscnn_int8", "--schedule", "rows", "--effort", "quick", "--time-limit", "60")
+    done = call("plan", "zoo:kws_dscnn_int8", "--effort", "quick", "--time-limit", "60", "--verbose")
     assert (
         "effort       quick: the search ended before there was a proof; --effort thorough searches further"
         in done.stdout
