@@ -33,7 +33,7 @@ from diagmem.ops.matrix.fully_connected import FullyConnected
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.sampling import activation, constant, node_of
 from diagmem.reports.drawing import Drawing, line, rect, text
-from diagmem.tracing.analysis.model import side_by_side
+from diagmem.tracing.model import side_by_side
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.inputs import sample_inputs
 

@@ -15,8 +15,8 @@ from diagmem import pipeline
 from diagmem.frontends.source import Source
 from diagmem.model.errors import TraceError
 from diagmem.model.graph import Node
-from diagmem.tracing.analysis.model import apart, build_model, side_by_side
-from diagmem.tracing.analysis.model_trace import trace_ops, trace_plan
+from diagmem.tracing.analysis import trace_ops, trace_plan
+from diagmem.tracing.model import apart, build_model, side_by_side
 
 PLACES = ("x86", "cortex-m4")
 BATCHES, NODES_OF_A_KIND = 4, 25

@@ -24,8 +24,8 @@ from diagmem.kernels import library, signature
 from diagmem.kernels.overlaps import all_overlaps
 from diagmem.model.errors import DiagmemError, one_line, shell_word
 from diagmem.model.graph import Graph, Op, Tensor
-from diagmem.tracing.capture.kernel import read_calls
-from diagmem.tracing.capture.native import harness
+from diagmem.tracing.kernel import read_calls
+from diagmem.tracing.native import harness
 from diagmem.verification.places import Verification
 from tests.attack_strings import ATTACKS, MARK, attack
 from tests.cli.calling import call
@@ -167,11 +167,11 @@ def test_who_made_a_plan(text: str) -> None:
 
 
 def with_note(content: bytes, graph: Graph, fields: dict[str, Any]) -> bytes:
-    from diagmem.frontends.tflite import rewriter
+    from diagmem.frontends.tflite import writer
 
     offsets = metadata.encode([-1] * len(graph.tensors))
     blocks = {metadata.PLAN_ENTRY: offsets, metadata.ORIGIN_ENTRY: json.dumps(fields).encode()}
-    return rewriter.rewritten(content, blocks)
+    return writer.rewritten(content, blocks)
 
 
 @pytest.mark.parametrize("number", range(0, len(ATTACKS), 4))

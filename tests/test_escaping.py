@@ -20,8 +20,8 @@ from diagmem.frontends import tflite
 from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.model.errors import DiagmemError
 from diagmem.model.graph import Graph
-from diagmem.tracing.capture.calls import parse_call
-from diagmem.tracing.capture.native import harness
+from diagmem.tracing.calls import parse_call
+from diagmem.tracing.native import harness
 from tests.attack_strings import ATTACKS, MARK, attack
 from tests.profiles import share
 from tests.reports.hostile import small_graph

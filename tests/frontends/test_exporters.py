@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import diagmem
-from diagmem.frontends.exporters import exported
-from diagmem.frontends.source import Source
+from diagmem.frontends.source import Source, exported
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.verification import reference
 from tests.frontends.onnx import making
@@ -51,7 +50,7 @@ def test_they_are_known_by_their_home() -> None:
     with pytest.raises(ModelError, match="shapes of its inputs"):
         exported(Module())
     for stranger in (stand_in("Module", "somewhere.torch")(), stand_in("Tensor", "torch")(), object()):
-        with pytest.raises(ModelError, match="is no model"):
+        with pytest.raises(ModelError, match="is not a model"):
             exported(stranger)
 
 
@@ -91,7 +90,7 @@ def test_what_is_missing_or_too_much_is_said() -> None:
         diagmem.plan(Module())
     with pytest.raises(PlanError, match="example_inputs"):
         diagmem.plan("zoo:vww_96_int8", "example")
-    with pytest.raises(ModelError, match="int is no model"):
+    with pytest.raises(ModelError, match="int is not a model"):
         diagmem.plan(17)
 
 

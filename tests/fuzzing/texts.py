@@ -15,7 +15,7 @@ from diagmem.kernels import signature
 from diagmem.model.errors import DiagmemError
 from diagmem.planning import planner
 from diagmem.planning.options import Options
-from diagmem.tracing.capture.kernel import read_calls
+from diagmem.tracing.kernel import read_calls
 from tests.fuzzing.attempts import attempted
 from tests.fuzzing.growth import grown
 from tests.fuzzing.plans import tampered_value

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from diagmem.frontends.tflite import rewriter
+from diagmem.frontends.tflite import writer
 from diagmem.kernels import library
 from diagmem.model.graph import Node
 from diagmem.ops import kinds
@@ -54,7 +54,7 @@ def _planned(case: Case) -> bytes:
     tensors = [t for t in (*case.node.inputs, *case.node.outputs) if t is not None]
     offsets = [ONLINE if t.is_constant else case.place.offsets[t.index] for t in tensors]
     block = struct.pack(f"<{3 + len(offsets)}i", 1, 1, len(offsets), *offsets)
-    return rewriter.rewritten(to_tflite(case.node), {"OfflineMemoryAllocation": block})
+    return writer.rewritten(to_tflite(case.node), {"OfflineMemoryAllocation": block})
 
 
 def _jobs(cases: Sequence[Case]) -> list[Job]:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from diagmem.reports.trace import COLOURS, LEGEND, Band, Panel, indexed_png, trace_drawing
-from diagmem.tracing.analysis.model_trace import Cell, Raster
-from diagmem.tracing.capture.events import EVENT, Kind, Recorder
+from diagmem.tracing.analysis import Cell, Raster
+from diagmem.tracing.recording import EVENT, Kind, Recorder
 
 
 def decoded(png: bytes) -> list[list[int]]:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from diagmem.planning.plan import Plan
-from diagmem.tracing.capture import cortex_m, native
-from diagmem.tracing.capture.calls import Call, parse_call
-from diagmem.tracing.capture.elf import Elf
-from diagmem.tracing.capture.run import CallTrace, Executable, trace_call
+from diagmem.tracing import cortex_m, native
+from diagmem.tracing.calls import Call, parse_call
+from diagmem.tracing.recording import CallTrace, Executable, trace_call
+from diagmem.tracing.toolchain import Elf
 
 KERNELS = Path(__file__).with_name("kernels.c")
 FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-ffunction-sections", "-c")

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from diagmem.model.graph import DType, Node, Quantisation, Tensor
-from diagmem.tracing.analysis.model import has_kernel
+from diagmem.tracing.model import has_kernel
 
 ACTIVATIONS = Quantisation((0.05,), (3,))
 OUTPUTS = (ACTIVATIONS, Quantisation((1 / 256,), (-128,)), Quantisation((1 / 128,), (0,)))

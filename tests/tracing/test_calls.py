@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.model.errors import TraceError
-from diagmem.tracing.capture.calls import MemoryArgument, Null, Number, Role, Struct, parse_call
+from diagmem.tracing.calls import MemoryArgument, Null, Number, Role, Struct, parse_call
 
 
 def test_every_kind_of_argument() -> None:

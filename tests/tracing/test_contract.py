@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from diagmem.kernels import library
 from diagmem.model.graph import DType, Node
-from diagmem.tracing.analysis.model import build_model, has_kernel, side_by_side
-from diagmem.tracing.analysis.model_trace import trace_ops
+from diagmem.tracing.analysis import trace_ops
+from diagmem.tracing.model import build_model, has_kernel, side_by_side
 from tests.ops.cases import case_modules
 from tests.ops.deep_nodes import KINDS, deep_nodes
 from tests.ops.fitting import fitted

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from diagmem.model.errors import TraceError
-from diagmem.tracing.capture.cortex_m import CORES, linked
-from diagmem.tracing.capture.elf import Elf, Machine
+from diagmem.tracing.cortex_m import CORES, linked
+from diagmem.tracing.toolchain import Elf, Machine
 from tests.tracing.conftest import compiled, require_cortex_m
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.model.errors import TraceError
-from diagmem.tracing.capture.events import ALWAYS, EVENT, NEVER, Events, Kind, Recorder, Span, TouchedBytes
+from diagmem.tracing.recording import ALWAYS, EVENT, NEVER, Events, Kind, Recorder, Span, TouchedBytes
 
 SPACE_BYTES = 12
 Record = tuple[int, int, int, int]
@@ -60,7 +60,7 @@ def test_spans_are_what_plain_loops_find(records: list[Record], data: st.DataObj
     ops = [r[1] for r in records if r[3] == Kind.START]
     assert [span.op for span in found] == ops
     for span in found:
-        inside = records[records.index((span.start, span.op, 0, Kind.START)) + 1 :]
+        inside = records[records.index((span.counts.start, span.op, 0, Kind.START)) + 1 :]
         inside = inside[: [r[3] for r in inside].index(Kind.END)]
         first_write, last_read = [int(NEVER)] * SPACE_BYTES, [ALWAYS] * SPACE_BYTES
         for time, offset, size, kind in inside:
@@ -71,8 +71,8 @@ def test_spans_are_what_plain_loops_find(records: list[Record], data: st.DataObj
                     last_read[byte] = time
         assert span.first_write.tolist() == first_write
         assert span.last_read.tolist() == last_read
-        assert span.loads == sum(r[3] == Kind.LOAD for r in inside)
-        assert span.stores == sum(r[3] == Kind.STORE for r in inside)
+        assert span.counts.loads == sum(r[3] == Kind.LOAD for r in inside)
+        assert span.counts.stores == sum(r[3] == Kind.STORE for r in inside)
 
 
 @given(runs(), st.data())
@@ -95,7 +95,7 @@ def test_values_are_what_plain_loops_find(records: list[Record], data: st.DataOb
             elif kind == Kind.LOAD:
                 last_read[byte] = time
         updates += is_update
-    assert sum(span.updates for span in found) == updates == sum(int(t.is_update.sum()) for t in seen)
+    assert sum(span.counts.updates for span in found) == updates == sum(int(t.is_update.sum()) for t in seen)
     columns = ((t.dead_byte.tolist(), t.dead_birth.tolist(), t.dead_last_read.tolist()) for t in seen)
     assert sorted(d for c in columns for d in zip(*c, strict=True)) == sorted(dead)
     assert recorder.values.birth.tolist() == birth

@@ -11,9 +11,8 @@ from diagmem.model.graph import DType, Node, Op, Padding, Tensor
 from diagmem.ops import kinds
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.orders import Order
-from diagmem.tracing.capture.calls import parse_call
-from diagmem.tracing.capture.events import Recorder, Span
-from diagmem.tracing.capture.run import CallTrace
+from diagmem.tracing.calls import parse_call
+from diagmem.tracing.recording import CallTrace, Recorder, Span
 from tests.tracing.conftest import ProgramOf
 
 Traced = Callable[[str, str], CallTrace]
@@ -127,7 +126,7 @@ def test_hooks_in_python_find_the_same_as_those_in_c(program_of: ProgramOf) -> N
     """Event for event, and instruction for instruction."""
     from dataclasses import replace
 
-    from diagmem.tracing.capture.cortex_m import CortexMProgram
+    from diagmem.tracing.cortex_m import CortexMProgram
 
     call = parse_call("zero_first(input int8[50], output int16[50], int32 50)")
     program = program_of("cortex-m4", call)
@@ -137,7 +136,7 @@ def test_hooks_in_python_find_the_same_as_those_in_c(program_of: ProgramOf) -> N
         replace(program, in_python=in_python).run(call.contents(1), Recorder(call.space_bytes, spans.append))
     first, second = spans
     assert first.fingerprint == second.fingerprint
-    assert (first.start, first.end) == (second.start, second.end)
+    assert (first.counts.start, first.counts.end) == (second.counts.start, second.counts.end)
     assert first.first_write.tolist() == second.first_write.tolist()
     assert first.last_read.tolist() == second.last_read.tolist()
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.model.graph import IntArray
-from diagmem.tracing.capture import run
-from diagmem.tracing.capture.events import ALWAYS, NEVER
-from diagmem.tracing.capture.run import traced_overlap, traced_separation
+from diagmem.tracing import recording
+from diagmem.tracing.recording import ALWAYS, NEVER, traced_overlap, traced_separation
 
 
 def times(nothing: int) -> st.SearchStrategy[IntArray]:
@@ -61,5 +60,5 @@ def test_sampling_never_hides_an_unsafe_byte() -> None:
     for bad in (0, 1, 2499, 4999):
         writes = first_write.copy()
         writes[bad] = 3
-        assert not run.is_safe(writes, last_read, 5000)
+        assert not recording.is_safe(writes, last_read, 5000)
         assert traced_overlap(writes, last_read).largest == 5000 - bad - 1

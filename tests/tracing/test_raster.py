@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from diagmem.tracing.analysis.model_trace import Cell, Raster
-from diagmem.tracing.capture.events import EVENT, Kind, Recorder
+from diagmem.tracing.analysis import Cell, Raster
+from diagmem.tracing.recording import EVENT, Kind, Recorder
 
 
 def painted(*records: tuple[int, int, int, int], columns: int = 8, rows: int = 4) -> list[str]:

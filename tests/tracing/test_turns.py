@@ -13,8 +13,8 @@ from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
 from diagmem.model.schedule import PUSH
 from diagmem.planning.plan import Plan
-from diagmem.tracing.analysis.model import apart, build_model
-from diagmem.tracing.analysis.model_trace import ModelTrace, TracedWindows, run_plan, trace_plan
+from diagmem.tracing.analysis import ModelTrace, TracedWindows, run_plan, trace_plan
+from diagmem.tracing.model import apart, build_model
 from tests.row_networks import image_net
 from tests.tracing.conftest import placed_at, require_cortex_m, require_native
 

@@ -10,9 +10,8 @@ import pytest
 import diagmem
 from diagmem.model.graph import DType
 from diagmem.planning.plan import Plan
-from diagmem.tracing.analysis.model import apart, build_model
-from diagmem.tracing.capture.events import Kind, TouchedBytes
-from diagmem.tracing.capture.run import observe
+from diagmem.tracing.model import apart, build_model
+from diagmem.tracing.recording import Kind, TouchedBytes, observe
 from tests.backends.c.models import tiny
 from tests.tracing.conftest import require_cortex_m
 

@@ -12,7 +12,7 @@ from diagmem.frontends.zoo import build
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan import Storage
 from diagmem.targets import chip_named
-from diagmem.tracing.analysis.model import side_by_side
+from diagmem.tracing.model import side_by_side
 from diagmem.verification.cortex_m import CORES, Core, Memory, run_on_core
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.tools import ToolError

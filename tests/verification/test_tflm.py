@@ -14,7 +14,7 @@ import pytest
 
 from diagmem.backends.tflm import greedy
 from diagmem.frontends import tflite
-from diagmem.frontends.tflite import rewriter as flatbuffer
+from diagmem.frontends.tflite import writer as flatbuffer
 from diagmem.kernels import library
 from diagmem.verification import tflm
 from diagmem.verification.inputs import sample_inputs

@@ -203,7 +203,7 @@ class _Made:
 def _make(given: Source, kernels: str, asked: dict[str, Any], bar: Bar, force: bool) -> _Made:
     from diagmem import pipeline
     from diagmem.backends.tflm import metadata
-    from diagmem.frontends.tflite import rewriter as flatbuffer
+    from diagmem.frontends.tflite import writer as flatbuffer
 
     files = {}
     for done, name in enumerate(LIBRARIES):

@@ -69,9 +69,9 @@ def command(source: Source, op_index: int | None, method: str, kernels: str, jso
 
 def _traced(rows: list[Overlap]) -> list[Overlap]:
     """The rows with what was traced, for ops that C code can run."""
-    from diagmem.tracing.analysis.model import build_model, has_kernel, side_by_side
-    from diagmem.tracing.analysis.model_trace import trace_ops
-    from diagmem.tracing.capture.kernel import NATIVE
+    from diagmem.tracing.analysis import trace_ops
+    from diagmem.tracing.kernel import NATIVE
+    from diagmem.tracing.model import build_model, has_kernel, side_by_side
 
     nodes = [node for node in dict.fromkeys(row.node for row in rows) if has_kernel(node)]
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:

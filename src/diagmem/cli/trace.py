@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from diagmem.model.graph import Graph
     from diagmem.planning.plan import Plan
     from diagmem.reports.trace import Panel
-    from diagmem.tracing.analysis.model_trace import ModelTrace
-    from diagmem.tracing.analysis.rows import TracedRow, TracedTurns
+    from diagmem.tracing.analysis import ModelTrace, TracedRow, TracedTurns
 
 KERNEL_ALIGN_BYTES = 4
 """Alignment to plan for, for kernels of which nothing else is known: they may load words."""
@@ -93,7 +92,7 @@ def command(
       diagmem trace --elf relu.o --call 'relu(input int8[64], output int8[64], int32 64)'
       diagmem trace --elf vendor.elf --call calls.toml --json vendor.json
     """
-    from diagmem.tracing.capture.kernel import NATIVE, PLACES
+    from diagmem.tracing.kernel import NATIVE, PLACES
 
     if on is not None and on not in PLACES:
         raise click.BadParameter(f"'{on}' is not one of {', '.join(PLACES)}.", param_hint="'--on'")
@@ -119,9 +118,9 @@ def command(
 
 def _kernels(elf_paths: tuple[Path, ...], calls: tuple[str, ...], on: str | None, with_picture: bool) -> _Traced:
     from diagmem.reports.trace import call_panel
-    from diagmem.tracing.analysis.rows import call_rows
-    from diagmem.tracing.capture.kernel import kernel_program, read_calls
-    from diagmem.tracing.capture.run import trace_call
+    from diagmem.tracing.analysis import call_rows
+    from diagmem.tracing.kernel import kernel_program, read_calls
+    from diagmem.tracing.recording import trace_call
 
     traced = _Traced(elf_paths[0].name, on or "", [], [], align_bytes=KERNEL_ALIGN_BYTES)
     for kernel in progress([k for text in calls for k in read_calls(text)], "tracing"):
@@ -136,8 +135,8 @@ def _kernels(elf_paths: tuple[Path, ...], calls: tuple[str, ...], on: str | None
 
 def _op(graph: Graph, index: int, on: str, with_picture: bool) -> _Traced:
     from diagmem.reports.trace import op_panel
-    from diagmem.tracing.analysis.model import alone, build_model
-    from diagmem.tracing.analysis.model_trace import trace_ops
+    from diagmem.tracing.analysis import trace_ops
+    from diagmem.tracing.model import alone, build_model
 
     if index >= len(graph.ops):
         raise click.BadParameter(f"the model's ops are 0 to {len(graph.ops) - 1}.", param_hint="'--op'")
@@ -154,8 +153,8 @@ def _model(graph: Graph, options: Options, on: str) -> _Traced:
     from diagmem.backends.c.program import Program
     from diagmem.frontends.source import Source
     from diagmem.reports.trace import plan_panel
-    from diagmem.tracing.analysis.model import apart, build_model
-    from diagmem.tracing.analysis.model_trace import run_plan, trace_plan
+    from diagmem.tracing.analysis import run_plan, trace_plan
+    from diagmem.tracing.model import apart, build_model
 
     with working("planning"):
         # Run whole, every op of the model has its row in the table, so none is removed.
@@ -254,7 +253,7 @@ def _table(rows: list[TracedRow]) -> Table:
             "-" if row.exact is None else str(row.exact),
             str(row.overlap.monotone),
             str(row.overlap.largest),
-            *(str(n) for n in (row.counts.instructions, row.counts.loads, row.counts.stores, row.counts.updates)),
+            *map(str, row.counts.to_json().values()),
             "" if row.agrees else "DIFFERS",
         )
         for row in rows
@@ -269,7 +268,7 @@ def _table_of_turns(found: list[TracedTurns]) -> Table:
             str(turns.node.op.number),
             turns.node.op.kind,
             *(str(n) for n in (turns.turns, turns.pairs, turns.pairs - turns.differing)),
-            *(str(n) for n in (turns.instructions, turns.loads, turns.stores, turns.updates)),
+            *map(str, turns.counts.to_json().values()),
             "DIFFERS" if turns.differing else "",
         )
         for turns in found

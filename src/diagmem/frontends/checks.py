@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from diagmem.model.errors import ModelError, one_line
+from diagmem.model.errors import ModelError, damaged, one_line
 from diagmem.model.graph import ABSENT, DType, Graph, Node, Shape, Tensor
 from diagmem.ops import kind_of
 from diagmem.ops.folding import DAMAGE, folded
@@ -31,9 +31,7 @@ def check_sizes(graph: Graph) -> None:
         if tensor.index in used and not tensor.is_constant:
             _check_activation(f"tensor {tensor.index} '{tensor.label}'", tensor)
         elif tensor.index in used and (any(n < 0 for n in tensor.shape) or tensor.size_bytes > LARGEST_CONSTANT_BYTES):
-            raise ModelError(
-                f"tensor {tensor.index} '{tensor.label}': a constant of shape {list(tensor.shape)}; the file is damaged"
-            )
+            raise damaged(f"tensor {tensor.index} '{tensor.label}': a constant of shape {list(tensor.shape)}")
 
 
 def _check_activation(where: str, tensor: Tensor) -> None:
@@ -65,15 +63,12 @@ def check_wiring(graph: Graph) -> None:
             if is_custom and missing.index not in graph.producer:
                 continue
             reason = "only a later operation" if missing.index in graph.producer else "nothing"
-            raise ModelError(
-                f"{node.label}: it reads tensor {missing.index} '{missing.label}', which {reason} produces; "
-                "the file is damaged"
-            )
+            raise damaged(f"{node.label}: it reads tensor {missing.index} '{missing.label}', which {reason} produces")
         for tensor in node.outputs:
             if tensor.index in known and not tensor.is_variable:
-                raise ModelError(
+                raise damaged(
                     f"{node.label}: it writes tensor {tensor.index} '{tensor.label}', which has its value from "
-                    "elsewhere already; the file is damaged"
+                    "elsewhere already"
                 )
             known.add(tensor.index)
     for missing in _unknown([graph.tensors[i] for i in graph.outputs], known):

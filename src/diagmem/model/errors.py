@@ -13,6 +13,11 @@ class ModelError(DiagmemError):
     """A model file that is damaged, or holds something that diagmem does not support."""
 
 
+def damaged(what: str) -> ModelError:
+    """For a file that contradicts itself, or the format."""
+    return ModelError(f"{what}; the file is damaged")
+
+
 class PlanError(DiagmemError):
     """Options that contradict each other or the model."""
 

@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.reports.drawing import KB, Drawing, byte_ticks, clipped, line, rect, short_kb, tag, text, text_width, ticks
-from diagmem.tracing.analysis.model import TracedModel
-from diagmem.tracing.analysis.model_trace import Cell, PlanRun, Raster
-from diagmem.tracing.analysis.rows import TracedRow
-from diagmem.tracing.capture.calls import Call, Role
-from diagmem.tracing.capture.run import SEEDS, CallTrace, Executable, observe
+from diagmem.tracing.analysis import Cell, PlanRun, Raster, TracedRow
+from diagmem.tracing.calls import Call, Role
+from diagmem.tracing.model import TracedModel
+from diagmem.tracing.recording import SEEDS, CallTrace, Executable, observe
 
 Colour = tuple[int, int, int, int]
 """Red, green, blue, opacity; 0 to 255."""

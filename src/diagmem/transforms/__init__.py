@@ -1,4 +1,4 @@
-"""Operations and channels that need not exist: graphs that compute the same with fewer ops, and fewer bytes.
+"""Removes operations and channels that need not exist: the graph computes the same with fewer ops and fewer bytes.
 
 Each transform is a function of a graph and of which ops it may remove. All but `remove-channels` are made for kernels
 that can address a part of a tensor: those of the C backend.
@@ -14,9 +14,15 @@ from diagmem.kernels import ONE_BY_ONE, ChannelBlock
 from diagmem.model.graph import Graph, Op, Tensor
 from diagmem.ops import kind_of
 from diagmem.transforms._editing import Choice
-from diagmem.transforms.cleanup import drop_dead, drop_no_ops, fold_constants, merge_duplicates
-from diagmem.transforms.drop_identities import drop_identities
-from diagmem.transforms.fusion import fold_pad, fuse_activation
+from diagmem.transforms.cleanup import (
+    drop_dead,
+    drop_identities,
+    drop_no_ops,
+    fold_constants,
+    fold_pad,
+    fuse_activation,
+    merge_duplicates,
+)
 from diagmem.transforms.in_place import remove_concat, remove_slices, state_in_place
 from diagmem.transforms.narrow_types import narrow_state, narrow_weights
 from diagmem.transforms.remove_channels import remove_channels
@@ -84,7 +90,7 @@ FOR_ROWS = (*ALWAYS, *ONLY_FOR_ROWS)
 """Those that always help where rows are run one by one; of the others planning tries whether they do."""
 
 SOMETIMES_WORSE = ("merge-duplicates", "state-in-place", "remove-slices", "remove-concat")
-"""Those that make a tensor, or the whole that it is part of, live longer, so that a plan may grow; they come last."""
+"""Those that make a tensor, or the one that it is part of, live longer, so that a plan may grow; they come last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +169,4 @@ def _channels_gone(before: Graph, after: Graph) -> int:
 
 def macs_of(graph: Graph) -> int:
     """Multiply-accumulates of one run."""
-    return sum(_macs_of(graph, op) for op in graph.ops)
-
-
-def _macs_of(graph: Graph, op: Op) -> int:
-    kind = kind_of(op.kind)
-    return 0 if kind is None else kind.macs(graph.nodes[op.index])
+    return sum(kind.macs(node) for node in graph.nodes if (kind := kind_of(node.op.kind)) is not None)

@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
 from diagmem.model.graph import Graph, Node, Op, Shape, Tensor, View
 from diagmem.model.views import IntArray, Strides, places, row_major_strides, strides_of
 from diagmem.ops import kind_of
+from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 
 Choice = Callable[[Op], bool]
 """Which ops a transform may remove."""
 
 RESHAPES = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
+
+MOVES = (
+    *RESHAPES,
+    *("CAST", "QUANTIZE", "TRANSPOSE", "PAD", "PADV2", "MIRROR_PAD", "SLICE", "STRIDED_SLICE", "GATHER"),
+    *("CONCATENATION", "SPLIT", "SPLIT_V", "PACK", "UNPACK", "SPACE_TO_DEPTH", "DEPTH_TO_SPACE"),
+)
+"""Kinds whose output may be the input itself, or come to lie where it does."""
 
 MOST_VIEWS = 128
 """Of one tensor: all pairs of them are compared."""
@@ -84,7 +93,8 @@ class Draft:
         before = [self.tensors[view.index] for view in views]
         self._set(views)
         touched = {t for view in views for t in self._ops_at(view.index)} - {op, *self.removed}
-        if not all(_can_address(self.node(index)) for index in touched):
+        readers = [(kind_of(self.source.ops[index].kind), self.node(index)) for index in touched]
+        if not all(kind is not None and kind.can_address(node) for kind, node in readers):
             self._set(before)
             return False
         self.removed.append(op)
@@ -105,9 +115,29 @@ class Draft:
         return (*self.source.consumers.get(tensor, ()), *(() if producer is None else (producer,)))
 
 
-def _can_address(node: Node) -> bool:
+class Taken(NamedTuple):
+    """What an op takes out of an input. `chunks`: how its kernel moves it to the outputs."""
+
+    source: Tensor
+    chunks: Chunks
+
+    def elements(self, output: int) -> IntArray:
+        """The element of the source that each element of an output is."""
+        own = self.chunks.output == output
+        order = np.argsort(self.chunks.target[own], kind="stable")
+        source, pitch, length = (a[own][order] for a in (self.chunks.source, self.chunks.pitch, self.chunks.length))
+        k = np.arange(length.sum(), dtype=np.int64) - np.repeat(np.cumsum(length) - length, length)
+        elements: IntArray = np.repeat(source, length) + k * np.repeat(pitch, length)
+        return elements
+
+
+def taken_by(node: Node) -> Taken | None:
+    """None where outputs are made of several inputs, or of elements that depend on values unknown here."""
     kind = kind_of(node.op.kind)
-    return kind is not None and kind.can_address(node)
+    chunks = kind.chunks(node, kind.orders[0]) if isinstance(kind, RearrangeKind) else None
+    if chunks is None or not len(chunks.position) or (chunks.position != chunks.position[0]).any():
+        return None
+    return Taken(node.input(int(chunks.position[0])), chunks)
 
 
 class NotExpressible(Exception):

@@ -14,14 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.graph import DType, Node, Tensor, Window1D
-from diagmem.ops import kind_of
 from diagmem.ops.convolution import conv_2d, depthwise_conv_2d
 from diagmem.ops.kind import axis_of
-from diagmem.ops.loops.chunks import RearrangeKind
 from diagmem.ops.moving.strided_slice import StridedSlice
 from diagmem.ops.numerics.quantised import stored_zero
 from diagmem.ops.numerics.weighted_sums import ChannelsS16, bias_of, finished, requantisation_of
-from diagmem.transforms.in_place import elements_of
+from diagmem.transforms._editing import RESHAPES, taken_by
 
 Array = npt.NDArray[Any]
 
@@ -82,7 +80,8 @@ class Sums:
             return None
         bias = bias_of(node)
         added = np.zeros(len(weights)) if bias is None or bias.data is None else bias.data.reshape(-1)
-        return cls(node, weights, inside, _zero(data), added, sources)
+        zero = 0 if data.dtype is DType.FLOAT32 else stored_zero(data)
+        return cls(node, weights, inside, zero, added, sources)
 
     @property
     def is_float32(self) -> bool:
@@ -161,10 +160,6 @@ def _is_known(node: Node) -> bool:
     return is_plain and data.dtype in STORED and node.output.dtype is data.dtype
 
 
-def _zero(data: Tensor) -> int:
-    return 0 if data.dtype is DType.FLOAT32 else stored_zero(data)
-
-
 def _inside(node: Node, taps: int) -> Array | None:
     """[place, tap]: the different sets of taps that lie inside the image at once; None where there are too many."""
     if node.op.kind == "FULLY_CONNECTED":
@@ -203,16 +198,12 @@ class Parts(NamedTuple):
 
 def parts_of(node: Node) -> Parts | None:
     """None where that depends on values that are not known, or channels do not stay apart."""
-    kind = kind_of(node.op.kind)
-    if node.op.kind not in PARTS or not isinstance(kind, RearrangeKind) or not _is_small(node) or _is_odd(node):
+    taken = taken_by(node) if node.op.kind in PARTS and _is_small(node) and not _is_odd(node) else None
+    if taken is None:
         return None
-    chunks = kind.chunks(node, kind.orders[0])
-    if chunks is None or not len(chunks.position):
-        return None
-    source = node.input(int(chunks.position[0]))
-    found = []
+    source, found = taken.source, []
     for number, output in enumerate(node.outputs):
-        elements = elements_of(chunks, number)
+        elements = taken.elements(number)
         if len(source.shape) != len(output.shape) or len(elements) != output.elems:
             return None
         channels = (elements % source.shape[-1]).reshape(-1, output.shape[-1])
@@ -246,7 +237,6 @@ OF_IMAGES = ("MAX_POOL_2D", "AVERAGE_POOL_2D", "RESIZE_BILINEAR", "RESIZE_NEARES
 
 REDUCTIONS = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
 PADS = ("PAD", "PADV2", "MIRROR_PAD")
-RESHAPES = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
 
 
 class Link(NamedTuple):

@@ -1,4 +1,6 @@
-"""Ops that need not run: their results are constant, unused, already there, or their input itself."""
+"""Ops that need not run: their results are constant, unused, already there, or their input itself; or a neighbour does
+their work.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.model.graph import ABSENT, Graph, Node, Tensor
-from diagmem.ops import kind_of
+from diagmem.model.errors import ModelError
+from diagmem.model.graph import ABSENT, DType, ExplicitPadding, Graph, Node, Op, Tensor, Window1D
+from diagmem.ops import Activation, Unsupported, kind_of
+from diagmem.ops.convolution import conv_2d, depthwise_conv_2d
 from diagmem.ops.folding import folded
-from diagmem.ops.loops.chunks import Chunks, RearrangeKind
+from diagmem.ops.moving.pad import zero_paddings_of
 from diagmem.ops.moving.reshape import Reshape
+from diagmem.ops.pooling import pool_2d
 from diagmem.transforms._editing import (
-    RESHAPES,
+    MOVES,
     Choice,
     Draft,
     NotExpressible,
@@ -22,12 +27,15 @@ from diagmem.transforms._editing import (
     is_movable,
     is_seen_by_caller,
     part_at,
+    taken_by,
 )
+from diagmem.transforms.channel_links import Array
+from diagmem.transforms.channel_ranges import Range, ranges_of
 
 
 def fold_constants(graph: Graph, choice: Choice) -> Graph:
-    """One op after the other, so that chains of them go as a whole. What the caller sees stays computed, for he looks
-    for it in the arena; what would take too much flash stays too."""
+    """One op after the other, so that whole chains are folded. What the caller sees is still computed, since it has to
+    be in the arena; so is what would take too much flash."""
     tensors, gone = list(graph.tensors), []
     for op in graph.ops:
         if not choice(op) or any(is_seen_by_caller(graph, t) or graph.tensors[t].is_variable for t in op.outputs):
@@ -88,14 +96,6 @@ def _views(graph: Graph, instead: Mapping[int, int]) -> Iterator[Tensor]:
             yield replace(tensor, view=replace(tensor.view, base=instead[tensor.base]))
 
 
-MOVES = (
-    *RESHAPES,
-    *("CAST", "QUANTIZE", "TRANSPOSE", "PAD", "PADV2", "MIRROR_PAD", "SLICE", "STRIDED_SLICE", "GATHER"),
-    *("CONCATENATION", "SPLIT", "SPLIT_V", "PACK", "UNPACK", "SPACE_TO_DEPTH", "DEPTH_TO_SPACE"),
-)
-"""Kinds that do nothing where every element goes from its place to the same place."""
-
-
 def drop_no_ops(graph: Graph, choice: Choice) -> Graph:
     """The output becomes a view of the input. One that the caller sees stays a tensor, and the op a reshape, which the
     plan leaves where it is."""
@@ -114,22 +114,14 @@ def drop_no_ops(graph: Graph, choice: Choice) -> Graph:
 
 
 def _source(node: Node) -> Tensor | None:
-    """The input that the op's one output is, None if it is more."""
-    kind = kind_of(node.op.kind)
-    if not isinstance(kind, RearrangeKind) or len(node.outputs) != 1:
+    """The input that the op's one output is; None if it is not one input as it stands."""
+    taken = taken_by(node)
+    if taken is None or len(node.outputs) != 1:
         return None
-    chunks = kind.chunks(node, kind.orders[0])
-    if chunks is None or not len(chunks.position) or not _is_identity(chunks):
-        return None
-    source, target = node.input(int(chunks.position[0])), node.output
+    source, target, elements = taken.source, node.output, taken.elements(0)
     is_same = (source.elems, source.dtype, source.quantisation) == (target.elems, target.dtype, target.quantisation)
-    return source if is_same and is_movable(source) and is_movable(target) else None
-
-
-def _is_identity(chunks: Chunks) -> bool:
-    is_one_input = (chunks.position == chunks.position[0]).all()
-    stays = (chunks.source == chunks.target) & ((chunks.pitch == 1) | (chunks.length == 1))
-    return bool(is_one_input and stays.all())
+    is_identity = is_same and np.array_equal(elements, np.arange(target.elems))
+    return source if is_identity and is_movable(source) and is_movable(target) else None
 
 
 def _remove(draft: Draft, node: Node, source: Tensor) -> bool:
@@ -142,3 +134,180 @@ def _remove(draft: Draft, node: Node, source: Tensor) -> bool:
     except NotExpressible:
         return False
     return draft.replaced_by_views(node.op.index, [view])
+
+
+ALONE = ("RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "ABS", "QUANTIZE")
+WITH_A_CONSTANT = ("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM")
+"""Kinds that make each element of the element at its place."""
+
+STORED = (DType.INT8, DType.INT16)
+
+
+def drop_identities(graph: Graph, choice: Choice) -> Graph:
+    """Every value that each channel can have is tried, so it is exact; of integers only. The op's readers read its
+    input, or, of two in a row, that of the first, if that has the same scale. What the caller sees stays."""
+    candidates = [node for node in graph.nodes if node.op.kind in ALONE + WITH_A_CONSTANT and choice(node.op)]
+    if not candidates or any(tensor.view is not None for tensor in graph.tensors):
+        return graph
+    ranges, instead = ranges_of(graph), dict[int, int]()
+    for node in candidates:
+        source = next((s for s, made in _sources(graph, node, ranges) if _is_same(s, node.output, made)), None)
+        if source is not None and not is_seen_by_caller(graph, node.output.index) and is_movable(node.output):
+            instead[node.output.index] = instead.get(source.index, source.index)
+    gone = [graph.producer[tensor] for tensor in instead]
+    return edited(graph, without=gone, instead=instead) if gone else graph
+
+
+Values = tuple[Array, Array, Array]
+"""[value, channel]: what goes in, what comes out, and whether that can happen."""
+
+
+def _sources(graph: Graph, node: Node, ranges: dict[int, Range]) -> Iterator[tuple[Tensor, Values]]:
+    """The op's input, with what becomes of its values; then, of an op behind another, that one's input."""
+    data = next((t for _, t in node.activations()), None)
+    if data is None or data.dtype not in STORED or not data.shape or not is_movable(data):
+        return
+    info, found = np.iinfo(data.dtype.numpy), ranges[data.index]
+    values = np.repeat(np.arange(info.min, info.max + 1)[:, None], data.shape[-1], axis=1)
+    made = _applied(node, data, values)
+    if made is None:
+        return
+    yield data, (values, made, (found.low <= values) & (values <= found.high))
+    before = graph.nodes[graph.producer[data.index]] if data.index in graph.producer else None
+    if before is None or before.op.kind != "QUANTIZE" or node.op.kind != "QUANTIZE":
+        return
+    for source, (given, between, can_be) in _sources(graph, before, ranges):
+        if source.index == before.input(0).index:
+            at = between.astype(np.int64) - info.min
+            yield source, (given, np.take_along_axis(made, at, axis=0), can_be)
+
+
+def _applied(node: Node, data: Tensor, values: Array) -> Array | None:
+    """What a pointwise op makes of values [value, channel] of its one input in RAM; None if it is not such an op."""
+    others = [t for t in node.inputs if t is not None and t.index != data.index]
+    rows = [
+        t
+        for t in others
+        if t.data is not None and t.elems in (1, data.shape[-1]) and t.shape[-1:] in ((), (1,), data.shape[-1:])
+    ]
+    kind = kind_of(node.op.kind)
+    if kind is None or len(node.outputs) != 1 or len(rows) < len(others) or node.output.shape != data.shape:
+        return None
+    given = [values.astype(data.dtype.numpy) if t.index == data.index else t.data for t in node.inputs if t is not None]
+    inputs = tuple(
+        t if t is None else replace(t, shape=values.shape if t.index == data.index else (t.elems,)) for t in node.inputs
+    )
+    flat = [v if v is None or v.shape == values.shape else v.reshape(-1) for v in given]
+    try:
+        return kind.reference(Node(node.op, inputs, (replace(node.output, shape=values.shape),)), flat)[0]
+    except (Unsupported, ModelError):
+        return None
+
+
+def _is_same(source: Tensor, target: Tensor, values: Values) -> bool:
+    given, made, can_be = values
+    is_alike = (source.shape, source.dtype, source.quantisation) == (target.shape, target.dtype, target.quantisation)
+    return is_alike and bool((given == made)[can_be].all())
+
+
+ACTIVATIONS = {"RELU": Activation.RELU, "RELU6": Activation.RELU6, "RELU_N1_TO_1": Activation.RELU_N1_TO_1}
+
+PRODUCERS = frozenset(
+    ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "AVERAGE_POOL_2D", "MAX_POOL_2D", "ADD", "SUB", "MUL", "DIV")
+)
+"""Ops whose kernels end with a clamp."""
+
+
+def fuse_activation(graph: Graph, choice: Choice) -> Graph:
+    """Exact, because it moves a clamp past nothing: the activation is all that reads its input, which the caller does
+    not see, has the scale of that input, and its producer has no activation yet, or the same one."""
+    for number in [op.number for op in graph.ops if op.kind in ACTIVATIONS and choice(op)]:
+        node = next(node for node in graph.nodes if node.op.number == number)
+        graph = _fused(graph, node) or graph
+    return graph
+
+
+def _fused(graph: Graph, node: Node) -> Graph | None:
+    source, target = node.input(0), node.output
+    index = graph.producer.get(source.index)
+    if index is None or graph.readers(source.index) != (node.op.index,) or is_seen_by_caller(graph, source.index):
+        return None
+    producer, activation = graph.ops[index], ACTIVATIONS[node.op.kind]
+    if producer.kind not in PRODUCERS or producer.attributes.activation not in (Activation.NONE, activation):
+        return None
+    if (source.dtype, source.quantisation) != (target.dtype, target.quantisation):
+        return None
+    attributes = replace(producer.attributes, activation=activation)
+    fused = replace(producer, outputs=(target.index,), attributes=attributes)
+    return edited(graph, without=[node.op.index], ops={index: fused})
+
+
+WINDOWS = {
+    "CONV_2D": conv_2d.window_of,
+    "DEPTHWISE_CONV_2D": depthwise_conv_2d.window_of,
+    "MAX_POOL_2D": pool_2d.window_of,
+}
+"""Ops that take a PAD over. An average leaves its own border out, so that would not be the same."""
+
+
+def fold_pad(graph: Graph, choice: Choice) -> Graph:
+    """Only height and width are padded, with what stands for 0, and every reader is one of `WINDOWS`. A convolution
+    reads 0 beyond its borders. A max pooling reads nothing there, so its image must have nothing below 0, and every
+    window a part of it."""
+    for number in [op.number for op in graph.ops if op.kind in ("PAD", "PADV2") and choice(op)]:
+        node = next(node for node in graph.nodes if node.op.number == number)
+        graph = _folded(graph, node) or graph
+    return graph
+
+
+def _folded(graph: Graph, node: Node) -> Graph | None:
+    """The graph without this op; None where it must stay."""
+    source, target = node.input(0), node.output
+    pads = zero_paddings_of(node)
+    is_image = pads is not None and len(pads) == 4 and not any((*pads[0], *pads[3]))
+    if not is_image or pads is None or source.is_constant or is_seen_by_caller(graph, target.index):
+        return None
+    if target.view is not None or target.index in graph.families:
+        return None
+    readers: dict[int, Op] = {}
+    for index in graph.consumers.get(target.index, ()):
+        reader = _with_border(graph, graph.nodes[index], source.index, pads)
+        if reader is None:
+            return None
+        readers[index] = reader
+    return edited(graph, without=[node.op.index], ops=readers)
+
+
+def _with_border(graph: Graph, node: Node, source: int, pads: list[tuple[int, int]]) -> Op | None:
+    """The op, reading what is padded; None if that is not the same."""
+    if node.op.kind not in WINDOWS or node.op.inputs[0] in node.op.inputs[1:]:
+        return None
+    window = WINDOWS[node.op.kind](node)
+    (top, bottom), (left, right) = pads[1], pads[2]
+    rows, cols = window.rows, window.cols
+    padding = ExplicitPadding(
+        top + rows.pad_before, bottom + rows.pad_after, left + cols.pad_before, right + cols.pad_after
+    )
+    op = replace(node.op, inputs=(source, *node.op.inputs[1:]), attributes=replace(node.attributes, padding=padding))
+    folded = WINDOWS[op.kind](Node(op, (graph.tensors[source], *node.inputs[1:]), node.outputs))
+    if op.kind == "MAX_POOL_2D" and not (
+        _is_never_negative(graph, source) and _reads_always(folded.rows) and _reads_always(folded.cols)
+    ):
+        return None
+    return op
+
+
+def _is_never_negative(graph: Graph, tensor: int) -> bool:
+    producer = graph.producer.get(tensor)
+    if producer is None:
+        return False
+    op = graph.ops[producer]
+    return op.kind in ("RELU", "RELU6") or getattr(op.attributes, "activation", None) in (
+        Activation.RELU,
+        Activation.RELU6,
+    )
+
+
+def _reads_always(axis: Window1D) -> bool:
+    """Whether every window has a part of the image in it."""
+    return len(axis.first_reads()[0]) == axis.size_out

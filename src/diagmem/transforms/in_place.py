@@ -6,22 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-import numpy as np
-
 from diagmem.model.graph import Graph, Node, Op, Tensor, View, row_major_strides
-from diagmem.model.views import IntArray
-from diagmem.ops import Activation, kind_of
+from diagmem.ops import Activation
 from diagmem.ops.kind import axis_of
-from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.transforms._editing import (
+    MOVES,
     Choice,
     Draft,
     NotExpressible,
+    Taken,
     is_movable,
     is_seen_by_caller,
     moved_into,
     part_at,
     part_of,
+    taken_by,
 )
 
 JOINS = ("CONCATENATION", "PACK")
@@ -126,15 +125,13 @@ def remove_slices(graph: Graph, choice: Choice) -> Graph:
 
 def _remove_cut(draft: Draft, node: Node) -> None:
     """Removes an op if nothing stands against it."""
-    kind = kind_of(node.op.kind)
-    chunks = kind.chunks(node, kind.orders[0]) if isinstance(kind, RearrangeKind) else None
-    if chunks is None or not len(chunks.position):
+    taken = taken_by(node)
+    if taken is None or not is_movable(taken.source):
         return
-    source = node.input(int(chunks.position[0]))
-    if not is_movable(source) or not all(_may_be_view(draft, source, output) for output in node.outputs):
+    if not all(_may_be_view(draft, taken.source, output) for output in node.outputs):
         return
     try:
-        views = [part for number in range(len(node.outputs)) for part in _parts(draft, node, source, chunks, number)]
+        views = [part for number, output in enumerate(node.outputs) for part in _parts(draft, taken, number, output)]
     except NotExpressible:
         return
     draft.replaced_by_views(node.op.index, views)
@@ -148,31 +145,14 @@ def _may_be_view(draft: Draft, source: Tensor, output: Tensor) -> bool:
     )
 
 
-def _parts(draft: Draft, node: Node, source: Tensor, chunks: Chunks, number: int) -> list[Tensor]:
+def _parts(draft: Draft, taken: Taken, number: int, output: Tensor) -> list[Tensor]:
     """An output, and its own views, as views of the source."""
-    output = node.outputs[number]
-    part = part_at(source, output, elements_of(chunks, number))
+    part = part_at(taken.source, output, taken.elements(number))
     views = [draft.tensors[t] for t in draft.family(output.index)[1:]]
     return [part] if part.view is None else moved_into(part.view, output, views)
 
 
-def elements_of(chunks: Chunks, output: int) -> IntArray:
-    """The element of the input that each element of an output is."""
-    own = chunks.output == output
-    order = np.argsort(chunks.target[own], kind="stable")
-    source, pitch, length = (a[own][order] for a in (chunks.source, chunks.pitch, chunks.length))
-    k = np.arange(length.sum(), dtype=np.int64) - np.repeat(np.cumsum(length) - length, length)
-    elements: IntArray = np.repeat(source, length) + k * np.repeat(pitch, length)
-    return elements
-
-
 READ, ASSIGN = "READ_VARIABLE", "ASSIGN_VARIABLE"
-
-_MOVES = (
-    *("RESHAPE", "SQUEEZE", "EXPAND_DIMS", "SPLIT", "SPLIT_V", "SLICE", "STRIDED_SLICE", "UNPACK", "PACK"),
-    *("CONCATENATION", "TRANSPOSE", "CAST", "QUANTIZE", "PAD", "PADV2", "MIRROR_PAD", "GATHER"),
-)
-"""Kinds whose output other transforms may leave where the input lies."""
 
 
 def state_in_place(graph: Graph, choice: Choice) -> Graph:
@@ -219,7 +199,7 @@ def _moved_from(graph: Graph, tensors: list[int]) -> set[int]:
     """The tensors that may come to lie where some tensors lie, or hold them."""
     reached = {member for t in tensors for member in graph.sharing.get(t, (t,))}
     for op in graph.ops:
-        if op.kind in _MOVES and reached & {*op.inputs}:
+        if op.kind in MOVES and reached & {*op.inputs}:
             reached |= {member for t in op.outputs for member in graph.sharing.get(t, (t,))}
     return reached
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,8 +29,7 @@ def remove_channels(graph: Graph, choice: Choice, block: ChannelBlock = ONE_BY_O
     keeping = keeping_of(graph, choice, block)
     if keeping.is_complete:
         return graph
-    less = narrowed(keeping)
-    return edited(less.graph, without=less.dead, ops=less.ops)
+    return narrowed(keeping)
 
 
 MOST_BIAS = {DType.INT32: 2**31, DType.INT64: 2**53}
@@ -185,24 +184,16 @@ def foldable(sums: Sums, made: Array, given: Range) -> Array:
     return found if largest < MOST_BIAS[sums.bias_dtype] else is_zero
 
 
-class Narrowed(NamedTuple):
-    """A graph with other tensors; `ops` are to stand in place of its own (by index), and `dead` ones are to go."""
-
-    graph: Graph
-    ops: dict[int, Op]
-    dead: list[int]
-
-
-def narrowed(keeping: Keeping) -> Narrowed:
-    """Each tensor has its needed channels, in their order; weights lose the others, and biases take over what constant
-    channels add. Ops that make nothing that is needed are dead."""
+def narrowed(keeping: Keeping) -> Graph:
+    """The graph in which each tensor has its needed channels, in their order; weights lose the others, and biases take
+    over what constant channels add. Ops that make nothing that is needed are gone."""
     draft = _Narrowing(keeping)
     live = [node for node in keeping.graph.nodes if keeping.is_live(node)]
     ops = {node.op.index: draft.op(node) for node in live}
     dead = [op.index for op in keeping.graph.ops if op.index not in ops]
     for index in {t for op in ops.values() for t in (*op.inputs, *op.outputs) if 0 <= t < draft.own_tensors}:
         draft.narrow(index)
-    return Narrowed(replace(keeping.graph, tensors=tuple(draft.tensors)), ops, dead)
+    return edited(replace(keeping.graph, tensors=tuple(draft.tensors)), without=dead, ops=ops)
 
 
 class _Narrowing:

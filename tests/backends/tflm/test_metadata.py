@@ -13,7 +13,7 @@ from diagmem import __version__
 from diagmem.backends.tflm import metadata
 from diagmem.backends.tflm.greedy import ONLINE, layout
 from diagmem.frontends import tflite
-from diagmem.frontends.tflite import rewriter as flatbuffer
+from diagmem.frontends.tflite import writer as flatbuffer
 from diagmem.kernels import library
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Graph

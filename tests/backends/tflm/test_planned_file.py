@@ -12,7 +12,7 @@ from diagmem import pipeline
 from diagmem.backends.tflm import metadata, planned_file
 from diagmem.backends.tflm.greedy import ONLINE
 from diagmem.frontends import tflite, zoo
-from diagmem.frontends.tflite import rewriter as flatbuffer
+from diagmem.frontends.tflite import writer as flatbuffer
 from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.kernels import library
 from diagmem.model.errors import ModelError, PlanError

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.frontends import tflite as frontend
-from diagmem.frontends.tflite import rewriter as flatbuffer
+from diagmem.frontends.tflite import writer as flatbuffer
 from diagmem.model.errors import ModelError
 from tests.backends.tflm import small_models
 from tests.profiles import examples

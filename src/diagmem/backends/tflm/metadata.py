@@ -17,7 +17,7 @@ from diagmem import __version__
 from diagmem.backends.tflm import PLAN_ENTRY as PLAN_ENTRY
 from diagmem.backends.tflm.greedy import ONLINE
 from diagmem.frontends import tflite
-from diagmem.frontends.tflite import rewriter as flatbuffer
+from diagmem.frontends.tflite import writer as flatbuffer
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Graph
 from diagmem.ops.state import tensors_in_file

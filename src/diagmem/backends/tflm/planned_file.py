@@ -11,8 +11,7 @@ from diagmem.backends.tflm import metadata
 from diagmem.backends.tflm.greedy import ALIGN_BYTES, ONLINE, HeadLayout, layout
 from diagmem.backends.tflm.metadata import Origin
 from diagmem.frontends import tflite
-from diagmem.frontends.tflite.rewriter import tensors_of_others
-from diagmem.frontends.tflite.writer import can_copy, copied
+from diagmem.frontends.tflite.writer import can_copy, copied, tensors_of_others
 from diagmem.kernels import Library, library
 from diagmem.model.errors import PlanError, UnsafePlanError
 from diagmem.model.graph import ABSENT, Graph, Op

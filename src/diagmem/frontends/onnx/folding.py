@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from diagmem.frontends.onnx.builder import Constant, Value
 from diagmem.frontends.onnx.proto import DEFAULT_DOMAINS, TYPES, OnnxNode
-from diagmem.model.errors import ModelError
+from diagmem.model.errors import ModelError, damaged
 
 if TYPE_CHECKING:
     from diagmem.frontends.onnx.importer import Importer
@@ -43,7 +43,7 @@ def folded(im: Importer, node: OnnxNode, inputs: Sequence[Value | None]) -> Sequ
     except ModelError:
         raise
     except DAMAGE as error:
-        raise ModelError(f"{node.label}: it cannot be computed ({type(error).__name__}); the file is damaged") from None
+        raise damaged(f"{node.label}: it cannot be computed ({type(error).__name__})") from None
     for name in node.attributes:
         im.attribute(node, name, None)
     return [made]
@@ -105,12 +105,12 @@ def new_shape(node: OnnxNode, old: Sequence[int], wanted: Sequence[int], zero_is
     """The shape that a Reshape makes: 0 takes a size over, one -1 is what remains."""
     shape = [int(old[i]) if n == 0 and not zero_is_zero and i < len(old) else int(n) for i, n in enumerate(wanted)]
     if shape.count(-1) > 1 or any(n < -1 for n in shape):
-        raise ModelError(f"{node.label}: {list(wanted)} is not a shape; the file is damaged")
+        raise damaged(f"{node.label}: {list(wanted)} is not a shape")
     if -1 in shape:
         rest = math.prod(n for n in shape if n != -1)
         shape[shape.index(-1)] = math.prod(old) // rest if rest else 0
     if math.prod(shape) != math.prod(old):
-        raise ModelError(f"{node.label}: {list(old)} cannot become {list(wanted)}; the file is damaged")
+        raise damaged(f"{node.label}: {list(old)} cannot become {list(wanted)}")
     return tuple(shape)
 
 
@@ -137,11 +137,11 @@ def slices_of(node: OnnxNode, shape: Sequence[int], inputs: Sequence[Array | Non
     axes = parts[2] if parts[2] is not None else list(range(len(starts)))
     steps = parts[3] if parts[3] is not None else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps):
-        raise ModelError(f"{node.label}: its starts, ends, axes and steps are not of one length; the file is damaged")
+        raise damaged(f"{node.label}: its starts, ends, axes and steps are not of one length")
     found = [range(size) for size in shape]
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         if not -len(shape) <= axis < len(shape) or step == 0:
-            raise ModelError(f"{node.label}: axis {axis} or step {step} is not possible; the file is damaged")
+            raise damaged(f"{node.label}: axis {axis} or step {step} is not possible")
         bounds = slice(start, end, step).indices(shape[axis])
         found[axis] = range(*bounds)
     return found

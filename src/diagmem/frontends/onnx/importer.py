@@ -18,7 +18,7 @@ import numpy.typing as npt
 from diagmem.frontends.onnx.builder import CHANNELS_LAST, Builder, Constant, Dims, Stored, Value, sizes, stored_as
 from diagmem.frontends.onnx.folding import DAMAGE, folded
 from diagmem.frontends.onnx.proto import DEFAULT_DOMAINS, MICROSOFT, OnnxModel, OnnxNode, OnnxValue, Subgraph
-from diagmem.model.errors import DiagmemError, ModelError, one_line
+from diagmem.model.errors import DiagmemError, ModelError, damaged, one_line
 from diagmem.model.graph import DType, Graph, Shape, Tensor
 
 OLDEST_OPSET, NEWEST_OPSET = 7, 24
@@ -65,7 +65,7 @@ class Importer:
         self.lowerings = lowerings
         for node in self.model.nodes:
             if not any(node.outputs) or (not node.outputs[0] and node.kind not in RECURRENT):
-                raise ModelError(f"{node.label}: it has no output; the file is damaged")
+                raise damaged(f"{node.label}: it has no output")
         for value in self.model.inputs:
             self._input(value)
         self.values |= {name: Constant(array) for name, array in self.model.constants.items()}
@@ -82,7 +82,7 @@ class Importer:
         if dtype not in INPUT_TYPES:
             raise ModelError(f"input '{one_line(value.name)}': type {dtype} is not supported; export it with another")
         if value.name in self.values:
-            raise ModelError(f"input '{one_line(value.name)}' is there twice; the file is damaged")
+            raise damaged(f"input '{one_line(value.name)}' is there twice")
         order = self._order(shape)
         tensor = self.build.tensor(value.name, sizes(shape, order), DType(dtype))
         self.inputs.append(tensor)
@@ -121,7 +121,7 @@ class Importer:
         self._read[node.number] = set()
         for name in node.inputs:
             if name and name not in self.values:
-                raise ModelError(f"{node.label}: input '{one_line(name)}' is not made before it; the file is damaged")
+                raise damaged(f"{node.label}: input '{one_line(name)}' is not made before it")
         if any(isinstance(value, Subgraph) for value in node.attributes.values()):
             inline_branch(self, node)
             return
@@ -144,9 +144,7 @@ class Importer:
         except DiagmemError:
             raise
         except DAMAGE as error:
-            raise ModelError(
-                f"{node.label}: its inputs or attributes do not fit it ({type(error).__name__}); the file is damaged"
-            ) from error
+            raise damaged(f"{node.label}: its inputs or attributes do not fit it ({type(error).__name__})") from error
         if value is not None:
             self.bind(node.outputs[0], value)
         unread = set(node.attributes) - self._read[node.number] - {"name", "doc_string"}
@@ -158,7 +156,7 @@ class Importer:
         found = self.values.get(value.name)
         label = f"output '{one_line(value.name)}'"
         if found is None:
-            raise ModelError(f"{label} is not made by any node; the file is damaged")
+            raise damaged(f"{label} is not made by any node")
         if isinstance(found, Constant):
             raise ModelError(f"{label} is constant: the model computes nothing there")
         self.build.about = label
@@ -184,7 +182,7 @@ class Importer:
     def bind(self, name: str, value: Value) -> None:
         """What a name of the file stands for from now on."""
         if name in self.values:
-            raise ModelError(f"{self.build.about}: '{one_line(name)}' is made twice; the file is damaged")
+            raise damaged(f"{self.build.about}: '{one_line(name)}' is made twice")
         if name:
             self.values[name] = value
 
@@ -196,7 +194,7 @@ class Importer:
     def input(self, node: OnnxNode, place: int = 0) -> Value:
         found = self.given(node, place)
         if found is None:
-            raise ModelError(f"{node.label}: input {place} is missing; the file is damaged")
+            raise damaged(f"{node.label}: input {place} is missing")
         return found
 
     def array(self, node: OnnxNode, place: int) -> npt.NDArray[Any]:
@@ -221,19 +219,17 @@ class Importer:
         self._read.setdefault(node.number, set()).add(name)
         if name not in node.attributes:
             if default is _REQUIRED:
-                raise ModelError(f"{node.label}: attribute '{name}' is missing; the file is damaged")
+                raise damaged(f"{node.label}: attribute '{name}' is missing")
             return default
         value = node.attributes[name]
         if isinstance(value, bytes):
             try:
                 value = value.decode("utf-8")
             except UnicodeDecodeError:
-                raise ModelError(f"{node.label}: attribute '{name}' is not UTF-8; the file is damaged") from None
+                raise damaged(f"{node.label}: attribute '{name}' is not UTF-8") from None
         expected = type(default) if default is not _REQUIRED and default is not None else None
         if expected is not None and not isinstance(value, expected):
-            raise ModelError(
-                f"{node.label}: attribute '{name}' is not of type {expected.__name__}; the file is damaged"
-            )
+            raise damaged(f"{node.label}: attribute '{name}' is not of type {expected.__name__}")
         return value
 
     def axis(self, node: OnnxNode, axis: int, rank: int) -> int:
@@ -244,7 +240,7 @@ class Importer:
     def axes(self, node: OnnxNode, axes: Sequence[int], rank: int) -> list[int]:
         found = [self.axis(node, int(axis), rank) for axis in axes]
         if len(set(found)) != len(found):
-            raise ModelError(f"{node.label}: an axis is named twice; the file is damaged")
+            raise damaged(f"{node.label}: an axis is named twice")
         return found
 
     def next_only(self, name: str, kinds: Sequence[str]) -> OnnxNode | None:
@@ -256,6 +252,9 @@ class Importer:
 
     def refuse(self, node: OnnxNode, why: str) -> ModelError:
         return ModelError(f"{node.label}: {why}")
+
+    def damaged(self, node: OnnxNode, why: str) -> ModelError:
+        return damaged(f"{node.label}: {why}")
 
 
 def inline_branch(im: Importer, node: OnnxNode) -> None:
@@ -269,7 +268,7 @@ def inline_branch(im: Importer, node: OnnxNode) -> None:
     branch = node.attributes.get("then_branch" if condition.array.reshape(-1)[0] else "else_branch")
     graph = branch.graph if isinstance(branch, Subgraph) else None
     if graph is None or graph.inputs or len(graph.outputs) != len(node.outputs):
-        raise ModelError(f"{node.label}: its branch is missing, or has inputs or other outputs; the file is damaged")
+        raise damaged(f"{node.label}: its branch is missing, or has inputs or other outputs")
     for name, array in graph.constants.items():
         im.bind(name, Constant(array))
     inner = [replace(n, number=im.new_number(), stands_for=f"{node.label}, {n.label}") for n in graph.nodes]

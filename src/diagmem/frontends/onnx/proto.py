@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.model.errors import ModelError, one_line
+from diagmem.model.errors import ModelError, damaged, one_line
 from diagmem.model.graph import Shape
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -178,7 +178,7 @@ def _number(text: str | None, where: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise ModelError(f"{where}: offset or length of its external data is not a number; the file is damaged")
+        raise damaged(f"{where}: offset or length of its external data is not a number")
     return int(text)
 
 
@@ -293,7 +293,7 @@ class _Reader:
             elif item.number == 5:
                 name, data = self._tensor(message.message(item, "an initializer"))
                 if name in constants:
-                    raise ModelError(f"initializer '{one_line(name)}' is there twice; the file is damaged")
+                    raise damaged(f"initializer '{one_line(name)}' is there twice")
                 constants[name] = data
             elif item.number in values:
                 values[item.number].append(_value(message.message(item, "an input or output")))
@@ -350,10 +350,10 @@ class _Reader:
             raw = _external(self._directory, dict(found[13]), size, where)
         if raw is not None and not values:
             if len(raw) != size:
-                raise ModelError(f"{where}: {len(raw)} bytes for a shape that takes {size}; the file is damaged")
+                raise damaged(f"{where}: {len(raw)} bytes for a shape that takes {size}")
             return name, np.frombuffer(raw, dtype=dtype.newbyteorder("<")).astype(dtype).reshape(shape)
         if raw is not None:
-            raise ModelError(f"{where}: its values stand there twice; the file is damaged")
+            raise damaged(f"{where}: its values stand there twice")
         return name, _typed(values, dtype, shape, where)
 
 
@@ -388,7 +388,7 @@ def _dtype(kind: int, where: str) -> np.dtype[Any]:
 def checked_shape(dims: list[int], where: str) -> Shape:
     """Dimensions of a tensor that could exist."""
     if any(dim < 0 for dim in dims) or len(dims) > 16 or int(np.prod(dims, dtype=object)) > 1 << 31:
-        raise ModelError(f"{where}: shape {dims[:16]} is not that of a tensor; the file is damaged")
+        raise damaged(f"{where}: shape {dims[:16]} is not that of a tensor")
     return tuple(dims)
 
 
@@ -397,9 +397,9 @@ def _typed(typed: dict[int, list[Any]], dtype: np.dtype[Any], shape: Shape, wher
     numbers = {"float32": 4, "float64": 10, **dict.fromkeys(IN_INT32, 5), "uint32": 11, "uint64": 11}
     values = typed.pop(numbers.get(dtype.name, 7), [])
     if typed:
-        raise ModelError(f"{where}: its values stand in a field of another type; the file is damaged")
+        raise damaged(f"{where}: its values stand in a field of another type")
     if len(values) != int(np.prod(shape, dtype=object)):
-        raise ModelError(f"{where}: {len(values)} values for shape {list(shape)}; the file is damaged")
+        raise damaged(f"{where}: {len(values)} values for shape {list(shape)}")
     if dtype == np.float16:
         values = [_in_range(value, np.dtype(np.uint16), where) for value in values]
         return np.array(values, dtype=np.uint16).view(np.float16).reshape(shape)
@@ -413,7 +413,7 @@ def _in_range(value: int, dtype: np.dtype[Any], where: str) -> int:
     if dtype == np.uint64:
         value %= 1 << 64
     if not low <= value <= high:
-        raise ModelError(f"{where}: {value} is out of the range of {dtype.name}; the file is damaged")
+        raise damaged(f"{where}: {value} is out of the range of {dtype.name}")
     return value
 
 

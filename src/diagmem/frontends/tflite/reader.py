@@ -21,9 +21,8 @@ import numpy.typing as npt
 import tflite
 
 from diagmem.frontends.checks import LARGEST_TENSOR_BYTES, check_sizes, check_wiring, with_shapes
-from diagmem.frontends.tflite.options import options_of
 from diagmem.frontends.tflite.subgraphs import attributes_of, called_subgraphs, with_variables, without_control_flow
-from diagmem.model.errors import ModelError, one_line, reading
+from diagmem.model.errors import ModelError, damaged, one_line, reading
 from diagmem.model.graph import ABSENT, DType, Graph, IntArray, Node, Op, Quantisation, Shape, Tensor
 from diagmem.ops import kind_of
 from diagmem.ops.options import CUSTOM
@@ -38,6 +37,8 @@ MOST_SUBGRAPHS = 64
 """Beside the network itself there may be what sets up its variables, branches and loops."""
 MOST_WIRES = 1024
 """Inputs or outputs of one operation."""
+MOST_OPTIONS = 64
+"""Of one custom operation."""
 
 DAMAGE = (struct.error, IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError)
 """What the flatbuffers package raises when an offset or a length points outside the file."""
@@ -149,7 +150,7 @@ class _Reader:
         while wanted:
             number = min(wanted)
             if not 0 < number < count:
-                raise ModelError(f"an operation calls subgraph {number}, of {count}; the file is damaged")
+                raise damaged(f"an operation calls subgraph {number}, of {count}")
             found[number] = other = self.subgraph(number, graph.name)
             for op in filter(keeps_state, other.ops):
                 where = f"subgraph {number}, op {op.index}"
@@ -231,9 +232,7 @@ class _Reader:
         bare = Tensor(index, name, shape, dtype, self.quantisation(table, where, dtype))
         is_constant = not is_fed and not table.IsVariable() and (raw is not None or bare.elems == 0)
         if is_fed and raw is not None:
-            raise ModelError(
-                f"{where}: it is a constant, yet an operation or the caller writes it; the file is damaged"
-            )
+            raise damaged(f"{where}: it is a constant, yet an operation or the caller writes it")
         values = self.values(raw, bare, table) if is_constant and raw is not None else None
         return replace(bare, is_constant=is_constant, is_variable=bool(table.IsVariable()), data=values)
 
@@ -249,7 +248,7 @@ class _Reader:
     def buffer(self, index: int, where: str) -> npt.NDArray[np.uint8] | None:
         """A buffer's bytes, inside the flatbuffer or (newer schemas, large models) behind it; None if it is empty."""
         if index >= self.model.BuffersLength():
-            raise ModelError(f"{where}: buffer {index} does not exist; the file is damaged")
+            raise damaged(f"{where}: buffer {index} does not exist")
         table = self.model.Buffers(index)
         offset, size = table.Offset(), table.Size()
         if offset > 1:
@@ -270,7 +269,7 @@ class _Reader:
         zero_points = tuple(self.vector(found.ZeroPointLength(), found.ZeroPointAsNumpy)) or (0,) * len(scales)
         axis = found.QuantizedDimension()
         if len(zero_points) != len(scales):
-            raise ModelError(f"{where}: {len(scales)} scales but {len(zero_points)} zero points; the file is damaged")
+            raise damaged(f"{where}: {len(scales)} scales but {len(zero_points)} zero points")
         return Quantisation(scales, zero_points, axis)
 
     def op(self, bare: Op, operator: Any, tensors: Sequence[Tensor]) -> Op:
@@ -278,17 +277,60 @@ class _Reader:
         kind, known = bare.kind, kind_of(bare.kind)
         if known is None:
             # What nobody knows may have options of any form.
-            options = None if kind.startswith(CUSTOM) else options_of(kind, operator)
+            options = None if kind.startswith(CUSTOM) else _options(kind, operator)
             return replace(bare, attributes=attributes_of(kind, options, self.text))
         sources = tuple(None if i == ABSENT else tensors[i] for i in bare.inputs)
         label = Node(bare, sources, tuple(tensors[i] for i in bare.outputs)).label
         self.spend(operator.CustomOptionsLength())
         try:
-            return replace(bare, attributes=known.decode(kind, options_of(kind, operator)))
+            return replace(bare, attributes=known.decode(kind, _options(kind, operator)))
         except ModelError as error:
             raise ModelError(f"{label}: {error}") from error
         except DAMAGE as error:
             raise ModelError(f"{label}: its options are damaged") from error
+
+
+@cache
+def _option_classes() -> dict[int, type[Any]]:
+    return {
+        v: getattr(tflite, k)
+        for k, v in vars(tflite.BuiltinOptions).items()
+        if isinstance(v, int) and hasattr(tflite, k)
+    }
+
+
+def _options(kind: str, operator: Any) -> Any:
+    """A table of the schema, in its class; of a custom operation, a map from names to numbers. None: there are none."""
+    if kind.startswith(CUSTOM):
+        return custom_options(operator.CustomOptionsAsNumpy().tobytes()) if operator.CustomOptionsLength() else None
+    cls = _option_classes().get(operator.BuiltinOptionsType())
+    union = operator.BuiltinOptions()
+    if cls is None or union is None:
+        return None
+    options = cls()
+    options.Init(union.Bytes, union.Pos)
+    return options
+
+
+def custom_options(raw: bytes) -> Mapping[str, float]:
+    """The numbers in a flexbuffer's map; anything else in it is left out. One that holds no map holds no options."""
+    if len(raw) < 3:
+        return {}
+    from flatbuffers import flexbuffers
+
+    root = flexbuffers.GetRoot(bytearray(raw))
+    if not root.IsMap:
+        return {}
+    keys, values = root.AsMap.Keys, root.AsMap.Values
+    if len(keys) > MOST_OPTIONS:
+        raise damaged(f"{len(keys)} options are beyond the limit of {MOST_OPTIONS}")
+    found: dict[str, float] = {}
+    for name, value in ((str(keys[i].AsKey), values[i]) for i in range(len(keys))):
+        if value.IsInt or value.IsBool:
+            found[name] = int(value.AsInt if value.IsInt else value.AsBool)
+        elif value.IsFloat:
+            found[name] = float(value.AsFloat)
+    return found
 
 
 def raw_builtin_code(code: Any) -> int:
@@ -306,7 +348,7 @@ def _builtin_names() -> dict[int, str]:
 def _checked_name(index: int, names: Sequence[str], operator: Any) -> str:
     code = int(operator.OpcodeIndex())
     if code >= len(names):
-        raise ModelError(f"op {index}: operator code {code} does not exist; the file is damaged")
+        raise damaged(f"op {index}: operator code {code} does not exist")
     if names[code] in _CONTROL_FLOW:
         raise ModelError(
             f"op {index}: {names[code]} is control flow, which is not supported; convert the model without it"
@@ -316,7 +358,7 @@ def _checked_name(index: int, names: Sequence[str], operator: Any) -> str:
 
 def _bounded(count: int, what: str, most: int = MOST_ITEMS) -> int:
     if count > most:
-        raise ModelError(f"{what}: {count} is beyond the limit of {most}; the file is damaged")
+        raise damaged(f"{what}: {count} is beyond the limit of {most}")
     return count
 
 
@@ -416,7 +458,7 @@ def _level(table: Any) -> _Level:
 
 def _vector(code: int, union: Any) -> IntArray:
     if code not in _VECTORS or union is None:
-        raise ModelError("a sparse constant has no indices; the file is damaged")
+        raise damaged("a sparse constant has no indices")
     vector = _VECTORS[code]()
     vector.Init(union.Bytes, union.Pos)
     return np.asarray(vector.ValuesAsNumpy(), np.int64).reshape(-1) if vector.ValuesLength() else np.empty(0, np.int64)
@@ -429,4 +471,4 @@ def _count(found: int) -> int:
 
 
 def _damage(tensor: Tensor) -> ModelError:
-    return ModelError(f"tensor '{tensor.label}': where its numbers stand does not suit its shape; the file is damaged")
+    return damaged(f"tensor '{tensor.label}': where its numbers stand does not suit its shape")

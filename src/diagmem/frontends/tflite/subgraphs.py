@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.model.errors import ModelError, one_line
+from diagmem.model.errors import ModelError, damaged, one_line
 from diagmem.model.graph import ABSENT, Graph, Node, Op, Tensor
 from diagmem.ops.folding import folded
 from diagmem.ops.kind import Array
@@ -86,7 +86,7 @@ class _Unrolled:
             elif isinstance(node.attributes, Loop):
                 found = self._loop(node, given)
             elif node.op.kind in ("IF", "WHILE"):
-                raise ModelError(f"{node.label}: it names no subgraphs to run; the file is damaged")
+                raise damaged(f"{node.label}: it names no subgraphs to run")
             else:
                 found = self._plain(node, given, place)
             if len(found) != len(node.op.outputs):
@@ -95,7 +95,7 @@ class _Unrolled:
 
     def _known_as(self, node: Node, tensor: int, place: Mapping[int, int]) -> int:
         if tensor not in place:
-            raise ModelError(f"{node.label}: it reads tensor {tensor}, which nothing produces; the file is damaged")
+            raise damaged(f"{node.label}: it reads tensor {tensor}, which nothing produces")
         return place[tensor]
 
     def _plain(self, node: Node, given: list[int], place: Mapping[int, int]) -> list[int]:
@@ -139,7 +139,7 @@ class _Unrolled:
             before = len(self.ops)
             given = self._call(node, node.attributes.body, given)
             if len(self.ops) == before:
-                raise ModelError(f"{node.label}: it does nothing, and does not end; the file is damaged")
+                raise damaged(f"{node.label}: it does nothing, and does not end")
 
     def _answer(self, node: Node, tensor: int, what: str) -> bool:
         if tensor not in self.values or self.values[tensor].size != 1:
@@ -162,7 +162,7 @@ class _Unrolled:
         self._run(source, place)
         self.depth -= 1
         if any(t not in place for t in source.outputs):
-            raise ModelError(f"{node.label}: subgraph {number} does not make all of its outputs; the file is damaged")
+            raise damaged(f"{node.label}: subgraph {number} does not make all of its outputs")
         return [place[t] for t in source.outputs]
 
     def _constant(self, number: int, tensor: Tensor) -> int:
@@ -240,7 +240,7 @@ def _names(graph: Graph) -> dict[int, Name]:
     for node in graph.nodes:
         if node.op.kind == HANDLE:
             if not isinstance(node.attributes, Name) or len(node.outputs) != 1:
-                raise ModelError(f"{node.label}: it does not name one variable; the file is damaged")
+                raise damaged(f"{node.label}: it does not name one variable")
             names[node.output.index] = node.attributes
     for node in graph.nodes:
         is_access = node.op.kind in (READ, ASSIGN)
@@ -248,9 +248,9 @@ def _names(graph: Graph) -> dict[int, Name]:
             if (tensor in names) != (is_access and position == 0):
                 raise ModelError(f"{node.label}: input {position} must {'' if is_access else 'not '}be a handle")
         if node.op.kind == READ and (len(node.inputs), len(node.outputs)) != (1, 1):
-            raise ModelError(f"{node.label}: it must have a handle as input, and one output; the file is damaged")
+            raise damaged(f"{node.label}: it must have a handle as input, and one output")
         if node.op.kind == ASSIGN and (len(node.inputs), len(node.outputs)) != (2, 0):
-            raise ModelError(f"{node.label}: it must have a handle and a value as inputs; the file is damaged")
+            raise damaged(f"{node.label}: it must have a handle and a value as inputs")
     if names.keys() & {*graph.inputs, *graph.outputs}:
         raise ModelError("a handle of a variable enters or leaves the graph, which is not supported")
     return names
@@ -291,9 +291,8 @@ def _variables(
         like, first = seen[0], initial.get(name)
         for other in (*seen[1:], *([first] if first is not None else [])):
             if (other.shape, other.dtype) != (like.shape, like.dtype):
-                raise ModelError(
-                    f"variable '{one_line(name.shared_name)}': it is {_about(like)} here and {_about(other)} there; "
-                    "the file is damaged"
+                raise damaged(
+                    f"variable '{one_line(name.shared_name)}': it is {_about(like)} here and {_about(other)} there"
                 )
         bare = Tensor(index, name.shared_name, like.shape, like.dtype, like.quantisation, is_variable=True)
         # What the file sets it to, or its zero point.

@@ -1,10 +1,14 @@
-"""Writes .tflite files: graphs of the zoo with random weights, and files that are copied field by field with narrower
-tensors and fewer operators. There nothing can stay where it was, as in `rewriter`, for the file is to get smaller.
+"""Writes .tflite files: zoo models with random weights; copies, field by field, with narrower tensors and fewer
+operators; and files with other metadata or another operator order, in which no byte that was there changes.
+
+A flatbuffer refers only forwards, so a table that replaces the root has to stand before everything it still uses. Where
+the old file stays whole, the new one is therefore a block of new tables, a multiple of 64 bytes long, and behind it the
+old file: no old offset and no alignment changes, and the old file can be had back by cutting the block off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 
-from diagmem.frontends.tflite import options as options_table
 from diagmem.frontends.tflite.reader import DAMAGE, raw_builtin_code
 from diagmem.frontends.zoo.weights import Weights, draw, quantise
-from diagmem.model.errors import ModelError
+from diagmem.model.errors import ModelError, damaged
 from diagmem.model.graph import ABSENT, DType, Graph, Op, Quantisation, Shape, Tensor
 from diagmem.ops import kinds
 from diagmem.ops.options import CUSTOM, CustomOptions, Options
@@ -90,7 +93,7 @@ class FlatTables:
         """`code`: its place in the list of operator codes."""
         fields: Fields = {"OpcodeIndex": code, "Inputs": self.ints(inputs), "Outputs": self.ints(outputs)}
         if isinstance(options, CustomOptions):
-            fields["CustomOptions"] = self.flat.CreateByteVector(options_table.write(options.fields))
+            fields["CustomOptions"] = self.flat.CreateByteVector(custom_options_bytes(options.fields))
         elif options is not None:
             name, values = options
             vectors = {key: self.numbers(v) if isinstance(v, tuple) else v for key, v in values.items()}
@@ -104,6 +107,15 @@ class FlatTables:
             return self.table("OperatorCode", DeprecatedBuiltinCode=code, BuiltinCode=code, CustomCode=custom)
         number = getattr(tflite.BuiltinOperator, kind)
         return self.table("OperatorCode", DeprecatedBuiltinCode=min(number, 127), BuiltinCode=number, Version=version)
+
+
+def custom_options_bytes(fields: Mapping[str, float]) -> bytes:
+    """A flexbuffer that holds a map."""
+    from flatbuffers import flexbuffers
+
+    builder = flexbuffers.Builder()
+    builder.MapFromElements(dict(fields))
+    return bytes(builder.Finish())
 
 
 SCHEMA_VERSION = 3
@@ -371,3 +383,133 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _name_in(union: type[Any], number: int) -> str:
     names: dict[int, str] = {value: name for name, value in vars(union).items() if isinstance(value, int)}
     return names[number]
+
+
+BLOCK_ALIGNMENT = 64
+"""No kernel asks for more of its weights; TFLite itself asks for 16."""
+MOST_ENTRIES = 1000
+"""Files have a handful of metadata entries; a thousand is a sign of damage."""
+
+_MODEL_VERSION, _MODEL_SUBGRAPHS, _MODEL_BUFFERS, _MODEL_METADATA, _MODEL_SLOTS = 0, 2, 4, 6, 8
+_SUBGRAPH_OPERATORS, _SUBGRAPH_DEBUG_INDEX, _SUBGRAPH_SLOTS = 3, 5, 6
+
+
+def block(data: bytes, name: str) -> bytes | None:
+    """The metadata block of that name; of several the last, as TFLM sees it. None if the file has none."""
+    try:
+        model = tflite.Model.GetRootAs(data, 0)
+        found = [entry for other, entry in _entries(model) if other == name]
+        return _payload(model, found[-1], name) if found else None
+    except DAMAGE as error:
+        raise ModelError("the file's metadata are damaged") from error
+
+
+def rewritten(data: bytes, blocks: Mapping[str, bytes], order: Sequence[int] | None = None) -> bytes:
+    """The file with metadata `blocks` added, or put in the place of those of the same name, and with the operators of
+    its first subgraph in `order` (given as indices of their present places). Those that it does not name come first:
+    they hand out variables."""
+    try:
+        return _Continuation(data).finish(blocks, order)
+    except DAMAGE as error:
+        raise ModelError("the file's tables are damaged") from error
+
+
+def tensors_of_first(data: bytes) -> int:
+    """How many tensors the file has in its first subgraph."""
+    return int(tflite.Model.GetRootAs(data, 0).Subgraphs(0).TensorsLength())
+
+
+def tensors_of_others(data: bytes) -> int:
+    """How many tensors the file has in subgraphs other than the first."""
+    try:
+        model = tflite.Model.GetRootAs(data, 0)
+        return sum(model.Subgraphs(i).TensorsLength() for i in range(1, model.SubgraphsLength()))
+    except DAMAGE as error:
+        raise ModelError("the file's tables are damaged") from error
+
+
+def _entries(model: Any) -> Iterator[tuple[str, Any]]:
+    if model.MetadataLength() > MOST_ENTRIES:
+        raise ModelError(f"{model.MetadataLength()} metadata entries are beyond the limit of {MOST_ENTRIES}")
+    for i in range(model.MetadataLength()):
+        entry = model.Metadata(i)
+        yield (entry.Name() or b"").decode("utf-8", errors="replace"), entry
+
+
+def _payload(model: Any, entry: Any, name: str) -> bytes:
+    if entry.Buffer() >= model.BuffersLength():
+        raise damaged(f"metadata '{name}': buffer {entry.Buffer()} does not exist")
+    buffer = model.Buffers(entry.Buffer())
+    return bytes(buffer.DataAsNumpy()) if buffer.DataLength() else b""
+
+
+def _refuse_absolute_places(model: Any) -> None:
+    """Very large files hold data behind the flatbuffer, by absolute place; TFLM does not look for them there."""
+    subgraphs = (model.Subgraphs(i) for i in range(model.SubgraphsLength()))
+    operators = (s.Operators(i) for s in subgraphs for i in range(s.OperatorsLength()))
+    buffers = (model.Buffers(i) for i in range(model.BuffersLength()))
+    if any(b.Offset() > 1 for b in buffers) or any(o.LargeCustomOptionsOffset() > 1 for o in operators):
+        raise ModelError(
+            "the file holds data behind its flatbuffer, where TensorFlow Lite Micro does not look for them; "
+            "convert the model with its weights inside"
+        )
+
+
+class _Continuation(FlatTables):
+    """A builder that goes on from an old file. Builders work from the end to the front and count offsets from the
+    end, so the old file enters as the first thing built, and its objects are then referred to like any others."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(0)
+        self.old = tflite.Model.GetRootAs(data, 0)
+        self.padding = -len(data) % BLOCK_ALIGNMENT
+        self.end = len(data) + self.padding
+        self.flat.Prep(BLOCK_ALIGNMENT, 0)
+        self.flat.CreateByteVector(data + bytes(self.padding))
+
+    def finish(self, blocks: Mapping[str, bytes], order: Sequence[int] | None) -> bytes:
+        _refuse_absolute_places(self.old)
+        buffers = [self.at(self.old.Buffers(i)._tab.Pos) for i in range(self.old.BuffersLength())]
+        entries = [self.at(entry._tab.Pos) for name, entry in _entries(self.old) if name not in blocks]
+        for name, payload in blocks.items():
+            entries.append(self.table("Metadata", Name=self.flat.CreateString(name), Buffer=len(buffers)))
+            buffers.append(self.table("Buffer", Data=self.data(np.frombuffer(payload, np.uint8))))
+        replaced = {_MODEL_BUFFERS: self.offsets(buffers), _MODEL_METADATA: self.offsets(entries)}
+        if order is not None:
+            others = [self.at(self.old.Subgraphs(i)._tab.Pos) for i in range(1, self.old.SubgraphsLength())]
+            replaced[_MODEL_SUBGRAPHS] = self.offsets([self.subgraph(order), *others])
+        root = self.replaced(self.old, _MODEL_SLOTS, {_MODEL_VERSION: self.old.Version()}, replaced)
+        self.flat.Finish(root, file_identifier=b"TFL3")
+        built = bytes(self.flat.Output())
+        # The padding behind the old file only made its start aligned, counted from the end.
+        return built[: len(built) - self.padding]
+
+    def at(self, position: int) -> int:
+        """The builder's name for an object of the old file."""
+        return self.end - position
+
+    def subgraph(self, order: Sequence[int]) -> int:
+        old = self.old.Subgraphs(0)
+        unnamed = sorted(set(range(old.OperatorsLength())) - set(order))
+        if len(unnamed) + len(order) != old.OperatorsLength():
+            raise ModelError(f"the new order does not name each of the {old.OperatorsLength()} operators once")
+        operators = self.offsets([self.at(old.Operators(i)._tab.Pos) for i in (*unnamed, *order)])
+        numbers = {_SUBGRAPH_DEBUG_INDEX: old.DebugMetadataIndex()}
+        return self.replaced(old, _SUBGRAPH_SLOTS, numbers, {_SUBGRAPH_OPERATORS: operators})
+
+    def replaced(self, old: Any, slots: int, numbers: Mapping[int, int], replaced: Mapping[int, int]) -> int:
+        """A copy of an old table: `numbers` by value, everything else by reference, but for what is `replaced`."""
+        position = old._tab.Pos
+        vtable = int(position - old._tab.Get(flatbuffers.number_types.SOffsetTFlags, position))
+        fields = (old._tab.Get(flatbuffers.number_types.VOffsetTFlags, vtable) - 4) // 2
+        if any(old._tab.Offset(4 + 2 * slot) for slot in range(slots, fields)):
+            raise ModelError("the file uses fields of a newer TensorFlow Lite schema than diagmem knows")
+        self.flat.StartObject(slots)
+        for slot in range(slots):
+            if slot in numbers:
+                self.flat.PrependInt32Slot(slot, numbers[slot], None)
+            elif slot in replaced:
+                self.flat.PrependUOffsetTRelativeSlot(slot, replaced[slot], 0)
+            elif offset := old._tab.Offset(4 + 2 * slot):
+                self.flat.PrependUOffsetTRelativeSlot(slot, self.at(old._tab.Indirect(old._tab.Pos + offset)), 0)
+        return int(self.flat.EndObject())

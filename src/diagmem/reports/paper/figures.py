@@ -29,9 +29,9 @@ from diagmem.reports.paper.document import Figure
 from diagmem.reports.paper.procedure import ANALYTICAL, EXACT, reproduce
 from diagmem.reports.paper.published import EXAMPLE
 from diagmem.reports.trace import Panel, op_panel, plan_panel, trace_drawing
-from diagmem.tracing.analysis.model import alone, build_model
-from diagmem.tracing.analysis.model_trace import run_plan, trace_ops
-from diagmem.tracing.capture.kernel import NATIVE
+from diagmem.tracing.analysis import run_plan, trace_ops
+from diagmem.tracing.kernel import NATIVE
+from diagmem.tracing.model import alone, build_model
 
 Point = tuple[float, float]
 

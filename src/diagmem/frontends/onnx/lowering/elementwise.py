@@ -13,7 +13,7 @@ import numpy as np
 from diagmem.frontends.onnx.builder import Constant, Dims, Shuffled, Stored, Value, number, stored_as
 from diagmem.frontends.onnx.importer import Importer, Lowering, Parts, composed
 from diagmem.frontends.onnx.proto import TYPES, OnnxNode
-from diagmem.model.errors import ModelError
+from diagmem.model.errors import damaged
 from diagmem.model.graph import DType, Shape, Tensor
 from diagmem.ops import Activation
 from diagmem.ops.elementwise.unary import Unary
@@ -107,9 +107,7 @@ def broadcast_operands(im: Importer, values: Sequence[Value], as_stored: bool = 
         shape = np.broadcast_shapes(*(value.shape for value in values))
     except ValueError:
         shapes = " and ".join(str(list(value.shape)) for value in values)
-        raise ModelError(
-            f"{im.build.about}: shapes {shapes} do not stretch to a common one; the file is damaged"
-        ) from None
+        raise damaged(f"{im.build.about}: shapes {shapes} do not stretch to a common one") from None
     plain = [im.build.unshuffled(value) if isinstance(value, Shuffled) else value for value in values]
     dims = _common(shape, plain)
     return Operands([_operand(im, value, shape, dims, as_stored) for value in plain], dims, shape)

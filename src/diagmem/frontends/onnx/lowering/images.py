@@ -76,9 +76,9 @@ def window_of(im: Importer, node: OnnxNode, size: Sequence[int], kernel: Sequenc
     im.attribute(node, "kernel_shape", None)
     ceil = im.attribute(node, "ceil_mode", 0)
     if not len(stride) == len(dilation) == len(kernel) == rank or len(pads) != 2 * rank:
-        raise im.refuse(node, "strides, dilations, pads or kernel_shape have a wrong length; the file is damaged")
+        raise im.damaged(node, "strides, dilations, pads or kernel_shape have a wrong length")
     if min(*stride, *dilation, *kernel) < 1 or min(pads) < 0 or max(*stride, *dilation, *kernel, *pads) > 1 << 20:
-        raise im.refuse(node, "strides, dilations, pads or kernel_shape are out of range; the file is damaged")
+        raise im.damaged(node, "strides, dilations, pads or kernel_shape are out of range")
     before, after = list(pads[:rank]), list(pads[rank:])
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         for axis in range(rank):
@@ -180,7 +180,7 @@ def normalisation(im: Importer, node: OnnxNode, channels: int) -> tuple[Any, Any
     """Factor and shift for each channel."""
     scale, bias, mean, variance = parameters = [im.array(node, place) for place in (1, 2, 3, 4)]
     if any(each.shape != (channels,) for each in parameters):
-        raise im.refuse(node, f"its parameters are not those of {channels} channels; the file is damaged")
+        raise im.damaged(node, f"its parameters are not those of {channels} channels")
     epsilon = im.attribute(node, "epsilon", 1e-5)
     if im.attribute(node, "training_mode", 0):
         raise im.refuse(node, "it is in training mode; export the model for inference")
@@ -243,7 +243,7 @@ def _reached(
         low = window.before[axis]
         wanted = whole + extra - low - window.after[axis]
     if low < 0 or wanted < 1 or low + wanted > whole + extra:
-        raise im.refuse(node, "its padding makes no sense; the file is damaged")
+        raise im.damaged(node, "its padding makes no sense")
     return max(whole, low + wanted), (low, wanted)
 
 
@@ -316,7 +316,7 @@ def batch_normalisation(im: Importer, node: OnnxNode) -> None:
     """One that no convolution in front of it could take in: a product and a sum."""
     value = im.stored(node)
     if len(value.shape) < 2:
-        raise im.refuse(node, f"{list(value.shape)} has no channels; the file is damaged")
+        raise im.damaged(node, f"{list(value.shape)} has no channels")
     factor, shift = normalisation(im, node, value.shape[1])
     shape = (-1, *[1] * (len(value.shape) - 2))
     scaled = binary_of(im, "MUL", value, Constant(factor.reshape(shape)))
@@ -403,7 +403,7 @@ def _new_size(im: Importer, node: OnnxNode, shape: Shape) -> tuple[Shape, list[f
     size, factors = list(shape), [1.0] * rank
     if wanted is not None and wanted.size:
         if wanted.size != len(axes):
-            raise im.refuse(node, "its sizes have a wrong length; the file is damaged")
+            raise im.damaged(node, "its sizes have a wrong length")
         for axis, n in zip(axes, integers(wanted), strict=True):
             size[axis], factors[axis] = n, n / shape[axis]
     else:
@@ -411,11 +411,11 @@ def _new_size(im: Importer, node: OnnxNode, shape: Shape) -> tuple[Shape, list[f
         given = im.optional_array(node, 2 if newer else 1) if is_input else im.attribute(node, "scales")
         scales = np.asarray([] if given is None else given).reshape(-1)
         if len(scales) != len(axes) or not np.all(np.isfinite(scales)):
-            raise im.refuse(node, "its scales are no numbers, or not one for each axis; the file is damaged")
+            raise im.damaged(node, "its scales are no numbers, or not one for each axis")
         for axis, scale in zip(axes, scales, strict=True):
             size[axis], factors[axis] = math.floor(shape[axis] * float(scale)), float(scale)
     if min(size) < 1 or max(size) > 1 << 20:
-        raise im.refuse(node, f"size {size} is not possible; the file is damaged")
+        raise im.damaged(node, f"size {size} is not possible")
     return tuple(size), factors
 
 

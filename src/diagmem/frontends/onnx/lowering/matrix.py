@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,9 +25,7 @@ def gemm(im: Importer, node: OnnxNode) -> None:
     alpha, beta = im.attribute(node, "alpha", 1.0), im.attribute(node, "beta", 1.0)
     first, second, third = im.input(node, 0), im.input(node, 1), im.given(node, 2)
     if len(first.shape) != 2 or len(second.shape) != 2:
-        raise im.refuse(
-            node, f"{list(first.shape)} and {list(second.shape)} are not both matrices; the file is damaged"
-        )
+        raise im.damaged(node, f"{list(first.shape)} and {list(second.shape)} are not both matrices")
     if im.attribute(node, "transA", 0):
         first = transposed_value(im, first, (1, 0))
     if im.attribute(node, "transB", 0):
@@ -100,7 +98,7 @@ def _sum_behind(im: Importer, node: OnnxNode, units: int) -> tuple[Any, OnnxNode
 def product(im: Importer, node: OnnxNode, first: Value, second: Value, name: str, bias: Any) -> Stored:
     """first @ second; where the second one is constant its columns are the rows of a layer's weights."""
     if not first.shape or not second.shape or first.shape[-1] != second.shape[0 if len(second.shape) < 2 else -2]:
-        raise im.refuse(node, f"{list(first.shape)} and {list(second.shape)} cannot be multiplied; the file is damaged")
+        raise im.damaged(node, f"{list(first.shape)} and {list(second.shape)} cannot be multiplied")
     if isinstance(second, Constant) and second.array.ndim == 2 and not isinstance(first, Constant):
         return _layer(im, first, second.array, name, bias)
     shape = (*np.broadcast_shapes(first.shape[:-2], second.shape[:-2]), first.shape[-2], second.shape[-1])
@@ -161,7 +159,7 @@ def einsum(im: Importer, node: OnnxNode) -> None:
             raise im.refuse(node, f"its equation does not fit {list(shape)}, or names an axis twice")
         sizes |= dict(zip(term, shape, strict=True))
     if len(set(result)) != len(result) or not set(result) <= set(sizes):
-        raise im.refuse(node, "its equation has a result of other letters; the file is damaged")
+        raise im.damaged(node, "its equation has a result of other letters")
     parts = Parts(im, node)
     operands = [
         _summed(parts, name, term, set(result) | (set(terms[1 - place]) if len(terms) > 1 else set()))
@@ -206,41 +204,37 @@ DIRECTIONS = {"forward": (1,), "reverse": (-1,), "bidirectional": (1, -1)}
 
 FUNCTIONS = {"sigmoid": "LOGISTIC", "tanh": "TANH", "relu": "RELU"}
 
+Product = tuple[Tensor, Tensor]
+"""Weights and biases of a layer, a row for each gate and unit."""
 
-@dataclass
+States = list[Value | None]
+"""None stands for zeros."""
+
+
+@dataclass(frozen=True)
 class Cell:
-    """One direction of a layer. `weights`, `recurrent`: a row for each gate and unit; `bias` likewise. Biases of the
-    recurrent part are in `bias`, but for those that a gate weighs."""
+    """One direction of a recurrent layer. `own`, `recurrent`: products with the input and with the last output. The
+    recurrent biases are added to `own`, except those that a gate of a GRU multiplies. `by_gate`: the recurrent product
+    of each gate, where a GRU applies its reset gate before the product."""
 
     im: Importer
-    weights: Tensor
-    recurrent: Tensor
-    bias: Tensor
-    recurrent_bias: Tensor
+    own: Product
+    recurrent: Product
     functions: Sequence[str]
     hidden: int
-    batch: int
-    gates: ClassVar[int] = 1
+    by_gate: Sequence[Product] = ()
 
-    def layer(self, value: Value, weights: Tensor, bias: Tensor) -> Stored:
-        """The products of all gates at once."""
-        tensor = self.im.build.form(value, (0, 1))
-        tensor = self.im.build.reshaped(tensor, value.shape)
-        made = self.im.build.make("FULLY_CONNECTED", [tensor, weights, bias], FullyConnected())
+    def product(self, value: Value, layer: Product) -> Stored:
+        tensor = self.im.build.reshaped(self.im.build.form(value, (0, 1)), value.shape)
+        made = self.im.build.make("FULLY_CONNECTED", [tensor, *layer], FullyConnected())
         return Stored(made, in_file_order(made.shape), made.shape)
 
-    def sums(self, x: Value, state: Value | None) -> Stored:
-        """The products of data and state together."""
-        total = self.layer(x, self.weights, self.bias)
-        if state is None:
-            return total
-        return binary_of(self.im, "ADD", total, self.layer(state, self.recurrent, self.recurrent_bias))
+    def sums(self, x: Value, last: Value | None) -> Stored:
+        total = self.product(x, self.own)
+        return total if last is None else binary_of(self.im, "ADD", total, self.product(last, self.recurrent))
 
-    def split(self, value: Stored, count: int) -> list[Stored]:
-        """Gates, each with all units."""
-        if count == 1:
-            return [value]
-        shape = (self.batch, self.hidden)
+    def gates(self, value: Stored, count: int) -> list[Stored]:
+        shape = (value.shape[0], self.hidden)
         inputs = [value.tensor, self.im.build.ints([self.hidden] * count, "sizes"), self.im.build.ints(1, "axis")]
         parts = self.im.build.op("SPLIT_V", inputs, Split(count))
         return [Stored(part, in_file_order(shape), shape) for part in parts]
@@ -254,78 +248,61 @@ class Cell:
     def multiply(self, first: Value, second: Value | None) -> Value | None:
         return None if second is None else binary_of(self.im, "MUL", first, second)
 
-    def step(self, x: Value, states: list[Value | None]) -> list[Value | None]:
-        """What the states become; the first is the output. None stands for zeros."""
-        raise NotImplementedError
+
+def _rnn(cell: Cell, x: Value, states: States) -> States:
+    return [cell.apply(0, cell.sums(x, states[0]))]
 
 
-class RnnCell(Cell):
-    def step(self, x: Value, states: list[Value | None]) -> list[Value | None]:
-        return [self.apply(0, self.sums(x, states[0]))]
+def _lstm(cell: Cell, x: Value, states: States) -> States:
+    into, out, forget, new = cell.gates(cell.sums(x, states[0]), 4)
+    fresh = binary_of(cell.im, "MUL", cell.apply(0, into), cell.apply(1, new))
+    kept = None if states[1] is None else cell.multiply(cell.apply(0, forget), states[1])
+    memory = cell.add(fresh, kept)
+    return [cell.multiply(cell.apply(0, out), cell.apply(2, memory)), memory]
 
 
-class LstmCell(Cell):
-    gates = 4
-
-    def step(self, x: Value, states: list[Value | None]) -> list[Value | None]:
-        into, out, forget, cell = self.split(self.sums(x, states[0]), 4)
-        fresh = self.multiply(self.apply(0, into), self.apply(1, cell))
-        assert fresh is not None
-        kept = None if states[1] is None else self.multiply(self.apply(0, forget), states[1])
-        memory = self.add(fresh, kept)
-        return [self.multiply(self.apply(0, out), self.apply(2, memory)), memory]
-
-
-@dataclass
-class GruCell(Cell):
-    gates = 3
-    linear_before_reset: bool = False
-    parts: Sequence[tuple[Tensor, Tensor]] = ()
-
-    def step(self, x: Value, states: list[Value | None]) -> list[Value | None]:
-        im, last = self.im, states[0]
-        update_x, reset_x, new_x = self.split(self.layer(x, self.weights, self.bias), 3)
-        if last is None:
-            update: Value = self.apply(0, update_x)
-            new = self._from_nothing(reset_x, new_x)
-        elif self.linear_before_reset:
-            update_h, reset_h, new_h = self.split(self.layer(last, self.recurrent, self.recurrent_bias), 3)
-            update = self.apply(0, self.add(update_x, update_h))
-            reset = self.apply(0, self.add(reset_x, reset_h))
-            new = self.apply(1, self.add(new_x, self.multiply(reset, new_h)))
-        else:
-            (update_w, update_b), (reset_w, reset_b), (new_w, new_b) = self.parts
-            update = self.apply(0, self.add(update_x, self.layer(last, update_w, update_b)))
-            reset = self.apply(0, self.add(reset_x, self.layer(last, reset_w, reset_b)))
-            held = self.multiply(reset, last)
-            assert held is not None
-            new = self.apply(1, self.add(new_x, self.layer(held, new_w, new_b)))
-        one = Constant(np.array(1, dtype=np.float32))
-        fresh = binary_of(im, "MUL", binary_of(im, "SUB", one, update), new)
-        return [self.add(fresh, None if last is None else self.multiply(update, last))]
-
-    def _from_nothing(self, reset_x: Value, new_x: Value) -> Value:
-        """The candidate where the state is zero: of the recurrent part only a bias is left."""
-        values = self.recurrent_bias.data
-        assert values is not None
-        bias = Constant(values[2 * self.hidden :].reshape(1, -1))
-        held = self.multiply(self.apply(0, reset_x), bias) if bias.array.any() else None
-        return self.apply(1, self.add(new_x, held))
+def _gru(cell: Cell, x: Value, states: States) -> States:
+    last = states[0]
+    update_x, reset_x, new_x = cell.gates(cell.product(x, cell.own), 3)
+    if last is None:
+        # Of the recurrent part only the candidate's bias is left.
+        data = cell.recurrent[1].data
+        assert data is not None
+        bias = Constant(data[2 * cell.hidden :].reshape(1, -1))
+        update = cell.apply(0, update_x)
+        new = cell.add(new_x, cell.multiply(cell.apply(0, reset_x), bias) if bias.array.any() else None)
+    elif cell.by_gate:
+        update = cell.apply(0, cell.add(update_x, cell.product(last, cell.by_gate[0])))
+        reset = cell.apply(0, cell.add(reset_x, cell.product(last, cell.by_gate[1])))
+        new = cell.add(new_x, cell.product(binary_of(cell.im, "MUL", reset, last), cell.by_gate[2]))
+    else:
+        update_h, reset_h, new_h = cell.gates(cell.product(last, cell.recurrent), 3)
+        update = cell.apply(0, cell.add(update_x, update_h))
+        new = cell.add(new_x, cell.multiply(cell.apply(0, cell.add(reset_x, reset_h)), new_h))
+    new = cell.apply(1, new)
+    fresh = binary_of(cell.im, "MUL", binary_of(cell.im, "SUB", number(1), update), new)
+    return [cell.add(fresh, None if last is None else cell.multiply(update, last))]
 
 
-CELLS: dict[str, tuple[type[Cell], int, tuple[str, ...]]] = {
-    "RNN": (RnnCell, 1, ("tanh",)),
-    "LSTM": (LstmCell, 2, ("sigmoid", "tanh", "tanh")),
-    "GRU": (GruCell, 1, ("sigmoid", "tanh")),
+class Recurrent(NamedTuple):
+    """`step`: what the states become; the first is the output. `functions`: those applied by default."""
+
+    step: Callable[[Cell, Value, States], States]
+    gates: int
+    states: int
+    functions: tuple[str, ...]
+
+
+KINDS = {
+    "RNN": Recurrent(_rnn, 1, 1, ("tanh",)),
+    "LSTM": Recurrent(_lstm, 4, 2, ("sigmoid", "tanh", "tanh")),
+    "GRU": Recurrent(_gru, 3, 1, ("sigmoid", "tanh")),
 }
-"""The cell, how many states it has, and the functions that it applies by default."""
 
 
 def recurrent(im: Importer, node: OnnxNode) -> None:
-    _, states, _ = CELLS[node.kind]
     x = im.input(node)
-    by_batch = im.attribute(node, "layout", 0)
-    if len(x.shape) != 3 or by_batch:
+    if len(x.shape) != 3 or im.attribute(node, "layout", 0):
         raise im.refuse(node, "only sequences of shape [time, batch, features], layout 0, are supported")
     directions = DIRECTIONS.get(im.attribute(node, "direction", "forward"))
     if directions is None or x.shape[0] * len(directions) > MOST_STEPS:
@@ -335,35 +312,33 @@ def recurrent(im: Importer, node: OnnxNode) -> None:
     lengths = im.optional_array(node, 4)
     if lengths is not None and (lengths != x.shape[0]).any():
         raise im.refuse(node, "sequences of different lengths are not supported")
-    runs = [_run(im, node, x, number, way) for number, way in enumerate(directions)]
+    runs = [_run(im, node, x, direction, way) for direction, way in enumerate(directions)]
     for place, name in enumerate(node.outputs):
         if not name or not im.uses[name]:
             continue
-        parts = [run[0] if place == 0 else run[1][place - 1] for run in runs]
-        if place > states:
-            raise im.refuse(node, "it has too many outputs; the file is damaged")
-        im.bind(name, _side_by_side(im, node, parts, axis=1 if place == 0 else 0))
+        if place > KINDS[node.kind].states:
+            raise im.damaged(node, "it has too many outputs")
+        im.bind(name, _side_by_side(im, node, [run[place] for run in runs], axis=1 if place == 0 else 0))
 
 
 def _side_by_side(im: Importer, node: OnnxNode, parts: Sequence[Value], axis: int) -> Value:
     return parts[0] if len(parts) == 1 else joined(im, node, parts, axis)
 
 
-def _run(im: Importer, node: OnnxNode, x: Value, number: int, way: int) -> tuple[Value, list[Value]]:
-    """All steps of one direction: outputs [time, 1, batch, units], and the last states [1, batch, units]."""
-    cell = _cell(im, node, x, number)
-    _, count, _ = CELLS[node.kind]
-    states: list[Value | None] = [_initial(im, node, 5 + place, number) for place in range(count)]
+def _run(im: Importer, node: OnnxNode, x: Value, direction: int, way: int) -> list[Value]:
+    """All steps of one direction: outputs [time, 1, batch, units], then the last states [1, batch, units]."""
+    cell, kind = _cell(im, node, x, direction), KINDS[node.kind]
+    states = [_initial(im, node, 5 + place, direction) for place in range(kind.states)]
     made: list[Value] = []
-    shape = (1, cell.batch, cell.hidden)
+    shape = (1, x.shape[1], cell.hidden)
     for time in range(x.shape[0])[::way]:
-        states = cell.step(_at(im, x, time), states)
+        states = kind.step(cell, _at(im, x, time), states)
         assert states[0] is not None
         made.append(im.build.reshape(states[0], (1, *shape)))
-    outputs = made if way > 0 else made[::-1]
+    outputs = made[::way]
     wants_all = bool(node.outputs) and bool(node.outputs[0]) and im.uses[node.outputs[0]] > 0
     whole = _side_by_side(im, node, outputs, axis=0) if wants_all else outputs[0]
-    return whole, [im.build.reshape(state, shape) for state in states if state is not None]
+    return [whole, *(im.build.reshape(state, shape) for state in states if state is not None)]
 
 
 def _at(im: Importer, x: Value, time: int) -> Value:
@@ -379,59 +354,51 @@ def _at(im: Importer, x: Value, time: int) -> Value:
     return Stored(im.build.reshaped(whole, shape), in_file_order(shape), shape)
 
 
-def _initial(im: Importer, node: OnnxNode, place: int, number: int) -> Value | None:
+def _initial(im: Importer, node: OnnxNode, place: int, direction: int) -> Value | None:
     value = im.given(node, place)
     if value is None or (isinstance(value, Constant) and not value.array.any()):
         return None
     if isinstance(value, Constant):
-        return Constant(value.array[number].astype(np.float32))
+        return Constant(value.array[direction].astype(np.float32))
     if value.shape[0] > 1:
         raise im.refuse(node, "initial states of two directions must be constant")
     return im.build.reshape(value, value.shape[1:])
 
 
-def _cell(im: Importer, node: OnnxNode, x: Value, number: int) -> Cell:
-    kind, _, defaults = CELLS[node.kind]
-    weights, hidden_weights = im.array(node, 1)[number], im.array(node, 2)[number]
-    hidden = im.attribute(node, "hidden_size", hidden_weights.shape[-1])
+def _cell(im: Importer, node: OnnxNode, x: Value, direction: int) -> Cell:
+    kind = KINDS[node.kind]
+    weights, recurrent = im.array(node, 1)[direction], im.array(node, 2)[direction]
+    hidden = im.attribute(node, "hidden_size", recurrent.shape[-1])
     rows = kind.gates * hidden
     biases = im.optional_array(node, 3)
-    both = np.zeros(2 * rows, np.float32) if biases is None else biases[number].astype(np.float32)
-    fits = weights.shape == (rows, x.shape[2]) and hidden_weights.shape == (rows, hidden) and both.shape == (2 * rows,)
+    both = np.zeros(2 * rows, np.float32) if biases is None else biases[direction].astype(np.float32)
+    fits = weights.shape == (rows, x.shape[2]) and recurrent.shape == (rows, hidden) and both.shape == (2 * rows,)
     if not fits or im.attribute(node, "clip", 0.0) or im.attribute(node, "input_forget", 0):
         raise im.refuse(node, "its weights do not fit, or clip or input_forget is set, which is not supported")
     names = [str(part, "utf-8", "replace").lower() for part in im.attribute(node, "activations", [])]
     for name in ("activation_alpha", "activation_beta"):
         im.attribute(node, name, None)
-    per = len(defaults)
-    chosen = names[number * per : (number + 1) * per] if names else list(defaults)
+    per = len(kind.functions)
+    chosen = names[direction * per : (direction + 1) * per] if names else list(kind.functions)
     if len(chosen) != per or any(name not in FUNCTIONS for name in chosen):
         raise im.refuse(node, f"activations other than {', '.join(FUNCTIONS)} are not supported")
-    return _with_weights(im, node, kind, (weights, hidden_weights, both), [FUNCTIONS[name] for name in chosen], x)
+    bias, recurrent_bias = both[:rows] + both[rows:], np.zeros(rows, np.float32)
+    is_linear = node.kind == "GRU" and bool(im.attribute(node, "linear_before_reset", 0))
+    if is_linear:
+        # The reset gate multiplies the candidate's recurrent bias.
+        bias[2 * hidden :], recurrent_bias[2 * hidden :] = both[2 * hidden : rows], both[rows + 2 * hidden :]
+
+    def constant(array: Any, role: str) -> Tensor:
+        return im.build.constant(np.ascontiguousarray(array), role)
+
+    first, second = constant(weights, "weights"), constant(recurrent, "recurrent")
+    own, whole = (first, constant(bias, "bias")), (second, constant(recurrent_bias, "recurrent_bias"))
+    starts = range(0, rows, hidden) if node.kind == "GRU" and not is_linear else ()
+    by_gate = [
+        (constant(recurrent[at : at + hidden], "recurrent"), constant(np.zeros(hidden, np.float32), "recurrent_bias"))
+        for at in starts
+    ]
+    return Cell(im, own, whole, [FUNCTIONS[name] for name in chosen], hidden, by_gate)
 
 
-def _with_weights(
-    im: Importer, node: OnnxNode, kind: type[Cell], arrays: Sequence[Any], functions: list[str], x: Value
-) -> Cell:
-    weights, hidden_weights, both = arrays
-    rows, hidden = hidden_weights.shape
-    own, recurrent_bias = both[:rows] + both[rows:], np.zeros(rows, np.float32)
-    linear = kind is GruCell and bool(im.attribute(node, "linear_before_reset", 0))
-    if linear:
-        # The candidate's bias is weighed by the reset gate.
-        own[2 * hidden :], recurrent_bias[2 * hidden :] = both[2 * hidden : rows], both[rows + 2 * hidden :]
-    named = (weights, "weights"), (hidden_weights, "recurrent"), (own, "bias"), (recurrent_bias, "recurrent_bias")
-    first, second, third, fourth = (im.build.constant(np.ascontiguousarray(array), role) for array, role in named)
-    cell = kind(im, first, second, third, fourth, functions, hidden, x.shape[1])
-    if isinstance(cell, GruCell):
-        cell.linear_before_reset = linear
-        parts = [slice(gate * hidden, (gate + 1) * hidden) for gate in range(3)]
-        cell.parts = [
-            (im.build.constant(hidden_weights[p], "recurrent"), im.build.constant(recurrent_bias[p], "recurrent_bias"))
-            for p in parts
-            if not linear
-        ]
-    return cell
-
-
-LOWERINGS: dict[str, Lowering] = {"Gemm": gemm, "MatMul": matmul, "Einsum": einsum, **dict.fromkeys(CELLS, recurrent)}
+LOWERINGS: dict[str, Lowering] = {"Gemm": gemm, "MatMul": matmul, "Einsum": einsum, **dict.fromkeys(KINDS, recurrent)}

@@ -44,7 +44,7 @@ def flatten(im: Importer, node: OnnxNode) -> Value:
     value = im.input(node)
     axis = im.attribute(node, "axis", 1)
     if not -len(value.shape) <= axis <= len(value.shape):
-        raise im.refuse(node, f"axis {axis} does not exist; the file is damaged")
+        raise im.damaged(node, f"axis {axis} does not exist")
     axis += len(value.shape) if axis < 0 else 0
     shape = math.prod(value.shape[:axis]), math.prod(value.shape[axis:])
     return im.build.reshape(value, shape)
@@ -63,7 +63,7 @@ def squeeze(im: Importer, node: OnnxNode) -> Value:
         found = [a for a, n in enumerate(value.shape) if n == 1] if axes is None else axes
         places = im.axes(node, found, len(value.shape))
         if any(value.shape[place] != 1 for place in places):
-            raise im.refuse(node, "an axis that it removes has more than one element; the file is damaged")
+            raise im.damaged(node, "an axis that it removes has more than one element")
         shape = tuple(n for place, n in enumerate(value.shape) if place not in places)
     return im.build.reshape(value, shape)
 
@@ -72,7 +72,7 @@ def transpose(im: Importer, node: OnnxNode) -> Value:
     value = im.input(node)
     axes = im.attribute(node, "perm", list(reversed(range(len(value.shape)))))
     if sorted(axes) != list(range(len(value.shape))):
-        raise im.refuse(node, f"{axes} is not an order of {len(value.shape)} axes; the file is damaged")
+        raise im.damaged(node, f"{axes} is not an order of {len(value.shape)} axes")
     return transposed_value(im, value, axes)
 
 
@@ -88,7 +88,7 @@ def concat(im: Importer, node: OnnxNode) -> Value:
     axis = im.axis(node, im.attribute(node, "axis", 1), rank)
     rest = {tuple(n for a, n in enumerate(value.shape) if a != axis) for value in values}
     if len(rest) != 1 or any(len(value.shape) != rank for value in values):
-        raise im.refuse(node, "the shapes of its inputs do not fit; the file is damaged")
+        raise im.damaged(node, "the shapes of its inputs do not fit")
     return joined(im, node, values, axis)
 
 
@@ -132,7 +132,7 @@ def split(im: Importer, node: OnnxNode) -> None:
         most = -(-value.shape[axis] // count)
         parts = [min(most, value.shape[axis] - most * n) for n in range(count)]
     if sum(parts) != value.shape[axis] or len(parts) != len(node.outputs) or min(parts) < 1:
-        raise im.refuse(node, f"parts {parts} do not fit {list(value.shape)}; the file is damaged")
+        raise im.damaged(node, f"parts {parts} do not fit {list(value.shape)}")
     value = placed(im, value, [axis])
     inputs = [value.tensor, im.build.ints(parts, "sizes"), im.build.ints(value.dims.index(axis), "axis")]
     held = value.tensor.quantisation
@@ -149,7 +149,7 @@ def slice_(im: Importer, node: OnnxNode) -> Value:
     given = [None, *(im.optional_array(node, place) for place in range(1, len(node.inputs)))]
     ranges = slices_of(node, value.shape, given)
     if not all(ranges):
-        raise im.refuse(node, "it takes nothing; the file is damaged")
+        raise im.damaged(node, "it takes nothing")
     return _cut(im, value, ranges, node.outputs[0])
 
 
@@ -216,12 +216,12 @@ def _pads(im: Importer, node: OnnxNode) -> tuple[str, float, list[tuple[int, int
     axes = im.optional_array(node, 3)
     places = im.axes(node, integers(axes), rank) if axes is not None else list(range(rank))
     if len(pads) != 2 * len(places):
-        raise im.refuse(node, "its pads have a wrong length; the file is damaged")
+        raise im.damaged(node, "its pads have a wrong length")
     sides = [(0, 0)] * rank
     for number, axis in enumerate(places):
         sides[axis] = int(pads[number]), int(pads[number + len(places)])
     if any(max(abs(low), abs(high)) > 1 << 24 for low, high in sides):
-        raise im.refuse(node, "its pads are huge; the file is damaged")
+        raise im.damaged(node, "its pads are huge")
     return mode, fill, sides
 
 
@@ -231,7 +231,7 @@ def _filling(im: Importer, node: OnnxNode, value: Stored, fill: float) -> Tensor
     if held is not None and held.rounding is Rounding.ONNX_UNSIGNED:
         fill -= 128
     if dtype is not DType.FLOAT32 and fill != int(fill):
-        raise im.refuse(node, f"{fill} is no {dtype.value}; the file is damaged")
+        raise im.damaged(node, f"{fill} is no {dtype.value}")
     return im.build.constant(np.array(fill).astype(dtype.numpy), "value", held)
 
 
@@ -270,7 +270,7 @@ def gather(im: Importer, node: OnnxNode) -> Value:
     indices = given.array
     size = value.shape[axis]
     if indices.size == 0 or indices.min() < -size or indices.max() >= size:
-        raise im.refuse(node, f"indices out of range of {size}; the file is damaged")
+        raise im.damaged(node, f"indices out of range of {size}")
     found = taken(im, value, axis, indices.reshape(-1) % size, node.outputs[0])
     final = (*value.shape[:axis], *indices.shape, *value.shape[axis + 1 :])
     return im.build.reshape(found, final)
@@ -314,7 +314,7 @@ def space_depth(im: Importer, node: OnnxNode) -> Value:
         raise im.refuse(node, "only modes DCR and CRD of images in blocks are supported")
     is_wide = node.kind == "DepthToSpace"
     if is_wide and value.shape[1] % (block * block):
-        raise im.refuse(node, f"{value.shape[1]} channels are no blocks of {block}x{block}; the file is damaged")
+        raise im.damaged(node, f"{value.shape[1]} channels are no blocks of {block}x{block}")
     if mode == "CRD" and is_wide:
         numbers = np.arange(value.shape[1]).reshape(-1, block * block)
         value = taken(im, value, 1, numbers.T.reshape(-1))
@@ -335,10 +335,10 @@ def _places(im: Importer, node: OnnxNode, shape: Sequence[int], indices: Array) 
     """The number of each element, or row of elements, that a tuple of indices (the last axis) names."""
     depth = indices.shape[-1] if indices.ndim else 0
     if not 1 <= depth <= len(shape) or math.prod(shape) > MOST_ELEMS:
-        raise im.refuse(node, "its indices do not fit; the file is damaged")
+        raise im.damaged(node, "its indices do not fit")
     sizes = np.array(shape[:depth], np.int64)
     if np.any((indices < -sizes) | (indices >= sizes)):
-        raise im.refuse(node, f"indices out of range of {list(shape)}; the file is damaged")
+        raise im.damaged(node, f"indices out of range of {list(shape)}")
     found: Array = np.ravel_multi_index(tuple(np.moveaxis(indices % sizes, -1, 0)), tuple(shape[:depth]))
     return found
 
@@ -386,7 +386,7 @@ def _along(im: Importer, node: OnnxNode, shape: Sequence[int]) -> Array:
         n <= size for a, (n, size) in enumerate(zip(indices.shape, shape, strict=True)) if a != axis
     )
     if not fits or math.prod(shape) > MOST_ELEMS:
-        raise im.refuse(node, "its indices do not fit; the file is damaged")
+        raise im.damaged(node, "its indices do not fit")
     own = np.moveaxis(np.indices(indices.shape), 0, -1)
     own[..., axis] = indices
     return _places(im, node, shape, own)

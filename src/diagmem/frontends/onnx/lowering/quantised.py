@@ -56,7 +56,7 @@ def scale_at(im: Importer, node: OnnxNode, place: int, axis: int = 0) -> tuple[S
     dtype = zero.dtype if zero is not None else np.dtype(np.uint8)
     zeros = np.zeros(1, dtype=np.int64) if zero is None else zero.reshape(-1).astype(np.int64)
     if not len(scales) or len(zeros) not in (1, len(scales)) or not (np.isfinite(scales) & (scales > 0)).all():
-        raise im.refuse(node, "its scales must be finite and above zero, with a zero point each; the file is damaged")
+        raise im.damaged(node, "its scales must be finite and above zero, with a zero point each")
     zeros = np.broadcast_to(zeros - 128 if dtype == np.uint8 else zeros, scales.shape)
     return Scale(tuple(float(s) for s in scales), tuple(int(z) for z in zeros), axis, dtype == np.uint8), dtype
 
@@ -87,11 +87,11 @@ def dequantised_constant(im: Importer, node: OnnxNode, value: Constant, scale: S
     if im.given(node, 2) is None and values.dtype != np.uint8:
         scale = replace(scale, zero_points=(0,) * len(scale.scales), is_unsigned=False)
     elif im.given(node, 2) is not None and im.array(node, 2).dtype != values.dtype:
-        raise im.refuse(node, "its zero point is of another type than its values; the file is damaged")
+        raise im.damaged(node, "its zero point is of another type than its values")
     shape: list[int] = [1] * values.ndim
     if len(scale.scales) > 1:
         if values.shape[scale.axis] != len(scale.scales):
-            raise im.refuse(node, "it has not one scale for each index of its axis; the file is damaged")
+            raise im.damaged(node, "it has not one scale for each index of its axis")
         shape[scale.axis] = -1
     held = signed(values)
     scales, zeros = (np.array(part).reshape(shape) for part in (scale.scales, scale.zero_points))
@@ -111,7 +111,7 @@ def as_float32(im: Importer, node: OnnxNode, value: Value, scale: Scale) -> Valu
                 raise im.refuse(node, f"data of type {tensor.dtype.value}; supported: int8, int16")
             tensor = im.build.quantise(tensor, scale.quantisation)
         elif tensor.quantisation != scale.quantisation:
-            raise im.refuse(node, "integers that were quantised on another scale; the file is damaged")
+            raise im.damaged(node, "integers that were quantised on another scale")
         return replace(source, tensor=tensor, is_dequantised=True)
 
     return im.build.by_elements(value, change)

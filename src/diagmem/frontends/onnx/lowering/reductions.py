@@ -158,7 +158,7 @@ def group_normalisation(im: Importer, node: OnnxNode) -> None:
     shape, groups = im.input(node).shape, im.attribute(node, "num_groups")
     im.attribute(node, "stash_type", 1)
     if len(shape) < 3 or groups < 1 or shape[1] % groups:
-        raise im.refuse(node, f"{groups} groups do not fit {list(shape)}; the file is damaged")
+        raise im.damaged(node, f"{groups} groups do not fit {list(shape)}")
     parts = Parts(im, node)
     flat = parts("Reshape", node.inputs[0], np.array([shape[0], groups, -1], np.int64))
     ones = np.ones(groups, np.float32)
@@ -172,7 +172,7 @@ def group_normalisation(im: Importer, node: OnnxNode) -> None:
 def _of_channels(im: Importer, node: OnnxNode, place: int, shape: Sequence[int]) -> np.ndarray:
     values = im.array(node, place).reshape(-1).astype(np.float32)
     if not len(values) or shape[1] % len(values):
-        raise im.refuse(node, f"its parameters do not fit {list(shape)}; the file is damaged")
+        raise im.damaged(node, f"its parameters do not fit {list(shape)}")
     return np.repeat(values, shape[1] // len(values)).reshape(-1, *[1] * (len(shape) - 2))
 
 

@@ -5,7 +5,7 @@
 enum { LOAD, STORE, START, END };
 enum { ACCESS_READ = 16 }; /* the emulator's number for a load */
 
-/* The record that tracing/events.py reads. */
+/* The record that tracing/recording.py reads. */
 typedef struct {
     uint64_t time;
     uint32_t offset;

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from diagmem.model.errors import TraceError
-from diagmem.tracing.capture import build
-from diagmem.tracing.capture.calls import Argument, Call, MemoryArgument, Null, Number, Struct
-from diagmem.tracing.capture.events import EVENT, Recorder
+from diagmem.tracing import toolchain
+from diagmem.tracing.calls import Argument, Call, MemoryArgument, Null, Number, Struct
+from diagmem.tracing.recording import EVENT, Recorder
 
 AFTER_OP = "diagmem_after_op"
 """What traced code calls after each of its operations, with the operation's number."""
@@ -149,16 +149,16 @@ def build_call(call: Call, objects: Sequence[Path], place: Path) -> NativeProgra
 
 def compile_program(parts: Sequence[str | Path], executable: Path, purpose: str) -> None:
     """Compiles and links, with the marks' header at hand."""
-    compiler = build.program("gcc", PACKAGES)
+    compiler = toolchain.program("gcc", PACKAGES)
     _headers()
-    build.run((compiler, "-O1", "-w", f"-I{build.HERE}", *parts, "-lm", "-o", executable), purpose)
+    toolchain.run((compiler, "-O1", "-w", f"-I{toolchain.HERE}", *parts, "-lm", "-o", executable), purpose)
 
 
 def _run_under_valgrind(command: Sequence[str], recorder: Recorder) -> None:
     tool = _tool()
     reader, writer = os.pipe()
     process = subprocess.Popen(
-        [build.program("valgrind", PACKAGES), "--tool=diagmem", "-q", f"--events-fd={writer}", *command],
+        [toolchain.program("valgrind", PACKAGES), "--tool=diagmem", "-q", f"--events-fd={writer}", *command],
         env={**os.environ, "VALGRIND_LIB": str(tool)},
         pass_fds=(writer,),
         stdout=subprocess.DEVNULL,
@@ -183,17 +183,17 @@ def _tool() -> Path:
     """The directory that valgrind takes as VALGRIND_LIB, with our tool in it."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         raise TraceError("the native tracer runs on x86-64 Linux only; trace with --on cortex-m4 instead")
-    compiler, valgrind = build.program("gcc", PACKAGES), build.program("valgrind", PACKAGES)
-    version = build.run((valgrind, "--version"), "valgrind")
-    texts = [(build.HERE / name).read_text() for name in _SOURCES]
-    return build.cached("valgrind", (version, *texts, *_TOOL_FLAGS), lambda place: _build_tool(compiler, place))
+    compiler, valgrind = toolchain.program("gcc", PACKAGES), toolchain.program("valgrind", PACKAGES)
+    version = toolchain.run((valgrind, "--version"), "valgrind")
+    texts = [(toolchain.HERE / name).read_text() for name in _SOURCES]
+    return toolchain.cached("valgrind", (version, *texts, *_TOOL_FLAGS), lambda place: _build_tool(compiler, place))
 
 
 def _build_tool(compiler: str, place: Path) -> None:
     libraries = [_find(f"lib{name}-amd64-linux.a", _LIBRARY_PLACES) for name in ("coregrind", "vex", "gcc-sup")]
-    parts: list[str | Path] = [f"-I{build.HERE}", f"-I{_headers()}", build.HERE / "valgrind_tool.c", *libraries]
+    parts: list[str | Path] = [f"-I{toolchain.HERE}", f"-I{_headers()}", toolchain.HERE / "valgrind_tool.c", *libraries]
     tool = place / "diagmem-amd64-linux"
-    build.run((compiler, *_TOOL_FLAGS, *parts, "-lgcc", "-o", tool), "building the valgrind tool")
+    toolchain.run((compiler, *_TOOL_FLAGS, *parts, "-lgcc", "-o", tool), "building the valgrind tool")
     for name in _BESIDE_THE_TOOL:
         shutil.copyfile(_find(name, _TOOL_PLACES), place / name)
 

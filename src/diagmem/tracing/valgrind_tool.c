@@ -16,7 +16,7 @@
 
 enum { LOAD, STORE, START, END };
 
-/* The record that tracing/events.py reads. */
+/* The record that tracing/recording.py reads. */
 typedef struct {
     ULong time;
     UInt offset;

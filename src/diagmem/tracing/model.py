@@ -19,11 +19,11 @@ from diagmem.model.graph import ABSENT, Graph, Node, Op, Tensor
 from diagmem.model.schedule import PUSH, Schedule, Step
 from diagmem.ops import Unsupported, kind_of
 from diagmem.planning.plan import Plan, Storage
-from diagmem.tracing.capture import cortex_m, native
-from diagmem.tracing.capture.calls import Call, MemoryArgument, Role
-from diagmem.tracing.capture.elf import Elf
-from diagmem.tracing.capture.native import AFTER_OP, harness
-from diagmem.tracing.capture.run import Executable
+from diagmem.tracing import cortex_m, native
+from diagmem.tracing.calls import Call, MemoryArgument, Role
+from diagmem.tracing.native import AFTER_OP, harness
+from diagmem.tracing.recording import Executable
+from diagmem.tracing.toolchain import Elf
 from diagmem.verification.inputs import sample_inputs
 
 NAME = "net"

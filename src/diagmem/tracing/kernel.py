@@ -11,10 +11,10 @@ from typing import Any
 from diagmem.frontends.source import Source
 from diagmem.model.errors import TraceError, install_command, one_line
 from diagmem.model.graph import Graph, Node
-from diagmem.tracing.capture import cortex_m, native
-from diagmem.tracing.capture.calls import Call, Role, parse_call
-from diagmem.tracing.capture.elf import Elf, Machine
-from diagmem.tracing.capture.run import Executable
+from diagmem.tracing import cortex_m, native
+from diagmem.tracing.calls import Call, Role, parse_call
+from diagmem.tracing.recording import Executable
+from diagmem.tracing.toolchain import Elf, Machine
 
 NATIVE = "x86"
 PLACES = (NATIVE, *cortex_m.CORES)

@@ -2,27 +2,237 @@
 
 Arguments are passed as the procedure call standard (AAPCS) says: registers, stack, and structs in memory. The emulated
 memory holds the file's segments where they belong, and far from them the traced buffers, constants and structs, and a
-stack.
+stack. Each block and memory access is recorded by hooks: in C where there is a compiler, else in Python.
 """
 
 from __future__ import annotations
 
 import ctypes
+import shutil
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from diagmem.model.errors import TraceError, install_command
-from diagmem.tracing.capture import build
-from diagmem.tracing.capture.calls import NUMBERS, Argument, Call, MemoryArgument, Null, Number, Struct
-from diagmem.tracing.capture.cortex_m_hooks import Hooks, Scene, attach
-from diagmem.tracing.capture.elf import Elf, Machine
-from diagmem.tracing.capture.events import Kind, Recorder
+from diagmem.tracing import toolchain
+from diagmem.tracing.calls import NUMBERS, Argument, Call, MemoryArgument, Null, Number, Struct
+from diagmem.tracing.recording import EVENT, Kind, Recorder
+from diagmem.tracing.toolchain import Elf, Machine
 
 if TYPE_CHECKING:
     from unicorn import Uc
+
+CAPACITY = 1 << 17
+"""Events held before the recorder gets them."""
+
+_SOURCE = toolchain.HERE / "cortex_m_hooks.c"
+_FLAGS = ("-O2", "-std=c99", "-shared", "-fPIC")
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """`watched`: the [begin, end) that form the traced space, in this order. `marks_at`: a store there starts an
+    operation, one of n to the next word ends operation n. `code`: what may run, as (address, bytes shared with the
+    emulator)."""
+
+    watched: tuple[tuple[int, int], ...]
+    marks_at: int
+    code: tuple[tuple[int, Any], ...]
+
+
+class Hooks:
+    """Fills records and passes them on. What a recorder raises stops the emulation, and is raised by `finish`."""
+
+    def __init__(self, engine: Uc, scene: Scene, recorder: Recorder) -> None:
+        self.engine, self.scene, self.recorder = engine, scene, recorder
+        self.error: BaseException | None = None
+
+    def finish(self) -> None:
+        self.flush()
+        if self.error is not None:
+            raise self.error
+
+    def flush(self) -> None:
+        raise NotImplementedError
+
+    def mark(self, kind: Kind, op: int) -> None:
+        """Marks an operation from outside, before the code runs or after it has."""
+        raise NotImplementedError
+
+    def feed(self, events: np.ndarray[Any, Any]) -> None:
+        """An exception must not pass through the emulator's frames."""
+        try:
+            if self.error is None:
+                self.recorder.feed(events)
+        except BaseException as error:
+            self.error = error
+            self.engine.emu_stop()
+
+
+def attach(engine: Uc, scene: Scene, recorder: Recorder, in_python: bool = False) -> Hooks:
+    """Hooks that record from now on, limited to the watched buffers and the marks."""
+    if in_python or shutil.which("gcc") is None:
+        return PythonHooks(engine, scene, recorder)
+    return CHooks(engine, scene, recorder)
+
+
+def _reach(scene: Scene) -> list[tuple[int, int]]:
+    """Closed address ranges that hooks must see."""
+    lowest, highest = min(b for b, _ in scene.watched), max(e for _, e in scene.watched)
+    return [(lowest - 64, highest), (scene.marks_at, scene.marks_at + 7)]
+
+
+class _Watched(ctypes.Structure):
+    _fields_ = (("begin", ctypes.c_uint64), ("end", ctypes.c_uint64), ("offset", ctypes.c_uint64))
+
+
+class _Code(ctypes.Structure):
+    _fields_ = (("begin", ctypes.c_uint64), ("end", ctypes.c_uint64), ("host", ctypes.c_void_p))
+
+
+_FULL = ctypes.CFUNCTYPE(None)
+
+
+class _Tracer(ctypes.Structure):
+    """As in cortex_m_hooks.c."""
+
+    _fields_ = (
+        ("events", ctypes.c_void_p),
+        ("count", ctypes.c_uint64),
+        ("capacity", ctypes.c_uint64),
+        ("full", _FULL),
+        ("watched", ctypes.POINTER(_Watched)),
+        ("watched_count", ctypes.c_uint64),
+        ("code", ctypes.POINTER(_Code)),
+        ("code_count", ctypes.c_uint64),
+        ("read_register", ctypes.c_void_p),
+        ("pc_number", ctypes.c_uint64),
+        ("marks_at", ctypes.c_uint64),
+        ("now", ctypes.c_uint64),
+        ("in_block", ctypes.c_uint64),
+        ("block", ctypes.c_uint64),
+        ("block_host", ctypes.c_void_p),
+    )
+
+
+class CHooks(Hooks):
+    def __init__(self, engine: Uc, scene: Scene, recorder: Recorder) -> None:
+        from unicorn import arm_const, unicorn_const
+        from unicorn.unicorn_py3.unicorn import uclib
+
+        super().__init__(engine, scene, recorder)
+        self.events = np.zeros(CAPACITY, dtype=EVENT)
+        self.full = _FULL(self.flush)
+        self.watched = (_Watched * len(scene.watched))(*(_Watched(*w) for w in _with_offsets(scene.watched)))
+        self.code = (_Code * len(scene.code))(
+            *(_Code(begin, begin + len(host), ctypes.addressof(host)) for begin, host in scene.code)
+        )
+        self.tracer = _Tracer(
+            events=self.events.ctypes.data,
+            capacity=CAPACITY,
+            full=self.full,
+            watched=self.watched,
+            watched_count=len(self.watched),
+            code=self.code,
+            code_count=len(self.code),
+            read_register=ctypes.cast(uclib.uc_reg_read, ctypes.c_void_p),
+            pc_number=arm_const.UC_ARM_REG_PC,
+            marks_at=scene.marks_at,
+        )
+        self.library = _library()
+        handle, everywhere = ctypes.c_size_t(), (1, 0)
+        accesses = unicorn_const.UC_HOOK_MEM_READ | unicorn_const.UC_HOOK_MEM_WRITE
+        for hook, function, (begin, end) in (
+            (unicorn_const.UC_HOOK_BLOCK, self.library.on_block, everywhere),
+            *((accesses, self.library.on_access, reach) for reach in _reach(scene)),
+        ):
+            pointers = ctypes.cast(function, ctypes.c_void_p), ctypes.addressof(self.tracer)
+            uclib.uc_hook_add(engine._uch, ctypes.byref(handle), hook, *pointers, begin, end)
+
+    def mark(self, kind: Kind, op: int) -> None:
+        tracer = self.tracer
+        self.flush()
+        self.events[0] = (tracer.now + tracer.in_block, op, 0, kind)
+        tracer.count = 1
+
+    def flush(self) -> None:
+        count, self.tracer.count = self.tracer.count, 0
+        self.feed(self.events[:count])
+
+
+def _library() -> ctypes.CDLL:
+    def compile_hooks(place: Path) -> None:
+        toolchain.run(
+            (toolchain.program("gcc", "gcc"), *_FLAGS, _SOURCE, "-o", place / "hooks.so"), "building the tracer"
+        )
+
+    return ctypes.CDLL(str(toolchain.cached("hooks", (_SOURCE.read_text(), *_FLAGS), compile_hooks) / "hooks.so"))
+
+
+def _with_offsets(watched: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    found, offset = [], 0
+    for begin, end in watched:
+        found.append((begin, end, offset))
+        offset += end - begin
+    return found
+
+
+class PythonHooks(Hooks):
+    def __init__(self, engine: Uc, scene: Scene, recorder: Recorder) -> None:
+        from unicorn import arm_const, unicorn_const
+
+        super().__init__(engine, scene, recorder)
+        self.records: list[tuple[int, int, int, int]] = []
+        self.now = self.block = self.in_block = 0
+        self.counts: dict[tuple[int, int], int] = {}
+        self.pc_number = arm_const.UC_ARM_REG_PC
+        self.loads = unicorn_const.UC_MEM_READ
+        self.watched = _with_offsets(scene.watched)
+        engine.hook_add(unicorn_const.UC_HOOK_BLOCK, self.on_block)
+        accesses = unicorn_const.UC_HOOK_MEM_READ | unicorn_const.UC_HOOK_MEM_WRITE
+        for begin, end in _reach(scene):
+            engine.hook_add(accesses, self.on_access, begin=begin, end=end)
+
+    def on_block(self, _engine: Uc, address: int, size: int, _user: Any) -> None:
+        self.now += self.in_block
+        self.block, self.in_block = address, self.instructions(address, address + size)
+
+    def on_access(self, engine: Uc, access: int, address: int, size: int, value: int, _user: Any) -> None:
+        time = self.now + self.instructions(self.block, engine.reg_read(self.pc_number))
+        if address >= self.scene.marks_at:
+            self.records.append((time, value, 0, Kind.START if address == self.scene.marks_at else Kind.END))
+            return
+        kind = Kind.LOAD if access == self.loads else Kind.STORE
+        for begin, end, offset in self.watched:
+            low, high = max(address, begin), min(address + size, end)
+            if low < high:
+                self.records.append((time, offset + low - begin, high - low, kind))
+        if len(self.records) >= CAPACITY:
+            self.flush()
+
+    def instructions(self, begin: int, end: int) -> int:
+        """Instructions in [begin, end): Thumb's are two or four bytes long."""
+        found = self.counts.get((begin, end))
+        if found is None:
+            found, at = 0, begin
+            for base, host in self.scene.code:
+                while base <= at < min(end, base + len(host) - 1):
+                    at += 4 if host[at + 1 - base] >= 0xE8 else 2
+                    found += 1
+            self.counts[begin, end] = found
+        return found
+
+    def mark(self, kind: Kind, op: int) -> None:
+        self.records.append((self.now + self.in_block, op, 0, kind))
+
+    def flush(self) -> None:
+        records, self.records = self.records, []
+        self.feed(np.array(records, dtype=EVENT))
+
 
 CORE_REGISTERS = 4
 FLOAT_REGISTERS = 16
@@ -51,12 +261,9 @@ def place(call: Call, buffers: Sequence[int], structs_at: int, hard_floats: bool
     layout = _Layout(iter(buffers), structs_at)
     registers = Registers()
     for argument in call.arguments:
-        _pass(registers, layout.data(argument), hard_floats and _is_float(argument))
+        is_float = isinstance(argument, Number) and NUMBERS[argument.element].kind == "f"
+        _pass(registers, layout.data(argument), hard_floats and is_float)
     return Placed(registers, tuple(layout.memory))
-
-
-def _is_float(argument: Argument) -> bool:
-    return isinstance(argument, Number) and NUMBERS[argument.element].kind == "f"
 
 
 class _Layout:
@@ -68,8 +275,7 @@ class _Layout:
         """The argument's bytes; a pointer's are its address."""
         if isinstance(argument, Number):
             return argument.data
-        address = 0 if isinstance(argument, Null) else self._address(argument)
-        return struct.pack("<I", address)
+        return struct.pack("<I", 0 if isinstance(argument, Null) else self._address(argument))
 
     def _address(self, argument: MemoryArgument | Struct) -> int:
         if isinstance(argument, MemoryArgument):
@@ -128,39 +334,23 @@ _GUARD = b"\xa5" * GAP_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """`model`: the emulator's name of it. `flags`: the compiler's."""
+    """`fpu`: the compiler's name of it; empty where there is none."""
 
     name: str
-    model: str
-    flags: tuple[str, ...]
-    float_flags: tuple[str, ...] = ()
+    fpu: str = ""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return f"-mcpu={self.name}", "-mthumb"
+
+    @property
+    def float_flags(self) -> tuple[str, ...]:
+        return ("-mfloat-abi=hard", f"-mfpu={self.fpu}") if self.fpu else ()
 
 
-CORES = {
-    core.name: core
-    for core in (
-        Core("cortex-m0", "UC_CPU_ARM_CORTEX_M0", ("-mcpu=cortex-m0", "-mthumb")),
-        Core("cortex-m3", "UC_CPU_ARM_CORTEX_M3", ("-mcpu=cortex-m3", "-mthumb")),
-        Core(
-            "cortex-m4",
-            "UC_CPU_ARM_CORTEX_M4",
-            ("-mcpu=cortex-m4", "-mthumb"),
-            ("-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"),
-        ),
-        Core(
-            "cortex-m7",
-            "UC_CPU_ARM_CORTEX_M7",
-            ("-mcpu=cortex-m7", "-mthumb"),
-            ("-mfloat-abi=hard", "-mfpu=fpv5-d16"),
-        ),
-        Core(
-            "cortex-m33",
-            "UC_CPU_ARM_CORTEX_M33",
-            ("-mcpu=cortex-m33", "-mthumb"),
-            ("-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"),
-        ),
-    )
-}
+_FPUS = {"m0": "", "m3": "", "m4": "fpv4-sp-d16", "m7": "fpv5-d16", "m33": "fpv5-sp-d16"}
+
+CORES = {core.name: core for core in (Core(f"cortex-{name}", fpu) for name, fpu in _FPUS.items())}
 
 
 def linked(objects: Sequence[Path], function: str, core: Core, place: Path) -> Path:
@@ -178,10 +368,10 @@ def linked(objects: Sequence[Path], function: str, core: Core, place: Path) -> P
 
 def link(parts: Sequence[str | Path], function: str, core: Core, float_flags: Sequence[str], executable: Path) -> None:
     """Compiles what is source, and links."""
-    compiler = build.program("arm-none-eabi-gcc", PACKAGES)
+    compiler = toolchain.program("arm-none-eabi-gcc", PACKAGES)
     entry = f"-Wl,--entry={function}", f"-Wl,--require-defined={function}", "-Wl,--gc-sections"
     target = *core.flags, *float_flags, "-nostartfiles", "--specs=nosys.specs"
-    build.run((compiler, *target, *entry, *parts, "-lm", "-o", executable), f"linking {function} for {core.name}")
+    toolchain.run((compiler, *target, *entry, *parts, "-lm", "-o", executable), f"linking {function} for {core.name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +394,8 @@ class CortexMProgram:
         if self.elf.machine is not Machine.ARM:
             raise TraceError(f"{self.elf.name}: built for {self.elf.machine.name}, not for ARM")
         entry = self.elf.function(self.call.function)
-        addresses = tuple(_addresses(self.call))
-        placed = place(self.call, addresses, _after_constants(self.call, addresses), self.elf.has_hard_floats)
+        *addresses, structs_at = _addresses(self.call)
+        placed = place(self.call, addresses, structs_at, self.elf.has_hard_floats)
         engine, code = _engine(self.core, self.elf)
         _map_call(engine, self.call, addresses, contents, placed)
         _enter(engine, placed)
@@ -244,7 +434,7 @@ class CortexMProgram:
 
 
 def _addresses(call: Call) -> Iterator[int]:
-    """Where each buffer lies in emulated memory."""
+    """Where each buffer lies in emulated memory; last, the first address behind the constants."""
     watched, constant = BUFFERS_AT, CONSTANTS_AT
     for buffer in call.buffers:
         taken = -(-(buffer.size_bytes + GAP_BYTES) // GAP_BYTES) * GAP_BYTES
@@ -256,11 +446,7 @@ def _addresses(call: Call) -> Iterator[int]:
             constant += taken
         if watched > MARKS_AT or constant > STACK_AT:
             raise TraceError(f"{call.function}: its buffers are larger than the emulated memory")
-
-
-def _after_constants(call: Call, addresses: Sequence[int]) -> int:
-    ends = [a + b.size_bytes + GAP_BYTES for a, b in zip(addresses, call.buffers, strict=True) if not b.is_watched]
-    return -(-max([CONSTANTS_AT, *ends]) // GAP_BYTES) * GAP_BYTES
+    yield constant
 
 
 def _engine(core: Core, elf: Elf) -> tuple[Uc, list[tuple[int, Any]]]:
@@ -270,7 +456,7 @@ def _engine(core: Core, elf: Elf) -> tuple[Uc, list[tuple[int, Any]]]:
     except ImportError:
         raise TraceError(f"tracing on Cortex-M needs unicorn: {install_command('trace')}") from None
     engine = Uc(unicorn_const.UC_ARCH_ARM, unicorn_const.UC_MODE_THUMB | unicorn_const.UC_MODE_MCLASS)
-    engine.ctl_set_cpu_model(getattr(arm_const, core.model))
+    engine.ctl_set_cpu_model(getattr(arm_const, f"UC_CPU_ARM_{core.name.replace('-', '_').upper()}"))
     loaded = []
     for begin, content in _pages(elf):
         shared = (ctypes.c_uint8 * len(content)).from_buffer(content)

@@ -1,1 +1,0 @@
-"""What recorded loads and stores say."""

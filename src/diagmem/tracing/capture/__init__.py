@@ -1,1 +1,0 @@
-"""Runs compiled kernels and records what they load and store."""
