@@ -32,6 +32,9 @@ demo: $(READY)  ## Plan a built-in model: from 96 KB to 48 KB, so that it fits a
 system:  # Compilers, emulator, tracer and browser for the tests, from Debian where that is possible
 	@tools/install-system-packages
 
+# Tests start hundreds of Pythons: keep bytecode, even where the environment (as in many container images) says not to.
+test test-all: export PYTHONDONTWRITEBYTECODE :=
+
 test: $(READY) system  ## Run every test that is quick, and a share of those that are not
 	$(BIN)/pytest -n auto --dist worksteal --quick
 

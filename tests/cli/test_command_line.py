@@ -9,21 +9,13 @@ from pathlib import Path
 
 import pytest
 
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from diagmem.cli import main; main()", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+from tests.cli.calling import call
 
 
 def test_help_lists_commands_and_teaches_by_example() -> None:
     """`diagmem`, with or without --help, shows the commands and an example."""
     for arguments in ((), ("--help",), ("-h",)):
-        done = run(*arguments)
+        done = call(*arguments)
         assert done.returncode == 0
         assert "inspect" in done.stdout
         assert "zoo:vww_96_int8" in done.stdout
@@ -31,18 +23,25 @@ def test_help_lists_commands_and_teaches_by_example() -> None:
 
 def test_every_command_has_help() -> None:
     """Each command's --help works and shows an example or its options."""
-    listed = run("--help").stdout.split("Commands:")[1].split()
+    listed = call("--help").stdout.split("Commands:")[1].split()
     from diagmem.cli import diagmem
 
     for name in diagmem.list_commands(diagmem.make_context("diagmem", ["completion"], resilient_parsing=True)):
         assert name in listed
-        assert run(name, "--help").returncode == 0
+        assert call(name, "--help").returncode == 0
 
 
-def test_version() -> None:
+def test_a_process_of_its_own() -> None:
+    """The command as it is started by a shell: what it says and where, and its status."""
     from diagmem import __version__
 
-    assert run("--version").stdout.strip() == f"diagmem, version {__version__}"
+    for arguments, status in ((["--version"], 0), (["inspect", "no/such/file.tflite"], 2)):
+        command = [Path(sys.executable).parent / "diagmem", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        here = call(*arguments)
+        assert done.returncode == here.returncode == status
+        assert (done.stdout, done.stderr) == (here.stdout, here.stderr)
+    assert call("--version").stdout == f"diagmem, version {__version__}\n"
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -76,7 +75,7 @@ def test_a_plan_loads_only_what_it_needs() -> None:
     ],
 )
 def test_bad_usage_is_one_line_and_status_2(arguments: tuple[str, ...], says: str) -> None:
-    done = run(*arguments)
+    done = call(*arguments)
     assert done.returncode == 2
     assert says.lower() in done.stderr.lower()
     assert done.stderr.count("\n") == 1
@@ -97,7 +96,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 @pytest.mark.parametrize(("typed", "meant"), [("insepct", "inspect"), ("target", "targets"), ("emit tfl", "tflm")])
 def test_a_mistyped_command_gets_the_nearest_one(typed: str, meant: str) -> None:
-    done = run(*typed.split())
+    done = call(*typed.split())
     assert done.returncode == 2
     assert f"Did you mean '{meant}'?" in done.stderr
 
@@ -107,7 +106,7 @@ def test_foreign_file_is_one_line_and_status_2(tmp_path: Path, content: bytes) -
     """Not a model at all: the file's name and what is wrong with it."""
     path = tmp_path / "odd \n <b>name.tflite"
     path.write_bytes(content)
-    done = run("inspect", str(path))
+    done = call("inspect", str(path))
     assert done.returncode == 2
     assert done.stderr.startswith("diagmem: ")
     assert "<b>name" in done.stderr
@@ -115,7 +114,7 @@ def test_foreign_file_is_one_line_and_status_2(tmp_path: Path, content: bytes) -
 
 
 def test_json_to_standard_output_stands_alone() -> None:
-    found = json.loads(run("inspect", "zoo:vww_96_int8", "--json", "-").stdout)
+    found = json.loads(call("inspect", "zoo:vww_96_int8", "--json", "-").stdout)
     assert len(found["ops"]) == 31
     assert (found["peak_bytes"], found["peak_op"]) == (55296, 2)
     assert found["macs"] == 7489664
@@ -124,14 +123,14 @@ def test_json_to_standard_output_stands_alone() -> None:
 
 def test_json_to_a_file_leaves_the_table(tmp_path: Path) -> None:
     path = tmp_path / "out.json"
-    done = run("inspect", "zoo:kws_dscnn_int8", "--json", str(path))
+    done = call("inspect", "zoo:kws_dscnn_int8", "--json", str(path))
     assert done.returncode == 0
     assert "peak" in done.stdout
     assert json.loads(path.read_text())["peak_bytes"] == 16000
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
-    done = run("inspect", "zoo:kws_dscnn_int8", "--json", str(tmp_path / "no" / "out.json"))
+    done = call("inspect", "zoo:kws_dscnn_int8", "--json", str(tmp_path / "no" / "out.json"))
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
@@ -139,10 +138,10 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> 
 
 def test_real_file(shared: Path) -> None:
     """The visual wake words model: 31 ops, its peak of 55296 bytes at op 2."""
-    found = json.loads(run("inspect", str(shared / "models/mlperf_tiny/vww_96_int8.tflite"), "--json", "-").stdout)
+    found = json.loads(call("inspect", str(shared / "models/mlperf_tiny/vww_96_int8.tflite"), "--json", "-").stdout)
     assert (len(found["ops"]), found["peak_bytes"], found["peak_op"]) == (31, 55296, 2)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_script(shell: str) -> None:
-    assert "_DIAGMEM_COMPLETE" in run("completion", shell).stdout
+    assert "_DIAGMEM_COMPLETE" in call("completion", shell).stdout
