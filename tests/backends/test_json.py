@@ -16,9 +16,10 @@ from jsonschema import Draft202012Validator
 
 import diagmem
 from diagmem import pipeline
+from diagmem.backends import json as plan_json
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
-from diagmem.backends.json import from_json, from_text, reading, schema_text, to_json
+from diagmem.backends.json import from_json, from_text, schema_text, to_json
 from diagmem.frontends.zoo.builder import Builder
 from diagmem.model.errors import DiagmemError, PlanError
 from diagmem.model.graph import DType, Graph
@@ -433,13 +434,13 @@ def test_deep_nesting_is_refused(opening: str) -> None:
 
 
 def test_text_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "LARGEST_TEXT_BYTES", 10)
+    monkeypatch.setattr(plan_json, "LARGEST_TEXT_BYTES", 10)
     with pytest.raises(PlanError, match="a plan of 12 characters is too large; 10 can be read"):
         from_text(" " * 12, model("whole"))
 
 
 def test_very_many_steps_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MOST_STEPS", 3)
+    monkeypatch.setattr(plan_json, "MOST_STEPS", 3)
     assert "values in 'schedule', and 3 can be read" in refused(written("whole"), "whole")
 
 
