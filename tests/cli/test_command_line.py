@@ -36,7 +36,7 @@ def test_a_process_of_its_own() -> None:
     from diagmem import __version__
 
     for arguments, status in ((["--version"], 0), (["inspect", "no/such/file.tflite"], 2)):
-        command = [Path(sys.executable).parent / "diagmem", *arguments]
+        command = [str(Path(sys.executable).parent / "diagmem"), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         here = call(*arguments)
         assert done.returncode == here.returncode == status

@@ -26,16 +26,14 @@ def emit(
 
     `most_text_bytes`: larger weights become a binary file, in layouts whose tools would find it.
     """
-    from diagmem.backends.c import project
     from diagmem.backends.c.kernels import kernels_of
     from diagmem.backends.c.literals import identifier
-    from diagmem.backends.c.model_source import model_source
     from diagmem.backends.c.tables import Tables
-    from diagmem.backends.c.text import rendered
+    from diagmem.backends.c.text import model_source, origin, readme, rendered
 
     name = identifier(name or program.graph.name)
     tables = Tables(program, name)
-    top = project.origin(program, name, model_sha256)
+    top = origin(program, name, model_sha256)
     is_binary = layout in BINARY_LAYOUTS and tables.size_bytes > most_text_bytes
     code = {
         f"{name}.h": top + rendered("model.h.j2", program, name),
@@ -48,8 +46,8 @@ def emit(
     files = {path: content.encode() for path, content in code.items()}
     if is_binary:
         files[f"{name}_weights.bin"] = tables.binary()
-    readme = project.readme(program, name, tables.size_bytes).encode()
-    return {**laid_out(Library({name: program}, name, files), layout), "README.md": readme}
+    about = readme(program, name, tables.size_bytes).encode()
+    return {**laid_out(Library({name: program}, name, files), layout), "README.md": about}
 
 
 def weights_bytes(program: Program) -> int:

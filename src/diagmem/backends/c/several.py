@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from diagmem.backends.c import project
 from diagmem.backends.c.arenas import pool_macro
 from diagmem.backends.c.kernels import kernels_of
 from diagmem.backends.c.layouts import FileLayout, Library, laid_out
 from diagmem.backends.c.literals import identifier
-from diagmem.backends.c.model_source import model_source
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
-from diagmem.backends.c.text import filled, rendered
+from diagmem.backends.c.text import filled, model_source, origin, rendered
 from diagmem.model.errors import PlanError
 from diagmem.planning.memory.caller import ARENA, KEPT
 
@@ -47,7 +45,7 @@ def emit_several(programs: Mapping[str, Program], name: str, layout: FileLayout 
     files = {f"{library}.{ending}": filled(f"library.{ending}.j2", **given) for ending in ("h", "c")}
     files[f"{library}_kernels.h"] = _guarded(library, kernels_of(list(named.values()), f"{library.upper()}_CODE_ATTR"))
     for own, program in named.items():
-        tables, top = Tables(program, own), project.origin(program, own, None)
+        tables, top = Tables(program, own), origin(program, own, None)
         files[f"{own}.h"] = top + rendered("model.h.j2", program, own, is_shared=True)
         files[f"{own}_code.h"] = top + _code(program, tables, own, library)
         files[f"{own}_values.c"] = top + rendered("values.c.j2", program, own)

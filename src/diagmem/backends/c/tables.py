@@ -124,30 +124,14 @@ class Tables:
 
     def assembly(self) -> dict[str, str]:
         """NAME_weights.S, which gives the bytes of `binary` their names."""
-        lines, offset = [], 0
+        from diagmem.backends.c.text import filled
+
+        places, offset = [], 0
         for table in self.stored:
-            place = f'"{self.prefix}_weights.bin", {offset}, {table.data.nbytes}'
-            lines.append(f"    .balign 8\n    .global {table.name}\n{table.name}:\n    .incbin {place}\n")
+            places.append((table.name, offset, table.data.nbytes))
             offset += len(_padded(bytes(table.data.nbytes)))
-        text = _ASSEMBLY.format(tables="".join(lines), macro=self.prefix.upper())
+        text = filled("weights.S.j2", prefix=self.prefix, macro=self.prefix.upper(), places=places)
         return {f"{self.prefix}_weights.S": text}
-
-
-_ASSEMBLY = """\
-/* The weights, for assemblers of the GNU kind: the binary must lie in a directory given with -I. They go to the section
- * {macro}_WEIGHTS_SECTION, for an assembler knows no {macro}_WEIGHTS_ATTR. */
-#ifndef {macro}_WEIGHTS_SECTION
-#define {macro}_WEIGHTS_SECTION .rodata
-#endif
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error the weights are little-endian
-#endif
-    .section {macro}_WEIGHTS_SECTION,"a",%progbits
-{tables}
-#if defined(__linux__)
-    .section .note.GNU-stack,"",%progbits
-#endif
-"""
 
 
 def is_one_byte(data: np.ndarray[Any, Any]) -> bool:

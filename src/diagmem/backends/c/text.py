@@ -5,15 +5,20 @@ In a template `${macro}` is the model's name in capitals, and `{% if … %}` a l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from diagmem import __version__
-from diagmem.backends.c.arenas import arena_type, functions, memories
+from diagmem.backends.c.arenas import address, address_to_read, arena_type, functions, memories
+from diagmem.backends.c.calls import listed_rows, parameters
 from diagmem.backends.c.literals import comment, number, numbers, shape_of, string
+from diagmem.backends.c.multicore import split_values
 from diagmem.backends.c.program import C_TYPES, Program
+from diagmem.backends.c.steps import repeated_turns, rows_of_tensors, run_values, sequence_bytes
+from diagmem.backends.c.tables import Tables
 from diagmem.model.graph import DType, Tensor
 
 if TYPE_CHECKING:
@@ -21,6 +26,17 @@ if TYPE_CHECKING:
 
 _STORED = (DType.INT8, DType.UINT8, DType.INT16)
 """Integer types that are quantised, where they have a scale."""
+
+
+def origin(program: Program, name: str, model_sha256: str | None) -> str:
+    """The comment at the start of every file."""
+    bound = "" if program.lower_bound_bytes is None else f" (lower bound {program.lower_bound_bytes})"
+    digest = "" if model_sha256 is None else f", sha256 {model_sha256}"
+    return f"""\
+/* {name}: made by diagmem {__version__}; do not edit.
+ * model: {comment(program.graph.name)}{digest}
+ * kernels: {program.kernels}; arena: {program.arena_bytes} bytes{bound} */
+"""
 
 
 def rendered(template: str, program: Program, name: str, is_shared: bool = False, **more: Any) -> str:
@@ -43,6 +59,42 @@ def rendered(template: str, program: Program, name: str, is_shared: bool = False
         "arena_to_read": arena_type(program, is_read=True),
     }
     return filled(template, program=program, name=name, **{**known, **more})
+
+
+def model_source(program: Program, tables: Tables, name: str, is_shared: bool = False) -> str:
+    """NAME.c after its first comment. `is_shared`: the arena is that of a library of several models."""
+    at, calls, numbers = partial(address, program), program.calls, {t: n for n, t in enumerate(program.graph.inputs)}
+    constants = (
+        *rows_of_tensors(program),
+        *(parameters(node, calls[node.op.index], tables) for node in program.nodes),
+        *(listed_rows(node, calls[node.op.index]) for node in program.nodes),
+        *(repeated_turns(program, node) for node in program.nodes),
+    )
+    given = {
+        "at": at,
+        "tables": tables,
+        "constants": constants,
+        "input_places": {n: at(_start(program, t)) for t, n in numbers.items()},
+        "output_places": {n: address_to_read(program, _start(program, t)) for n, t in enumerate(program.graph.outputs)},
+        "next_places": {numbers[t]: at(program.offsets[following]) for t, following in program.next_frames.items()},
+        **split_values(program, tables, name),
+        **run_values(program, tables, name),
+    }
+    return rendered("model.c.j2", program, name, is_shared, **given)
+
+
+def _start(program: Program, tensor: int) -> int:
+    return program.offsets[tensor] if tensor in program.offsets else program.storage[tensor].offsets[0]
+
+
+def readme(program: Program, name: str, weights_bytes: int) -> str:
+    """What a firmware engineer has to know."""
+    given: dict[str, Any] = {
+        "weights_bytes": weights_bytes,
+        "forms": Counter(storage.form for storage in program.by_rows.values()),
+        "sequence_bytes": sequence_bytes,
+    }
+    return rendered("README.md.j2", program, name, **given)
 
 
 def filled(template: str, **values: Any) -> str:
