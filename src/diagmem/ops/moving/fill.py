@@ -12,7 +12,7 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, CTable, Unsupported, element_code, kernel_call, require_types
-from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, constant_ints, held_separation, input_at, swept
+from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, constant_ints, input_at, swept
 from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind, strided
 from diagmem.ops.options import TYPE_CODES, BuiltinOptions, Table
 from diagmem.ops.orders import Order
@@ -33,9 +33,6 @@ class FillKind(OpKind):
 
     def accesses(self, node: Node, order: Order) -> Accesses:
         return swept(node, {1: Runs.of(0, 1, 0)})
-
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        return None if position == 1 else held_separation(node)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         return (np.full(node.output.shape, inputs[1].reshape(())),)
@@ -198,11 +195,6 @@ class OneHotKind(OpKind):
     def accesses(self, node: Node, order: Order) -> Accesses:
         return swept(node, {0: _chunks(node).reads(0)})
 
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        if position != 0:
-            return held_separation(node)
-        return _chunks(node).separation(0, output, node.input(0).dtype.size_bytes, node.output.dtype.size_bytes)
-
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         indices, _, on, off = inputs
         outer, depth, inner = _sizes(node)
@@ -263,10 +255,6 @@ class BroadcastArgsKind(OpKind):
 
     def accesses(self, node: Node, order: Order) -> Accesses:
         return swept(node, {p: _shape_chunks(node, p).reads(p) for p, _ in node.activations()})
-
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        sizes = node.input(position).dtype.size_bytes, node.output.dtype.size_bytes
-        return _shape_chunks(node, position).separation(position, output, *sizes)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         rank = node.output.elems

@@ -20,12 +20,10 @@ from diagmem.ops.kind import (
     Values,
     axis_of,
     constant_ints,
-    held_separation,
     input_at,
     swept,
 )
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
-from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.numerics.quantised import channel_scales
 from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
@@ -222,12 +220,6 @@ class EmbeddingLookupKind(OpKind):
     def accesses(self, node: Node, order: Order) -> Accesses:
         return swept(node, {0: Runs.of(0, node.input(0).elems, 0, stride=_run_of_row(node))})
 
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        if position != 0:
-            return held_separation(node)
-        gain = _run_of_row(node) * node.output.dtype.size_bytes - node.input(0).dtype.size_bytes
-        return separation_of((AxisTerm.even(node.input(0).elems, gain),))
-
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         indices, table = inputs
         rows = table[np.clip(indices.reshape(-1), 0, len(table) - 1)]
@@ -307,12 +299,6 @@ class DynamicUpdateSliceKind(OpKind):
         known = (None if node.input(p).is_constant else runs for p, runs in enumerate(reads))
         anywhere = Runs.of(0, whole if part else 0, 1 + whole, stride=0, hold=max(1, part))
         return Accesses(steps, tuple(known), (Runs.join(Runs.of(0, whole, 1), anywhere),))
-
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        whole, part = node.output.elems, node.input(1).elems
-        if position == 0:
-            return 0 if whole > 1 else None
-        return node.output.size_bytes if position == 1 and part and whole else None
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         data, part, begin = inputs

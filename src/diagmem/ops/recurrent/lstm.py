@@ -15,7 +15,6 @@ from diagmem.model.graph import DType, Node, Quantisation, Shape, Tensor
 from diagmem.ops.accesses import Accesses, Runs, node_reads
 from diagmem.ops.c_call import CCall, CStruct, CTable, Unsupported, by_type, kernel_call, require_types, values_of
 from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, input_at
-from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.numerics import single_precision
 from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale, sigmoid_16, sigmoid_table, tanh_16, wrapped
 from diagmem.ops.numerics.quantised import require_same_quantisation, scale_of, zero_point_of
@@ -71,14 +70,6 @@ class LstmKind(OpKind):
         row, steps = np.arange(sizes.batches * sizes.times), node.output.elems + 1
         rows = Runs.of(row * sizes.features, sizes.features, row * sizes.units, stride=0, hold=sizes.units)
         return Accesses(steps, node_reads(node, steps, {0: rows}), (Runs.sweep(node.output.elems),))
-
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        if position != 0:
-            return node.output.size_bytes
-        sizes, size = _sizes(node.attributes, node.inputs), node.output.dtype.size_bytes
-        gain = sizes.units * size - sizes.features * node.input(0).dtype.size_bytes
-        rows = AxisTerm.even(sizes.batches * sizes.times, gain)
-        return separation_of((rows, AxisTerm.even(sizes.units, size)))
 
     def macs(self, node: Node) -> int:
         sizes = _sizes(node.attributes, node.inputs)

@@ -71,9 +71,6 @@ class SvdfKind(OpKind):
         rows = Runs.of(np.arange(batches) * sizes.features, sizes.features, np.arange(batches), stride=0)
         return Accesses(steps, node_reads(node, steps, {0: rows}), (Runs.of(0, outputs, batches),))
 
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        return None if position == 0 else node.output.size_bytes
-
     def macs(self, node: Node) -> int:
         sizes = _sizes(node.attributes, node.inputs)
         return sizes.batches * sizes.filters * (sizes.features + sizes.memory)

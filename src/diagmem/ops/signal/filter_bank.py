@@ -14,8 +14,7 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.accesses import Accesses, Runs, node_reads
 from diagmem.ops.c_call import CCall, CTable, Unsupported, kernel_call, require_operands, require_types, values_of
-from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, held_separation, input_at, swept
-from diagmem.ops.loops.pixels import AxisTerm, separation_of
+from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, input_at, swept
 from diagmem.ops.numerics.fixed_point import Ints, bit_lengths
 from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
@@ -143,9 +142,6 @@ class AutoScaleKind(OpKind):
         reads = Runs.join(Runs.of(0, elems, 0, stride=0), Runs.of(0, elems, 1))
         return Accesses(elems + 2, (reads,), (Runs.of(0, elems, 1), Runs.of(0, 1, elems + 1)))
 
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        return separation_of((AxisTerm.even(node.input(0).elems, 0),)) if output == 0 else None
-
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         samples = inputs[0].astype(np.int64)
         bits = max(0, 15 - int(np.abs(samples).max()).bit_length())
@@ -223,12 +219,6 @@ class _ChannelsKind(OpKind):
     def accesses(self, node: Node, order: Order) -> Accesses:
         return swept(node, {0: Runs.sweep(node.output.elems)})
 
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        if position:
-            return held_separation(node)
-        gain = node.output.dtype.size_bytes - node.input(0).dtype.size_bytes
-        return separation_of((AxisTerm.even(node.output.elems, gain),))
-
     def sample_values(self, node: Node, position: int, tensor: Tensor, rng: np.random.Generator) -> Array | None:
         found: Array = rng.integers(0, 2**32, tensor.shape) >> rng.integers(0, 33, tensor.shape)
         return found
@@ -244,9 +234,6 @@ class SquareRootKind(_ChannelsKind):
     def accesses(self, node: Node, order: Order) -> Accesses:
         """How many bits there are is read once, at first."""
         return swept(node, {0: Runs.sweep(node.output.elems), 1: Runs.of(0, 1, 0)})
-
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        return None if position else super().closed_separation(node, position, order, output)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         bits = int(np.asarray(inputs[1]).reshape(-1)[0])
@@ -324,11 +311,6 @@ class SpectralSubtractionKind(_ChannelsKind):
         each, steps = Runs.sweep(node.output.elems), node.output.elems + 1
         return Accesses(steps, node_reads(node, steps, {0: each}), (each, each))
 
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        if position == 0:
-            return separation_of((AxisTerm.even(node.output.elems, 0),))
-        return node.output.size_bytes
-
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         a, signals = node.attributes, [int(v) for v in inputs[0]]
         bits, noises, found = a.spectral_subtraction_bits, [], []
@@ -393,9 +375,6 @@ class PcanKind(_ChannelsKind):
     def accesses(self, node: Node, order: Order) -> Accesses:
         elems = node.output.elems
         return swept(node, {0: Runs.sweep(elems), 1: Runs.sweep(elems)})
-
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        return super().closed_separation(node, position // 2, order, output)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         channels, noise, gains = inputs

@@ -21,8 +21,7 @@ from diagmem.ops.c_call import (
     require_types,
     values_of,
 )
-from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, held_separation, input_at, swept
-from diagmem.ops.loops.pixels import AxisTerm, separation_of
+from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, input_at, swept
 from diagmem.ops.options import CustomTable
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, constant_of, node_of, remembering
@@ -300,13 +299,6 @@ class StackerKind(StreamKind):
         reads = node_reads(node, elems + 2, {0: Runs.of(0, channels, elems - channels)})
         return Accesses(elems + 2, reads, (Runs.sweep(elems), Runs.of(0, 1, elems)))
 
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        if position:
-            return node.outputs[output].size_bytes
-        if output or node.output.elems < 2:
-            return None
-        return (node.output.elems - node.input(0).elems) * node.output.dtype.size_bytes
-
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         a, (frame, before) = node.attributes, inputs
         stack = np.concatenate([before[1:], frame])
@@ -357,9 +349,6 @@ class WindowKind(OpKind):
 
     def accesses(self, node: Node, order: Order) -> Accesses:
         return swept(node, {0: Runs.sweep(node.output.elems)})
-
-    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
-        return separation_of((AxisTerm.even(node.output.elems, 0),)) if position == 0 else held_separation(node)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         frames, weights = inputs

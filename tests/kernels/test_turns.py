@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.kernels import library
+from diagmem.kernels.rows import Turns
 from diagmem.model.graph import Node, Tensor
 from diagmem.ops.accesses import Accesses
-from diagmem.ops.turns import Turns
 from tests.ops.cases import case_modules
 from tests.profiles import examples
 
