@@ -91,7 +91,7 @@ def _source(node: Node) -> str | None:
 
 def _convolution(node: Node) -> str:
     is_depthwise = node.op.kind == "DEPTHWISE_CONV_2D"
-    window = (depthwise_conv_2d if is_depthwise else conv_2d).window_of(node)
+    window = (depthwise_conv_2d if is_depthwise else conv_2d).KIND.window(node)
     output = requantisation_of(node, 3 if is_depthwise else 0)
     multiplier = "1, " if is_depthwise else ""
     offsets = f"{-zero_point_of(node.input(0))}, {output.zero_point}, {multiplier}"
@@ -135,7 +135,7 @@ def _pairwise(node: Node) -> str:
 
 def _pooled(node: Node) -> str:
     low, high = integer_range(node.attributes.activation, node.output)
-    window = pool_2d.window_of(node)
+    window = pool_2d.KIND.window(node)
     how = f"static const cmsis_nn_pool_params how = {{{_steps(window)}, {{{low}, {high}}}}};\n"
     kernel = f"static const cmsis_nn_dims kernel = {{1, {window.rows.kernel}, {window.cols.kernel}, 1}};"
     name = "avgpool" if node.op.kind == "AVERAGE_POOL_2D" else "max_pool"

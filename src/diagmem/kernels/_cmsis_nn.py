@@ -32,13 +32,13 @@ def _is_1xn(window: Window2D, depth: int) -> bool:
 
 def _is_plain_depthwise(node: Node) -> bool:
     """One output channel for each input channel, one image, no dilation."""
-    image, window = Nhwc.of(node.input(0)), depthwise_conv_2d.window_of(node)
+    image, window = Nhwc.of(node.input(0)), depthwise_conv_2d.KIND.window(node)
     undilated = window.rows.dilation == window.cols.dilation == 1
     return image.depth == Nhwc.of(node.output).depth and image.batch == 1 and undilated
 
 
 def _scratch_of_conv(node: Node, mve: bool) -> int:
-    window, depth = conv_2d.window_of(node), Nhwc.of(node.input(0)).depth
+    window, depth = conv_2d.KIND.window(node), Nhwc.of(node.input(0)).depth
     dtype = node.input(0).dtype
     if dtype is DType.INT8:
         return aligned(_scratch_of_8_bit_conv(window, depth, mve))
@@ -49,7 +49,7 @@ def _scratch_of_conv(node: Node, mve: bool) -> int:
 def _scratch_of_depthwise_conv(node: Node, mve: bool) -> int:
     if node.input(0).dtype is not DType.INT8:
         return 0
-    window, depth = depthwise_conv_2d.window_of(node), Nhwc.of(node.input(0)).depth
+    window, depth = depthwise_conv_2d.KIND.window(node), Nhwc.of(node.input(0)).depth
     taps = window.rows.kernel * window.cols.kernel
     if mve and depth == 1 and node.output.shape[-1] > 1:
         return aligned(_scratch_of_8_bit_conv(window, depth, mve) + node.input(1).elems)
@@ -124,7 +124,7 @@ def _order_of_conv(node: Node, mve: bool) -> Order | None:
     image, filters = Nhwc.of(node.input(0)), Nhwc.of(node.input(1))
     if not _has_8_bit_kernel(node) or image.depth != filters.depth:
         return None
-    window = conv_2d.window_of(node)
+    window = conv_2d.KIND.window(node)
     if mve and _is_1xn(window, image.depth):
         # Where a stride meets padding on the right, the kernel looks at bytes behind its input.
         return Order.QUADS if window.cols.stride == 1 or window.cols.pad_after == 0 else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, ExplicitPadding, Node, Shape, Tensor
+from diagmem.model.graph import DType, Node, Shape, Tensor
 from diagmem.model.multicore import Along, Cut
 from diagmem.model.views import pieces, places
 from diagmem.ops.accesses import Accesses, Runs, node_reads, replayed_separation
@@ -337,26 +337,3 @@ def pixels_as_rows(node: Node, change: ColumnsAsRows) -> Rewritten | None:
     constants = [t for t in node.inputs if t is not None and t.is_constant]
     is_alike = len(shapes) == 1 and all(t.elems == t.shape[-1] if t.shape else True for t in constants)
     return Rewritten(node.attributes) if is_alike else None
-
-
-def window_over_rows(node: Node, change: ColumnsAsRows) -> Rewritten | None:
-    """A window over one row becomes a window over one column."""
-    a = node.attributes
-    if len(change.axes) != 4 or any(len(t.shape) != 4 or t.shape[1] != 1 for t in (node.input(0), node.output)):
-        return None
-    pairs = [(f"{name}_h", f"{name}_w") for name in ("stride", "dilation", "kernel") if hasattr(a, f"{name}_h")]
-    fields = {name: getattr(a, other) for h, w in pairs for name, other in ((h, w), (w, h))}
-    padding = a.padding
-    if isinstance(padding, ExplicitPadding):
-        padding = ExplicitPadding(padding.left, padding.right, padding.top, padding.bottom)
-    return Rewritten(replace(a, padding=padding, **fields))
-
-
-def convolution_over_rows(node: Node, change: ColumnsAsRows) -> Rewritten | None:
-    """Rows and columns of the filter change places too. It must not serve another operation as it is."""
-    filters, window = node.input(1), window_over_rows(node, change)
-    if window is None or not filters.is_constant or filters.index not in change.own:
-        return None
-    shape = tuple(filters.shape[axis] for axis in change.axes)
-    data = None if filters.data is None else np.ascontiguousarray(filters.data.transpose(change.axes))
-    return Rewritten(window.attributes, {1: replace(filters, shape=shape, data=data)})

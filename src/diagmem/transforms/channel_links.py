@@ -164,7 +164,7 @@ def _inside(node: Node, taps: int) -> Array | None:
     """[place, tap]: the different sets of taps that lie inside the image at once; None where there are too many."""
     if node.op.kind == "FULLY_CONNECTED":
         return np.ones((1, taps), bool)
-    window = (conv_2d if node.op.kind == "CONV_2D" else depthwise_conv_2d).window_of(node)
+    window = (conv_2d if node.op.kind == "CONV_2D" else depthwise_conv_2d).KIND.window(node)
     rows, cols = (_sets(axis) for axis in (window.rows, window.cols))
     if rows.size * cols.size > MOST_WEIGHTS:
         return None

@@ -243,9 +243,9 @@ def _fused(graph: Graph, node: Node) -> Graph | None:
 
 
 WINDOWS = {
-    "CONV_2D": conv_2d.window_of,
-    "DEPTHWISE_CONV_2D": depthwise_conv_2d.window_of,
-    "MAX_POOL_2D": pool_2d.window_of,
+    "CONV_2D": conv_2d.KIND.window,
+    "DEPTHWISE_CONV_2D": depthwise_conv_2d.KIND.window,
+    "MAX_POOL_2D": pool_2d.KIND.window,
 }
 """Ops that take a PAD over. An average leaves its own border out, so that would not be the same."""
 

@@ -10,11 +10,10 @@ from fractions import Fraction
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Window1D, Window2D
+from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Window1D
 from diagmem.model.multicore import Along, Cut
 from diagmem.ops.c_call import (
     MAX_ROWS,
-    QUANTISED_OR_REAL,
     CCall,
     CChannels,
     CName,
@@ -22,22 +21,13 @@ from diagmem.ops.c_call import (
     CStruct,
     CTable,
     Fields,
-    by_type,
     kernel_call,
     values_of,
 )
-from diagmem.ops.kind import (
-    Array,
-    ColumnsAsRows,
-    Inputs,
-    Rewritten,
-    Shapes,
-    Values,
-    convolution_over_rows,
-    input_at,
-)
+from diagmem.ops.convolution._convolution import ConvolutionKind
+from diagmem.ops.kind import Array, Inputs, input_at
 from diagmem.ops.loops.pixels import HeldPixels, pixel_cut
-from diagmem.ops.loops.windowed import OrderedLoop, WindowedKind, WindowedLoop, c_window, tap_images, window_limits
+from diagmem.ops.loops.windowed import OrderedLoop, WindowedLoop, c_window, tap_images, window_limits
 from diagmem.ops.numerics.fixed_point import Ints
 from diagmem.ops.numerics.packed import (
     VECTOR_BYTES,
@@ -53,22 +43,19 @@ from diagmem.ops.numerics.packed import (
     packed_channels,
     vectors_of,
 )
-from diagmem.ops.numerics.quantised import centred_weights, real_weights, zero_point_of
+from diagmem.ops.numerics.quantised import zero_point_of
 from diagmem.ops.numerics.weighted_sums import (
     BY_CHANNEL,
     CHANNELS_OF_A_BLOCK,
     block_start,
     c_padding,
-    filter_window,
-    finished,
     interleaved,
     kernel_suffix,
-    weighted_fitting,
     window_call,
 )
 from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import InstructionSet, Order, Variant
-from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.sampling import Draw, activation, node_of
 from diagmem.ops.signature import Signature, Weights
 
 
@@ -84,13 +71,13 @@ class Conv2D:
     activation: Activation = Activation.NONE
 
 
-class Conv2DKind(WindowedKind):
+class Conv2DKind(ConvolutionKind):
     names = ("CONV_2D",)
     orders = (
         *(Order.REFERENCE, Order.BLOCKS, Order.PAIRS, Order.ROW_PAIRS),
         *(Order.IM2COL, Order.QUADS, Order.ROWS),
     )
-    int8_version = 3
+    axis = 0
     takes = Signature((2, 3), weights=Weights(axis=0))
     table = Table(
         Conv2D, ("Padding", "StrideH", "StrideW", "DilationHFactor", "DilationWFactor", "FusedActivationFunction")
@@ -101,14 +88,18 @@ class Conv2DKind(WindowedKind):
         is_grouped = node.input(0).shape[-1] != node.input(1).shape[-1]
         return Order.REFERENCE if is_grouped else Order.BLOCKS
 
-    def output_shapes(self, name: str, attributes: Conv2D, inputs: Inputs) -> Shapes:
-        image, filters = _image_and_filter(inputs)
-        window = filter_window(attributes, image, filters)
-        return ((image.batch, window.rows.size_out, window.cols.size_out, filters.batch),)
+    def image_and_filter(self, attributes: Conv2D, inputs: Inputs) -> tuple[Nhwc, Nhwc]:
+        image, filters = Nhwc.of(input_at(inputs, 0)), Nhwc.of(input_at(inputs, 1))
+        if filters.depth < 1 or image.depth % filters.depth or filters.batch % (image.depth // filters.depth):
+            raise ModelError(
+                f"filter {list(filters)} does not divide the {image.depth} input channels into groups; the file is "
+                "damaged"
+            )
+        return image, filters
 
-    def loop(self, node: Node) -> WindowedLoop:
-        window = window_of(node)
-        return WindowedLoop.of(node.input(0), node.output, window.rows, window.cols, _groups(node.inputs))
+    def groups(self, node: Node) -> int:
+        image, filters = self.image_and_filter(node.attributes, node.inputs)
+        return image.depth // filters.depth
 
     def ordered(self, node: Node, order: Order) -> OrderedLoop:
         loop = self.loop(node)
@@ -122,9 +113,6 @@ class Conv2DKind(WindowedKind):
         }
         return held.get(order, loop)
 
-    def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
-        return convolution_over_rows(node, change)
-
     def paper(self, node: Node, position: int) -> Fraction | None:
         """Equations (12) and (13)."""
         loop = self.loop(node)
@@ -133,19 +121,8 @@ class Conv2DKind(WindowedKind):
         a = Fraction(loop.rows.stride * loop.image.width * loop.image.depth, loop.out.width * loop.out.depth)
         return loop.printed_overlap(a, loop.printed_pixels() * loop.image.depth + 1)
 
-    def macs(self, node: Node) -> int:
-        _, filters = _image_and_filter(node.inputs)
-        return node.output.elems * filters.height * filters.width * filters.depth
-
-    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        loop, (image, filters, *rest) = self.loop(node), inputs
-        bias = rest[0] if rest else None
-        if node.input(0).dtype is DType.FLOAT32:
-            sums = _sums_f32(loop, image, real_weights(node.input(1), filters, 0))
-        else:
-            weights = centred_weights(node.input(1), filters)
-            sums = _sums_8_bit(loop, image, weights, zero_point_of(node.input(0)))
-        return (finished(node, 0, sums, bias),)
+    def sums(self, loop: WindowedLoop, image: Array, filters: Array, zero_point: int | None) -> Array:
+        return _sums_f32(loop, image, filters) if zero_point is None else _sums_int(loop, image, filters, zero_point)
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         loop = self.loop(node)
@@ -164,13 +141,13 @@ class Conv2DKind(WindowedKind):
         are_paired = variant is not None and variant.order in (Order.PAIRS, Order.ROW_PAIRS)
         pixels = pixel_cut(node, grain=2 if are_paired else 1)
         has_blocks = kernel_suffix(node) != "s4" if variant is None else variant.block > 0
-        if not has_blocks or _groups(node.inputs) > 1:
+        if not has_blocks or self.groups(node) > 1:
             return (pixels,)
         # The channels of a single pixel are neighbours.
         return pixels, Cut(Along.CHANNELS, node.output.shape[-1], CHANNELS_OF_A_BLOCK, can_hold=pixels.units == 1)
 
-    def c_call(self, node: Node) -> CCall:
-        return by_type(node, dict.fromkeys(QUANTISED_OR_REAL, _call))
+    def plain_call(self, node: Node) -> CCall:
+        return _call(node)
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Any padding, stride, dilation and grouping; without groups now and then more channels than a block has."""
@@ -184,29 +161,6 @@ class Conv2DKind(WindowedKind):
         ]
         attributes = Conv2D(window.padding, *window.stride, *window.dilation, draw.fused())
         return node_of(self, name, attributes, inputs, (draw.dtype(),))
-
-    def fitting(self, node: Node) -> Fitting:
-        return weighted_fitting(self, node, axis=0)
-
-
-def window_of(node: Node) -> Window2D:
-    """The node's window, its padding resolved."""
-    return filter_window(node.attributes, *_image_and_filter(node.inputs))
-
-
-def _image_and_filter(inputs: Inputs) -> tuple[Nhwc, Nhwc]:
-    image, filters = Nhwc.of(input_at(inputs, 0)), Nhwc.of(input_at(inputs, 1))
-    if filters.depth < 1 or image.depth % filters.depth or filters.batch % (image.depth // filters.depth):
-        raise ModelError(
-            f"filter {list(filters)} does not divide the {image.depth} input channels into groups; the file is damaged"
-        )
-    return image, filters
-
-
-def _groups(inputs: Inputs) -> int:
-    """Of input channels."""
-    image, filters = _image_and_filter(inputs)
-    return image.depth // filters.depth
 
 
 def _is_pointwise(loop: WindowedLoop) -> bool:
@@ -231,8 +185,8 @@ def _in_one_row(loop: WindowedLoop) -> WindowedLoop:
     return replace(loop, image=image, out=out, rows=Window1D.resolve(1, 1, 1), cols=Window1D.resolve(pixels, 1, 1))
 
 
-def _sums_8_bit(loop: WindowedLoop, image: Array, filters: Array, zero_point: int) -> Array:
-    """Sums of integer products. 64-bit floats hold them exactly, and numpy multiplies matrices of those fast."""
+def _sums_int(loop: WindowedLoop, image: Array, filters: Array, zero_point: int) -> Array:
+    """Sums of integer products. float64 holds them exactly, and numpy multiplies matrices of those fast."""
     sums = np.zeros(loop.out)
     for k_y, k_x, pixels in tap_images(image, loop.rows, loop.cols, zero_point):
         centred = pixels - np.float64(zero_point)
@@ -243,7 +197,7 @@ def _sums_8_bit(loop: WindowedLoop, image: Array, filters: Array, zero_point: in
 
 
 def _sums_f32(loop: WindowedLoop, image: Array, filters: Array) -> Array:
-    """Sums of products in single precision, one product after the other."""
+    """Sums of float32 products, one product after the other."""
     sums = np.zeros(loop.out, np.float32)
     for k_y, k_x, pixels in tap_images(image, loop.rows, loop.cols, 0):
         for group, channel in itertools.product(range(loop.groups), range(loop.group_in)):

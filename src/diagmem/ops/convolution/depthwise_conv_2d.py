@@ -4,36 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Window2D
+from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding
 from diagmem.model.multicore import Along, Cut
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import (
-    QUANTISED_OR_REAL,
     CCall,
     CChannels,
     CName,
     CTable,
-    by_type,
     kernel_call,
     values_of,
 )
-from diagmem.ops.kind import (
-    Array,
-    ColumnsAsRows,
-    Inputs,
-    Rewritten,
-    Shapes,
-    Values,
-    convolution_over_rows,
-    input_at,
-)
+from diagmem.ops.convolution._convolution import ConvolutionKind
+from diagmem.ops.kind import Array, Inputs, input_at
 from diagmem.ops.loops.pixels import GROUPS, ChannelBlocks, ChannelGroups, pixel_cut
-from diagmem.ops.loops.windowed import OrderedLoop, WindowedKind, WindowedLoop, c_window, tap_images, window_limits
+from diagmem.ops.loops.windowed import OrderedLoop, WindowedLoop, c_window, tap_images, window_limits
 from diagmem.ops.numerics.fixed_point import Ints
 from diagmem.ops.numerics.packed import (
     Channels,
@@ -48,21 +37,17 @@ from diagmem.ops.numerics.packed import (
     words,
     words_of,
 )
-from diagmem.ops.numerics.quantised import centred_weights, real_weights, zero_point_of
 from diagmem.ops.numerics.weighted_sums import (
     BY_CHANNEL,
     c_padding,
-    filter_window,
-    finished,
     halves,
     interleaved,
     kernel_suffix,
-    weighted_fitting,
     window_call,
 )
 from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import InstructionSet, Order, Variant
-from diagmem.ops.sampling import Draw, Fitting, activation, node_of
+from diagmem.ops.sampling import Draw, activation, node_of
 from diagmem.ops.signature import Signature, Weights
 
 CHANNELS_OF_A_BLOCK = 124
@@ -82,11 +67,11 @@ class DepthwiseConv2D:
     activation: Activation = Activation.NONE
 
 
-class DepthwiseConv2DKind(WindowedKind):
+class DepthwiseConv2DKind(ConvolutionKind):
     names = ("DEPTHWISE_CONV_2D",)
     orders = (Order.REFERENCE, Order.FOURS, Order.EIGHTS, Order.CHANNEL_BLOCKS)
     tflm_agrees = True
-    int8_version = 3
+    axis = 3
     takes = Signature((2, 3), weights=Weights(axis=3))
     table = Table(
         DepthwiseConv2D,
@@ -101,14 +86,14 @@ class DepthwiseConv2DKind(WindowedKind):
         ),
     )
 
-    def output_shapes(self, name: str, attributes: DepthwiseConv2D, inputs: Inputs) -> Shapes:
-        image, filters = _image_and_filter(attributes, inputs)
-        window = filter_window(attributes, image, filters)
-        return ((image.batch, window.rows.size_out, window.cols.size_out, filters.depth),)
-
-    def loop(self, node: Node) -> WindowedLoop:
-        window, depth = window_of(node), node.input(0).shape[-1]
-        return WindowedLoop.of(node.input(0), node.output, window.rows, window.cols, depth)
+    def image_and_filter(self, attributes: DepthwiseConv2D, inputs: Inputs) -> tuple[Nhwc, Nhwc]:
+        image, filters = Nhwc.of(input_at(inputs, 0)), Nhwc.of(input_at(inputs, 1))
+        if filters.batch != 1 or filters.depth != image.depth * attributes.multiplier:
+            raise ModelError(
+                f"filter {list(filters)} does not fit {image.depth} input channels with multiplier "
+                f"{attributes.multiplier}; the file is damaged"
+            )
+        return image, filters
 
     def ordered(self, node: Node, order: Order) -> OrderedLoop:
         loop = self.loop(node)
@@ -120,26 +105,18 @@ class DepthwiseConv2DKind(WindowedKind):
         found, loop = super().accesses(node, order), self.ordered(node, order)
         return replace(found, writes=(loop.writes(),)) if isinstance(loop, ChannelBlocks) else found
 
-    def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
-        return convolution_over_rows(node, change)
-
     def paper(self, node: Node, position: int) -> Fraction | None:
         """Equations (7) and (8)."""
         loop = self.loop(node)
         a = Fraction(loop.rows.stride * loop.image.width, loop.out.width * loop.group_out)
         return None if position else loop.printed_overlap(a, (loop.printed_pixels() + 1) * loop.image.depth)
 
-    def macs(self, node: Node) -> int:
-        filters = Nhwc.of(node.input(1))
-        return node.output.elems * filters.height * filters.width
-
-    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        loop, (image, filters, *rest) = self.loop(node), inputs
-        bias = rest[0] if rest else None
-        is_real = node.input(0).dtype is DType.FLOAT32
-        zero = np.float32(0) if is_real else np.int64(zero_point_of(node.input(0)))
-        weights = real_weights(node.input(1), filters, 3) if is_real else centred_weights(node.input(1), filters)
-        return (finished(node, 3, _sums(loop, image, weights, zero), bias),)
+    def sums(self, loop: WindowedLoop, image: Array, filters: Array, zero_point: int | None) -> Array:
+        zero = np.float32(0) if zero_point is None else np.int64(zero_point)
+        sums = np.zeros(loop.out, zero.dtype)
+        for k_y, k_x, pixels in tap_images(image, loop.rows, loop.cols, zero):
+            sums += np.repeat(pixels - zero, loop.group_out, axis=-1) * filters[0, k_y, k_x]
+        return sums
 
     def variants(self, node: Node, instructions: InstructionSet) -> tuple[Variant, ...]:
         loop = self.loop(node)
@@ -159,8 +136,8 @@ class DepthwiseConv2DKind(WindowedKind):
             return (pixel_cut(node),)
         return pixel_cut(node), Cut(Along.CHANNELS, depth, grain)
 
-    def c_call(self, node: Node) -> CCall:
-        return by_type(node, dict.fromkeys(QUANTISED_OR_REAL, _call))
+    def plain_call(self, node: Node) -> CCall:
+        return _call(node)
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Any padding, stride, dilation and multiplier."""
@@ -173,32 +150,6 @@ class DepthwiseConv2DKind(WindowedKind):
         ]
         attributes = DepthwiseConv2D(window.padding, *window.stride, *window.dilation, multiplier, draw.fused())
         return node_of(self, name, attributes, inputs, (draw.dtype(),))
-
-    def fitting(self, node: Node) -> Fitting:
-        return weighted_fitting(self, node, axis=3)
-
-
-def window_of(node: Node) -> Window2D:
-    """The node's window, its padding resolved."""
-    return filter_window(node.attributes, *_image_and_filter(node.attributes, node.inputs))
-
-
-def _image_and_filter(attributes: DepthwiseConv2D, inputs: Inputs) -> tuple[Nhwc, Nhwc]:
-    image, filters = Nhwc.of(input_at(inputs, 0)), Nhwc.of(input_at(inputs, 1))
-    if filters.batch != 1 or filters.depth != image.depth * attributes.multiplier:
-        raise ModelError(
-            f"filter {list(filters)} does not fit {image.depth} input channels with multiplier "
-            f"{attributes.multiplier}; the file is damaged"
-        )
-    return image, filters
-
-
-def _sums(loop: WindowedLoop, image: Array, filters: Array, zero_point: Any) -> Array:
-    """Sums of products, one after the other, in the type of `zero_point`."""
-    sums = np.zeros(loop.out, zero_point.dtype)
-    for k_y, k_x, pixels in tap_images(image, loop.rows, loop.cols, zero_point):
-        sums += np.repeat(pixels - zero_point, loop.group_out, axis=-1) * filters[0, k_y, k_x]
-    return sums
 
 
 def _call(node: Node) -> CCall:

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.model.graph import Nhwc, Node, Window1D
+from diagmem.model.graph import ExplicitPadding, Nhwc, Node, Window1D, Window2D
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import MAX_ROWS, MAX_TAPS, CCall, CStruct, Unsupported, window_row_call
-from diagmem.ops.kind import OpKind, held_separation, swept
+from diagmem.ops.kind import ColumnsAsRows, Inputs, OpKind, Rewritten, held_separation, swept
 from diagmem.ops.loops.pixels import Pitches, PixelLoop
 from diagmem.ops.orders import Order
 
@@ -233,7 +233,32 @@ class WindowedKind(PixelKind):
     """An op kind whose kernel slides a window over its first input."""
 
     @abstractmethod
-    def loop(self, node: Node) -> WindowedLoop: ...
+    def window_over(self, attributes: Any, inputs: Inputs) -> Window2D:
+        """The window, its padding resolved."""
+
+    def window(self, node: Node) -> Window2D:
+        """The node's window."""
+        return self.window_over(node.attributes, node.inputs)
+
+    def groups(self, node: Node) -> int:
+        """Groups of channels that do not mix. Here, each channel is one."""
+        return int(node.input(0).shape[-1])
+
+    def loop(self, node: Node) -> WindowedLoop:
+        window = self.window(node)
+        return WindowedLoop.of(node.input(0), node.output, window.rows, window.cols, self.groups(node))
+
+    def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
+        """A window over one row becomes a window over one column."""
+        a = node.attributes
+        if len(change.axes) != 4 or any(len(t.shape) != 4 or t.shape[1] != 1 for t in (node.input(0), node.output)):
+            return None
+        pairs = [(f"{name}_h", f"{name}_w") for name in ("stride", "dilation", "kernel") if hasattr(a, f"{name}_h")]
+        fields = {name: getattr(a, other) for h, w in pairs for name, other in ((h, w), (w, h))}
+        padding = a.padding
+        if isinstance(padding, ExplicitPadding):
+            padding = ExplicitPadding(padding.left, padding.right, padding.top, padding.bottom)
+        return Rewritten(replace(a, padding=padding, **fields))
 
     def analytical(self, node: Node, position: int) -> int | None:
         return self.loop(node).analytical_overlap() if position == 0 else None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.model.graph import DType, Nhwc, Node, Tensor, Window2D
+from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.c_call import (
     QUANTISED_OR_REAL,
     SUFFIXES,
@@ -132,17 +132,6 @@ CHANNELS_OF_A_BLOCK = 8
 
 BY_CHANNEL = frozenset(("filter", "bias", "mantissa", "shift", "scales"))
 """The tables of which each output channel has a part."""
-
-
-def filter_window(attributes: Any, image: Nhwc, filters: Nhwc) -> Window2D:
-    """The window of a convolution with such attributes, its padding resolved."""
-    return Window2D.resolve(
-        image,
-        (filters.height, filters.width),
-        (attributes.stride_h, attributes.stride_w),
-        (attributes.dilation_h, attributes.dilation_w),
-        attributes.padding,
-    )
 
 
 def weighted_fitting(kind: OpKind, node: Node, axis: int) -> Fitting:

@@ -23,17 +23,7 @@ from diagmem.ops.c_call import (
     require_types,
     taking_call,
 )
-from diagmem.ops.kind import (
-    SUM_BYTES,
-    Array,
-    ColumnsAsRows,
-    Inputs,
-    Rewritten,
-    Shapes,
-    Values,
-    input_at,
-    window_over_rows,
-)
+from diagmem.ops.kind import SUM_BYTES, Array, Inputs, Shapes, Values, input_at
 from diagmem.ops.loops.pixels import GROUPS, ChannelGroups, HeldPixels, pixel_cut
 from diagmem.ops.loops.windowed import OrderedLoop, WindowedKind, WindowedLoop, c_window, tap_counts, tap_images
 from diagmem.ops.numerics.quantised import integer_range, real_range, rounds_to_even, scale_of, zero_point_of
@@ -75,21 +65,18 @@ class Pool2DKind(WindowedKind):
 
     def output_shapes(self, name: str, attributes: Pool2D, inputs: Inputs) -> Shapes:
         image = Nhwc.of(input_at(inputs, 0))
-        window = _window(attributes, image)
+        window = self.window_over(attributes, inputs)
         return ((image.batch, window.rows.size_out, window.cols.size_out, image.depth),)
 
-    def loop(self, node: Node) -> WindowedLoop:
-        window, depth = window_of(node), node.input(0).shape[-1]
-        return WindowedLoop.of(node.input(0), node.output, window.rows, window.cols, depth)
+    def window_over(self, attributes: Pool2D, inputs: Inputs) -> Window2D:
+        kernel, stride = (attributes.kernel_h, attributes.kernel_w), (attributes.stride_h, attributes.stride_w)
+        return Window2D.resolve(Nhwc.of(input_at(inputs, 0)), kernel, stride, padding=attributes.padding)
 
     def ordered(self, node: Node, order: Order) -> OrderedLoop:
         loop = self.loop(node)
         if order in GROUPS:
             return ChannelGroups(loop, order)
         return HeldPixels(loop, writes=loop.out.depth) if order is Order.ACCUMULATE else loop
-
-    def columns_as_rows(self, node: Node, change: ColumnsAsRows) -> Rewritten | None:
-        return window_over_rows(node, change)
 
     def paper(self, node: Node, position: int) -> Fraction | None:
         """Equations (14) and (15)."""
@@ -163,20 +150,6 @@ def _variant_call(node: Node, name: str) -> CCall:
     call = KIND.c_call(node)
     stem = f"{node.op.kind.lower()}_{name}_s8"
     return replace(kernel_call(stem, call.parameters.fields, call.arguments, call.limits), channels=call.channels)
-
-
-def window_of(node: Node) -> Window2D:
-    """The node's window, its padding resolved."""
-    return _window(node.attributes, Nhwc.of(node.input(0)))
-
-
-def _window(attributes: Pool2D, image: Nhwc) -> Window2D:
-    return Window2D.resolve(
-        image,
-        (attributes.kernel_h, attributes.kernel_w),
-        (attributes.stride_h, attributes.stride_w),
-        padding=attributes.padding,
-    )
 
 
 def _average_int(loop: WindowedLoop, image: Array) -> Array:

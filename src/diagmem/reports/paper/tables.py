@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from diagmem.frontends import zoo
 from diagmem.model.graph import Graph, Node
 from diagmem.ops import kind_of
-from diagmem.ops.convolution.depthwise_conv_2d import window_of
+from diagmem.ops.convolution.depthwise_conv_2d import KIND
 from diagmem.planning.planner import Planned
 from diagmem.reports.paper.document import Table
 from diagmem.reports.paper.procedure import (
@@ -61,7 +61,7 @@ def layer(place: Layer) -> Node:
 
 def table_i() -> Table:
     node = layer(TABLE_I)
-    window, source, target = window_of(node), node.input(0).shape, node.output.shape
+    window, source, target = KIND.window(node), node.input(0).shape, node.output.shape
     rows, cols = window.rows, window.cols
     found = (
         f"{source[2]}, {source[1]}, {source[3]}",
@@ -242,7 +242,7 @@ def splitting() -> Splitting:
     nodes = zoo.build(EXAMPLE).nodes
     wide = max(nodes, key=lambda node: node.output.size_bytes)
     after = nodes[wide.op.index + 1]
-    window, between = window_of(after).rows, wide.output
+    window, between = KIND.window(after).rows, wide.output
     per_piece = window.size_out // SPLITTING.pieces
     output, source = window.taps()
     needed = [{int(row) for row in source[output // per_piece == piece]} for piece in range(SPLITTING.pieces)]
