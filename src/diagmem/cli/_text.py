@@ -558,16 +558,18 @@ def _short(verdict: Verdict) -> list[str]:
 
 
 def _together(found: Together, missing_bytes: int) -> Iterator[Entry]:
-    kept = f", and {size_text(found.kept_bytes)} beside it live from run to run" if found.kept_bytes else ""
-    size = size_text(found.shared_bytes)
+    own = {one_line(made.model.name): made.arena_bytes for made in found.own_arenas}
+    kept_bytes = found.kept_bytes - sum(own.values())
+    kept = f", and {size_text(kept_bytes)} beside it live from run to run" if kept_bytes else ""
+    size, name = size_text(found.shared_bytes), "together"
     if len(found.pools_bytes) > 1:
         parts = ", ".join(f"{name} {used} B" for name, used in found.pools_bytes.items())
-        yield "together", f"{size} serve all, one at a time: {parts}{kept}"
-    else:
-        yield "together", f"one arena of {size} serves all, one at a time{kept}"
+        yield name, f"{size} serve all, one at a time: {parts}{kept}"
+    elif found.pools_bytes:
+        yield name, f"one arena of {size} serves {'the others' if own else 'all'}, one at a time{kept}"
+    for model, used in own.items():
+        yield "" if found.pools_bytes else name, f"{model} has an arena of its own, {size_text(used)}"
     yield "", f"{size_text(found.total_bytes)} in all; separately they would take {size_text(found.apart_bytes)}"
-    if found.total_bytes >= found.apart_bytes:
-        yield "", "sharing saves nothing here: plan and emit each model by itself, without --together"
     if missing_bytes:
         yield "too large", f"all together: short by {size_text(missing_bytes)}"
 

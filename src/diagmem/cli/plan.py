@@ -127,8 +127,8 @@ def command(
     else:
         one = _fitted(sources[0], options, limits) if fit else _one(sources[0], options, limits, json_path != "-")
         found = [replace(one, why=_chains(one.made.plan, why), layers=_layers(one) if with_layers else ())]
+    found, together = _together(found, options, limits)
     results = [one for one in found if isinstance(one, Result)]
-    together = _together(results, options, limits)
     missing = _missing_together(together, limits)
     if svg_path:
         _draw(results, svg_path)
@@ -255,17 +255,7 @@ def _many(sources: list[Source], jobs: int, options: Options, limits: Limits) ->
             else:
                 found.append(_judged(source, made, options, limits))
             bar.tell("planning", len(found), len(sources))
-        if not options.together or not options.pools:
-            return found
-    from diagmem.pipeline.several import beside_each_other
-
-    # With room in the pools for what all models keep.
-    plans = iter(beside_each_other([one.made for one in found if isinstance(one, Result)]))
-    return [_again(one, next(plans), limits) if isinstance(one, Result) else one for one in found]
-
-
-def _again(result: Result, made: Planned, limits: Limits) -> Result:
-    return replace(result, made=made, verdict=limits.verdict(result.source, made))
+    return found
 
 
 def _mapped(
@@ -321,23 +311,28 @@ def _embedded_json(found: EmbeddedPlan) -> dict[str, Any]:
     }
 
 
-def _together(results: Sequence[Result], options: Options, limits: Limits) -> Together | None:
-    """What models take that share an arena, where that is asked for, beside the best plan of each alone."""
+def _together(
+    found: Sequence[Result | Bad], options: Options, limits: Limits
+) -> tuple[list[Result | Bad], Together | None]:
+    """Models that share an arena, where that is asked for, each with its part of it or one of its own."""
+    results = [one for one in found if isinstance(one, Result)]
     if not results or not options.together:
-        return None
-    from diagmem.pipeline.several import Together
+        return list(found), None
+    from diagmem.pipeline.several import Together, alone
 
-    return Together.of([one.made for one in results], [_alone_bytes(one, options, limits) for one in results])
+    with working("planning each alone") as bar:
+        apart = []
+        for number, one in enumerate(results):
+            bar.tell("planning each alone", number, len(results))
+            with naming_model(one.source.label):
+                apart.append(alone(one.made, partial(_planned, one.source, limits=limits), options))
+    together = Together.of([one.made for one in results], apart)
+    plans = iter(together.plans)
+    return [_again(one, next(plans), limits) if isinstance(one, Result) else one for one in found], together
 
 
-def _alone_bytes(result: Result, options: Options, limits: Limits) -> int:
-    """What the model takes if it shares its arena with no other. Where it keeps nothing beside it, that is the same."""
-    from diagmem.planning.memory.caller import kept_bytes
-
-    if not kept_bytes(result.made.plan):
-        return result.made.arena_bytes
-    with naming_model(result.source.label), working("planning it alone") as bar:
-        return _planned(result.source, replace(options, together=""), limits, bar.tell).arena_bytes
+def _again(result: Result, made: Planned, limits: Limits) -> Result:
+    return replace(result, made=made, verdict=limits.verdict(result.source, made))
 
 
 def _missing_together(found: Together | None, limits: Limits) -> int:
@@ -345,7 +340,7 @@ def _missing_together(found: Together | None, limits: Limits) -> int:
     plan."""
     if found is None:
         return 0
-    limit = limits.budget if found.plans[0].plan.options.pools else limits.ram_bytes
+    limit = limits.budget if any(made.plan.options.pools for made in found.plans) else limits.ram_bytes
     return 0 if limit is None else max(0, found.total_bytes - limit)
 
 
@@ -354,10 +349,11 @@ def _together_json(found: Together | None, limits: Limits, missing_bytes: int) -
         return {}
     return {
         "together": {
-            "mode": found.plans[0].plan.options.together,
+            "mode": found.mode,
             "shared_bytes": found.shared_bytes,
             **({"pools_bytes": dict(found.pools_bytes)} if len(found.pools_bytes) > 1 else {}),
             "kept_bytes": found.kept_bytes,
+            **({"own_arenas": [made.model.name for made in found.own_arenas]} if found.own_arenas else {}),
             "total_bytes": found.total_bytes,
             "apart_bytes": found.apart_bytes,
             **({} if limits.ram_bytes is None else {"missing_bytes": missing_bytes}),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from diagmem.frontends.model_chain import Wire, Wired, groups
@@ -15,7 +16,7 @@ from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, ModelError, PlanError, one_line
 from diagmem.pipeline import EmittedC, Model, asked_for, planned, source_of
 from diagmem.planning import planner
-from diagmem.planning.memory.caller import KEPT, in_shared_memories, kept_bytes
+from diagmem.planning.memory.caller import KEPT, in_own_arena, in_shared_memories, kept_bytes
 from diagmem.planning.options import KEEP_OUTPUTS, ONE_AT_A_TIME, Options
 from diagmem.planning.plan import Planned
 from diagmem.reports.inspection import inspect
@@ -27,19 +28,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Together:
-    """Plans that were all made with the same option `together`. `alone_bytes`: what the best plan of each takes that
-    was made without it, for state may then share addresses with other tensors."""
+    """Plans of models of which one runs at a time, each in the arena that all share or in one of its own.
+    `apart_bytes`: what the best plans of the models alone take in sum."""
 
     plans: tuple[Planned, ...]
-    alone_bytes: tuple[int, ...]
+    apart_bytes: int
+    mode: str
 
     @classmethod
-    def of(cls, plans: Sequence[Planned], alone_bytes: Sequence[int] | None = None) -> Together:
-        asked = {made.plan.options.together for made in plans}
-        if len(asked) != 1 or asked == {""}:
+    def of(cls, plans: Sequence[Planned], alone: Sequence[Planned] | None = None) -> Together:
+        """The least that these plans take, all made with the same option `together`, or those made `alone`: without the
+        option, state may share addresses with other tensors. In several memories all models share them."""
+        modes = {made.plan.options.together for made in plans}
+        if len(modes) != 1 or modes == {""}:
             raise PlanError("models share an arena whose plans were all made for that: plan them with one `together`")
-        own = [made.arena_bytes for made in plans]
-        return cls(tuple(plans), tuple(own if alone_bytes is None else map(min, own, alone_bytes)))
+        apart, mode = sum(made.arena_bytes for made in alone or plans), modes.pop()
+        if any(made.plan.options.pools for made in plans):
+            return cls(_beside_each_other(plans), apart, mode)
+        return cls(_least(plans, alone or plans), apart, mode)
 
     @property
     def pools_bytes(self) -> Mapping[str, int]:
@@ -57,27 +63,47 @@ class Together:
 
     @property
     def kept_bytes(self) -> int:
-        """What lies beside it, of all models."""
+        """What lies beside it, of all models: what must outlive the runs of the others, and arenas of their own."""
         return sum(kept_bytes(made.plan) for made in self.plans)
+
+    @property
+    def own_arenas(self) -> tuple[Planned, ...]:
+        """Those that share nothing, since that takes less."""
+        return tuple(made for made in self.plans if not made.plan.options.together)
 
     @property
     def total_bytes(self) -> int:
         return self.shared_bytes + self.kept_bytes
 
-    @property
-    def apart_bytes(self) -> int:
-        """What they take with an arena each."""
-        return sum(self.alone_bytes)
+
+def _least(plans: Sequence[Planned], alone: Sequence[Planned]) -> tuple[Planned, ...]:
+    """For each model the plan that shares the arena, or the one alone: the choice that takes least in all. Whatever the
+    size of the shared arena, a model that fits into it shares it if that takes no more than an arena of its own."""
+    both = list(zip(plans, alone, strict=True))
+
+    def shares(arena_bytes: int, made: Planned, own: Planned) -> bool:
+        kept = kept_bytes(made.plan)
+        return made.arena_bytes - kept <= arena_bytes and kept <= own.arena_bytes
+
+    def total(arena_bytes: int) -> int:
+        beside = (kept_bytes(m.plan) if shares(arena_bytes, m, own) else own.arena_bytes for m, own in both)
+        return arena_bytes + sum(beside)
+
+    sizes = sorted((made.arena_bytes - kept_bytes(made.plan) for made in plans), reverse=True)
+    best = min((*sizes, 0), key=total)
+    return tuple(made if shares(best, made, own) else in_own_arena(own) for made, own in both)
 
 
-def beside_each_other(plans: Sequence[Planned]) -> list[Planned]:
-    """The plans of models that share memories, with room in the last of these for what all of them keep. Where there is
-    one arena, that lies outside it."""
+def _beside_each_other(plans: Sequence[Planned]) -> tuple[Planned, ...]:
+    """The plans of models that share memories, with room in the last of these for what all of them keep."""
     kept = sum(kept_bytes(made.plan) for made in plans)
-    return [
-        in_shared_memories(made, kept) if made.plan.options.pools and kept > kept_bytes(made.plan) else made
-        for made in plans
-    ]
+    return tuple(in_shared_memories(made, kept) if kept > kept_bytes(made.plan) else made for made in plans)
+
+
+def alone(made: Planned, plan: Callable[[Options], Planned], asked: Options) -> Planned:
+    """The best plan of a model that shares its arena with no other: that which shares it, where nothing lies beside.
+    `plan`: plans the same model."""
+    return plan(replace(asked, together="")) if kept_bytes(made.plan) else made
 
 
 def wired(models: Mapping[str, Model], wires: Sequence[str]) -> Source:
@@ -114,19 +140,22 @@ def emit_c_together(
     from diagmem.backends.c.program import Program
     from diagmem.backends.c.several import emit_several
 
-    plans = _planned({own: source_of(model) for own, model in models.items()}, options, changes, cpu)
-    programs = {own: Program.of(made) for own, made in plans.items()}
-    return EmittedC(emit_several(programs, name, layout), Together.of(list(plans.values())).total_bytes)
+    found = _together({own: source_of(model) for own, model in models.items()}, options, changes, cpu)
+    programs = {own: Program.of(made) for own, made in zip(models, found.plans, strict=True)}
+    return EmittedC(emit_several(programs, name, layout), found.total_bytes)
 
 
-def _planned(
+def _together(
     sources: Mapping[str, Source], options: Options | None, changes: Mapping[str, Any], cpu: str | None
-) -> dict[str, planner.Planned]:
-    """The plans of models that share an arena, in pools that have room for what all of them keep."""
+) -> Together:
     usual = {"together": ONE_AT_A_TIME} if options is None or not options.together else {}
     asked = asked_for(options, {**usual, **changes}, cpu)
-    plans = [planner.planned(source.runnable, asked) for source in sources.values()]
-    return dict(zip(sources, beside_each_other(plans), strict=True))
+    graphs = [source.runnable for source in sources.values()]
+    plans = [planner.planned(graph, asked) for graph in graphs]
+    if asked.pools:
+        return Together.of(plans)
+    made = zip(graphs, plans, strict=True)
+    return Together.of(plans, [alone(shared, partial(planner.planned, graph), asked) for graph, shared in made])
 
 
 def verify_together(
@@ -150,11 +179,11 @@ def verify_together(
     from diagmem.verification.places import Verification
 
     sources = {own: source_of(model) for own, model in models.items()}
-    plans = _planned(sources, options, changes, cpu)
-    found = {own: Verification(source, inputs, seed, plans[own]) for own, source in sources.items()}
+    together = _together(sources, options, changes, cpu)
+    plans = zip(sources.items(), together.plans, strict=True)
+    found = {own: Verification(source, inputs, seed, made) for (own, source), made in plans}
     programs, samples = {o: v.program for o, v in found.items()}, {o: v.samples for o, v in found.items()}
-    keeps_outputs = any(made.plan.options.together == KEEP_OUTPUTS for made in plans.values())
-    runs = run_by_turns(programs, samples, keeps_outputs, seed)
+    runs = run_by_turns(programs, samples, together.mode == KEEP_OUTPUTS, seed)
     return {own: verification.judged(runs[own]) for own, verification in found.items()}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,23 @@ import diagmem
 from diagmem.backends.c import LAYOUTS, FileLayout
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph
-from diagmem.pipeline.several import Together, beside_each_other
+from diagmem.pipeline.several import Together
+from diagmem.planning.memory.caller import kept_bytes
+from diagmem.planning.options import TOGETHER
 from diagmem.planning.plan import findings_of
 from diagmem.verification import reference
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.tools import STANDARD, WARNINGS
 from tests.backends.c.models import compiler, tiny, write
+from tests.profiles import some
 from tests.streams import stream
 
 Array = npt.NDArray[Any]
 
 
 def models() -> dict[str, Graph]:
-    """With state and without, of two types."""
-    return {"ears": tiny(), "eyes": tiny(DType.FLOAT32, "eyes"), "memory": stream(7)}
+    """With state, some of it in an arena of its own, and without, of two types."""
+    return {"ears": tiny(), "eyes": tiny(DType.FLOAT32, "eyes"), "memory": stream(7), "window": stream(51)}
 
 
 class Built:
@@ -81,6 +85,7 @@ def test_models_do_not_harm_each_other(options: dict[str, Any], tmp_path: Path) 
     graphs = models()
     built = Built(graphs, tmp_path, **options)
     built.library.memory_reset()
+    built.library.window_reset()
     samples = {name: sample_inputs(graph, 3) for name, graph in graphs.items()}
     wanted = {name: reference.runs(graph, samples[name]) for name, graph in graphs.items()}
     for number in range(3):
@@ -107,12 +112,45 @@ def test_the_arena_is_that_of_the_largest() -> None:
     graphs = models()
     for mode in ("run-one-at-a-time", "keep-outputs"):
         plans = [diagmem.plan(graph, together=mode) for graph in graphs.values()]
-        found = Together.of(plans)
-        assert all(findings_of(made.plan) == [] for made in plans)
+        found = Together.of(plans, [diagmem.plan(graph) for graph in graphs.values()])
+        assert all(findings_of(made.plan) == [] for made in found.plans)
         assert found.total_bytes < found.apart_bytes
+        assert [made.model for made in found.own_arenas] == [graphs["window"]]
         assert found.kept_bytes >= sum(t.size_bytes for graph in graphs.values() for t in graph.variables)
         assert diagmem.emit_c_together(graphs, together=mode).arena_bytes == found.total_bytes
     assert found.kept_bytes >= sum(g.tensors[t].size_bytes for g in graphs.values() for t in g.outputs)
+
+
+def test_the_choice_is_the_best() -> None:
+    """Of all ways to give each model a part of the shared arena, or one of its own, none takes less."""
+    for seed in range(some(25)):
+        graphs = [stream(3 * seed + n, 2) for n in range(3)]
+        shared = [diagmem.plan(graph, together=TOGETHER[seed % 2], effort="quick") for graph in graphs]
+        alone = [diagmem.plan(graph, effort="quick") for graph in graphs]
+        sizes = [
+            (s.arena_bytes - kept_bytes(s.plan), kept_bytes(s.plan), a) for s, a in zip(shared, alone, strict=True)
+        ]
+        totals = [
+            max([arena for (arena, _, _), own in zip(sizes, owns, strict=True) if not own], default=0)
+            + sum(a.arena_bytes if own else kept for (_, kept, a), own in zip(sizes, owns, strict=True))
+            for owns in product((False, True), repeat=len(graphs))
+        ]
+        found = Together.of(shared, alone)
+        assert found.total_bytes == min(totals) <= found.apart_bytes == sum(a.arena_bytes for a in alone)
+        assert all(findings_of(made.plan) == [] for made in found.plans)
+
+
+def test_each_may_have_an_arena_of_its_own() -> None:
+    """Where all state would take more beside a shared one. What is emitted takes what was planned."""
+    graphs = {"window": stream(51), "other": stream(51)}
+    plans = [diagmem.plan(graph, together="run-one-at-a-time") for graph in graphs.values()]
+    found = Together.of(plans, [diagmem.plan(graph) for graph in graphs.values()])
+    assert found.own_arenas == found.plans
+    assert found.total_bytes < Together.of(plans).total_bytes
+    emitted = diagmem.emit_c_together(graphs)
+    assert emitted.arena_bytes == found.total_bytes
+    assert b"are the arena of window alone" in emitted.files["README.md"]
+    assert all(verdict.ok for verdict in diagmem.verify_together(graphs, inputs=2).values())
 
 
 def test_what_is_not_made_for_it_is_refused() -> None:
@@ -126,12 +164,11 @@ def test_what_is_not_made_for_it_is_refused() -> None:
 
 def test_memories_are_shared_too() -> None:
     """In each pool as much as any model needs; the last one has room for what all of them keep."""
-    graphs, pools = models(), ("fast:300", "slow:1200:3")
-    plans = beside_each_other([diagmem.plan(g, together="keep-outputs", pools=pools) for g in graphs.values()])
-    found = Together.of(plans)
-    assert all(findings_of(made.plan) == [] for made in plans)
+    graphs, pools = models(), ("fast:300", "slow:1400:3")
+    found = Together.of([diagmem.plan(g, together="keep-outputs", pools=pools) for g in graphs.values()])
+    assert all(findings_of(made.plan) == [] for made in found.plans)
     assert found.pools_bytes["fast"] <= 300
-    assert found.pools_bytes["slow"] + found.kept_bytes <= 1200
+    assert found.pools_bytes["slow"] + found.kept_bytes <= 1400
     assert found.total_bytes == sum(found.pools_bytes.values()) + found.kept_bytes
     text = (
         diagmem.emit_c_together(graphs, name="all", together="keep-outputs", pools=pools).files["model_all.h"].decode()

@@ -38,6 +38,7 @@ def emit_several(programs: Mapping[str, Program], name: str, layout: FileLayout 
         "macro": library.upper(),
         "shared": _shared(named, library),
         "kept": [(own, use) for own, p in named.items() for use in p.pools.uses if use.pool.name == KEPT],
+        "alone": {own for own, p in named.items() if not _shared({own: p}, library)},
         "align_bytes": max(program.align_bytes for program in named.values()),
         "pool_macro": pool_macro,
         "variable": _variable,

@@ -79,6 +79,15 @@ def kept_bytes(plan: Plan) -> int:
     return sum(use.used_bytes for use in plan.pools.uses if use.pool.name == KEPT)
 
 
+def in_own_arena(found: Planned) -> Planned:
+    """A plan that was made for one model alone, as one of several: no other model may touch any of its arena."""
+    plan = found.plan
+    uses = plan.pools.uses or (PoolUse(Pool(ARENA, max(1, plan.arena_bytes), 1.0), 0, plan.arena_bytes),)
+    own = (replace(use, pool=replace(use.pool, name=KEPT)) if use.pool.name == ARENA else use for use in uses)
+    layout = replace(plan.pools, uses=tuple(own), single_bytes=plan.pools.single_bytes or plan.arena_bytes)
+    return replace(found, plan=checked(replace(plan, pools=layout, options=replace(plan.options, together=""))))
+
+
 def less_kept(pools: Sequence[Pool], size_bytes: int) -> tuple[Pool, ...]:
     """The pools without what is kept, which lies in the last of them."""
     *others, last = pools
