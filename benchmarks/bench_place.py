@@ -14,8 +14,7 @@ from pathlib import Path
 
 from diagmem.planning.place.effort import THOROUGH
 from diagmem.planning.place.fit import Placement
-from diagmem.planning.place.table import Table, conflicts, parse_table
-from diagmem.planning.place.table_problem import table_placement, table_problem
+from diagmem.planning.place.table import Table, conflicts, parse_table, table_placement, table_problem
 
 
 def main() -> None:

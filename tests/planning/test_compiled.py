@@ -58,7 +58,7 @@ ROW_ORDERS = """
 import itertools, sys
 from diagmem.planning.place.fit import IS_COMPILED
 from diagmem.planning.order.demand import Demand
-from diagmem.planning.order.segments import Segment
+from diagmem.planning.order.rows import Segment
 from tests.planning.order.test_row_orders import has_image_input, image_net, rows_of_graph
 
 print(IS_COMPILED, file=sys.stderr)

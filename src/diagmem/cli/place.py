@@ -112,8 +112,7 @@ def _read(buffers: str, separations_path: str | None) -> Table:
 
 def _placed(table: Table, effort: Effort, capacity: int | None) -> tuple[tuple[int, ...], Placement]:
     """Offsets of all rows, checked; and the placement of those that ever live."""
-    from diagmem.planning.place.table import conflicts
-    from diagmem.planning.place.table_problem import table_placement
+    from diagmem.planning.place.table import conflicts, table_placement
 
     offsets, found = table_placement(table, effort, capacity)
     wrong = next(conflicts(table, offsets), None)

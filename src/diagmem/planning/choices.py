@@ -17,7 +17,6 @@ from diagmem.planning.order.search import SCHEDULERS, every_order, file_order, g
 from diagmem.planning.place import OPTIMAL, Allocator, Placement, optimal
 from diagmem.planning.place.effort import Effort
 from diagmem.planning.place.local_search import SqueakyWheel
-from diagmem.planning.place.pinned import pinned
 from diagmem.planning.place.rings import with_rings
 from diagmem.planning.plan import Plan
 
@@ -42,7 +41,7 @@ class Choice:
     @classmethod
     def of(cls, needs: Footprint, schedule: Schedule, place: Place) -> Choice:
         posed = build_problem(needs, schedule)
-        placement = _placed(needs, posed, place)
+        placement = place(posed)
         return cls(schedule, posed, placement, placement.lower_bound_bytes)
 
     @property
@@ -65,29 +64,23 @@ class Choice:
         )
 
 
-def _placed(needs: Footprint, posed: Problem, place: Place) -> Placement:
-    pins = needs.options.pinned_at
-    if not pins:
-        return place(posed)
-    return pinned(posed, pins, place.effort if isinstance(place, Allocator) else None)
-
-
-def allocator_named(name: str, effort: Effort) -> Allocator:
-    return Allocator.named(OPTIMAL if name == BEST else name, effort)
+def allocator(needs: Footprint, name: str, effort: Effort) -> Allocator:
+    return Allocator.named(OPTIMAL if name == BEST else name, effort, needs.options.pinned_at)
 
 
 def in_file_order(apart: Footprint, effort: Effort) -> Choice:
-    return Choice.of(apart, file_order(apart), allocator_named(BEST, effort))
+    return Choice.of(apart, file_order(apart), allocator(apart, BEST, effort))
 
 
-def layer_by_layer(needs: Footprint, order: str, effort: Effort, allocator: str, plain: Choice | None = None) -> Choice:
-    """The best choice for ops that run whole. `plain`: the best without overlap in file order, if that is known."""
-    place = allocator_named(allocator, effort)
+def layer_by_layer(needs: Footprint, order: str, effort: Effort, name: str, plain: Choice | None = None) -> Choice:
+    """The best choice for ops that run whole. `name`: of the allocator. `plain`: the best without overlap in file
+    order, if that is known."""
+    place = allocator(needs, name, effort)
     if order in (BEST, "search"):
         chosen = _over_all_orders(needs, place, effort, others=order == BEST)
     else:
         chosen = Choice.of(needs, SCHEDULERS[order](needs), place)
-    if allocator != BEST or order not in (BEST, "file"):
+    if name != BEST or order not in (BEST, "file"):
         return chosen
     if plain is None:
         apart = footprint(needs.graph, replace(needs.options, overlap=False))
@@ -109,7 +102,7 @@ def row_by_row(needs: Footprint, order: RowSchedule, place: Allocator, others: C
         # It seldom wins, so it gets a quarter of the time.
         posed = build_problem(needs, order.plain)
         if posed.lower_bound_bytes <= best.arena_bytes:
-            placement = _placed(needs, posed, place.times(0.25))
+            placement = place.times(0.25)(posed)
             plain = Choice(order.plain, posed, placement, placement.lower_bound_bytes)
             best = min(best, plain, key=lambda choice: (choice.arena_bytes, choice.gap))
     return best

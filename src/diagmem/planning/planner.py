@@ -85,7 +85,8 @@ def _way_of(plan: Plan) -> str:
 def _first_rungs(
     model: Graph, options: Options, baseline_bytes: int, whole_bytes: int | None = None
 ) -> tuple[Rung, ...]:
-    """What is gained with every op run whole. `whole_bytes`: what that takes in the end, if it is known."""
+    """What is gained with every op run whole. What no plan has told yet is planned: the best order without overlap, and
+    `whole_bytes`, what the model takes layer by layer."""
     effort = Effort.named(options.effort, options.time_limit).for_whole_tensors
     order = BEST if options.schedule == "search" else options.schedule
     first = Rung("whole tensors", baseline_bytes)
@@ -94,9 +95,11 @@ def _first_rungs(
         whole_bytes = layer_by_layer(needs, options.schedule, effort, options.allocator).arena_bytes
     if not options.overlap:
         return first, Rung(f"{order} order", whole_bytes)
-    apart = footprint(model, replace(options, overlap=False))
-    ordered = layer_by_layer(apart, order, effort, OPTIMAL).arena_bytes
-    ordered = min(ordered, baseline_bytes) if order in (BEST, "file") else ordered
+    ordered = baseline_bytes
+    if order != "file":
+        apart = footprint(model, replace(options, overlap=False))
+        ordered = layer_by_layer(apart, order, effort, OPTIMAL).arena_bytes
+        ordered = min(ordered, baseline_bytes) if order == BEST else ordered
     return first, Rung(f"{order} order", ordered), Rung("overlap", whole_bytes)
 
 
@@ -158,9 +161,16 @@ class _Planner:
 
     def front(self, asked: Options) -> list[Planned]:
         """Plans that take ever less memory, the last of which was asked for."""
+        if asked.input_rows:
+            return self.by_rows(asked)
+        self.tell("placing whole tensors", 0, 3)
+        _ = self.baseline
+        self.tell("ordering ops, and overlapping their tensors", 1, 3)
+        _ = self.whole
+        self.tell("leaving out ops", 2, 3)
+        whole = self.layer_by_layer
         if asked.schedule == ROWS:
             return self.by_rows(asked)
-        whole = self.layer_by_layer
         if asked.schedule != AUTO or self.no_rows or whole.arena_bytes <= self.least_by_rows:
             return [whole]
         if self.untried:
@@ -257,12 +267,7 @@ class _Planner:
     @cached_property
     def layer_by_layer(self) -> Planned:
         """With as few ops as do not make the plan larger."""
-        options, effort = self.options, self.whole_effort
-        self.tell("placing whole tensors", 0, 3)
-        _ = self.baseline
-        self.tell("ordering ops, and overlapping their tensors", 1, 3)
-        whole = self.whole
-        self.tell("leaving out ops", 2, 3)
+        options, effort, whole = self.options, self.whole_effort, self.whole
         names = [name for name in self.transforms if name not in ONLY_FOR_ROWS]
         for removed in leaner_graphs(self.model, self.narrower, options, names, whole.arena_bytes, effort):
             needs = footprint(removed.graph, options)
@@ -290,9 +295,11 @@ class _Planner:
         if turns > MOST_TURNS:
             raise PlanError(f"{turns} rows are too many to run one by one, {MOST_TURNS} can be: --schedule best")
         needs = needs if needs.options == asked else footprint(needs.graph, asked)
-        place = Allocator.named(MULTI_START if asked.allocator == BEST else asked.allocator, self.effort)
+        name = MULTI_START if asked.allocator == BEST else asked.allocator
+        place = Allocator.named(name, self.effort, asked.pinned_at)
         found = [] if asked.input_rows else [self.layer_by_layer]
-        whole_bytes = None if asked.input_rows else self.whole.arena_bytes
+        is_planned = not asked.input_rows or "whole" in vars(self)
+        whole_bytes = self.whole.arena_bytes if is_planned else None
         orders = recomputing_orders(needs.rows, asked.input_rows, asked.recompute)
         step, once = "streamed input" if asked.input_rows else "rows", tuple[Rung, ...]()
         for number, order in enumerate(orders):

@@ -22,8 +22,7 @@ from diagmem.planning.needs.build_problem import RowStep, row_lives, shared_byte
 from diagmem.planning.options import Options
 from diagmem.planning.order.demand import Demand
 from diagmem.planning.order.interleave import interleaved
-from diagmem.planning.order.rows import RowOrders, recomputing_orders
-from diagmem.planning.order.segments import Segment
+from diagmem.planning.order.rows import RowOrders, Segment, recomputing_orders
 from diagmem.planning.planner import planned
 from diagmem.reports.paper.tables import splitting
 from tests.networks import Net

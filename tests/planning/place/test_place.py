@@ -14,7 +14,7 @@ from diagmem.planning.needs.footprint import footprint
 from diagmem.planning.needs.problem import Buffer, Problem
 from diagmem.planning.options import Options
 from diagmem.planning.order.search import file_order
-from diagmem.planning.place import Allocator, greedy, optimal
+from diagmem.planning.place import Allocator, greedy, optimal, pinned
 from diagmem.planning.place.effort import NORMAL
 from diagmem.planning.place.exact import (
     components,
@@ -25,7 +25,6 @@ from diagmem.planning.place.exact import (
 )
 from diagmem.planning.place.greedy import modified_heap, reordered_heap
 from diagmem.planning.place.local_search import SqueakyWheel, improve
-from diagmem.planning.place.pinned import pinned
 from tests.networks import chain
 from tests.planning.problems import problems, smallest_arena
 from tests.profiles import examples

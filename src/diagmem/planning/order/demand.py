@@ -10,13 +10,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diagmem.kernels.rows import RowGraph
 from diagmem.model.schedule import PUSH
 from diagmem.planning.needs.build_problem import RowStep
-from diagmem.planning.order.segments import Segment
 from diagmem.planning.place.fit import filled, ints
+
+if TYPE_CHECKING:
+    from diagmem.planning.order.rows import Segment
 
 KEPT = 1 << 40
 """Stands for an op behind all others: the caller, who reads outputs."""

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.planning.place.effort import Effort
-from diagmem.planning.place.table import Table, TableError, conflicts, parse_table
-from diagmem.planning.place.table_problem import table_placement, table_problem
+from diagmem.planning.place.table import Table, TableError, conflicts, parse_table, table_placement, table_problem
 from tests.profiles import examples
 
 LITTLE = Effort(fits=100, most_fits=2_000, nodes=200, nodes_apart=2_000, proof=0.2, moves=20, most_moves=1_000)
