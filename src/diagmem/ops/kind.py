@@ -202,8 +202,10 @@ class OpKind(ABC):
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         """How the work of a kernel of ours can be cut for several cores: that of a variant, or that in plain C. Asked
         when planning, where weights need not be known. The units of a cut must be made of what `cut_accesses`
-        says, and the kernel must go through each as it does without the others. Here, rows, where the kernel for one
-        takes no part of a constant."""
+        says, and the kernel must go through each as it does without the others. Here, the stretch that the call says it
+        can be narrowed to; else rows, where the kernel for one takes no part of a constant."""
+        if stretch := _stretch_cuts(self.c_call, node):
+            return stretch
         try:
             arguments = self.c_row_call(node).arguments if self.has_row_kernel(node) else ()
         except Unsupported:
@@ -225,7 +227,7 @@ class OpKind(ABC):
 
     def row_cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         """The same of the kernel that makes one row, where there is one. `variant`: its `order` is that of a row."""
-        return self.cuts(cut_to_row(node), variant)
+        return _stretch_cuts(self.c_row_call, node) or self.cuts(cut_to_row(node), variant)
 
     def c_call(self, node: Node) -> CCall:
         """How the operation is called in C; raises Unsupported."""
@@ -264,7 +266,7 @@ def input_at(inputs: Inputs, position: int) -> Tensor:
     return tensor
 
 
-def stretch_cuts(call: Callable[[Node], CCall], node: Node) -> tuple[Cut, ...]:
+def _stretch_cuts(call: Callable[[Node], CCall], node: Node) -> tuple[Cut, ...]:
     """Several cores share what a call makes, as it says itself: of calls that need no weights."""
     try:
         found = call(node).stretch

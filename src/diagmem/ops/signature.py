@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -74,6 +74,18 @@ class Signature:
     single: tuple[int, ...] = ()
     made: Mapping[DType, tuple[DType, ...]] | None = field(default_factory=dict)
     weights: Weights | None = None
+
+
+def require_elems(inputs: Sequence[Tensor | None], elems: Mapping[int, int]) -> None:
+    """Raises ModelError unless the inputs at these positions, where they are given, have so many elements: kernels
+    read that many, whatever the file holds."""
+    for position, expected in elems.items():
+        tensor = inputs[position] if position < len(inputs) else None
+        if tensor is not None and tensor.elems != expected:
+            raise ModelError(
+                f"input {position} '{tensor.label}' has {tensor.elems} elements; expected: {expected}; "
+                "the file is damaged"
+            )
 
 
 def check_signatures(graph: Graph) -> Graph:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, IntArray, Nhwc, Node, Padding, Tensor, Window1D, Window2D
+from diagmem.model.graph import DType, IntArray, Nhwc, Node, Padding, Window1D, Window2D
 from diagmem.model.multicore import Along, Cut
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import (
@@ -21,10 +19,7 @@ from diagmem.ops.c_call import (
     CChannels,
     CRow,
     CRows,
-    CStruct,
-    CTable,
     CTurn,
-    Fields,
     by_type,
     kernel_call,
     require_types,
@@ -33,20 +28,13 @@ from diagmem.ops.c_call import (
 from diagmem.ops.kind import Array, Inputs, Shapes, Values, constant_ints, input_at, swept
 from diagmem.ops.loops.pixels import PixelLoop
 from diagmem.ops.loops.windowed import PixelKind, WindowedLoop, c_window
-from diagmem.ops.numerics.quantised import (
-    Requantisation,
-    centred_weights,
-    channel_scales,
-    real_range,
-    scale_of,
-    zero_point_of,
-)
+from diagmem.ops.numerics.quantised import centred_weights, zero_point_of
 from diagmem.ops.numerics.weighted_sums import (
     BY_CHANNEL,
-    UNSIGNED_BIAS,
-    ChannelsS16,
-    finished_8_bit,
-    finished_f32,
+    bias_of,
+    filter_fields,
+    finished,
+    requantisation_of,
     weighted_fitting,
 )
 from diagmem.ops.options import Activation, Table
@@ -56,6 +44,9 @@ from diagmem.ops.signature import Signature, Weights
 
 FILTER, IMAGE = 1, 2
 """Where these stand among the inputs."""
+
+FIELDS = ("window", "filter", "zero_point", "output", "filter_zero_point")
+"""Of the kernels' parameters, in the order of the structs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +110,10 @@ class TransposeConvKind(PixelKind):
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         _, filters, image, *rest = inputs
-        bias = rest[0] if rest else None
-        if node.output.dtype is DType.FLOAT32:
-            return (finished_f32(node, _sums(node, image, filters), bias),)
-        weights = centred_weights(node.input(FILTER), filters).astype(np.int64)
-        sums = _sums(node, image.astype(np.int64) - zero_point_of(node.input(IMAGE)), weights)
-        if node.output.dtype is DType.INT16:
-            return (_channels_s16(node).apply(sums, bias),)
-        return (finished_8_bit(node, sums, bias, _requantisation(node)),)
+        if node.output.dtype is not DType.FLOAT32:
+            filters = centred_weights(node.input(FILTER), filters).astype(np.int64)
+            image = image.astype(np.int64) - zero_point_of(node.input(IMAGE))
+        return (finished(_weighted(node), 0, _sums(node, image, filters), rest[0] if rest else None),)
 
     def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
         return (*self.cut_to_rows(node, variant), Cut(Along.CHANNELS, node.output.shape[-1]))
@@ -137,9 +124,7 @@ class TransposeConvKind(PixelKind):
         return replace(call, function=f"{call.function}_row", arguments=arguments)
 
     def c_call(self, node: Node) -> CCall:
-        fields = {DType.INT16: _fields_s16, DType.FLOAT32: _fields_f32}
-        calls = {d: partial(_call, fields=fields.get(d, _fields_8_bit)) for d in QUANTISED_OR_REAL}
-        return by_type(node, calls, data=IMAGE)
+        return by_type(node, dict.fromkeys(QUANTISED_OR_REAL, _call), data=IMAGE)
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Any padding, stride and window; strides above the window leave output pixels that nothing reaches."""
@@ -176,21 +161,9 @@ def _window(attributes: TransposeConv, inputs: Inputs, out: Nhwc) -> Window2D:
     return window
 
 
-def _bias(node: Node) -> Tensor | None:
-    return node.inputs[3] if len(node.inputs) > 3 else None
-
-
-def _requantisation(node: Node) -> Requantisation:
-    """The product of the scales of unsigned numbers is rounded to single precision."""
-    unit, output = scale_of(node.input(IMAGE)), scale_of(node.output)
-    products = [unit * scale for scale in channel_scales(node.input(FILTER), axis=0)]
-    if node.input(IMAGE).dtype is DType.UINT8:
-        products = [float(np.float32(product)) for product in products]
-    return Requantisation.of([product / output for product in products], node.output, node.attributes.activation)
-
-
-def _channels_s16(node: Node) -> ChannelsS16:
-    return ChannelsS16.of(node, _requantisation(node), _bias(node))
+def _weighted(node: Node) -> Node:
+    """The node with its operands where other convolutions have them: image, filter, bias."""
+    return replace(node, inputs=(node.inputs[IMAGE], node.inputs[FILTER], *node.inputs[3:]))
 
 
 def _sums(node: Node, image: Array, filters: Array) -> Array:
@@ -214,46 +187,25 @@ def _reached(axis: Window1D, tap: int) -> tuple[IntArray, IntArray]:
     return outputs[inside], inputs[inside]
 
 
-def _call(node: Node, fields: Callable[[Node], Fields]) -> CCall:
+def _call(node: Node) -> CCall:
     """The kernel's window is that of the convolution which leads from the output back to the image."""
-    window = _window(node.attributes, node.inputs, Nhwc.of(node.output))
+    weighted, window = _weighted(node), _window(node.attributes, node.inputs, Nhwc.of(node.output))
     slid = WindowedLoop.of(node.input(IMAGE), node.output, window.rows, window.cols, 1)
-    filters = CTable("filter", _stored(values_of(node.input(FILTER))))
+    dtype, filters, bias = node.input(IMAGE).dtype, node.input(FILTER), bias_of(weighted)
+    if dtype is not DType.INT16:
+        require_types(dtype, (filters,))
+    own = {"window": c_window(slid), **filter_fields(weighted, 0, values_of(filters))}
+    if dtype in (DType.INT8, DType.UINT8):
+        # The image is centred as it is read, so that the bias stays what it is.
+        values = np.zeros(node.output.shape[3], np.int32) if bias is None else values_of(bias)
+        own["output"] = requantisation_of(weighted, 0).c_channels(values)
+        own["zero_point"] = zero_point_of(node.input(IMAGE))
+    own = {name: own[name] for name in FIELDS if name in own}
     limits = {MAX_ROWS: -(-window.rows.kernel // window.rows.stride)}
     arguments, passes = (node.input(IMAGE), node.output), math.prod(node.input(IMAGE).shape[:3])
-    given, name = {"window": c_window(slid), "filter": filters}, f"transpose_conv_{SUFFIXES[node.output.dtype]}"
-    own = {**given, **fields(node)}
+    name = f"transpose_conv_{SUFFIXES[node.output.dtype]}"
     call = kernel_call("transpose_conv", own, arguments, limits, passes, function=name, struct=name)
     return replace(call, channels=CChannels(("window.out_depth",), BY_CHANNEL))
-
-
-def _stored(filters: Array) -> Array:
-    """Unsigned weights are kept as signed numbers, 128 less than in the file."""
-    is_unsigned = filters.dtype == np.uint8
-    return (filters.astype(np.int16) - UNSIGNED_BIAS).astype(np.int8) if is_unsigned else filters
-
-
-def _fields_8_bit(node: Node) -> Fields:
-    bias = _bias(node)
-    require_types(node.input(IMAGE).dtype, (node.input(FILTER), node.output))
-    require_types(DType.INT32, () if bias is None else (bias,))
-    values = np.zeros(node.output.shape[3], np.int32) if bias is None else values_of(bias)
-    fields = {"zero_point": zero_point_of(node.input(IMAGE)), "output": _requantisation(node).c_channels(values)}
-    if node.input(IMAGE).dtype is DType.INT8:
-        return fields
-    return {**fields, "filter_zero_point": zero_point_of(node.input(FILTER)) - UNSIGNED_BIAS}
-
-
-def _fields_s16(node: Node) -> Fields:
-    return {"output": _channels_s16(node).c_struct()}
-
-
-def _fields_f32(node: Node) -> Fields:
-    bias = _bias(node)
-    require_types(DType.FLOAT32, (node.input(FILTER), node.output, *(() if bias is None else (bias,))))
-    values = np.zeros(node.output.shape[3], np.float32) if bias is None else values_of(bias)
-    low, high = real_range(node.attributes.activation)
-    return {"output": CStruct("diagmem_channels_f32", {"bias": CTable("bias", values), "low": low, "high": high})}
 
 
 KIND = TransposeConvKind()

@@ -17,12 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.graph import IntArray, Node, Shape, row_major_strides
-from diagmem.model.multicore import Cut
 from diagmem.model.views import Pieces, Strides, distinct, pieces
 from diagmem.ops.accesses import Accesses, Ints, Runs, unknown_accesses
 from diagmem.ops.c_call import CCall, CStretch, CTable, Unsupported, joined_axes, kernel_call, outermost, require_types
-from diagmem.ops.kind import Array, OpKind, Values, stretch_cuts
-from diagmem.ops.orders import Order, Variant
+from diagmem.ops.kind import Array, OpKind, Values
+from diagmem.ops.orders import Order
 
 FILL = -(1 << 48)
 """A source that does not exist: the element gets a fill value. It stays below zero when offsets are added to it."""
@@ -312,12 +311,6 @@ class StridedKind(RearrangeKind):
     def chunks(self, node: Node, order: Order) -> Chunks | None:
         walk = self.walk(node)
         return None if walk is None else walk.chunks()
-
-    def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
-        return stretch_cuts(self.c_call, node)
-
-    def row_cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
-        return stretch_cuts(self.c_row_call, node)
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0),))

@@ -16,6 +16,7 @@ from diagmem.ops.loops.broadcast import c_walk
 from diagmem.ops.loops.chunks import outer_sum
 from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.numerics.quantised import Requantisation, scale_of, stored_zero, zero_point_of
+from diagmem.ops.numerics.single_precision import product_in_order
 from diagmem.ops.numerics.weighted_sums import require_wide_shifts, rescale_wide, wide_mantissas
 from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
@@ -78,7 +79,7 @@ class BatchMatMulKind(OpKind):
         left = np.swapaxes(left, -1, -2) if node.attributes.adj_x else left
         right = np.swapaxes(right, -1, -2) if node.attributes.adj_y else right
         if node.output.dtype is DType.FLOAT32:
-            return (_sums_f32(left, right),)
+            return (product_in_order(left, right),)
         centred = (x.astype(np.int64) - zero_point_of(node.input(i)) for i, x in enumerate((left, right)))
         sums, output = np.matmul(*centred), _requantisation(node)
         if node.output.dtype is DType.INT8:
@@ -156,15 +157,6 @@ def _batch_loops(shape: Shape, batch: Shape) -> list[tuple[int, int]]:
     padded = (1,) * (len(batch) + 2 - len(shape)) + shape
     strides = row_major_strides(padded)
     return [(count, 0 if padded[axis] == 1 else strides[axis]) for axis, count in enumerate(batch)]
-
-
-def _sums_f32(left: Array, right: Array) -> Array:
-    """Sums of products in single precision, one product after the other."""
-    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    sums = np.zeros((*batch, left.shape[-2], right.shape[-1]), np.float32)
-    for k in range(left.shape[-1]):
-        sums += left[..., :, k, None] * right[..., None, k, :]
-    return sums
 
 
 def _requantisation(node: Node) -> Requantisation:

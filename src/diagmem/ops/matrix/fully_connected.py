@@ -17,6 +17,7 @@ from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, held_separat
 from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.numerics.packed import Channels, c_eights, c_packed, is_8_bit, packed_channels, vectors_of
 from diagmem.ops.numerics.quantised import centred_weights, real_weights, scale_of, zero_point_of
+from diagmem.ops.numerics.single_precision import product_in_order
 from diagmem.ops.numerics.weighted_sums import (
     BY_CHANNEL,
     CHANNELS_OF_A_BLOCK,
@@ -87,7 +88,7 @@ class FullyConnectedKind(OpKind):
         data, weights, *rest = inputs
         bias, rows = rest[0] if rest else None, data.reshape(-1, weights.shape[1])
         if node.input(0).dtype is DType.FLOAT32:
-            sums = _sums_f32(rows, real_weights(node.input(1), weights, 0))
+            sums = product_in_order(rows, real_weights(node.input(1), weights, 0).T)
         else:
             centred = rows.astype(np.float64) - zero_point_of(node.input(0))
             sums = centred @ centred_weights(node.input(1), weights).T.astype(np.float64)
@@ -142,14 +143,6 @@ def _sizes(inputs: Inputs) -> tuple[int, int, int]:
 def _written_before_the_last_read(outputs: int, order: Order) -> int:
     """How many of a row's outputs are written before the row is read for the last time."""
     return block_start(outputs) if order is Order.BLOCKS else outputs - 1
-
-
-def _sums_f32(rows: Array, weights: Array) -> Array:
-    """Sums of products in single precision, one product after the other."""
-    sums = np.zeros((len(rows), len(weights)), np.float32)
-    for i in range(weights.shape[1]):
-        sums += rows[:, i, None] * weights[:, i]
-    return sums
 
 
 def _c_sizes(node: Node) -> dict[str, int]:

@@ -10,7 +10,6 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Rounding, Shape, Tensor, row_major_strides
-from diagmem.model.multicore import Cut
 from diagmem.model.views import in_one_piece
 from diagmem.ops.c_call import (
     QUANTISED_OR_REAL,
@@ -36,13 +35,12 @@ from diagmem.ops.kind import (
     constant_ints,
     input_at,
     only_axis,
-    stretch_cuts,
 )
 from diagmem.ops.loops.chunks import COMPUTED, Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics.quantised import require_same_quantisation, scale_of, zero_point_of
 from diagmem.ops.options import Activation, Table
-from diagmem.ops.orders import Order, Variant
+from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, constant, ints, node_of
 from diagmem.ops.signature import MANY, Signature
 
@@ -89,12 +87,6 @@ class ConcatenationKind(RearrangeKind):
 
     def has_row_kernel(self, node: Node) -> bool:
         return is_row_local(node) and axis_of(node.attributes.axis, 4) > 1
-
-    def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
-        return stretch_cuts(self.c_call, node)
-
-    def row_cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
-        return stretch_cuts(self.c_row_call, node)
 
     def c_call(self, node: Node) -> CCall:
         inputs = tuple(node.input(position) for position in range(len(node.inputs)))

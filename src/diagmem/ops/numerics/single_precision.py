@@ -48,6 +48,16 @@ def sum_in_order(x: Floats) -> Floats:
     return total
 
 
+def product_in_order(left: Floats, right: Floats) -> Floats:
+    """The product of matrices, of which the axes before the last two are broadcast: of each sum one product after the
+    other, from 0 on."""
+    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    sums: Floats = np.zeros((*batch, left.shape[-2], right.shape[-1]), np.float32)
+    for k in range(left.shape[-1]):
+        sums += left[..., :, k, None] * right[..., None, k, :]
+    return sums
+
+
 def exp(x: Any) -> Floats:
     """exp(x) within 2 units in the last place; 0 where it would be less than the least normal number."""
     x = np.asarray(x, np.float32)

@@ -21,9 +21,8 @@ from diagmem.ops.numerics.quantised import require_same_quantisation, scale_of, 
 from diagmem.ops.numerics.weighted_sums import LARGEST_WIDE_BIAS
 from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import Order
-from diagmem.ops.recurrent._operands import require_elems
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
-from diagmem.ops.signature import Signature
+from diagmem.ops.signature import Signature, require_elems
 
 _INPUTS = 24
 _ABSENT = (9, 10, 11, 16, 17, 20, 21, 22, 23)
@@ -222,9 +221,11 @@ def _values(node: Node, gate: str) -> tuple[Array, Array, Array]:
 def step_f32(node: Node, x: Array, hidden: Array, cell: Array) -> tuple[Array, Array]:
     """Outputs and cells of one batch at one time. Sums are taken in order from 0, the bias is added last."""
 
+    product = single_precision.product_in_order
+
     def before(gate: str) -> Array:
         weights, recurrent, bias = _values(node, gate)
-        total: Array = (_dot(weights, x) + bias) + _dot(recurrent, hidden)
+        total: Array = (product(weights, x[:, None])[:, 0] + bias) + product(recurrent, hidden[:, None])[:, 0]
         return total
 
     forget, given = single_precision.logistic(before("forget")), single_precision.logistic(before("input"))
@@ -233,13 +234,6 @@ def step_f32(node: Node, x: Array, hidden: Array, cell: Array) -> tuple[Array, A
     clip = np.float32(node.attributes.cell_clip)
     cell = single_precision.clamped(cell, -clip, clip) if clip > 0 else cell
     return single_precision.tanh(cell) * single_precision.logistic(before("output")), cell
-
-
-def _dot(weights: Array, x: Array) -> Array:
-    total = np.zeros(len(weights), np.float32)
-    for k in range(weights.shape[1]):
-        total = total + weights[:, k] * x[k]
-    return total
 
 
 class Scaling(NamedTuple):

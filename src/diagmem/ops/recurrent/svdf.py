@@ -14,12 +14,11 @@ from diagmem.ops.c_call import CCall, CTable, Unsupported, by_type, kernel_call,
 from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, input_at
 from diagmem.ops.numerics.fixed_point import Multiplier, rescale, wrapped
 from diagmem.ops.numerics.quantised import Requantisation, real_range, scale_of, zero_point_of
-from diagmem.ops.numerics.single_precision import clamped
+from diagmem.ops.numerics.single_precision import clamped, product_in_order
 from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import Order
-from diagmem.ops.recurrent._operands import require_elems
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
-from diagmem.ops.signature import Signature
+from diagmem.ops.signature import Signature, require_elems
 
 STATE = 4
 """The position of the state among the inputs."""
@@ -132,10 +131,7 @@ def _operands(sizes: _Sizes, inputs: Values) -> tuple[Array, Array, Array, Array
 def _real(node: Node, sizes: _Sizes, inputs: Values, state: Array) -> Array:
     """All sums are taken in order from 0, or from the bias."""
     data, by_feature, by_time, bias = _operands(sizes, inputs)
-    found = np.zeros((sizes.batches, sizes.filters), np.float32)
-    for k in range(sizes.features):
-        found = found + by_feature[:, k] * data[:, k : k + 1]
-    state[:, :, -1] = found
+    state[:, :, -1] = product_in_order(data, by_feature.T)
     sums = np.zeros((sizes.batches, sizes.filters), np.float32)
     for k in range(sizes.memory):
         sums = sums + by_time[:, k] * state[:, :, k]

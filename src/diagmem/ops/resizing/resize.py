@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, IntArray, Nhwc, Node, Tensor
-from diagmem.model.multicore import Cut
 from diagmem.ops.c_call import (
     QUANTISED_OR_REAL,
     SUFFIXES,
@@ -32,14 +31,13 @@ from diagmem.ops.kind import (
     Values,
     constant_ints,
     input_at,
-    stretch_cuts,
 )
 from diagmem.ops.loops.chunks import gathered_call
 from diagmem.ops.loops.pixels import HeldPixels, Pitches, PixelLoop
 from diagmem.ops.loops.windowed import OrderedLoop, PixelKind, c_image
 from diagmem.ops.numerics.quantised import require_same_quantisation
 from diagmem.ops.options import Table
-from diagmem.ops.orders import Order, Variant
+from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature
 
@@ -131,12 +129,6 @@ class ResizeKind(PixelKind):
         nearest = _nearest(node.attributes, node.input(0).shape[1], node.output.shape[1])
         sampled = CRow(node.input(0), rows=tuple(nearest.tolist()))
         return replace(self.c_call(cut_to_row(node)), arguments=(sampled, CRow(node.output)))
-
-    def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
-        return stretch_cuts(self.c_call, node) or super().cuts(node, variant)
-
-    def row_cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
-        return stretch_cuts(self.c_row_call, node)
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0),))
