@@ -16,7 +16,8 @@ import numpy.typing as npt
 from diagmem.backends.c.kernels import joined
 from diagmem.backends.c.literals import initialiser, numbers
 from diagmem.model.graph import Node, Tensor
-from diagmem.ops import CArgument, CCall, CPointers, CScratch, CStruct, CTable, kinds
+from diagmem.ops import kinds
+from diagmem.ops.c_call import CArgument, CCall, CPointers, CScratch, CStruct, CTable
 from diagmem.ops.numerics.quantised import TO_EVEN, rounds_to_even
 
 Array = npt.NDArray[Any]

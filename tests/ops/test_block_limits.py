@@ -17,8 +17,8 @@ import pytest
 
 from diagmem.kernels import library
 from diagmem.model.graph import Node
-from diagmem.ops import CCall, InstructionSet, kinds
-from diagmem.ops.c_call import TYPES
+from diagmem.ops import InstructionSet, kinds
+from diagmem.ops.c_call import TYPES, CCall
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.elementwise.binary import Binary

@@ -14,7 +14,8 @@ import pytest
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Quantisation, Tensor
-from diagmem.ops import CCall, InstructionSet, Unsupported, kinds
+from diagmem.ops import InstructionSet, Unsupported, kinds
+from diagmem.ops.c_call import CCall
 from diagmem.ops.signature import check_node
 from tests.ops.compiled import COMPILER, compiled, disjoint, with_scratch
 from tests.ops.drawing import CASES, drawn, is_supported

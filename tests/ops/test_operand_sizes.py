@@ -13,7 +13,8 @@ import pytest
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Tensor
 from diagmem.model.sliding_window import Padding
-from diagmem.ops import CStruct, CTable, InstructionSet, Unsupported, kinds
+from diagmem.ops import InstructionSet, Unsupported, kinds
+from diagmem.ops.c_call import CStruct, CTable
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.pooling.pool_2d import Pool2D

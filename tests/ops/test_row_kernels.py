@@ -14,7 +14,8 @@ from diagmem.kernels import library
 from diagmem.kernels.rows import RowOp, row_graph
 from diagmem.model.graph import Graph, Node, Tensor
 from diagmem.model.schedule import Schedule, Step
-from diagmem.ops import CPointers, CRow, CRows, OpKind, kinds
+from diagmem.ops import OpKind, kinds
+from diagmem.ops.c_call import CPointers, CRow, CRows
 from diagmem.planning.plan import Storage
 from diagmem.verification import reference
 from diagmem.verification.harness import differences, spans

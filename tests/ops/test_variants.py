@@ -13,7 +13,8 @@ import pytest
 
 from diagmem.kernels import library
 from diagmem.model.graph import Node
-from diagmem.ops import CCall, InstructionSet, Order, kinds
+from diagmem.ops import InstructionSet, Order, kinds
+from diagmem.ops.c_call import CCall
 from tests.ops.compiled import COMPILER, Job, Place, compiled, disjoint, overlapped, with_scratch
 from tests.ops.deep_nodes import KINDS, REAL, deep_nodes
 from tests.ops.drawing import spread_out

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from diagmem.model.graph import DType, ExplicitPadding, Graph, Padding, Quantisation
-from diagmem.ops import Activation, values_of
+from diagmem.ops import Activation
+from diagmem.ops.c_call import values_of
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.elementwise.unary import Unary

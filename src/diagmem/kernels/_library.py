@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from diagmem.model.graph import Node
 from diagmem.model.multicore import Cut
-from diagmem.ops import CCall, InstructionSet, OpKind, Unsupported, Variant, WeightCopies, kind_of, weight_copies
+from diagmem.ops import InstructionSet, OpKind, Unsupported, Variant, kind_of
 from diagmem.ops.accesses import Accesses
+from diagmem.ops.c_call import CCall, WeightCopies, weight_copies
 from diagmem.ops.orders import Order
 
 OrderRule = Order | Callable[[Node], Order | None] | None

@@ -20,8 +20,9 @@ from diagmem.kernels import Library
 from diagmem.model.graph import Graph, IntArray, Node, Tensor
 from diagmem.model.schedule import PUSH
 from diagmem.model.views import span
-from diagmem.ops import CPointers, CRow, CRows, OpKind, Unsupported, kind_of
+from diagmem.ops import OpKind, Unsupported, kind_of
 from diagmem.ops.accesses import Accesses, Runs
+from diagmem.ops.c_call import CPointers, CRow, CRows
 
 
 @dataclass(frozen=True, slots=True)

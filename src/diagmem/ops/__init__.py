@@ -10,25 +10,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from diagmem.ops.c_call import (
-    CArgument,
-    CCall,
-    CChannels,
-    CName,
-    CopiedConstant,
-    CPointers,
-    CRow,
-    CRows,
-    CScratch,
-    CStretch,
-    CStruct,
-    CTable,
-    CTurn,
-    Unsupported,
-    WeightCopies,
-    values_of,
-    weight_copies,
-)
+from diagmem.ops.c_call import Unsupported
 from diagmem.ops.kind import OpKind
 from diagmem.ops.options import Activation, BuiltinOptions
 from diagmem.ops.orders import InstructionSet, Order, Variant
@@ -36,29 +18,13 @@ from diagmem.ops.orders import InstructionSet, Order, Variant
 __all__ = [
     "Activation",
     "BuiltinOptions",
-    "CArgument",
-    "CCall",
-    "CChannels",
-    "CName",
-    "CPointers",
-    "CRow",
-    "CRows",
-    "CScratch",
-    "CStretch",
-    "CStruct",
-    "CTable",
-    "CTurn",
-    "CopiedConstant",
     "InstructionSet",
     "OpKind",
     "Order",
     "Unsupported",
     "Variant",
-    "WeightCopies",
     "kind_of",
     "kinds",
-    "values_of",
-    "weight_copies",
 ]
 
 SHARED = ("loops", "numerics")

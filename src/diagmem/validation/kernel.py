@@ -15,8 +15,9 @@ import numpy.typing as npt
 from diagmem.kernels import Library
 from diagmem.model.graph import IntArray, Node, Tensor
 from diagmem.model.views import distinct
-from diagmem.ops import WeightCopies, kind_of
+from diagmem.ops import kind_of
 from diagmem.ops.accesses import Accesses, Runs
+from diagmem.ops.c_call import WeightCopies
 
 BoolArray = npt.NDArray[np.bool_]
 

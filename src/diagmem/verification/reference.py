@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import ABSENT, Graph, Node
-from diagmem.ops import Unsupported, kind_of, values_of
+from diagmem.ops import Unsupported, kind_of
+from diagmem.ops.c_call import values_of
 from diagmem.transforms.cleanup import drop_dead
 
 Array = npt.NDArray[Any]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.backends.c.literals import comment, identifier, initialiser, number, numbers
-from diagmem.ops import CStruct, CTable
+from diagmem.ops.c_call import CStruct, CTable
 
 
 @given(st.text(max_size=200))

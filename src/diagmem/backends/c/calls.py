@@ -11,7 +11,7 @@ from diagmem.backends.c.literals import comment, initialiser, numbers, shape_of
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
 from diagmem.model.graph import Node, Tensor
-from diagmem.ops import CArgument, CCall, CPointers, CRow, CRows, CScratch, CTurn
+from diagmem.ops.c_call import CArgument, CCall, CPointers, CRow, CRows, CScratch, CTurn
 
 
 def describe(node: Node) -> str:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Tensor
-from diagmem.ops import CName, CStruct, CTable
+from diagmem.ops.c_call import CName, CStruct, CTable
 
 LINE_WIDTH = 116
 

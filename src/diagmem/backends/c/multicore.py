@@ -22,8 +22,19 @@ from diagmem.backends.c.tables import Tables
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Node, Tensor
 from diagmem.model.multicore import Along, Split
-from diagmem.ops import CCall, CChannels, CPointers, CRow, CRows, CScratch, CStretch, CStruct, CTable, CTurn
-from diagmem.ops.c_call import outermost
+from diagmem.ops.c_call import (
+    CCall,
+    CChannels,
+    CPointers,
+    CRow,
+    CRows,
+    CScratch,
+    CStretch,
+    CStruct,
+    CTable,
+    CTurn,
+    outermost,
+)
 from diagmem.planning.cores.multicore import most_held_bytes, unit_bytes
 
 SPAN = "_span.h"

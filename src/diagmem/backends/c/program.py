@@ -14,7 +14,7 @@ from diagmem.model.graph import DType, Graph, Node, Tensor
 from diagmem.model.multicore import Along, Multicore
 from diagmem.model.pools import NO_POOLS, PoolLayout
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
-from diagmem.ops import CCall, CPointers, CRow, CRows, Unsupported, WeightCopies, values_of, weight_copies
+from diagmem.ops.c_call import CCall, CPointers, CRow, CRows, Unsupported, WeightCopies, values_of, weight_copies
 from diagmem.ops.state import changed_variables
 from diagmem.planning.cores.split import stays
 from diagmem.planning.plan import Plan, Storage, offsets_in_one_piece

@@ -17,7 +17,7 @@ from diagmem.backends.c.repeats import Piece, Repeat, pieces_bytes, repeats, rep
 from diagmem.backends.c.tables import Tables
 from diagmem.model.graph import Node
 from diagmem.model.schedule import PUSH, Step
-from diagmem.ops import CName, CRows, CStruct
+from diagmem.ops.c_call import CName, CRows, CStruct
 
 LEAST_SAVED_BYTES = 100
 """By stretches that are repeated: about as much code goes over them."""

@@ -13,7 +13,7 @@ from diagmem.backends.c.literals import numbers
 from diagmem.backends.c.program import Program
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Tensor
-from diagmem.ops import CCall, CStruct, CTable, values_of
+from diagmem.ops.c_call import CCall, CStruct, CTable, values_of
 
 _TYPES = {
     "i1": "int8_t",

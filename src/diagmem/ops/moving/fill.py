@@ -14,7 +14,7 @@ from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, CTable, Unsupported, element_code, kernel_call, require_types
 from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, constant_ints, input_at, swept
 from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind, strided
-from diagmem.ops.options import TYPE_CODES, BuiltinOptions, Table
+from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, constant, constant_of, ints, node_of
 from diagmem.ops.signature import Signature
@@ -95,10 +95,6 @@ class NumberRangeKind(RearrangeKind):
         return node_of(self, name, None, [constant_of(value) for value in numbers], (DType.INT32,))
 
 
-_SHAPE_TYPES = {TYPE_CODES[dtype]: dtype for dtype in (DType.INT32, DType.INT64)}
-"""TFLite's code of a type -> the type that sizes may have."""
-
-
 _OF_SHAPES = ("SHAPE", "RANK")
 
 
@@ -111,21 +107,16 @@ class Known:
 
 class ZerosLikeKind(RearrangeKind):
     names = ("ZEROS_LIKE", "SHAPE", "RANK")
+    table = {**dict.fromkeys(names, Table(Known, name=None)), "SHAPE": Table(Known, ("OutType",))}
     reads_only_shapes = True
 
-    def decode(self, name: str, options: Any) -> Known:
-        if options is None or name != "SHAPE":
-            return Known()
-        # An absent field is written as float32's code, and means 32 bits.
-        code = options.OutType() or TYPE_CODES[DType.INT32]
-        if code not in _SHAPE_TYPES:
-            raise ModelError(f"{name}: output type code {code} is neither int32 nor int64; the file is damaged")
-        return Known(_SHAPE_TYPES[code])
-
-    def encode(self, node: Node) -> BuiltinOptions | None:
-        if node.op.kind != "SHAPE":
-            return None
-        return BuiltinOptions("ShapeOptions", {"OutType": TYPE_CODES[node.attributes.out_type]})
+    def decode(self, name: str, options: Any) -> Any:
+        """An absent type is written as float32's code, and means 32 bits."""
+        return (
+            Known()
+            if name == "SHAPE" and options is not None and not options.OutType()
+            else super().decode(name, options)
+        )
 
     def signature(self, name: str) -> Signature:
         made = {"SHAPE": (DType.INT32, DType.INT64), "RANK": (DType.INT32,)}.get(name)
