@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src" / "diagmem"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "diagmem"
 
 LAYERS = (
     "model",
@@ -158,3 +159,19 @@ def test_nothing_grows_too_large() -> None:
                 given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
                 own = [a for a in given if a.arg not in ("self", "cls")]
                 assert len(own) <= 7 or room(path) in ("cli", "pipeline"), f"{path}: {node.name}"
+
+
+def test_what_planted_faults_and_mutants_name_is_there() -> None:
+    """What has moved or gone would not be looked at any longer."""
+    from tests.validation.test_planted_faults import FAULTS, place_of
+
+    places = {target: place_of(target) for fault in FAULTS.values() for target in fault[::2] if isinstance(target, str)}
+    assert not [target for target, (owner, name) in places.items() if name not in vars(owner)]
+    constants = (node for node in ast.walk(tree(ROOT / "tools/mutate")) if isinstance(node, ast.Constant))
+    texts = {node.value for node in constants if isinstance(node.value, str)}
+    named = {text.partition("::")[0] for text in texts if re.match(r"tests/[\w/]*[a-z](\.py)?(::|$)", text)}
+    patterns = {text for text in texts if re.fullmatch(r"[\w*\[\]]+/[\w/*]+\.py", text)} - named
+    assert len(named) > 10
+    assert len(patterns) > 10
+    assert not [path for path in named if not (ROOT / path).exists()]
+    assert not [pattern for pattern in patterns if not next(SOURCE.glob(pattern), None)]

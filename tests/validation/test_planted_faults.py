@@ -157,13 +157,13 @@ def shifted_views(views: Iterator[Any], *_: Any) -> Iterator[Any]:
 
 FAULTS: dict[str, tuple[Any, ...]] = {
     # What turns need.
-    "a turn forgets the last row of its window": ("ops.turns:Turns.need", then(without_last_row)),
-    "a turn forgets the first row of its window": ("ops.turns:Turns.need", then(without_first_row)),
-    "a turn forgets all inputs but one": ("ops.turns:Turns.need", then(needs_only_the_first_input)),
-    "a row may lie one byte nearer to what it is made of": ("ops.turns:Turns.need", nearer_by(1)),
-    "a row may lie anywhere over what it is made of": ("ops.turns:Turns.need", nearer_by(1 << 20)),
+    "a turn forgets the last row of its window": ("kernels.rows:Turns.need", then(without_last_row)),
+    "a turn forgets the first row of its window": ("kernels.rows:Turns.need", then(without_first_row)),
+    "a turn forgets all inputs but one": ("kernels.rows:Turns.need", then(needs_only_the_first_input)),
+    "a row may lie one byte nearer to what it is made of": ("kernels.rows:Turns.need", nearer_by(1)),
+    "a row may lie anywhere over what it is made of": ("kernels.rows:Turns.need", nearer_by(1 << 20)),
     "an element is taken as written one step late": (
-        "ops.turns:Turns.written_before",
+        "kernels.rows:Turns.written_before",
         property_then(lambda found, turns: (found - turns.node.output.dtype.size_bytes).clip(0)),
     ),
     "sums are taken as half as large": (
@@ -352,17 +352,23 @@ def planted(patch: pytest.MonkeyPatch, fault: str) -> None:
         replaced(patch, target, change)
 
 
-def replaced(patch: pytest.MonkeyPatch, target: str, change: Change) -> None:
+def place_of(target: str) -> tuple[Any, str]:
+    """What holds the function that a target like `planning.bounds:Bounds.of` names, and its name there."""
     module, _, path = target.partition(":")
     *owners, name = path.split(".")
     owner: Any = importlib.import_module(f"diagmem.{module}")
     for step in owners:
         owner = getattr(owner, step)
+    return owner, name
+
+
+def replaced(patch: pytest.MonkeyPatch, target: str, change: Change) -> None:
+    owner, name = place_of(target)
     original = vars(owner)[name]
     changed = change(original)
     patch.setattr(owner, name, changed)
     for known, other in list(sys.modules.items()):
-        if known.startswith("diagmem.") and not known.startswith("diagmem.validation") and not owners:
+        if known.startswith("diagmem.") and not known.startswith("diagmem.validation") and not isinstance(owner, type):
             for alias in [alias for alias, value in vars(other).items() if value is original]:
                 patch.setattr(other, alias, changed)
 

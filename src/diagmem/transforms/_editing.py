@@ -93,8 +93,7 @@ class Draft:
         before = [self.tensors[view.index] for view in views]
         self._set(views)
         touched = {t for view in views for t in self._ops_at(view.index)} - {op, *self.removed}
-        readers = [(kind_of(self.source.ops[index].kind), self.node(index)) for index in touched]
-        if not all(kind is not None and kind.can_address(node) for kind, node in readers):
+        if not all(_can_address(self.node(index)) for index in touched):
             self._set(before)
             return False
         self.removed.append(op)
@@ -113,6 +112,11 @@ class Draft:
     def _ops_at(self, tensor: int) -> Iterable[int]:
         producer = self.source.producer.get(tensor)
         return (*self.source.consumers.get(tensor, ()), *(() if producer is None else (producer,)))
+
+
+def _can_address(node: Node) -> bool:
+    kind = kind_of(node.op.kind)
+    return kind is not None and kind.can_address(node)
 
 
 class Taken(NamedTuple):
