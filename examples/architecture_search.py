@@ -59,7 +59,7 @@ def scored(candidate: tuple[float, int, int], limit_bytes: int) -> Scored:
     graph = network(*candidate)
     seen = diagmem.inspect(graph)
     fits = diagmem.bound(graph).overlapped_bytes <= limit_bytes
-    ram = diagmem.plan(graph, schedule="best", effort="quick", remove=()).arena_bytes if fits else None
+    ram = diagmem.plan(graph, schedule="best", effort="quick", skip="all").arena_bytes if fits else None
     return Scored(*candidate, ram, seen.weights_bytes, sum(seen.macs))
 
 

@@ -231,8 +231,11 @@ def test_a_plan_that_does_nothing_can_be_run(place: Path) -> None:
 
 RUNNING_OPTIONS = (("--schedule", "rows"), ("--schedule", "best"), ("--input-rows",), ("--recompute", "2"))
 OTHER_OPTIONS = (
-    *(("--align", "4"), ("--keep-inputs",), ("--no-overlap",), ("--allocator", "best"), ("--prefer", "speed")),
-    *(("--no-removal",), ("--no-remove-concat",)),
+    *(("--align", "4"), ("--keep-inputs",), ("--no-overlap",), ("--allocator", "best"), ("-O", "prefer=speed")),
+    *(
+        ("--skip", "all"),
+        ("--skip", "remove-concat"),
+    ),
 )
 
 

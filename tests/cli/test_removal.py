@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from diagmem.cli import _options
+from diagmem.cli.ui import switches
 from diagmem.transforms import TRANSFORMS
 from tests.cli.calling import call
 
@@ -15,8 +15,11 @@ MODEL = "zoo:squeezenet_1.1_int8"
 
 
 def test_every_transform_can_be_switched_off() -> None:
-    """The command line knows them all, without loading them."""
-    assert list(_options.TRANSFORMS) == list(TRANSFORMS)
+    """The page knows them all by their meaning, and the command line names them where one is mistyped."""
+    assert list(switches.TRANSFORMS) == list(TRANSFORMS)
+    done = call("plan", MODEL, "--skip", "remove-concats")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"known: all, {', '.join(TRANSFORMS)}\n")
 
 
 def test_plan_shows_what_each_step_is_worth() -> None:
@@ -44,11 +47,18 @@ def test_json_holds_the_ladder_and_what_was_removed() -> None:
 @pytest.mark.parametrize(
     ("options", "left"),
     [
-        (("--no-remove-concat",), 39),
-        (("--no-remove-concat", "--no-drop-no-ops"), 40),
-        (("--no-removal",), 40),
+        (
+            ("--skip", "remove-concat"),
+            39,
+        ),
+        (("--skip", "remove-concat", "--skip", "drop-no-ops"), 40),
+        (("--skip", "remove-concat,drop-no-ops"), 40),
+        (
+            ("--skip", "all"),
+            40,
+        ),
         (("--kernels", "tflm-reference"), 40),
-        (("--kernels", "tflm-reference", "--no-fold-pad"), 40),
+        (("--kernels", "tflm-reference", "--skip", "fold-pad"), 40),
     ],
 )
 def test_ops_stay_that_are_asked_to(options: tuple[str, ...], left: int) -> None:
@@ -59,7 +69,13 @@ def test_ops_stay_that_are_asked_to(options: tuple[str, ...], left: int) -> None
 
 def test_emit_keeps_ops_too(tmp_path: Path) -> None:
     """The same options as for `plan`: the reshape is an operation again."""
-    for option, is_there in ((), False), (("--no-drop-no-ops",), True):
+    for option, is_there in (
+        ((), False),
+        (
+            ("--skip", "drop-no-ops"),
+            True,
+        ),
+    ):
         words = ("zoo:kws_dscnn_int8", "-o", str(tmp_path), "--name", "kws", "--schedule", "best", *option)
         assert call("emit", "c", *words).returncode == 0
         assert ("(RESHAPE)" in (tmp_path / "kws.c").read_text()) == is_there

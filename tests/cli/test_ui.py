@@ -113,7 +113,7 @@ def test_switches_plan_anew_and_going_back_asks_nobody(desk: Desk) -> None:
     assert desk.tried(2) == ["as by default", "rows, streamed input"]
     assert page.input_value("#switch-schedule") == "rows"
     assert desk.arena() < whole
-    page.click("#switch-remove")
+    page.click("#switch-skip")
     assert "rows, streamed input, no removal" in desk.tried(3)
     before = len(desk.requests)
     for number in (0, 1, 2, 1):
@@ -400,11 +400,11 @@ def test_tensors_are_named(desk: Desk) -> None:
     """Where an option is a list of names, they are written with semicolons between."""
     desk.drop("named.tflite", to_tflite(small_graph()))
     desk.tried(1)
-    desk.page.fill("#switch-keep", "conv_2d_0; conv_2d_2")
+    desk.page.fill("#switch-buffers", "conv_2d_0=keep; conv_2d_2=keep")
     desk.page.keyboard.press("Tab")
     assert "tensors kept conv_2d_0 + conv_2d_2" in desk.tried(2)
-    assert "--keep conv_2d_0 --keep conv_2d_2" in desk.text("#shell")
-    desk.page.fill("#switch-keep", "")
+    assert "--buffer conv_2d_0=keep --buffer conv_2d_2=keep" in desk.text("#shell")
+    desk.page.fill("#switch-buffers", "")
     desk.page.keyboard.press("Tab")
     desk.page.locator("#ledger tr.current:has-text('as by default')").wait_for()
 

@@ -104,7 +104,7 @@ def test_what_is_too_large_is_not_read(running: Served, what: str, most: int) ->
         {"what": "plan", "model": "zoo:kws_dscnn_int8", "settings": {"align": "1; rm"}},
         {"what": "plan", "model": "zoo:kws_dscnn_int8", "settings": {"align": True}},
         {"what": "plan", "model": "zoo:kws_dscnn_int8", "settings": {"recompute": 1e9}},
-        {"what": "plan", "model": "zoo:kws_dscnn_int8", "settings": {"remove": ["nothing"]}},
+        {"what": "plan", "model": "zoo:kws_dscnn_int8", "settings": {"skip": ["nothing"]}},
         {"what": "c", "model": "zoo:kws_dscnn_int8", "settings": {"effort": "quick"}},
         {"what": "__import__", "model": "zoo:kws_dscnn_int8", "settings": {}},
         {"what": "/etc/passwd", "model": "/etc/passwd", "settings": {}},

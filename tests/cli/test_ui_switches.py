@@ -12,8 +12,7 @@ import pytest
 
 import diagmem
 from diagmem import pipeline
-from diagmem.cli._options import TRANSFORMS
-from diagmem.cli.ui.switches import LEFT_OUT, NEEDS, SHAPES, commands, setting_words, settings_of, switches
+from diagmem.cli.ui.switches import LEFT_OUT, NEEDS, SHAPES, TRANSFORMS, commands, setting_words, settings_of, switches
 from diagmem.model.errors import PlanError
 from diagmem.planning.options import Options
 from tests.cli.calling import call
@@ -28,9 +27,12 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"pools": ["fast:4K", "slow:64K:3"]},
     {"pools": ["fast:12K", "slow:64K:3"], "weights_pool": "fast:8", "weights_ahead": True},
     {"cores": 2},
-    {"keep": ["conv_2d_2"], "pins": ["input@16"], "input_align": 16},
-    {"remove": []},
-    {"remove": [name for name in TRANSFORMS if name != "remove-channels"]},
+    {"buffers": ["conv_2d_2=keep", "input=@16"], "input_align": 16},
+    {"skip": [*TRANSFORMS]},
+    {"skip": ["remove-channels"]},
+    {"target": "NUCLEO-L4R5ZI"},
+    {"target": "STM32G071RB", "schedule": "best"},
+    {"cpu": "cortex-m55"},
     {"shapes": "input=1x49x10x1", "overlap": False},
     {"kernels": "tflm-reference", "align": 16, "external_io": True},
     {"kernels": "diagmem-dsp", "prefer": "ram", "allocator": "greedy", "schedule": "eager"},
@@ -65,7 +67,9 @@ def test_what_is_shown_to_paste_makes_the_same_plan(
         words = shlex.split(line)
         assert words[0] == "diagmem"
         assert call(*words[1:]).returncode == 0
-    assert json.loads(Path("plan.json").read_text()) == expected
+    # For a target, also whether it fits.
+    found = json.loads(Path("plan.json").read_text())
+    assert {key: found[key] for key in expected} == expected
     world: dict[str, Any] = {}
     exec("\n".join(shown["python"]), world)
     assert json.loads(json.dumps(world["made"].to_json())) == expected

@@ -31,7 +31,7 @@ from tests.tflite_files import GraphFile
 WAYS = (
     Options(schedule="file", allocator="greedy"),
     Options(),
-    Options(remove=(), overlap=False),
+    Options(skip="all", overlap=False),
     Options(schedule="rows", allocator="greedy"),
     Options(kernels="diagmem-dsp", schedule="file"),
     Options(kernels="tflm-reference", schedule="file"),

@@ -31,7 +31,7 @@ def ways(seed: int, graph: Graph) -> Options:
     """How the graph of a seed is planned: mostly whole, now and then row by row, streamed, with rows made again, for
     other kernels, without overlap."""
     chance = random.Random(f"way {seed}")
-    remove = None if chance.random() < 0.7 else ()
+    skip = () if chance.random() < 0.7 else ("all",)
     align = chance.choice((None, None, None, 1, 4, 8, 16))
     kernels = chance.choice(("diagmem", "diagmem", "diagmem", "diagmem-dsp"))
     options = Options(
@@ -40,7 +40,7 @@ def ways(seed: int, graph: Graph) -> Options:
         keep_inputs=chance.random() < 0.1,
         overlap=chance.random() < 0.95,
         prefer=chance.choice(("speed", "ram")),
-        remove=remove,
+        skip=skip,
     )
     is_image = len(graph.inputs) == 1 and graph.tensors[graph.inputs[0]].rows > 1
     if any(t.rows > 1 for t in graph.tensors if not t.is_constant) and chance.random() < 0.3:

@@ -40,7 +40,7 @@ ELEMENT_BY_ELEMENT = ("binary", "unary", "concatenation", "transpose", "strided_
 
 def shared(node: Node, kernels: str) -> Iterator[tuple[Plan, Split]]:
     """The node planned on its own, with each way to share it among cores for which waiting costs nothing."""
-    plan = pipeline.plan(alone(node, ""), cores=CORES, kernels=kernels, remove=()).plan
+    plan = pipeline.plan(alone(node, ""), cores=CORES, kernels=kernels, skip="all").plan
     for cut in library(kernels).cuts(node):
         split = SharedOp(plan, plan.graph.nodes[0], CORES, barrier=0).split(cut) if cut.units > cut.grain else None
         if split is not None:

@@ -123,15 +123,15 @@ def test_a_plan_says_how_hard_it_was_looked_for() -> None:
 
 def test_the_command_line_says_it_too() -> None:
     """Bounded plans, and plans that the clock may have ended."""
-    done = call("plan", "zoo:kws_dscnn_int8", "--effort", "quick", "--time-limit", "60", "--verbose")
+    done = call("plan", "zoo:kws_dscnn_int8", "--effort", "quick", "-O", "time_limit=60", "--verbose")
     assert (
         "effort       quick: the search ended before there was a proof; --effort thorough searches further"
         in done.stdout
     )
     assert "limited to 60 s: another run may give another plan" in done.stdout
-    found = json.loads(call("plan", "zoo:kws_dscnn_int8", "--time-limit", "60", "--json", "-").stdout)["effort"]
+    found = json.loads(call("plan", "zoo:kws_dscnn_int8", "-O", "time_limit=60", "--json", "-").stdout)["effort"]
     assert found["time_limit_seconds"] == 60
-    assert call("plan", "zoo:kws_dscnn_int8", "--time-limit", "0").returncode == 2
+    assert call("plan", "zoo:kws_dscnn_int8", "-O", "time_limit=0").returncode == 2
     assert call("plan", "zoo:kws_dscnn_int8", "--effort", "heroic").returncode == 2
 
 
@@ -151,7 +151,7 @@ def test_a_clock_ends_the_search() -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_costs_are_carried_along_as_if_asked_anew(seed: int) -> None:
     """Under a bound, the list scheduler takes the ops that it would take if it asked for every cost at every step."""
-    needs = footprint(random_net(seed, most_ops=12), Options(remove=()))
+    needs = footprint(random_net(seed, most_ops=12), Options(skip="all"))
     whole = under_bound(needs, None)
     assert whole == asked_anew(needs, None)
     for bound in (max(needs.pressure(whole)) - 1, needs.least_pressure):

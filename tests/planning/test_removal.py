@@ -41,8 +41,8 @@ def test_only_what_does_not_cost_anything_goes() -> None:
     """Held whole from the start, the last concatenated tensor would make a dense block larger: its op stays, those
     before it go."""
     graph = dense_block()
-    plain, made = diagmem.plan(graph, schedule="best", remove=()), diagmem.plan(graph, schedule="best")
-    forced = diagmem.plan(transformed(graph, TRANSFORMS)[0], schedule="best", remove=())
+    plain, made = diagmem.plan(graph, schedule="best", skip="all"), diagmem.plan(graph, schedule="best")
+    forced = diagmem.plan(transformed(graph, TRANSFORMS)[0], schedule="best", skip="all")
     assert forced.arena_bytes > plain.arena_bytes >= made.arena_bytes
     assert 0 < [op.kind for op in made.plan.graph.ops].count("CONCATENATION") < 5
 
@@ -72,7 +72,7 @@ def _over_rows(net: Stream, x: int) -> Pool2D:
 def test_what_only_helps_together_is_taken_together() -> None:
     """Where no transform is worth it by itself, all of them are tried at once."""
     graph = mixed_windows()
-    forced = diagmem.plan(transformed(graph, TRANSFORMS)[0], remove=())
+    forced = diagmem.plan(transformed(graph, TRANSFORMS)[0], skip="all")
     assert diagmem.plan(graph).arena_bytes <= forced.arena_bytes
 
 
@@ -87,10 +87,10 @@ def test_trials_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(removal, "search", counted)
     graph = dense_block()
-    plain = diagmem.plan(graph, schedule="best", remove=())
+    plain = diagmem.plan(graph, schedule="best", skip="all")
     found = without_ops(Removed(graph, ()), Options(), TRANSFORMS, plain.arena_bytes, NORMAL)
     assert len(tried) <= 4
-    assert all(diagmem.plan(less.graph, schedule="best", remove=()).arena_bytes <= plain.arena_bytes for less in found)
+    assert all(diagmem.plan(less.graph, schedule="best", skip="all").arena_bytes <= plain.arena_bytes for less in found)
 
 
 @examples(15)
@@ -132,8 +132,8 @@ def test_a_whole_is_held_from_its_first_part_on() -> None:
 
 
 def test_what_is_not_known_is_refused() -> None:
-    with pytest.raises(PlanError, match="transform 'remove-all' is not known; known: narrow-weights"):
-        diagmem.plan(dense_block(), remove=["remove-all"])
+    with pytest.raises(PlanError, match="transform 'remove-all' is not known; known: all, narrow-weights"):
+        diagmem.plan(dense_block(), skip=["remove-all"])
 
 
 def test_kernels_of_others_keep_every_op() -> None:
@@ -155,10 +155,10 @@ def test_the_ladder_never_rises() -> None:
     ("options", "steps"),
     [
         ({"schedule": "best", "overlap": False}, ["whole tensors", "best order", "removal"]),
-        ({"schedule": "best", "remove": ()}, ["whole tensors", "best order", "overlap"]),
-        ({"remove": ()}, ["whole tensors", "best order", "overlap", "rows"]),
-        ({"schedule": "eager", "remove": ()}, ["whole tensors", "eager order", "overlap"]),
-        ({"schedule": "rows", "remove": ()}, ["whole tensors", "best order", "overlap", "rows"]),
+        ({"schedule": "best", "skip": "all"}, ["whole tensors", "best order", "overlap"]),
+        ({"skip": "all"}, ["whole tensors", "best order", "overlap", "rows"]),
+        ({"schedule": "eager", "skip": "all"}, ["whole tensors", "eager order", "overlap"]),
+        ({"schedule": "rows", "skip": "all"}, ["whole tensors", "best order", "overlap", "rows"]),
     ],
 )
 def test_steps_that_were_not_taken_are_not_in_the_ladder(options: dict[str, object], steps: list[str]) -> None:

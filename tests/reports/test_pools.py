@@ -34,7 +34,7 @@ def test_the_page_has_a_row_for_each() -> None:
 
 def test_copies_of_weights_are_shown() -> None:
     """As blocks of their own kind in the picture, and in a table on the page with what they are worth."""
-    options = {"pools": ("quick:600", "large:1K:5"), "weights_pool": "quick:20"}
+    options: dict[str, Any] = {"pools": ("quick:600", "large:1K:5"), "weights_pool": "quick:20"}
     made = diagmem.plan(tiny(), **options)
     drawn = arena_svg(made.plan)
     assert drawn.count('class="block weights"') == len(made.plan.weight_copies) > 0
@@ -45,7 +45,8 @@ def test_copies_of_weights_are_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"external": ("input",)}, {"pools": POOLS}, {"pools": POOLS, "external": ("input",)}]
+    "options",
+    [{"buffers": {"input": "external"}}, {"pools": POOLS}, {"pools": POOLS, "buffers": {"input": "external"}}],
 )
 def test_the_map_in_a_terminal_has_all_memories(options: dict[str, Any]) -> None:
     """Also what the caller holds, behind the arena; each memory is named where it begins."""
@@ -58,7 +59,7 @@ def test_the_map_in_a_terminal_has_all_memories(options: dict[str, Any]) -> None
 
 def test_what_the_caller_holds_is_on_the_sheet() -> None:
     """No block of a picture ends right of the map."""
-    plan = diagmem.plan(tiny(), external=("input",)).plan
+    plan = diagmem.plan(tiny(), buffers={"input": "external"}).plan
     assert plan.end_bytes > plan.arena_bytes
     drawn = arena_drawing(plan)
     ends = [

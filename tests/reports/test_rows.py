@@ -15,7 +15,7 @@ from tests.networks import Net
 def tall() -> Plan:
     net = Net()
     graph = net.graph(net.conv(net.conv(net.input(1, 12, 6, 4), 16), 4))
-    return diagmem.plan(graph, schedule="rows", remove=()).plan
+    return diagmem.plan(graph, schedule="rows", skip="all").plan
 
 
 def test_windows_move_with_the_rows() -> None:
@@ -47,7 +47,7 @@ def test_live_bytes_of_rows_and_of_layers_are_drawn_over_the_same_run() -> None:
     """Two steps or many: both curves go from the left edge of the chart to its right one."""
     net = Net()
     graph = net.graph(net.conv(net.conv(net.input(1, 12, 6, 4), 16), 4))
-    made = diagmem.plan(graph, schedule="rows", remove=())
+    made = diagmem.plan(graph, schedule="rows", skip="all")
     assert len(made.baseline.schedule.steps) < len(made.plan.schedule.steps)
     svg = live_drawing(made.baseline, made.plan, width=700).svg()
     for class_ in ("area", "area2"):

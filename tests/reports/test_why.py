@@ -84,7 +84,7 @@ def test_within_a_pool(seed: int, percent: int) -> None:
 
 def test_a_pin_ends_a_chain() -> None:
     """What is pinned needs nothing below it, and what lies on it is held by it."""
-    plan = diagmem.plan(KWS, pins=["input@4096"]).plan
+    plan = diagmem.plan(KWS, buffers=["input=@4096"]).plan
     reasons = Reasons(plan)
     (chain,) = reasons.asked("input")
     assert [(link.offset, link.is_pinned) for link in chain.links] == [(4096, True)]

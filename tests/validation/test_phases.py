@@ -133,7 +133,7 @@ def a_row(apart: int, phases: tuple[Phases, ...]) -> Plan:
     """A pointwise convolution that runs row by row; its second row, and no other, lies so near its input row."""
     net = Net()
     graph = net.graph(net.conv(net.input(1, 3, 8, 2), 2, kernel=1))
-    options = pipeline.plan(graph, cores=2, remove=()).plan.options
+    options = pipeline.plan(graph, cores=2, skip="all").plan.options
     source, target = graph.nodes[0].input(0), graph.nodes[0].output
     storage = {
         source.index: Storage.linear(100, source.rows, source.row_bytes),
@@ -174,7 +174,7 @@ def small(dtype: DType = DType.INT8) -> Plan:
     """A convolution whose output lies anywhere below its input, or on it."""
     net = Net(dtype=dtype)
     graph = net.graph(net.conv(net.input(1, 4, 4, 2), 2))
-    return pipeline.plan(graph, cores=2, remove=()).plan
+    return pipeline.plan(graph, cores=2, skip="all").plan
 
 
 PIXELS = Cut(Along.PIXELS, 16, can_hold=True)
@@ -260,7 +260,7 @@ def test_ops_that_are_not_run_cannot_be_shared() -> None:
 def test_a_part_alone_asks_for_a_kernel_that_may_begin_anywhere() -> None:
     """One that reads pixels in pairs may not."""
     net = Net()
-    plan = pipeline.plan(net.graph(net.conv(net.input(1, 4, 4, 8), 8)), cores=2, remove=(), kernels="diagmem-dsp").plan
+    plan = pipeline.plan(net.graph(net.conv(net.input(1, 4, 4, 8), 8)), cores=2, skip="all", kernels="diagmem-dsp").plan
     cut = plan.options.library.cuts(plan.graph.nodes[0])[0]
     assert cut.grain == 2
     phases = (Phases(3, 3, How.ALONE), Phases(16, 13, How.SHARED))
@@ -272,7 +272,7 @@ def test_scratch_is_there_for_each_core() -> None:
     """A plan for one core has too little for two."""
     net = Net()
     graph = net.graph(net.conv(net.input(1, 4, 4, 8), 8))
-    plan = pipeline.plan(graph, remove=(), kernels="diagmem-dsp").plan
+    plan = pipeline.plan(graph, skip="all", kernels="diagmem-dsp").plan
     assert plan.scratch
     assert findings_of(plan) == []
     assert faults(replace(plan, multicore=Multicore(2, ()))) & {Fault.OUTSIDE, Fault.OVERWRITTEN}

@@ -115,7 +115,7 @@ def test_it_agrees_with_shadow_memory_on_tight_plans(seed: int) -> None:
 def tight() -> Plan:
     net = Net()
     x = net.conv(net.input(1, 12, 6, 4), 4)
-    plan = diagmem.plan(net.graph(net.conv(net.relu(net.conv(x, 4)), 2)), schedule="rows", remove=()).plan
+    plan = diagmem.plan(net.graph(net.conv(net.relu(net.conv(x, 4)), 2)), schedule="rows", skip="all").plan
     assert plan.runs_by_rows
     return plan
 
@@ -166,7 +166,7 @@ def test_what_one_op_takes_whole_lies_in_one_piece(whole: int) -> None:
 def test_sums_that_are_overwritten_are_found() -> None:
     net = Net()
     graph = net.graph(net.mean(net.conv(net.conv(net.input(1, 8, 8, 4), 4), 4)))
-    laid = Laid.of(diagmem.plan(graph, schedule="rows", remove=()).plan)
+    laid = Laid.of(diagmem.plan(graph, schedule="rows", skip="all").plan)
     (op,) = laid.scratch
     written = laid.rows[graph.ops[0].outputs[0]][5]
     assert laid.findings() == []
@@ -179,7 +179,7 @@ def test_a_row_may_lie_over_rows_that_die_while_it_is_made() -> None:
     """As far as the kernel allows, and not a byte further: the validator looks into the step."""
     net = Net()
     graph = net.graph(net.mean(net.relu(net.depthwise(net.conv(net.input(1, 12, 6, 4), 4)))))
-    plan = diagmem.plan(graph, schedule="rows", remove=()).plan
+    plan = diagmem.plan(graph, schedule="rows", skip="all").plan
     relu, end = graph.ops[2], plan.arena_bytes + 2
     laid = Laid.of(plan)
     # All others out of the way.
@@ -196,7 +196,7 @@ def test_the_state_of_a_waiting_run_is_kept() -> None:
     """What a run remembers while it waits for the caller's rows lies in the arena; nothing may be written there."""
     net = Net()
     graph = net.graph(net.conv(net.conv(net.input(1, 12, 6, 4), 4), 4))
-    plan = diagmem.plan(graph, schedule="rows", input_rows=True, remove=()).plan
+    plan = diagmem.plan(graph, schedule="rows", input_rows=True, skip="all").plan
     laid = Laid.of(plan)
     written = laid.rows[plan.graph.ops[0].outputs[0]][5]
     assert laid.findings() == []

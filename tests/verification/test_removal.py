@@ -34,7 +34,7 @@ def _gcc() -> None:
 def without_all(graph: Graph, schedule: str = "best") -> Program:
     """Planned with every op removed that can be, whether that pays or not."""
     less, _ = transformed(graph, TRANSFORMS)
-    return Program.running(pipeline.plan(less, remove=(), schedule=schedule).plan, graph)
+    return Program.running(pipeline.plan(less, skip="all", schedule=schedule).plan, graph)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -75,7 +75,7 @@ def test_on_a_core_it_takes_fewer_instructions() -> None:
         compiler(tool)
     graph = with_weights(MODELS["squeezenet"]("squeezenet"))
     samples = sample_inputs(graph, 1)
-    whole = run_on_core(Program.of(pipeline.plan(graph, remove=(), schedule="best")), samples, CORES["cortex-m4"])
+    whole = run_on_core(Program.of(pipeline.plan(graph, skip="all", schedule="best")), samples, CORES["cortex-m4"])
     less = run_on_core(Program.of(pipeline.plan(graph, schedule="best")), samples, CORES["cortex-m4"])
     assert (whole.failure, less.failure) == (None, None)
     assert less.arena_bytes <= whole.arena_bytes

@@ -59,7 +59,7 @@ def test_rows_are_right_on_several_threads(input_rows: bool, cores: int) -> None
 def test_any_network_is_right_row_by_row(seed: int) -> None:
     """With strides, residuals, joins, rows that are made again, and ops that one thread does alone."""
     graph, streamed = image_net(seed), seed % 2 == 1
-    options: dict[str, Any] = {"schedule": "rows", "input_rows": streamed, "recompute": 3.0, "remove": ()}
+    options: dict[str, Any] = {"schedule": "rows", "input_rows": streamed, "recompute": 3.0, "skip": "all"}
     plan = pipeline.plan(graph, cores=3, **options).plan
     made = Program.running(replace(plan, multicore=every_step_shared(plan)))
     assert made.visits

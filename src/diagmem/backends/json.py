@@ -51,6 +51,7 @@ def to_json(made: Planned) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "model": plan.graph.name,
         "kernels": options.kernels,
+        **({"target": options.target} if options.target else {}),
         "align_bytes": options.align_bytes,
         "keep_inputs": options.keep_inputs,
         "external_io": options.external_io,
@@ -467,8 +468,12 @@ def _removal(row: _Fields) -> tuple[str, list[int]]:
 
 def _options(found: _Fields) -> Options:
     options = Options(
-        keep=_names(found, "keep"),
-        double_buffer=_names(found, "double_buffer"),
+        target="" if found.get("target") is None else found.text("target"),
+        buffers=[
+            f"{name}={how}"
+            for how, key in (("keep", "keep"), ("double", "double_buffer"))
+            for name in _names(found, key)
+        ],
         input_align=found.integer("input_align_bytes", 1, default=1) if found.get("input_align_bytes") else None,
         kernels=found.text("kernels"),
         align=found.integer("align_bytes", 1, default=1),

@@ -14,14 +14,21 @@ from typing import Any, NoReturn
 import click
 
 from diagmem import __version__
-from diagmem.cli._work import with_quiet
+from diagmem.cli._options import with_common_options
 from diagmem.model.errors import DiagmemError, UnsafePlanError, one_line
 
-COMMANDS = (
-    *("inspect", "overlap", "plan", "check", "emit", "verify", "profile", "diff", "trace", "report", "ui"),
-    *("place", "sweep", "targets", "zoo", "paper", "schema", "completion"),
-)
-"""In the order of use. Each is the `command` of the module of its name, but for those in KNOWN."""
+GROUPS = {
+    "Does it fit?": ("plan", "targets", "diff", "sweep"),
+    "Make it": ("emit",),
+    "Is it right?": ("verify", "check"),
+    "Is it fast?": ("profile",),
+    "Look inside": ("inspect", "report", "ui", "overlap", "trace"),
+    "Around it": ("zoo", "place", "paper", "schema", "completion"),
+}
+"""Commands by the user's question, the everyday ones first. Each is the `command` of the module of its name, but for
+those in KNOWN."""
+
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 KNOWN = ("targets", "zoo", "schema", "completion")
 """Commands of the module `known`."""
@@ -40,7 +47,14 @@ class _Commands(click.Group):
             return None
         module, name = ("known", cmd_name) if cmd_name in KNOWN else (cmd_name, "command")
         command: click.Command = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-        return with_quiet(command)
+        return with_common_options(command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for question, names in GROUPS.items():
+            commands = [(name, command) for name in names if (command := self.get_command(ctx, name))]
+            formatter.write(f"\n{question}\n")
+            with formatter.indentation():
+                formatter.write_dl([(f"{name:<10}", command.get_short_help_str(80)) for name, command in commands])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -78,7 +92,7 @@ def _ending_with_reader() -> Iterator[None]:
 @click.group(
     cls=_Commands,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
 @click.version_option(__version__, prog_name="diagmem")
 @click.pass_context
@@ -88,16 +102,13 @@ def diagmem(ctx: click.Context) -> None:
     MODEL is a .tflite or .onnx file, or zoo:NAME for a built-in model (see `diagmem zoo`).
 
     \b
-    Which layer sets the peak?   diagmem inspect model.tflite
-    Does it fit?                 diagmem plan model.tflite --target STM32F103xF
-    How do I make it fit?        diagmem plan model.tflite --schedule rows
-    Can I trust the result?      diagmem verify model.tflite --on host,cortex-m4
-    As C code:                   diagmem emit c model.tflite -o firmware/
-    For TensorFlow Lite Micro:   diagmem emit tflm model.tflite -o smaller.tflite
-    Without a model at hand:     diagmem plan zoo:vww_96_int8
-    All of it on a page:         diagmem ui model.tflite
+    Start here:
+      diagmem plan model.tflite --target NUCLEO-L4R5ZI
+      diagmem emit c model.tflite --target NUCLEO-L4R5ZI -o firmware
+      diagmem ui model.tflite
 
-    Exit status: 0 done; 1 the answer is no (does not fit, verification failed); 2 bad usage or input.
+    Exit status: 0 done; 1 the answer is no (does not fit, verification failed);
+    2 bad usage or input.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -12,27 +12,25 @@ from diagmem.model.errors import PlanError, shell_word
 
 if TYPE_CHECKING:
     from diagmem.frontends.source import Source
+    from diagmem.kernels import Library
     from diagmem.pipeline.fitting import Attempt
     from diagmem.planning.options import Options
     from diagmem.planning.planner import Planned
     from diagmem.reports.fit import Fit
-    from diagmem.targets import Chip
+    from diagmem.targets import Chip, Core
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What was asked for with --budget and --target."""
+    """What was asked for with --budget, --flash and --target."""
 
     budget: int | None
+    flash: int | None
     chip: Chip | None
 
-    @classmethod
-    def of(cls, budget: int | None, target_name: str | None) -> Limits:
-        if not target_name:
-            return cls(budget, None)
-        from diagmem.targets import chip_named
-
-        return cls(budget, chip_named(target_name))
+    @property
+    def are_set(self) -> bool:
+        return (self.budget, self.flash, self.chip) != (None, None, None)
 
     @property
     def ram_bytes(self) -> int | None:
@@ -40,26 +38,18 @@ class Limits:
         limits = (self.budget, self.chip.arena_limit_bytes if self.chip else None)
         return min((limit for limit in limits if limit is not None), default=None)
 
-    def memories(self, pools: Sequence[str], all_memories: bool, weights_pool: str) -> dict[str, Any]:
-        """As options of a plan: the chip's memories, if these are asked for, and then the given ones; and where weights
-        are copied to, with what a byte of the chip's flash costs, unless another cost is given."""
-        if all_memories and self.chip is None:
-            raise PlanError("--all-memories are those of a chip: name one with --target, or give each with --pool")
-        chip = self.chip.pools if self.chip is not None and all_memories else ()
-        if self.chip is not None and self.chip.flash_cost and weights_pool and ":" not in weights_pool:
-            weights_pool = f"{weights_pool}:{self.chip.flash_cost:g}"
-        return {"pools": (*chip, *pools), "weights_pool": weights_pool}
-
     def verdict(self, source: Source, made: Planned) -> Verdict:
         """Whether a plan fits."""
-        if self.chip is None:
-            return Verdict(self, made.arena_bytes, None)
+        plan = made.plan
+        missing = plan.pools.missing_bytes if plan.options.pools else None
+        if self.chip is None and self.flash is None:
+            return Verdict(self, made.arena_bytes, missing or 0)
         from diagmem import pipeline
         from diagmem.reports.fit import Fit
 
-        cost = pipeline.costs_of(source, made).on(self.chip)
-        missing = made.plan.pools.missing_bytes if made.plan.options.pools else None
-        return Verdict(self, made.arena_bytes, Fit(self.chip, cost, missing))
+        cost = pipeline.costs_of(source, made).on(self.chip, plan.options.core or usual_core(plan.options.library))
+        fit = None if self.chip is None else Fit(self.chip, cost, missing)
+        return Verdict(self, made.arena_bytes, missing or 0, cost.flash.total_bytes, fit)
 
     def missing_bytes(self, made: Planned) -> int:
         """Of RAM: by how much the plan is too large."""
@@ -70,27 +60,51 @@ class Limits:
         return 0 if limit is None else max(0, made.arena_bytes - limit)
 
 
+def usual_core(library: Library) -> Core:
+    """A small core that runs these kernels: code is counted for it where none was named."""
+    from diagmem.targets import core_named
+
+    return core_named({"dsp": "cortex-m4", "mve": "cortex-m55"}.get(getattr(library.instructions, "value", ""), "m0+"))
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a plan fits; `fit` where a chip was named."""
+    """Whether a plan fits. `pools_missing`: what its memories lack. `flash_bytes`: where flash was asked about; `fit`
+    where a chip was named."""
 
     limits: Limits
     arena_bytes: int
-    fit: Fit | None
+    pools_missing: int = 0
+    flash_bytes: int | None = None
+    fit: Fit | None = None
+
+    @property
+    def missing(self) -> Mapping[str, int]:
+        """What there is too little of, and by how many bytes."""
+        found = {"RAM": self.pools_missing, "flash": 0, **dict(self.fit.missing() if self.fit else ())}
+        for what, used, limit in (
+            ("RAM", self.arena_bytes, self.limits.budget),
+            ("flash", self.flash_bytes, self.limits.flash),
+        ):
+            if limit is not None and used is not None:
+                found[what] = max(found[what], used - limit)
+        return {what: size for what, size in found.items() if size}
 
     @property
     def fits(self) -> bool:
-        budget = self.limits.budget
-        return (budget is None or self.arena_bytes <= budget) and (self.fit is None or self.fit.fits)
+        return not self.missing
 
     def to_json(self) -> dict[str, Any]:
-        if self.limits.ram_bytes is None:
+        if not self.limits.are_set:
             return {}
         flash: dict[str, Any] = {}
+        if self.flash_bytes is not None:
+            flash = {"flash_bytes": self.flash_bytes, "flash_limit_bytes": self.limits.flash}
         if self.fit is not None:
-            cost, chip = self.fit.cost, self.fit.chip
-            flash = {"target": chip.name, "ram_bytes": self.fit.ram_bytes, "flash_bytes": cost.flash.total_bytes}
-            flash |= {"flash_limit_bytes": chip.flash_bytes or None, "not_counted": list(cost.notes)}
+            chip = self.fit.chip
+            limits = [limit for limit in (chip.flash_bytes or None, self.limits.flash) if limit is not None]
+            flash |= {"ram_bytes": self.fit.ram_bytes, "flash_limit_bytes": min(limits, default=None)}
+            flash |= {"not_counted": list(self.fit.cost.notes)}
         return {"limit_bytes": self.limits.ram_bytes, **flash, "fits": self.fits}
 
 

@@ -1,9 +1,9 @@
-"""Options of commands: which of the options of a plan each takes, and those that several commands have."""
+"""Options of commands: which of the options of a plan each takes, those that several commands have, and their help."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import wraps
 from pathlib import Path
@@ -12,35 +12,92 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from diagmem.model.errors import one_line
+from diagmem.model.errors import PlanError, one_line
 from diagmem.model.pools import parsed_size
 from diagmem.planning.options import Options
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 CORES = ("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55", "riscv32")
 """Cores by name; a test compares them with the kernels and the emulated machines."""
 
-CPUS = ("generic", *CORES)
 TWO_CORES = "cortex-m33x2"
 PLACES = ("host", *CORES, TWO_CORES, "tflm")
 
-ALL = tuple(field.name for field in fields(Options))
+OF_A_PLAN = {option.name: option for option in fields(Options)}
 
 TAKEN: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("plan", "diff", "profile", "report", "sweep"), ALL),
-    # It runs our own kernels, and keeps inputs and outputs in the arena.
-    "emit c": tuple(name for name in ALL if name not in ("kernels", "external_io")),
-    "verify": ("prefer", "schedule", "input_rows", "recompute", "pools", "together"),
+    # It has --cores of its own: how many threads share a run.
+    "verify": tuple(name for name in OF_A_PLAN if name != "cores"),
     "trace": ("schedule", "input_rows", "recompute"),
 }
-"""Command -> the options of a plan that it takes; it gets them as one value, `options`."""
+"""Command -> the options of a plan that it takes, if these are not all; it gets them as one value, `options`."""
 
 WHY_NOT = {
     "emit tflm": "a file for TensorFlow Lite Micro holds offsets in one arena and nothing else; `diagmem emit c` can",
 }
 """Command -> why it does not take the other options of a plan, and what does."""
+
+EVERYDAY = {
+    "The chip, or what there is": ("target", "cpu", "budget", "flash", "kernels"),
+    "Where it runs": ("places", "core", "mhz", "inputs", "place", "threads"),
+    "How the model runs": ("plan_path", "schedule", "input_rows", "buffers", "together", "effort", "fit"),
+    "What to show and write": (
+        *("output", "out", "name", "layout", "with_layers", "why", "is_markdown", "max_growth", "verbose", "json_path"),
+    ),
+}
+"""What `--help` shows, by the names of parameters. `--help-all` shows the others too."""
+
+CONFIG = Path("diagmem.toml")
+ALL_HELP = "diagmem.all_help"
+
+
+class Command(click.Command):
+    """One with more options than fit on a screen: `--help` shows what most people need, in groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        named = {parameter.name: parameter for parameter in self.params if isinstance(parameter, click.Option)}
+        for title, names in EVERYDAY.items():
+            _write_options(ctx, formatter, title, [named.pop(name) for name in names if name in named])
+        if ALL_HELP in ctx.meta:
+            _write_options(ctx, formatter, "More", list(named.values()))
+            if "settings" in named:
+                with formatter.section("With -O, or in diagmem.toml"):
+                    formatter.write_dl([(_key_text(name), _meaning(name)) for name, _ in _rare(OF_A_PLAN)])
+        else:
+            formatter.write(f"\n--help-all shows {len(named)} more options.\n")
+
+
+def _write_options(ctx: click.Context, formatter: click.HelpFormatter, title: str, found: list[click.Option]) -> None:
+    records = [record for option in found if (record := option.get_help_record(ctx)) is not None]
+    if records:
+        with formatter.section(title):
+            formatter.write_dl(records, col_max=24)
+
+
+def with_common_options(command: click.Command) -> click.Command:
+    """The command with --quiet and --help-all, which all have."""
+    if not any(parameter.name == "quiet" for parameter in command.params):
+        from diagmem.cli._work import set_quiet
+
+        shown: dict[str, Any] = {"is_flag": True, "expose_value": False}
+        command.params += [
+            click.Option(
+                ["-q", "--quiet"], help="Show no progress: results and errors only.", callback=set_quiet, **shown
+            ),
+            click.Option(
+                ["--help-all"], help="Show all options, and exit.", is_eager=True, callback=_show_all_help, **shown
+            ),
+        ]
+    return command
+
+
+def _show_all_help(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if is_asked:
+        ctx.meta[ALL_HELP] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
 
 
 class SizeParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -57,7 +114,44 @@ class SizeParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         return size
 
 
-def size_option(flag: str, meaning: str) -> Callable[[Command], Command]:
+class CoreParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """A core that is emulated, by any name that people type for it or for a chip that has it: m4, esp32-c3."""
+
+    name = "core"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from diagmem.targets import core_named
+
+        try:
+            core = core_named(value)
+        except PlanError as error:
+            self.fail(f"{error}.", param, ctx)
+        if core.cpu not in CORES:
+            self.fail(f"{core.name} is not emulated; known: {', '.join(CORES)}.", param, ctx)
+        return core.cpu
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        return _completed(CORES, incomplete)
+
+
+class TargetParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """A chip, a board, or a file that describes one; completes them."""
+
+    name = "target"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from diagmem.targets import boards, chips
+
+        return _completed([*(chip.name for chip in chips()), *(board.name for board in boards())], incomplete)
+
+
+def _completed(names: Collection[str], incomplete: str) -> list[Any]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(name) for name in names if name.lower().startswith(incomplete.lower())]
+
+
+def size_option(flag: str, meaning: str) -> Callable[[Function], Function]:
     return click.option(flag, type=SizeParameter(), metavar="BYTES", help=meaning)
 
 
@@ -67,113 +161,150 @@ def output_option(metavar: str, meaning: str, is_folder: bool = False, required:
     return click.option("-o", "--output", required=required, metavar=metavar, type=kind, help=meaning)
 
 
-def json_option(function: Command) -> Command:
+def json_option(function: Function) -> Function:
     return click.option(
-        "--json",
-        "json_path",
-        metavar="PATH",
-        help="Write the result as JSON to PATH; '-' writes it, and nothing else, to standard output.",
+        "--json", "json_path", metavar="PATH", help="Write the result as JSON to PATH; '-': to standard output alone."
     )(function)
 
 
-TRANSFORMS = {
-    "narrow-weights": "Widen half-precision and 8-bit weights in flash instead of in kernels.",
-    "fold-constants": "Keep ops whose result is the same in every run.",
-    "drop-dead": "Keep ops whose result is never used.",
-    "fuse-activation": "Keep activations separate from the op before them.",
-    "fold-pad": "Keep PAD separate from the op after it.",
-    "drop-identities": "Keep ops that change none of the values they can get.",
-    "narrow-state": "Keep float32 in variables that only hold integers.",
-    "remove-channels": "Keep channels that are constant or never read.",
-    "time-as-rows": "With --schedule rows: keep 1-D layers in one row.",
-    "drop-no-ops": "Keep reshapes, and moves that move nothing.",
-    "merge-duplicates": "Keep ops that compute the same from the same inputs.",
-    "state-in-place": "Copy variables instead of reading and writing them in place.",
-    "remove-slices": "Copy slices instead of reading them in place.",
-    "remove-concat": "Copy the parts of a concatenation instead of writing them in place.",
-}
-"""What removes ops, by name, and what happens without it."""
-
-
-def plan_option(name: str, meaning: str | None = None) -> Callable[[Command], Command]:
-    """The field of that name of the options of a plan, as an option of a command."""
-    field = next(field for field in fields(Options) if field.name == name)
-    flag, shown = f"--{name.replace('_', '-')}", meaning or field.metadata["meaning"]
-    unit, choices, default = field.metadata["unit"] or None, field.metadata["choices"], field.default
-    if default is True:
-        return click.option(f"--no-{name}", name, flag_value=False, default=True, help=meaning or NEGATED[name])
-    if default is False:
-        return click.option(flag, is_flag=True, help=shown)
-    if default == "":
-        asked = click.Choice(choices) if choices else click.STRING
-        none = lambda ctx, param, value: value or ""  # noqa: E731
-        return click.option(flag, name, type=asked, callback=none, metavar=unit, help=shown)
-    if default == ():
-        return click.option(flag.removesuffix("s"), name, multiple=True, metavar=unit, help=shown)
-    sorts: dict[bool, Any] = {
-        bool(choices): click.Choice(choices) if choices else None,
-        default is None or unit == "N": click.FloatRange(min=0, min_open=True)
-        if unit == "S"
-        else click.IntRange(min=1),
-        isinstance(default, float): click.FloatRange(min=0 if unit == "PERCENT" else 1),
-    }
-    return click.option(
-        flag, type=sorts.get(True), default=default, show_default=default is not None, metavar=unit, help=shown
-    )
+def plan_path_option(meaning: str, required: bool = False) -> Callable[[Function], Function]:
+    """`--plan`: a plan that is there already, with what it was made for."""
+    kind = click.Path(path_type=Path)
+    return click.option("--plan", "plan_path", required=required, type=kind, metavar="PLAN.json", help=meaning)
 
 
 NEGATED = {"overlap": "Keep all live tensors apart."}
 """What it means to switch off what is on by default."""
 
 
-def plan_options(
-    command: str, more: Callable[[dict[str, Any], dict[str, Any]], None] = lambda chosen, given: None
-) -> Callable[[Command], Command]:
-    """The options of a plan that a command takes. They become one parameter, `options`. `more`: completes the options
-    from other parameters of the command, which it may take away."""
-    names = TAKEN[command]
+def _meaning(name: str) -> str:
+    found: str = OF_A_PLAN[name].metadata["meaning"]
+    return found
 
-    def decorated(function: Command) -> Command:
+
+def _key_text(name: str) -> str:
+    option = OF_A_PLAN[name]
+    value = option.metadata["unit"] or "|".join(option.metadata["choices"]) or "true"
+    return f"{name}={value}"
+
+
+def _rare(names: Collection[str]) -> Iterator[tuple[str, Any]]:
+    return ((name, OF_A_PLAN[name]) for name in names if OF_A_PLAN[name].metadata["is_rare"])
+
+
+def plan_option(name: str) -> Callable[[Function], Function]:
+    """The field of that name of the options of a plan, as an option of a command."""
+    field = OF_A_PLAN[name]
+    flag, shown, default = f"--{name.replace('_', '-')}", _meaning(name), field.default
+    unit, choices = field.metadata["unit"] or None, field.metadata["choices"]
+    if default is True:
+        return click.option(f"--no-{name}", name, flag_value=False, default=True, help=NEGATED[name])
+    if default is False:
+        return click.option(flag, is_flag=True, help=shown)
+    if default == ():
+        return click.option(flag.removesuffix("s"), name, multiple=True, metavar=unit, help=shown)
+    sort: Any = TargetParameter() if name == "target" else click.Choice(choices) if choices else click.STRING
+    if default is None or unit == "N":
+        sort = click.IntRange(min=1)
+    elif isinstance(default, float):
+        sort = click.FloatRange(min=1)
+    usual = default if default not in (None, "", ()) else None
+    return click.option(flag, name, type=sort, default=usual, show_default=True, metavar=unit, help=shown)
+
+
+def plan_options(command: str) -> Callable[[Function], Function]:
+    """The options of a plan that a command takes, from its own words, `-O` and a file of settings. They become one
+    parameter, `options`. A plan that is given leaves none of them to choose."""
+    names = TAKEN.get(command, tuple(OF_A_PLAN))
+    everyday = [name for name in names if not OF_A_PLAN[name].metadata["is_rare"]]
+
+    def decorated(function: Function) -> Function:
         @wraps(function)
-        def called(*args: Any, **given: Any) -> Any:
+        def called(*args: Any, settings: tuple[str, ...], config: Path | None, **given: Any) -> Any:
+            typed = [name for name in everyday if _is_typed(name)]
+            chosen = {name: value for name in everyday if (value := given.pop(name)) is not None and name in typed}
             if given.get("plan_path") is not None:
-                _check_none_given(names)
-            chosen = {name: given.pop(name) for name in names if name != "remove"}
-            if "remove" in names:
-                kept = {name for name in TRANSFORMS if given.pop(_switch(name))}
-                kept |= TRANSFORMS.keys() if given.pop("no_removal") else set()
-                chosen["remove"] = tuple(name for name in TRANSFORMS if name not in kept) if kept else None
-            more(chosen, given)
+                _check_none_given(typed, settings)
+            else:
+                chosen = {**_in_file(config, names), **_in_words(settings, names), **chosen}
             return function(*args, options=Options(**chosen), **given)
 
         found: Any = called
-        if "remove" in names:
-            for name, meaning in reversed(TRANSFORMS.items()):
-                found = click.option(f"--no-{name}", _switch(name), is_flag=True, help=meaning)(found)
-            found = click.option("--no-removal", is_flag=True, help="Keep every op: all of the --no-… below.")(found)
-        for name in reversed(names):
-            found = found if name == "remove" else plan_option(name)(found)
-        return found  # type: ignore[no-any-return]
+        for name in reversed(everyday):
+            found = plan_option(name)(found)
+        path, words = click.Path(path_type=Path), "Set any option of a plan, as listed below; may be repeated."
+        found = click.option("-O", "settings", multiple=True, metavar="KEY=VALUE", help=words)(found)
+        meaning = f"Read options of a plan from FILE.  [default: {CONFIG}, if it is there]"
+        return click.option("--config", type=path, metavar="FILE.toml", help=meaning)(found)  # type: ignore[no-any-return]
 
     return decorated
 
 
-def _check_none_given(names: Collection[str]) -> None:
+def _is_typed(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _check_none_given(typed: Sequence[str], settings: Collection[str]) -> None:
     """A plan that is given leaves nothing to choose."""
-    ctx, chosen = click.get_current_context(), {*names, "no_removal", *map(_switch, TRANSFORMS)}
-    for parameter in ctx.command.params:
-        is_given = ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-        if is_given and parameter.name in chosen:
-            raise click.UsageError(f"--plan is a plan already; leave out {parameter.opts[0]}.")
+    flags = {parameter.name: parameter.opts[0] for parameter in click.get_current_context().command.params}
+    if typed or settings:
+        raise click.UsageError(f"--plan is a plan already; leave out {flags[typed[0]] if typed else '-O'}.")
 
 
-def _switch(transform: str) -> str:
-    return f"no_{transform.replace('-', '_')}"
+def _in_file(config: Path | None, names: Collection[str]) -> dict[str, Any]:
+    """What a file of settings says, as far as the command takes it."""
+    if config is None and not CONFIG.is_file():
+        return {}
+    from diagmem.targets.chips import parsed_toml
+
+    path = config or CONFIG
+    where = one_line(str(path))
+    try:
+        found = parsed_toml(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise PlanError(f"{where}: is not TOML: {one_line(str(error))}") from error
+    return {name: value for name, value in _checked(found, f"{where}: ").items() if name in names}
+
+
+def _in_words(settings: Collection[str], names: Collection[str]) -> dict[str, Any]:
+    """What `-O` says: values as in TOML, but that texts need no quotes, and that lists grow word by word."""
+    from diagmem.targets.chips import parsed_toml
+
+    found: dict[str, Any] = {}
+    for setting in settings:
+        name, mark, text = setting.partition("=")
+        name = name.strip().replace("-", "_")
+        try:
+            value = parsed_toml(f"value = {text}")["value"] if mark else True
+        except ValueError:
+            value = text
+        is_list = name in OF_A_PLAN and OF_A_PLAN[name].default == ()
+        found[name] = [*found.get(name, ()), text] if is_list else value
+    if other := next((name for name in found if name in OF_A_PLAN and name not in names), None):
+        raise click.UsageError(f"-O {other}: the command does not take this option of plans.")
+    return _checked(found, "-O ")
+
+
+def _checked(found: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Settings, each of which must be an option of a plan, and a value of its type."""
+    kinds = {"bool": (bool, "true or false"), "int": (int, "a whole number"), "str": (str, "a text")}
+    kinds["float"] = (int | float, "a number")  # type: ignore[assignment]
+    for name, value in found.items():
+        if name not in OF_A_PLAN:
+            from diagmem.targets.names import did_you_mean
+
+            hint = did_you_mean(name, OF_A_PLAN, f"known: {', '.join(OF_A_PLAN)}")
+            raise PlanError(f"{where}'{one_line(name)}' is no option of a plan; {hint}")
+        kind = str(OF_A_PLAN[name].type).partition(" ")[0]
+        sort, what = kinds.get(kind, (list | dict | str, "a list of texts"))
+        if not isinstance(value, sort) or (isinstance(value, bool) and kind != "bool"):
+            raise PlanError(f"{where}{name}: {one_line(repr(value), 40)} is not {what}")
+    return dict(found)
 
 
 def why_not(command: str, flag: str) -> str | None:
     """Why a command does not take an option that plans have; None for what is no option of a plan."""
-    known = {f"--{name.replace('_', '-')}".removesuffix("s") for name in ALL}
+    known = {f"--{name.replace('_', '-')}".removesuffix("s") for name in OF_A_PLAN}
     return WHY_NOT.get(command) if flag.removesuffix("s") in known else None
 
 

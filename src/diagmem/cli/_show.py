@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import east_asian_width
 
@@ -70,11 +71,13 @@ def _width(text: str) -> int:
     return len(text) if text.isascii() else sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
-def show(json_path: str | None, data: Callable[[], Any], parts: Iterable[str | Table]) -> None:
+def show(
+    json_path: str | None, data: Callable[[], Any], parts: Iterable[str | Table], output: Path | None = None
+) -> None:
     """Writes the result as JSON where that is asked for, and shows it to people unless the JSON is on standard output.
     Parts are made as they are shown."""
-    if json_path:
-        write_json(json_path, data())
+    for path in dict.fromkeys(str(path) for path in (output, json_path) if path):
+        write_json(path, data())
     if json_path != "-":
         say(parts)
 

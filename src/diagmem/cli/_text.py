@@ -310,7 +310,7 @@ def _fits(result: Result) -> Iterator[Entry]:
 def _chip(fit: Fit) -> Iterator[Entry]:
     chip, flash, left = fit.chip, fit.cost.flash, fit.flash_left_bytes
     yield "fits" if fit.fits else "too large", f"{'' if fit.fits else 'for '}{chip.name} ({chip.core.name})"
-    region, size = chip.largest_region
+    region, size = fit.region
     where = f"{size // 1024} KB {region}" if fit.pools_missing is None else f"{chip.sram_bytes // 1024} KB"
     if fit.pools_missing is not None:
         rest = f"short by {size_text(fit.pools_missing)}" if fit.pools_missing else "all within its memories"
@@ -374,13 +374,14 @@ def _wrapped(entries: Iterator[Entry]) -> Iterator[str]:
 def _verdict_line(result: Result) -> str:
     verdict, made, plan = result.verdict, result.made, result.made.plan
     name, chip = one_line(plan.graph.name), verdict.limits.chip
-    missing = [f"{what} short by {size:,} B" for what, size in result.missing()]
+    missing = [f"{what} short by {size:,} B" for what, size in result.missing().items()]
     if chip is not None:
         clock = f", {chip.mhz:g} MHz" if chip.mhz else ""
         name += f" on {chip.name}" + ("" if missing else f" ({chip.core.name}{clock})")
-    elif verdict.limits.budget is not None:
-        name += f" in {verdict.limits.budget:,} B"
-    if verdict.limits.ram_bytes is None and not plan.options.pools:
+    elif verdict.limits.are_set:
+        limits = (("of RAM", verdict.limits.budget), ("of flash", verdict.limits.flash))
+        name += " in " + " and ".join(f"{limit:,} B {what}" for what, limit in limits if limit is not None)
+    if not verdict.limits.are_set and not plan.options.pools:
         saved = 100 * made.saved_bytes / made.baseline_bytes if made.baseline_bytes else 0
         less = f", {saved:.0f} % less than without overlap" if saved >= 1 else ""
         return f"{name}: {_kb(plan.arena_bytes)} of RAM{less} (kernels: {plan.options.kernels})"
@@ -390,7 +391,7 @@ def _verdict_line(result: Result) -> str:
 def _bars(fit: Fit) -> Iterator[str]:
     """RAM and flash, each as a part of what the chip has."""
     chip, flash, stack = fit.chip, fit.cost.flash, fit.cost.ram.stack_bytes
-    region, size = (f"in {chip.largest_region[0]}", chip.largest_region[1])
+    region, size = (f"in {fit.region[0]}", fit.region[1])
     if fit.pools_missing is not None:
         region, size = "in all memories", chip.sram_bytes
     more = f", stack up to {_kb(stack)}" if stack else ""
@@ -493,7 +494,7 @@ def _next(result: Result, is_refused: bool) -> str:
     for way in result.ways:
         if way.made is not None and not way.is_chosen and not result.missing(way.made):
             return _emit(result, is_refused, way)
-    if "RAM" in dict(result.missing()) or result.made.plan.options.pools:
+    if "RAM" in result.missing() or result.made.plan.options.pools:
         return f"{_typed('plan')} --fit"
     return "diagmem targets"
 
@@ -501,14 +502,11 @@ def _next(result: Result, is_refused: bool) -> str:
 def _emit(result: Result, is_refused: bool, way: Way | None = None) -> str:
     """The command that makes firmware of the plan, or of another way to run the model."""
     from diagmem.cli.emit import LIBRARIES
-    from diagmem.kernels import CPUS
     from diagmem.planning.options import WAYS
 
     options = result.made.plan.options
     if options.library.is_own and not options.external_io and not is_refused:
-        cpu = next((cpu for cpu, kernels in CPUS.items() if kernels == options.kernels.partition("/")[0]), "")
-        more = [f"--cpu {cpu}"] if options.library.instructions is not None else []
-        more += [dict(zip(WAYS, WAY_FLAGS, strict=True))[way.name]] if way is not None else []
+        more = [dict(zip(WAYS, WAY_FLAGS, strict=True))[way.name]] if way is not None else []
         left_out = ("schedule", "input_rows") if way is not None else ()
         return " ".join([_typed("emit c", left_out), *more, "-o firmware"])
     if result.source.is_onnx or not (options.library.is_own or options.kernels in LIBRARIES):
@@ -549,12 +547,9 @@ def _summary_row(one: Result | Bad) -> tuple[str, ...]:
 
 
 def _short(verdict: Verdict) -> list[str]:
-    if verdict.limits.ram_bytes is None:
+    if not verdict.limits.are_set:
         return []
-    missing = list(verdict.fit.missing()) if verdict.fit else []
-    if not missing and not verdict.fits:
-        missing = [("RAM", verdict.arena_bytes - (verdict.limits.budget or 0))]
-    return [f"{what} short by {size} B" for what, size in missing] or ["fits"]
+    return [f"{what} short by {size} B" for what, size in verdict.missing.items()] or ["fits"]
 
 
 def _together(found: Together, missing_bytes: int) -> Iterator[Entry]:
@@ -577,8 +572,7 @@ def _together(found: Together, missing_bytes: int) -> Iterator[Entry]:
 def curve_lines(front: Sequence[Planned], verdicts: Sequence[Verdict]) -> Iterator[str]:
     """What less memory costs: a line for each plan, the largest first."""
     for made, verdict in zip(front, verdicts, strict=True):
-        limited = verdict.limits.ram_bytes is not None
-        fits = "" if not limited else "fits      " if verdict.fits else "too large "
+        fits = "" if not verdict.limits.are_set else "fits      " if verdict.fits else "too large "
         yield f"{size_text(made.arena_bytes):>22}  {made.plan.recompute:>5.2f} x MACs  {fits}{how(made.plan)}"
 
 

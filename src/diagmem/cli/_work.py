@@ -99,17 +99,7 @@ def progress(items: Sequence[Item], what: str) -> Iterable[Item]:
             yield item
 
 
-def with_quiet(command: click.Command) -> click.Command:
-    """The command with the option --quiet, which all have."""
-    if not any(parameter.name == "quiet" for parameter in command.params):
-        help_text = "Show no progress: results and errors only."
-        command.params.append(
-            click.Option(["-q", "--quiet"], is_flag=True, expose_value=False, callback=_set_quiet, help=help_text)
-        )
-    return command
-
-
-def _set_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> Any:
+def set_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> Any:
     ctx.meta[QUIET] = is_quiet or ctx.meta.get(QUIET, False)
 
 

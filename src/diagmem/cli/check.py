@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from diagmem.cli._models import model_argument, naming_model
-from diagmem.cli._options import json_option
+from diagmem.cli._options import json_option, plan_path_option
 from diagmem.cli._show import count_text, show
 from diagmem.cli._work import working
 
@@ -20,12 +20,10 @@ ANSWER_IS_NO = 1
 
 @click.command(short_help="Replay a plan: safe or not, and why not.")
 @model_argument
-@click.option(
-    "--plan", "plan_path", required=True, metavar="FILE", help="The plan, as `diagmem plan --json` writes it."
-)
+@plan_path_option("The plan, as `diagmem plan -o PLAN.json` writes it.", required=True)
 @json_option
 @click.pass_context
-def command(ctx: click.Context, /, source: Source, plan_path: str, json_path: str | None) -> None:
+def command(ctx: click.Context, /, source: Source, plan_path: Path, json_path: str | None) -> None:
     """Replay a plan of MODEL on shadow memory, byte by byte, and say whether it is safe.
 
     It does not matter who made the plan: what each step must find in memory follows from the model and from what the
@@ -37,18 +35,18 @@ def command(ctx: click.Context, /, source: Source, plan_path: str, json_path: st
 
     \b
     Examples:
-      diagmem plan model.tflite --json plan.json
+      diagmem plan model.tflite -o plan.json
       diagmem check model.tflite --plan plan.json
       diagmem emit c model.tflite -o firmware --plan plan.json
     """
     from diagmem import pipeline
 
     with naming_model(source.label), working("replaying"):
-        plan = pipeline.read_plan(source, Path(plan_path))
+        plan = pipeline.read_plan(source, plan_path)
         findings = [str(finding) for finding in pipeline.check(source, plan)]
     steps = f"{len(plan.schedule.steps)} steps in {plan.arena_bytes} bytes for kernels {plan.options.kernels}"
     verdict = f"NOT safe: {count_text(len(findings), 'finding')}" if findings else "safe"
-    found = {"model": source.label, "plan": plan_path, "ok": not findings, "findings": findings}
+    found = {"model": source.label, "plan": str(plan_path), "ok": not findings, "findings": findings}
     show(json_path, lambda: found, (*findings, f"{verdict}: {steps}"))
     if findings:
         ctx.exit(ANSWER_IS_NO)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from diagmem.cli._models import ModelParameter
-from diagmem.cli._options import CORES, json_option, plan_options
+from diagmem.cli._options import Command, CoreParameter, json_option, plan_options
 from diagmem.cli._show import Column, Table, number, show
 from diagmem.cli._work import working
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 ANSWER_IS_NO = 1
 
 
-@click.command(short_help="What changed between two models or plans.")
+@click.command(short_help="What changed between two models or plans.", cls=Command)
 @click.argument("before", type=ModelParameter())
 @click.argument("after", type=ModelParameter())
-@click.option("--on", "core", type=click.Choice(CORES), help="Also count instructions on this core.")
+@click.option("--on", "core", type=CoreParameter(), metavar="CORE", help="Also count instructions on this core.")
 @click.option("--markdown", "is_markdown", is_flag=True, help="As Markdown, for a pull request.")
 @click.option(
     "--max-growth",
@@ -46,7 +46,7 @@ def command(
 ) -> None:
     """Show what changed from BEFORE to AFTER: RAM, flash, multiply-accumulates, and which ops are behind it.
 
-    Each is a model, which is planned with these options, or a plan from `diagmem plan --json`.
+    Each is a model, which is planned with these options, or a plan from `diagmem plan -o PLAN.json`.
 
     \b
     Examples:

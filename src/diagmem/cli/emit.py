@@ -11,9 +11,16 @@ import click
 
 from diagmem.cli._files import check_is_no_input, write_file, write_files
 from diagmem.cli._models import by_c_name, model_argument, models_argument, naming_model
-from diagmem.cli._options import CPUS, json_option, output_option, plan_options
+from diagmem.cli._options import (
+    Command,
+    json_option,
+    output_option,
+    plan_options,
+    plan_path_option,
+    with_common_options,
+)
 from diagmem.cli._show import show, size_text
-from diagmem.cli._work import with_quiet, working
+from diagmem.cli._work import working
 from diagmem.model.errors import PlanError
 
 if TYPE_CHECKING:
@@ -36,11 +43,11 @@ REFERENCE_WARNING = (
 
 
 class _Forms(click.Group):
-    """Each form has the option --quiet, as every command does."""
+    """Each form has the options that every command has."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         found = super().get_command(ctx, cmd_name)
-        return found and with_quiet(found)
+        return found and with_common_options(found)
 
 
 @click.group(short_help="Write a plan as C code, or into a .tflite file.", cls=_Forms, invoke_without_command=True)
@@ -51,7 +58,7 @@ def command(ctx: click.Context, /) -> None:
         click.echo(ctx.get_help())
 
 
-@command.command("c")
+@command.command("c", cls=Command, short_help="As C99 with a fixed arena.")
 @models_argument
 @output_option("DIR", "Directory to write to; created if missing.", is_folder=True)
 @click.option("--name", help="Name of the files and functions.  [default: the model's name]")
@@ -62,8 +69,7 @@ def command(ctx: click.Context, /) -> None:
     show_default=True,
     help="Plain files, or a library for CMake, Arduino, PlatformIO, Zephyr (a module) or ESP-IDF (a component).",
 )
-@click.option("--cpu", type=click.Choice(CPUS), help="Core to choose kernels for.  [default: generic, for any]")
-@click.option("--plan", "plan_path", metavar="FILE", help="Use this plan, from `diagmem plan --json`.")
+@plan_path_option("Use this plan, from `diagmem plan -o PLAN.json`.")
 @plan_options("emit c")
 @json_option
 def emit_c(
@@ -71,8 +77,7 @@ def emit_c(
     output: Path,
     name: str | None,
     layout: Any,
-    cpu: str | None,
-    plan_path: str | None,
+    plan_path: Path | None,
     json_path: str | None,
     options: Options,
 ) -> None:
@@ -84,13 +89,10 @@ def emit_c(
     \b
     Examples:
       diagmem emit c model.tflite -o firmware/model
-      diagmem emit c model.tflite -o firmware/model --cpu cortex-m4
-      diagmem emit c model.tflite -o libraries/model --layout arduino
-      diagmem emit c model.tflite -o modules/model --layout zephyr
+      diagmem emit c model.tflite -o firmware/model --target NUCLEO-L4R5ZI
       diagmem emit c model.tflite -o firmware/model --plan plan.json
+      diagmem emit c model.tflite -o libraries/model --layout arduino
       diagmem emit c ears.tflite eyes.tflite -o firmware/models --together run-one-at-a-time
-      diagmem emit c ears.tflite words.tflite -o firmware/speech --wire ears:0=words:0
-      diagmem verify model.tflite --on host,cortex-m4
     """
     from diagmem import pipeline
 
@@ -102,10 +104,9 @@ def emit_c(
     with naming_model(names), working("planning"):
         if len(sources) > 1:
             several = by_c_name(sources)
-            emitted = pipeline.emit_c_together(several, name=name or "models", layout=layout, cpu=cpu, options=options)
+            emitted = pipeline.emit_c_together(several, name=name or "models", layout=layout, options=options)
         else:
-            plan = None if plan_path is None else Path(plan_path)
-            emitted = pipeline.emit_c(sources[0], name=name, layout=layout, plan=plan, cpu=cpu, options=options)
+            emitted = pipeline.emit_c(sources[0], name=name, layout=layout, plan=plan_path, options=options)
     for path in emitted.files:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
     write_files({output / path: data for path, data in emitted.files.items()})
@@ -114,7 +115,7 @@ def emit_c(
     show(json_path, lambda: found, (*files, f"arena {size_text(emitted.arena_bytes)}"))
 
 
-@command.command("tflm")
+@command.command("tflm", short_help="Inside a .tflite file, for TensorFlow Lite Micro.")
 @model_argument
 @output_option("OUT.tflite", "File to write.")
 @click.option(

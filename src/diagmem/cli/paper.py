@@ -49,7 +49,7 @@ def _planned(row: PeakRow) -> tuple[PeakRow, Graph, Planned]:
     from diagmem.pipeline import plan
 
     graph = zoo.build(row.model)
-    return row, graph, plan(graph, schedule="best", remove=())
+    return row, graph, plan(graph, schedule="best", skip="all")
 
 
 def _write(output: Path, found: tuple[Table, ...], no_png: bool) -> Path:

@@ -15,12 +15,12 @@ import click
 from diagmem.cli._files import write_file
 from diagmem.cli._limits import Fitting, Limits, Verdict
 from diagmem.cli._models import models_argument, naming_model
-from diagmem.cli._options import json_option, plan_options, size_option
+from diagmem.cli._options import Command, json_option, output_option, plan_options, size_option
 from diagmem.cli._show import show
 from diagmem.cli._text import curve_lines, how, plan_lines, summary
 from diagmem.cli._work import workers, working
 from diagmem.model.errors import DiagmemError, PlanError
-from diagmem.planning.options import ROWS, Options
+from diagmem.planning.options import Options
 
 if TYPE_CHECKING:
     from diagmem.backends.tflm.planned_file import EmbeddedPlan
@@ -35,26 +35,12 @@ ANSWER_IS_NO = 1
 BAD_INPUT = 2
 
 
-def _with_limits(chosen: dict[str, Any], given: dict[str, Any]) -> None:
-    """--budget and --target become `limits`; the memories of the chip become pools where that is asked for; a curve is
-    one of plans row by row."""
-    limits = Limits.of(given.pop("budget"), given.pop("target_name"))
-    chosen |= limits.memories(chosen["pools"], given.pop("all_memories"), chosen["weights_pool"])
-    chosen["schedule"] = ROWS if given["pareto"] else chosen["schedule"]
-    given["limits"] = limits
-
-
-@click.command(short_help="The arena: before, after, lower bound, fits or not.")
+@click.command(short_help="RAM and flash: before, after, lower bound, fits or not.", cls=Command)
 @models_argument
-@plan_options("plan", _with_limits)
-@size_option("--budget", "Say whether the arena fits into this many bytes, such as 65536, 64K or 1M.")
-@click.option(
-    "--target",
-    "target_name",
-    metavar="MCU",
-    help="Say whether it fits this chip or board (see `diagmem targets`), or the one that a FILE.toml describes.",
-)
-@click.option("--all-memories", is_flag=True, help="With --target: use all memories of the chip, as pools.")
+@plan_options("plan")
+@size_option("--budget", "RAM that the arena may take, such as 65536, 64K or 1M.")
+@size_option("--flash", "Flash that code and constants may take.")
+@output_option("PLAN.json", "Write the plan to a file, which other commands take with --plan.", required=False)
 @click.option(
     "--fit",
     is_flag=True,
@@ -69,7 +55,7 @@ def _with_limits(chosen: dict[str, Any], given: dict[str, Any]) -> None:
     is_flag=False,
     flag_value="arena",
     metavar="[TENSOR]",
-    help="Show what holds TENSOR (name or index) at its offset, buffer by buffer; without TENSOR, what sets the arena.",
+    help="Show what holds TENSOR (name or index) at its offset; without TENSOR, what sets the arena.",
 )
 @click.option(
     "--jobs",
@@ -86,8 +72,10 @@ def command(
     ctx: click.Context,
     /,
     sources: list[Source],
-    limits: Limits,
     options: Options,
+    budget: int | None,
+    flash: int | None,
+    output: Path | None,
     fit: bool,
     svg_path: str | None,
     pareto: bool,
@@ -100,28 +88,26 @@ def command(
     """Plan the RAM of MODEL: the order of its ops, and where each tensor lies in one arena.
 
     An op's input and output overlap as far as the kernel allows. Every plan has been replayed byte by byte on shadow
-    memory. `proven` means that no plan of this graph can be smaller. If the file already carries a plan, that is shown
-    and checked first.
+    memory. If the file already carries a plan, that is shown and checked first.
 
     \b
     Examples:
       diagmem plan model.tflite
-      diagmem plan zoo:mobilenet_v1_0.25_128_int8 --target STM32F103xF
-      diagmem plan model.tflite --kernels tflm-reference --align 16 --json plan.json
-      diagmem plan models/*.tflite --jobs 4
-      diagmem plan model.tflite --input-rows
-      diagmem plan model.tflite --pareto --recompute 2
-      diagmem plan model.tflite --layers --why conv1
-      diagmem plan model.tflite --pool dtcm:128K --pool axi:512K:3
-      diagmem plan model.tflite --target STM32H743 --fit
+      diagmem plan model.tflite --target NUCLEO-L4R5ZI -o plan.json
+      diagmem plan model.tflite --budget 64K --flash 512K
+      diagmem plan model.tflite --input-rows --layers
+      diagmem plan model.tflite --buffer input=double --buffer output=external
+      diagmem plan model.tflite --kernels tflm-reference --verbose
       diagmem plan ears.tflite words.tflite --wire ears:0=words:0
+      diagmem plan models/*.tflite --jobs 4
     """
     # numpy's linear algebra would start threads that nothing here uses; they cost 30 ms.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    limits = Limits(budget, flash, options.chip)
     _check_single(sources, {"--fit": fit, "--why": why, "--layers": with_layers})
     if pareto:
         _check_curve(sources, svg_path, options)
-        ctx.exit(_show_curve(sources[0], options, limits, json_path))
+        ctx.exit(_show_curve(sources[0], options, limits, json_path, output))
     if len(sources) > 1:
         found = _many(sources, jobs, options, limits)
     else:
@@ -135,9 +121,9 @@ def command(
     if len(found) > 1:
         more = _together_json(together, limits, missing)
         parts = summary(found, together, missing)
-        show(json_path, lambda: {"plans": [one.to_json() for one in found], **more}, parts)
+        show(json_path, lambda: {"plans": [one.to_json() for one in found], **more}, parts, output)
     else:
-        show(json_path, found[0].to_json, plan_lines(results[0], verbose))
+        show(json_path, found[0].to_json, plan_lines(results[0], verbose), output)
     if len(results) < len(found):
         ctx.exit(BAD_INPUT)
     if missing or not all(one.is_good for one in results):
@@ -158,18 +144,13 @@ class Result:
     layers: tuple[Layer, ...] = ()
     error: None = None
 
-    def missing(self, made: Planned | None = None) -> list[tuple[str, int]]:
+    def missing(self, made: Planned | None = None) -> Mapping[str, int]:
         """What there is too little of for the plan, or for another way to run the model, and by how many bytes."""
-        limits, other = self.verdict.limits, made or self.made
-        verdict = self.verdict if made is None else limits.verdict(self.source, made)
-        short = limits.missing_bytes(other)
-        found = list(verdict.fit.missing()) if verdict.fit else []
-        return [("RAM", short), *found[1:]] if short and found[:1] != [("RAM", short)] else found
+        return (self.verdict if made is None else self.verdict.limits.verdict(self.source, made)).missing
 
     @property
     def is_good(self) -> bool:
-        is_held = not self.made.plan.pools.missing_bytes
-        return self.verdict.fits and is_held and not (self.carried and self.carried.findings)
+        return self.verdict.fits and not (self.carried and self.carried.findings)
 
     def to_json(self) -> dict[str, Any]:
         from diagmem.backends.json import to_json
@@ -218,7 +199,7 @@ def _one(source: Source, options: Options, limits: Limits, is_shown: bool) -> Re
     with naming_model(source.label), working("planning") as bar:
         if not is_shown or not options.library.is_own or options.pools or options.cores > 1 or options.together:
             return _judged(source, _planned(source, options, limits, bar.tell), options, limits)
-        ways = pipeline.ways(source, options, bar.tell, is_measured=limits.chip is not None)
+        ways = pipeline.ways(source, options, bar.tell, is_measured=limits.are_set)
         made = next(way.made for way in ways if way.is_chosen and way.made is not None)
         return replace(_judged(source, made, options, limits), ways=ways)
 
@@ -231,7 +212,7 @@ def _planned(
 ) -> Planned:
     from diagmem import pipeline
 
-    return pipeline.planned(source, options, tell, is_measured=limits.chip is not None)
+    return pipeline.planned(source, options, tell, is_measured=limits.are_set)
 
 
 def _fitted(source: Source, options: Options, limits: Limits) -> Result:
@@ -370,13 +351,13 @@ def _check_curve(sources: list[Source], svg_path: str | None, options: Options) 
         raise PlanError("--pareto lists arenas in one memory: leave out --pool and --all-memories, or --pareto")
 
 
-def _show_curve(source: Source, options: Options, limits: Limits, json_path: str | None) -> int:
+def _show_curve(source: Source, options: Options, limits: Limits, json_path: str | None, output: Path | None) -> int:
     """Lists plans that take less and less memory for more and more work. Returns the exit status: 1 if a limit is given
     and none stays within it."""
     from diagmem import pipeline
 
     with naming_model(source.label), working("planning") as bar:
-        front = pipeline.planned_front(source, options, bar.tell, is_measured=limits.chip is not None)
+        front = pipeline.planned_front(source, options, bar.tell, is_measured=limits.are_set)
         verdicts = [limits.verdict(source, made) for made in front]
     rows = [
         {
@@ -390,7 +371,7 @@ def _show_curve(source: Source, options: Options, limits: Limits, json_path: str
     limited = {} if limits.ram_bytes is None else {"limit_bytes": limits.ram_bytes}
     most = pipeline.MOST_RECOMPUTE if options.recompute == 1 else options.recompute
     found = {"model": front[0].model.name, "most_recompute": most, **limited, "pareto": rows}
-    show(json_path, lambda: found, curve_lines(front, verdicts))
+    show(json_path, lambda: found, curve_lines(front, verdicts), output)
     return 0 if any(verdict.fits for verdict in verdicts) else ANSWER_IS_NO
 
 

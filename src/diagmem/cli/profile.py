@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from diagmem.cli._models import model_argument, naming_model
-from diagmem.cli._options import CORES, CPUS, json_option, plan_options
+from diagmem.cli._options import Command, CoreParameter, json_option, plan_options, plan_path_option
 from diagmem.cli._show import Column, Table, number, show, size_text
 from diagmem.cli._work import working
 
@@ -18,20 +18,25 @@ if TYPE_CHECKING:
     from diagmem.verification.profile import Profile
 
 
-@click.command(short_help="Instructions, MACs and bytes of each op.")
+@click.command(short_help="Instructions, MACs and bytes of each op.", cls=Command)
 @model_argument
-@click.option("--on", "core", type=click.Choice(CORES), default="cortex-m4", show_default=True, help="Where to run it.")
-@click.option("--mhz", type=click.FloatRange(min=0, min_open=True), help="Clock of the core, to show milliseconds.")
-@click.option("--cpu", type=click.Choice(CPUS), help="Whose kernels to run.  [default: the core's own]")
-@click.option("--plan", "plan_path", metavar="FILE", help="Run this plan, from `diagmem plan --json`.")
+@click.option(
+    "--on", "core", type=CoreParameter(), metavar="CORE", help="Where to run it.  [default: the target's, or cortex-m4]"
+)
+@click.option(
+    "--mhz",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="MHZ",
+    help="Clock of the core, to show milliseconds.  [default: the target's highest]",
+)
+@plan_path_option("Run this plan, from `diagmem plan -o PLAN.json`.")
 @plan_options("profile")
 @json_option
 def command(
     source: Source,
-    core: str,
+    core: str | None,
     mhz: float | None,
-    cpu: str | None,
-    plan_path: str | None,
+    plan_path: Path | None,
     json_path: str | None,
     options: Options,
 ) -> None:
@@ -42,16 +47,20 @@ def command(
 
     \b
     Examples:
+      diagmem profile model.tflite --target NUCLEO-L4R5ZI
       diagmem profile model.tflite --on cortex-m4 --mhz 80
       diagmem profile model.tflite --schedule rows --input-rows
       diagmem profile model.tflite --json profile.json
       diagmem report model.tflite --profile profile.json -o report
     """
     from diagmem import pipeline
+    from diagmem.planning.plan import checked
 
     with naming_model(source.label), working("planning, building and running"):
-        plan = None if plan_path is None else Path(plan_path)
-        found = pipeline.profile(source, on=core, plan=plan, cpu=cpu, options=options)
+        plan = None if plan_path is None else checked(pipeline.read_plan(source.runnable, plan_path))
+        chip = (options if plan is None else plan.options).chip
+        mhz = mhz or (chip.mhz if chip is not None else None)
+        found = pipeline.profile(source, on=core, plan=plan, options=options)
     show(json_path, lambda: found.to_json(mhz), (_table(found, mhz), *_summary(found, mhz)))
 
 

@@ -10,7 +10,7 @@ import click
 
 from diagmem.cli._files import write_files
 from diagmem.cli._models import model_argument, naming_model
-from diagmem.cli._options import json_option, plan_options
+from diagmem.cli._options import Command, json_option, plan_options, plan_path_option
 from diagmem.cli._show import show, size_text
 from diagmem.cli._work import working
 from diagmem.model.errors import DiagmemError, one_line
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PAGE = "report.html"
 
 
-@click.command(short_help="A page with everything about a plan.")
+@click.command(short_help="A page with everything about a plan.", cls=Command)
 @model_argument
 @click.option(
     "-o",
@@ -35,9 +35,17 @@ PAGE = "report.html"
 @click.option(
     "--profile", "profile_path", metavar="FILE", help="Also show instructions, from `diagmem profile --json FILE`."
 )
+@plan_path_option("Show this plan, from `diagmem plan -o PLAN.json`.")
 @plan_options("report")
 @json_option
-def command(source: Source, output: Path, profile_path: str | None, json_path: str | None, options: Options) -> None:
+def command(
+    source: Source,
+    output: Path,
+    profile_path: str | None,
+    plan_path: Path | None,
+    json_path: str | None,
+    options: Options,
+) -> None:
     """Write a page about MODEL's plan to DIR: report.html, plan.json, and the pictures as SVG and PNG; or to PAGE.html,
     the page alone.
 
@@ -58,7 +66,7 @@ def command(source: Source, output: Path, profile_path: str | None, json_path: s
         raise DiagmemError(f"{one_line(str(output))} is a file: give a directory, or a page whose name ends in .html")
     with naming_model(source.label), working("planning and drawing"):
         counted = None if profile_path is None else _instructions(Path(profile_path))
-        made = pipeline.planned(source, options)
+        made = pipeline.planned(source, options) if plan_path is None else pipeline.with_baseline(source, plan_path)
         files = pipeline.report_of(made, counted)
     page = output if is_page else output / PAGE
     page.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from diagmem.cli._files import write_file
-from diagmem.cli._options import plan_options
+from diagmem.cli._options import Command, plan_options
 from diagmem.cli._show import say
 from diagmem.cli._work import workers, working
 from diagmem.model.errors import DiagmemError, install_command, one_line
@@ -39,7 +39,7 @@ AT_ONCE = 4
 CONNECT_SECONDS = 10
 
 
-@click.command(short_help="Plans of many models, on this machine or on a cluster.")
+@click.command(short_help="Plans of many models, on this machine or on a cluster.", cls=Command)
 @click.argument("models", nargs=-1, required=True, metavar="MODELS...")
 @click.option(
     "--out",

@@ -159,7 +159,7 @@ def _model(graph: Graph, options: Options, on: str) -> _Traced:
     with working("planning"):
         # Run whole, every op of the model has its row in the table, so none is removed.
         order = BEST if options.schedule == AUTO else options.schedule
-        whole = replace(options, schedule=order, remove=())
+        whole = replace(options, schedule=order, skip="all")
         made = pipeline.planned(Source(graph), options if order == ROWS else whole)
         before, after = made.baseline, made.plan
     titles = {"before": "before overlap", "after": _title(after)}

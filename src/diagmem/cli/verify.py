@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from diagmem.cli._models import by_c_name, models_argument, naming_model
-from diagmem.cli._options import CPUS, PLACES, json_option, plan_options
+from diagmem.cli._options import PLACES, Command, CoreParameter, json_option, plan_options, plan_path_option
 from diagmem.cli._show import count_text, show
 from diagmem.cli._work import working
 from diagmem.model.errors import PlanError, one_line
@@ -29,11 +29,9 @@ class _PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore
     name = "places"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        wanted = list(dict.fromkeys(value.split(","))) if isinstance(value, str) else list(value)
-        for place in wanted:
-            if place not in PLACES:
-                self.fail(f"'{place}' is not known; known: {', '.join(PLACES)}.", param, ctx)
-        return wanted
+        named = value.split(",") if isinstance(value, str) else value
+        cores = CoreParameter()
+        return list(dict.fromkeys(one if one in PLACES else cores.convert(one, param, ctx) for one in named))
 
 
 class _CoresParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -48,25 +46,19 @@ class _CoresParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         return list(dict.fromkeys(int(one) for one in found))
 
 
-@click.command(short_help="Build, run, and compare bit for bit.")
+@click.command(short_help="Build, run, and compare bit for bit.", cls=Command)
 @models_argument
 @click.option(
     "--on",
     "places",
     type=_PlacesParameter(),
-    default="host",
-    show_default=True,
-    help="Where to run it; several with commas.",
+    metavar="PLACE,…",
+    help="Where to run it; several with commas.  [default: host, and the core of the target]",
 )
 @click.option("--inputs", type=click.IntRange(min=1), default=50, show_default=True, help="Number of inputs to run.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random inputs.")
-@click.option("--plan", "plan_path", metavar="FILE", help="Run the C code with this plan, from `diagmem plan --json`.")
+@plan_path_option("Run the C code with this plan, from `diagmem plan -o PLAN.json`.")
 @click.option("--no-check", is_flag=True, help="Run the plan even if it is not safe, to see it fail.")
-@click.option(
-    "--cpu",
-    type=click.Choice(CPUS),
-    help="Core whose kernels to run.  [default: each core's own; on the host those for any]",
-)
 @click.option(
     "--cores",
     "threads",
@@ -82,12 +74,11 @@ def command(
     ctx: click.Context,
     /,
     sources: list[Source],
-    places: list[str],
+    places: list[str] | None,
     inputs: int,
     seed: int,
-    plan_path: str | None,
+    plan_path: Path | None,
     no_check: bool,
-    cpu: str | None,
     threads: list[int],
     json_path: str | None,
     options: Options,
@@ -98,40 +89,41 @@ def command(
     other NaN. Where we differ from another runtime on purpose, the output says so, and it is not a failure.
 
     \b
-      host       its C code here, under the address and undefined-behaviour sanitizers: every operation
-                 compared with numpy; outputs with TFLM too if installed, or LiteRT for float models;
-                 with --cores on several threads, some of them delayed, under the thread sanitizer
-      cortex-m0, cortex-m3, cortex-m4, cortex-m7, cortex-m33, cortex-m55, riscv32 (RV32IMC)
-                 its C code as firmware in QEMU, with that core's kernels: sizes, stack and instructions
-                 are measured as well
-      cortex-m33x2  the same on two cores that share the run: their critical path is counted
-      tflm       its .tflite file with a plan inside (the one it carries, or a new one), in TensorFlow
-                 Lite Micro's own interpreter, against the file without; it needs the extra tflm
+      host  its C code here, under the address and undefined-behaviour sanitizers:
+            every operation compared with numpy; outputs with TFLM too if
+            installed, or LiteRT for float models; with --cores on several
+            threads, some of them delayed, under the thread sanitizer
+      cortex-m0, -m3, -m4, -m7, -m33, -m55, riscv32, or a chip with such a core
+            its C code as firmware in QEMU, with that core's kernels: sizes,
+            stack and instructions are measured as well
+      cortex-m33x2  the same on two cores that share the run
+      tflm  its .tflite file with a plan inside (the one it carries, or a new
+            one), in TensorFlow Lite Micro's own interpreter
 
     \b
     Examples:
+      diagmem verify model.tflite --target NUCLEO-L4R5ZI
       diagmem verify model.tflite --on host,cortex-m4
       diagmem verify model.tflite --on host --cpu cortex-m4
       diagmem verify model.tflite --on host,cortex-m33x2 --cores 2,3,4
       diagmem verify model.tflite --plan plan.json
-      diagmem verify model.tflite --schedule rows --input-rows --on cortex-m4
       diagmem verify planned.tflite --on tflm --inputs 200
       diagmem verify ears.tflite eyes.tflite --together keep-outputs
     """
     from diagmem import pipeline
 
-    on = _on_threads(places, threads)
-    common: dict[str, Any] = {"inputs": inputs, "seed": seed, "cpu": cpu, "options": options}
+    common: dict[str, Any] = {"inputs": inputs, "seed": seed, "options": options}
     is_together = len(sources) > 1 or bool(options.together)
-    if is_together and (on != ["host"] or plan_path is not None or not options.together):
+    if is_together and (places not in (None, ["host"]) or plan_path is not None or not options.together):
         raise PlanError("several models run by turns on the host: give --together, and neither --on nor --plan")
     with naming_model(", ".join(source.label for source in sources)), working("planning, building and running") as bar:
         if is_together:
             found: dict[str, Verdict] = {**pipeline.verify_together(by_c_name(sources), **common)}
         else:
-            given = None if plan_path is None else Path(plan_path)
-            plan = pipeline.read_plan(sources[0].runnable, given) if given is not None and no_check else given
-            found = dict(zip(on, pipeline.verify(sources[0], on=on, plan=plan, tell=bar.tell, **common), strict=True))
+            plan = pipeline.read_plan(sources[0].runnable, plan_path) if plan_path and no_check else plan_path
+            on = None if places is None and threads == [1] else _on_threads(places or ["host"], threads)
+            verdicts = pipeline.verify(sources[0], on=on, plan=plan, tell=bar.tell, **common)
+            found = {str(number): verdict for number, verdict in enumerate(verdicts)}
     ok = all(verdict.ok for verdict in found.values())
     runs = [{**({"model": name} if is_together else {}), **verdict.to_json()} for name, verdict in found.items()]
     show(json_path, lambda: {"ok": ok, "runs": runs}, _all_lines(found, is_together))

@@ -24,6 +24,7 @@ __all__ = [
     "Library",
     "OrderRule",
     "kernels_for",
+    "kernels_on",
     "library",
     "signature",
 ]
@@ -92,3 +93,15 @@ def library(name: str) -> Library:
     except (KeyError, ValueError):
         known = ", ".join((*LIBRARIES, f"{PREFIX}FILE.json"))
         raise PlanError(f"kernel library '{one_line(name)}' is not known; known: {known}") from None
+
+
+def kernels_on(core: str, cpu: str, name: str = "") -> str:
+    """The kernels for a core, which is called `core` and is `cpu` for kernels: those of that name, if the core can run
+    them, by default our own for it."""
+    own = kernels_for(cpu or GENERIC)
+    has, needed = library(own).instructions, library(name or own).instructions
+    needs = "mve" if name == "cmsis-nn-mve" else needed.value if needed else ""
+    if needs in ("", has and has.value) or (needs == "dsp" and has):
+        return name or own
+    what = {"dsp": "the DSP extension", "mve": "Helium (MVE)"}[needs]
+    raise PlanError(f"kernels '{name}' need {what}, which {core} does not have; its own are '{own}'")

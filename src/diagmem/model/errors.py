@@ -69,10 +69,14 @@ def install_command(extra: str) -> str:
     return f"pip install {shlex.quote(f'diagmem[{extra}] @ {place.geturl()}')}"
 
 
+LONGEST_WORD = 4096
+"""Of a command: as long as a path may be."""
+
+
 def shell_word(text: str) -> str:
     """A text from a file as one word of a command that a user is told to run: quoted, so that a shell takes it as it
     is."""
-    return shlex.quote(one_line(text))
+    return shlex.quote(one_line(text, LONGEST_WORD))
 
 
 def one_line(text: str, limit: int = 80) -> str:

@@ -8,7 +8,7 @@ pool is a plan as ever.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -220,6 +220,25 @@ def pools_of(given: Iterable[Pool | str]) -> tuple[Pool, ...]:
         if after.cost < before.cost:
             raise PlanError(f"pool '{after.name}' costs less than '{before.name}' before it: give the fastest first")
     return tuple(found)
+
+
+HOWS = ("keep", "external", "double")
+"""What the firmware may ask of a tensor, beside an offset."""
+
+
+def asked_of(buffers: Mapping[str, str] | Iterable[str]) -> dict[str, tuple[str, str]]:
+    """`input=@0` -> input, @0: what the firmware asks of which tensor. A name may hold any character."""
+    words = [f"{name}={how}" for name, how in buffers.items()] if isinstance(buffers, Mapping) else buffers
+    found = {}
+    for word in (words,) if isinstance(words, str) else words:
+        name, _, how = word.rpartition("=")
+        is_offset = how.startswith("@") and how[1:].isdecimal() and how.isascii() and len(how) <= 13
+        if not name or not (is_offset or how in HOWS):
+            raise PlanError(
+                f"buffer '{one_line(word, 60)}' is not NAME=HOW: {', '.join(HOWS)} or @OFFSET, such as input=@0"
+            )
+        found[word] = name, how
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from diagmem.kernels.overlaps import METHODS, Overlap, all_overlaps
 from diagmem.model.errors import DiagmemError, PlanError, one_line, reading
 from diagmem.model.graph import Graph
 from diagmem.planning import planner
-from diagmem.planning.options import ROWS, Options
+from diagmem.planning.options import ALL, LAYER_BY_LAYER, ROWS, Options
 from diagmem.planning.plan import Plan, checked, findings_of
-from diagmem.planning.planner import Tell, Way, silently
+from diagmem.planning.planner import Rung, Tell, Way, silently
 from diagmem.validation import Finding
 
 if TYPE_CHECKING:
@@ -160,24 +160,27 @@ def source_of(model: Model, example_inputs: Any = None) -> Source:
     return Source.exported(model, example_inputs)
 
 
-def asked_for(
-    options: Options | None, changes: Mapping[str, Any], cpu: str | None = None, place: str | None = None
-) -> Options:
-    """The options of a call: those given, with its keywords, and the kernels for a core. `place`: where it runs; unless
-    `cpu` or other kernels are named, that core's own kernels."""
-    asked = Options.of(changes) if options is None else replace(options, **changes)
-    if cpu is None and place is None:
+def asked_for(options: Options | None, changes: Mapping[str, Any], place: str | None = None) -> Options:
+    """The options of a call: those given, with its keywords. `place`: where it runs; unless a core, a target or other
+    kernels are named, that core's own kernels."""
+    if options is None:
+        asked = Options.of(changes)
+    else:
+        # Kernels that nobody has named follow the core.
+        is_usual = options.kernels == Options().kernels and changes.keys() & {"cpu", "target"}
+        asked = replace(options, **{**({"kernels": ""} if is_usual else {}), **changes})
+    if place is None or asked.core is not None or asked.cpu or asked.kernels != Options().kernels:
         return asked
-    from diagmem.kernels import CPUS, GENERIC, kernels_for
+    from diagmem.kernels import CPUS
 
-    plain = kernels_for(GENERIC)
-    if cpu is None:
-        return replace(asked, kernels=CPUS[place]) if asked.kernels == plain and place in CPUS else asked
-    if asked.kernels not in (plain, kernels_for(cpu)):
-        raise PlanError(
-            f"cpu '{cpu}' has kernels '{kernels_for(cpu)}', but kernels '{asked.kernels}' are asked for: leave out one"
-        )
-    return replace(asked, kernels=kernels_for(cpu))
+    return replace(asked, kernels=CPUS.get(place, asked.kernels))
+
+
+def emulated_core(options: Options, usual: str) -> str:
+    """The core to count on: that of the options, where there is one."""
+    if options.core is not None and not options.core.cpu:
+        raise PlanError(f"{options.core.name} is not emulated: name another core with `on`, such as {usual}")
+    return usual if options.core is None else options.core.cpu
 
 
 def read_plan(model: Model, plan: GivenPlan) -> Plan:
@@ -195,14 +198,40 @@ def read_plan(model: Model, plan: GivenPlan) -> Plan:
         raise PlanError(f"{one_line(str(plan))}: {error}") from error
 
 
-def given_plan(source: Source, plan: GivenPlan | Plan, options: Options, cpu: str | None) -> Plan:
+def given_plan(source: Source, plan: GivenPlan | Plan, options: Options) -> Plan:
     """The plan that a call was given, which must be safe and leaves nothing to choose. One that is a Plan already is
     taken as it is."""
     usual = Options()
     chosen = [field.name for field in fields(Options) if getattr(options, field.name) != getattr(usual, field.name)]
-    if cpu is not None or chosen:
-        raise PlanError(f"a given plan already has its options: leave out {chosen[0] if chosen else 'cpu'}")
+    if chosen:
+        # The core settles the kernels, and not the other way round.
+        name = next((name for name in chosen if name != "kernels"), chosen[0])
+        raise PlanError(f"a given plan already has its options: leave out {name}")
     return plan if isinstance(plan, Plan) else checked(read_plan(source.runnable, plan))
+
+
+def in_chip(
+    graph: Graph, options: Options, tell: Tell = silently, made: planner.Planned | None = None
+) -> planner.Planned:
+    """A plan of a graph. For a target with several memories, of which no single one holds it: in all of them. `made`:
+    the plan for a single one, where it is there already."""
+    made, chip = made or planner.planned(graph, options, tell), options.chip
+    if chip is None or options.pools or options.together or len(chip.memories) < 2 or not options.library.is_own:
+        return made
+    if made.arena_bytes <= chip.arena_limit_bytes or options.pinned_at:
+        return made
+    split = planner.planned(graph, replace(options, all_memories=True), tell)
+    return made if split.plan.pools.missing_bytes else split
+
+
+def with_baseline(source: Source, plan: GivenPlan | Plan) -> Planned:
+    """A plan that was given, beside the one that takes no overlap."""
+    chosen = given_plan(source, plan, Options())
+    graph = source.graph_for("weights" if chosen.weight_copies else "")
+    usual = replace(chosen.options, overlap=False, schedule="file", pools=(), cores=1, skip=ALL)
+    apart = planner.planned(graph, usual).plan
+    rungs = (Rung("whole tensors", apart.arena_bytes), Rung("the given plan", chosen.arena_bytes))
+    return Planned(chosen, apart, last_rungs=rungs)
 
 
 def inspect(model: Model) -> Inspection:
@@ -262,13 +291,18 @@ def plan(model: Model, example_inputs: Any = None, **options: Any) -> Planned:
 
 def planned(source: Source, options: Options, tell: Tell = silently, is_measured: bool = False) -> Planned:
     """As `plan`. `tell` is called as each stage begins. `is_measured`: what the plan takes on a chip will be asked."""
-    return _shown(planner.planned(source.graph_for(is_measured, options.weights_pool), options, tell))
+    return _shown(in_chip(source.graph_for(is_measured, options.weights_pool), options, tell))
 
 
 def ways(source: Source, options: Options, tell: Tell = silently, is_measured: bool = False) -> tuple[Way, ...]:
     """The plan that `planned` makes, beside those of the other ways to run the model: layer by layer, row by row, with
-    the input streamed."""
-    found = planner.ways(source.graph_for(is_measured, options.weights_pool), options, tell)
+    the input streamed. A plan that needs all memories of the target stands alone."""
+    graph = source.graph_for(is_measured, options.weights_pool)
+    found = planner.ways(graph, options, tell)
+    chosen = next(way.made for way in found if way.is_chosen and way.made is not None)
+    split = in_chip(graph, options, tell, chosen)
+    if split is not chosen:
+        return (Way(LAYER_BY_LAYER, _shown(split), is_chosen=True),)
     return tuple(way if way.made is None else replace(way, made=_shown(way.made)) for way in found)
 
 
@@ -326,12 +360,12 @@ def emit_c(
     name: str | None = None,
     layout: FileLayout = "plain",
     plan: GivenPlan | None = None,
-    cpu: str | None = None,
     options: Options | None = None,
     **changes: Any,
 ) -> EmittedC:
     """The model as ANSI C, ready to compile into firmware. `plan`: the plan to use; else one is made with these
-    options. `cpu`: the core whose kernels it gets; by default it runs on any. A built-in model gets random weights.
+    options. It gets the kernels of the `target` or `cpu`; by default it runs on any. A built-in model gets random
+    weights.
 
     >>> sorted(diagmem.emit_c("zoo:kws_dscnn_int8", name="kws").files)
     ['CMakeLists.txt', 'README.md', 'kws.c', 'kws.h', 'kws_kernels.h', 'kws_values.c', 'kws_weights.c', 'kws_weights.h']
@@ -341,9 +375,9 @@ def emit_c(
 
     source = source_of(model)
     if plan is None:
-        program = Program.of(planner.planned(source.runnable, asked_for(options, changes, cpu)))
+        program = Program.of(in_chip(source.runnable, asked_for(options, changes)))
     else:
-        program = Program.running(given_plan(source, plan, asked_for(options, changes), cpu), source.runnable)
+        program = Program.running(given_plan(source, plan, asked_for(options, changes)), source.runnable)
     from hashlib import sha256 as digest  # Slow to load: only where a plan is written.
 
     sha256 = digest(source.content).hexdigest() if source.has_file else None
@@ -394,19 +428,19 @@ def emit_tflm(
 def verify(
     model: Model,
     *,
-    on: Sequence[str] = ("host",),
+    on: Sequence[str] | None = None,
     inputs: int = 50,
     seed: int = 0,
     plan: GivenPlan | Plan | None = None,
-    cpu: str | None = None,
     options: Options | None = None,
     tell: Tell = silently,
     **changes: Any,
 ) -> list[Verdict]:
     """Builds and runs the model as it is emitted, in each of the places `on`, and compares bit for bit: its C code on
-    the host or an emulated core, or its planned file in TensorFlow Lite Micro's interpreter. An emulated core runs the
-    kernels that `emit_c` gives it, the host those for any core, unless `cpu` says whose to run. `host:3` is the host
-    with three threads for three cores, which share the run. `tell` is called as each place begins.
+    the host or an emulated core, or its planned file in TensorFlow Lite Micro's interpreter; by default on the host,
+    and on the core of the target. An emulated core runs the kernels that `emit_c` gives it, the host those for any
+    core, unless `target` or `cpu` says whose to run. `host:3` is the host with three threads for three cores, which
+    share the run. `tell` is called as each place begins.
 
     >>> [verdict.ok for verdict in diagmem.verify("zoo:kws_dscnn_int8", inputs=3)]
     [True]
@@ -414,11 +448,13 @@ def verify(
     from diagmem.verification.places import TFLM, Verification, carries_plan, check_place, cores_of
 
     source, asked = source_of(model), asked_for(options, changes)
+    given = None if plan is None else given_plan(source, plan, asked)
+    core = (asked if given is None else given.options).core
+    on = on or ["host", *([core.cpu] if core is not None and core.cpu else [])]
     for place in on:
         check_place(place)
-    if TFLM in on and (plan is not None or asked != Options() or cpu):
+    if TFLM in on and (plan is not None or asked != Options()):
         raise PlanError("a plan and its options are for C code; on tflm the plan inside the file is run: emit it first")
-    given = None if plan is None else given_plan(source, plan, asked, cpu)
     cores = max((cores_of(place) for place in on), default=1)
     made: dict[tuple[str, int], planner.Planned] = {}
     found: list[Verdict] = []
@@ -429,24 +465,25 @@ def verify(
             for_tflm = None if carries_plan(source) else emit_tflm(source, kernels="tflm-reference")
             found.append(Verification(source, inputs, seed, planned=for_tflm).on(place))
             continue
-        its = asked_for(asked, {"cores": cores} if cores_of(place) > 1 and asked.cores == 1 else {}, cpu, place)
+        its = asked_for(asked, {"cores": cores} if cores_of(place) > 1 and asked.cores == 1 else {}, place)
         key = its.kernels, its.cores
         if given is None and key not in made:
-            made[key] = planner.planned(source.runnable, its)
+            made[key] = in_chip(source.runnable, its)
         verification = Verification(source, inputs, seed, made[key] if given is None else given, opinion=opinion)
         found.append(verification.on(place))
         opinion = verification.second_opinion
     return found
 
 
-def report(model: Model, **options: Any) -> Files:
+def report(model: Model, *, plan: GivenPlan | Plan | None = None, **options: Any) -> Files:
     """A page about the model's plan, the plan, and the pictures: the files' contents by path, with a method to write
-    them to a folder.
+    them to a folder. `plan`: one that is there already.
 
     >>> sorted(diagmem.report("zoo:kws_dscnn_int8"))[:3]
     ['arena-dark.png', 'arena.png', 'arena.svg']
     """
-    return report_of(plan(model, **options))
+    source = source_of(model)
+    return report_of(planned(source, Options.of(options)) if plan is None else with_baseline(source, plan))
 
 
 def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = None) -> Files:

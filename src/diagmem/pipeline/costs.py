@@ -8,28 +8,32 @@ from typing import TYPE_CHECKING, Any
 
 from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, PlanError, UnreadableFileError, one_line
-from diagmem.pipeline import GivenPlan, Model, asked_for, given_plan, source_of
+from diagmem.pipeline import GivenPlan, Model, asked_for, emulated_core, given_plan, in_chip, source_of
 from diagmem.planning import planner
 from diagmem.planning.options import Options
 
 if TYPE_CHECKING:
     from diagmem.costs import Costs
+    from diagmem.planning.plan import Plan
     from diagmem.reports.difference import Difference, Side
     from diagmem.verification.profile import Profile
+
+
+CORE = "cortex-m4"
+"""Where instructions are counted unless a core or a target is named."""
 
 
 def profile(
     model: Model,
     *,
-    on: str = "cortex-m4",
-    plan: GivenPlan | None = None,
+    on: str | None = None,
+    plan: GivenPlan | Plan | None = None,
     seed: int = 0,
-    cpu: str | None = None,
     options: Options | None = None,
     **changes: Any,
 ) -> Profile:
-    """What each op costs on an emulated core: its instructions, exactly, and the bytes of the arena that it touches. It
-    runs the kernels of that core, unless `cpu` says whose.
+    """What each op costs on an emulated core: its instructions, exactly, and the bytes of the arena that it touches. By
+    default that is the core of the target, else a Cortex-M4; it runs its own kernels, unless `cpu` says whose.
 
     >>> found = diagmem.profile("zoo:kws_dscnn_int8")
     >>> sum(op.macs for op in found.ops)
@@ -40,10 +44,12 @@ def profile(
 
     source = source_of(model)
     if plan is not None:
-        chosen = given_plan(source, plan, asked_for(options, changes), cpu)
+        chosen = given_plan(source, plan, asked_for(options, changes))
+        core = on or emulated_core(chosen.options, CORE)
     else:
-        chosen = planner.planned(source.runnable, asked_for(options, changes, cpu, on)).plan
-    return profiled(Program.running(chosen, source.runnable), chosen, on, seed)
+        core = on or emulated_core(asked_for(options, changes), CORE)
+        chosen = in_chip(source.runnable, asked_for(options, changes, core)).plan
+    return profiled(Program.running(chosen, source.runnable), chosen, core, seed)
 
 
 def diff(
@@ -74,7 +80,7 @@ def _side(model: Model, on: str | None, options: Options) -> Side:
         return read_side(Path(model))
     source = source_of(model)
     try:
-        made = planner.planned(source.graph_for(on, options.weights_pool), options)
+        made = in_chip(source.graph_for(on, options.weights_pool), options)
         if on is None:
             return planned_side(source.name, made)
         from diagmem.backends.c.program import Program

@@ -126,12 +126,11 @@ def emit_c_together(
     *,
     name: str = "models",
     layout: FileLayout = "plain",
-    cpu: str | None = None,
     options: Options | None = None,
     **changes: Any,
 ) -> EmittedC:
     """Several models, by the name that each gets in C, as one library: a header for each, one arena for all, of which
-    one runs at a time, and every kernel once. `layout` and `cpu` are those of `emit_c`.
+    one runs at a time, and every kernel once. `layout` is that of `emit_c`.
 
     >>> emitted = diagmem.emit_c_together({"kws": "zoo:kws_dscnn_int8", "vww": "zoo:vww_96_int8"}, name="ears_eyes")
     >>> emitted.arena_bytes
@@ -140,16 +139,14 @@ def emit_c_together(
     from diagmem.backends.c.program import Program
     from diagmem.backends.c.several import emit_several
 
-    found = _together({own: source_of(model) for own, model in models.items()}, options, changes, cpu)
+    found = _together({own: source_of(model) for own, model in models.items()}, options, changes)
     programs = {own: Program.of(made) for own, made in zip(models, found.plans, strict=True)}
     return EmittedC(emit_several(programs, name, layout), found.total_bytes)
 
 
-def _together(
-    sources: Mapping[str, Source], options: Options | None, changes: Mapping[str, Any], cpu: str | None
-) -> Together:
+def _together(sources: Mapping[str, Source], options: Options | None, changes: Mapping[str, Any]) -> Together:
     usual = {"together": ONE_AT_A_TIME} if options is None or not options.together else {}
-    asked = asked_for(options, {**usual, **changes}, cpu)
+    asked = asked_for(options, {**usual, **changes})
     graphs = [source.runnable for source in sources.values()]
     plans = [planner.planned(graph, asked) for graph in graphs]
     if asked.pools:
@@ -163,7 +160,6 @@ def verify_together(
     *,
     inputs: int = 50,
     seed: int = 0,
-    cpu: str | None = None,
     options: Options | None = None,
     **changes: Any,
 ) -> dict[str, CVerdict]:
@@ -179,7 +175,7 @@ def verify_together(
     from diagmem.verification.places import Verification
 
     sources = {own: source_of(model) for own, model in models.items()}
-    together = _together(sources, options, changes, cpu)
+    together = _together(sources, options, changes)
     plans = zip(sources.items(), together.plans, strict=True)
     found = {own: Verification(source, inputs, seed, made) for (own, source), made in plans}
     programs, samples = {o: v.program for o, v in found.items()}, {o: v.samples for o, v in found.items()}

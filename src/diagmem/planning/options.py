@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from diagmem.model.errors import PlanError, one_line
-from diagmem.model.pools import LEAST_ALIGN_BYTES, Pool, WeightsPool, parsed_weights_pool, pools_of
+from diagmem.model.errors import PlanError
+from diagmem.model.pools import LEAST_ALIGN_BYTES, Pool, WeightsPool, asked_of, parsed_weights_pool, pools_of
 
 if TYPE_CHECKING:
     from diagmem.kernels import Library
+    from diagmem.targets import Chip, Core
 
 AUTO = "auto"
 BEST = "best"
@@ -27,169 +28,139 @@ TOGETHER = (ONE_AT_A_TIME, KEEP_OUTPUTS)
 
 EFFORTS = ("quick", "normal", "thorough")
 
+ALL = "all"
+"""Of the transforms."""
+
 MOST_CORES = 16
 """That share one arena."""
-
-MOST_COST = 1000
-"""Percent of an arena."""
 
 MOST_ALIGN_BYTES = 1 << 24
 """More than any memory of a chip asks for."""
 
-MOST_WORK = 1000.0
-"""Times the multiply-accumulates of a run that computes everything once."""
+RANGES = (("cores", 1, MOST_CORES), ("cores_cost", 0, 1000), ("recompute", 1, 1000))
+"""Options, and the least and the most that each may be."""
 
 
-def _option(default: Any, meaning: str, unit: str = "", choices: tuple[str, ...] = ()) -> Any:
-    """`meaning`: what the option does, where it is given; `unit`: what its value is, in a letter or a word."""
-    return field(default=default, metadata={"meaning": meaning, "unit": unit, "choices": choices})
+def _option(default: Any, meaning: str, unit: str = "", choices: tuple[str, ...] = (), *, is_rare: bool = False) -> Any:
+    """`meaning`: what the option does, where it is given; `unit`: what its value is, in a letter or a word. `is_rare`:
+    the command line takes it as `-O name=value` only."""
+    return field(default=default, metadata={"meaning": meaning, "unit": unit, "choices": choices, "is_rare": is_rare})
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a plan is made for, and how it is looked for. The fields are the keyword arguments of `diagmem.plan`.
 
-    `kernels` names the kernel library that will run the model. Every offset is a multiple of `align` bytes, and of the
-    element's size; None: of what the library asks for, 1 byte for `diagmem`, 16 for TensorFlow Lite Micro. `remove`
-    names the transforms that may remove ops where that does not make the plan larger; None: all that the library's
-    kernels can live with.
+    `kernels` names the kernel library that will run the model; empty: that of the core. Every offset is a multiple of
+    `align` bytes, and of the element's size; None: of what the library asks for, 1 byte for `diagmem`, 16 for
+    TensorFlow Lite Micro. `buffers` may be a mapping from names; `skip` may be a text with commas.
     """
 
     kernels: str = _option(
-        "diagmem",
-        "Kernel library that will run the model: overlap depends on its loops. diagmem, diagmem-dsp (Cortex-M4, M7, "
-        "M33), tflm-reference, cmsis-nn "
-        "(cores without MVE), cmsis-nn-mve, or traced:FILE.json for one that was traced with `diagmem trace`.",
+        "",
+        "Kernels that will run the model, such as diagmem, tflm-reference, cmsis-nn.  [default: our own for the core]",
         unit="LIB",
     )
-    align: int | None = _option(
-        None, "Least alignment of every offset, a power of two.  [default: 1; 16 for the TFLM libraries]", unit="N"
-    )
-    keep_inputs: bool = _option(False, "The graph's inputs survive the run.")
-    external_io: bool = _option(False, "The caller holds the graph's inputs and outputs.")
+    align: int | None = _option(None, "Alignment of offsets, a power of two.  [default: 1; 16 for TFLM]", unit="N")
+    keep_inputs: bool = _option(False, "All inputs survive the run.")
+    external_io: bool = _option(False, "All inputs and outputs lie outside the arena.")
     overlap: bool = _option(True, "Live tensors may share addresses.")
+    target: str = _option(
+        "", "Chip, board or FILE.toml (see `diagmem targets`): settles kernels, memories, flash and clock.", unit="CHIP"
+    )
+    cpu: str = _option("", "Core to choose kernels for, such as cortex-m4f, m33 or esp32-c3.", unit="CORE")
     schedule: str = _option(
         AUTO,
-        "auto: row by row where that takes less, else layer by layer in the best order. Or one order of layers: best, "
-        "as in the file, the paper's eager and lazy, memory-bounded, searched. Or rows.",
+        "Row by row where that takes less RAM, else layer by layer (auto); rows; or layer by layer in the best order, "
+        "the file's, or another.",
         choices=SCHEDULES,
     )
-    allocator: str = _option(
-        BEST, "How offsets are found: the paper's heap, greedy by size, or exact.", choices=ALLOCATORS
-    )
+    allocator: str = _option(BEST, "How offsets are found; heap is the paper's.", choices=ALLOCATORS)
     prefer: str = _option(
-        SPEED,
-        "With kernels for more than plain C: the fastest, or slower ones where the arena's peak is smaller with them.",
-        choices=(SPEED, RAM),
+        SPEED, "With DSP or Helium: the fastest kernels, or the smallest arena.", choices=(SPEED, RAM), is_rare=True
     )
-    input_rows: bool = _option(False, "Row by row: the input comes a row at a time.")
-    recompute: float = _option(
-        1.0, "Row by row: rows may be recomputed, up to so many times the multiply-accumulates.", unit="R"
-    )
-    cores: int = _option(
-        1, "Cores that may share a run in one arena: the plan then has the phases of their work.", unit="N"
-    )
+    input_rows: bool = _option(False, "The firmware pushes the input one row at a time.")
+    recompute: float = _option(1.0, "Row by row: recompute rows, up to R times the multiply-accumulates.", unit="R")
+    cores: int = _option(1, "Cores that share a run in one arena.", unit="N")
     cores_cost: float = _option(
-        0.0, "With cores: percent of the arena that may be added for fewer waits.", unit="PERCENT"
+        0.0, "With cores: percent that the arena may grow for fewer barriers.", unit="PERCENT", is_rare=True
     )
-    effort: str = _option(
-        "normal",
-        "How long to look for a plan. Work is counted: the same plan every time. A plan that is not proven says how "
-        "far it may be from the best.",
-        choices=EFFORTS,
-    )
-    time_limit: float | None = _option(
-        None, "Look no further after S seconds. Plans may then differ from run to run.", unit="S"
-    )
+    effort: str = _option("normal", "Search effort. Higher finds smaller plans more slowly.", choices=EFFORTS)
+    time_limit: float | None = _option(None, "Stop the search after S seconds; plans then vary.", "S", is_rare=True)
     pools: tuple[Pool, ...] = _option(
         (),
         "A memory of the chip, such as dtcm:128K or axi:512K:3, the fastest first; may be repeated. COST: of a byte "
         "read or written there.  [default: one more than that of the pool before]",
         unit="NAME:BYTES[:COST]",
     )
+    all_memories: bool = _option(False, "With a target: use all memories of the chip, as pools.")
     weights_pool: str = _option(
         "",
-        "With pools: the one to which weights are copied before an op that reads them over and over, where that pays. "
-        "COST: of a byte read from flash.  [default: one more than that of the slowest pool]",
+        "With pools: the one that weights are copied to, where that pays. COST: of a byte read from flash.",
         unit="NAME[:COST]",
+        is_rare=True,
     )
-    weights_ahead: bool = _option(
-        False, "With weights_pool: copies begin a step earlier, so that DMA can work while the op before runs."
-    )
-    keep: tuple[str, ...] = _option(
-        (), "A tensor whose value survives the run, as one more output; may be repeated.", unit="NAME"
-    )
-    external: tuple[str, ...] = _option(
-        (), "An input or output that the caller holds, in memory of its own; may be repeated.", unit="NAME"
-    )
-    pins: tuple[str, ...] = _option(
-        (), "Where in the arena a tensor lies, such as input@0; may be repeated.", unit="NAME@OFFSET"
-    )
-    double_buffer: tuple[str, ...] = _option(
+    weights_ahead: bool = _option(False, "With weights_pool: copy a step earlier, as DMA can.", is_rare=True)
+    buffers: Collection[str] = _option(
         (),
-        "An input whose next frame is written while this one runs: there is a buffer more for it; may be repeated.",
-        unit="NAME",
+        "HOW: keep (its value survives the run), external (it lies in memory of the firmware's own), double (a second "
+        "buffer for the next frame), or @OFFSET in the arena; may be repeated.",
+        unit="NAME=HOW",
     )
-    input_align: int | None = _option(
-        None, "Alignment of inputs, a power of two, such as a cache line's for DMA.", unit="N"
-    )
+    input_align: int | None = _option(None, "Alignment of inputs, for DMA and caches.", unit="N", is_rare=True)
     together: str = _option(
         "",
-        "Several models in one arena, of which one runs at a time. What lives from run to run, and with keep-outputs "
-        "each model's outputs, lies beside it.",
+        "Several models in one arena, one at a time. State, and with keep-outputs outputs, lie beside it.",
         choices=TOGETHER,
     )
-    remove: Collection[str] | None = _option(None, "Transforms that may remove ops.")
+    skip: Collection[str] = _option((), "Do not remove ops by these transforms, or by all.", unit="NAME,…")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pools", pools_of(self.pools))
-        object.__setattr__(self, "keep", tuple(self.keep))
-        object.__setattr__(self, "external", tuple(self.external))
-        object.__setattr__(self, "pins", tuple(self.pins))
-        object.__setattr__(self, "double_buffer", tuple(self.double_buffer))
+        chip = self.chip
+        if self.all_memories:
+            if chip is None:
+                raise PlanError("all memories are those of a chip: name one with target, or give each with pools")
+            self._set("pools", (*chip.pools, *self.pools))
+            self._set("all_memories", value=False)
+        self._set("pools", pools_of(self.pools))
+        if self.core is not None:
+            from diagmem.kernels import kernels_on
+
+            self._set("kernels", kernels_on(self.core.name, self.core.cpu, self.kernels))
+        self._set("kernels", self.kernels or "diagmem")
+        self._set("buffers", tuple(asked_of(self.buffers)))
+        skip = self.skip if isinstance(self.skip, str) else ",".join(self.skip)
+        self._set("skip", tuple(filter(None, skip.split(","))))
         self._check_double_buffer()
         if self.pinned_at and self.pools:
             raise PlanError("a tensor is pinned in one arena, and pools are several: leave out either")
         for align in (self.align, self.input_align):
             if align is not None and (not 1 <= align <= MOST_ALIGN_BYTES or align & (align - 1)):
-                raise PlanError(
-                    f"alignment of {align} bytes: it must be a power of two, such as 1, 4 or 16, and at most "
-                    f"{MOST_ALIGN_BYTES}"
-                )
-        for name, known in (
-            ("schedule", SCHEDULES),
-            ("allocator", ALLOCATORS),
-            ("prefer", (SPEED, RAM)),
-            ("effort", EFFORTS),
-        ):
-            if getattr(self, name) not in known:
-                raise PlanError(f"{name} '{getattr(self, name)}' is not known; known: {', '.join(known)}")
+                raise PlanError(f"alignment of {align} bytes: it must be a power of two, at most {MOST_ALIGN_BYTES}")
+        for option in fields(self):
+            value, known = getattr(self, option.name), option.metadata["choices"]
+            if known and value not in (option.default, *known):
+                raise PlanError(f"{option.name} '{value}' is not known; known: {', '.join(known)}")
         if self.weights_pool:
             self._check_weights_pool()
         elif self.weights_ahead:
             raise PlanError("weights_ahead is about copies of weights: name a pool for them with weights_pool")
-        if self.together not in ("", *TOGETHER):
-            raise PlanError(f"together '{self.together}' is not known; known: {', '.join(TOGETHER)}")
         if self.together and self.external_io:
-            raise PlanError(
-                "models that share an arena have their inputs in it: leave out external_io, or name --external"
-            )
+            raise PlanError("models that share an arena have their inputs in it: name those outside with buffers")
         if self.input_rows or self.recompute != 1:
             if self.schedule not in (AUTO, ROWS):
-                raise PlanError(
-                    "an input that comes row by row, and rows that are recomputed, need the schedule 'rows'"
-                )
-            object.__setattr__(self, "schedule", ROWS)
-        if not 1 <= self.cores <= MOST_CORES:
-            raise PlanError(f"{self.cores} cores: a plan is for 1 to {MOST_CORES}")
-        if not 0 <= self.cores_cost <= MOST_COST:
-            raise PlanError(f"a cost of {self.cores_cost} percent for cores: it must be from 0 to {MOST_COST}")
+                raise PlanError("input_rows and recompute are for rows: they need the schedule 'rows'")
+            self._set("schedule", ROWS)
+        for name, least, most in RANGES:
+            if not least <= getattr(self, name) <= most:
+                raise PlanError(f"{name} is {getattr(self, name)}: it must be {least:g} to {most:g}")
         if self.cores > 1 and self.together:
             raise PlanError("several cores share the arena of one model: leave out cores, or plan each model alone")
         if self.time_limit is not None and not self.time_limit > 0:
             raise PlanError(f"a time limit of {self.time_limit} s leaves no time; give a number above 0")
-        if not 1 <= self.recompute <= MOST_WORK:
-            raise PlanError(f"recompute is {self.recompute}: it must be 1 to {MOST_WORK:.0f} times the work of one run")
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
 
     def _check_double_buffer(self) -> None:
         """The next frame lies in the arena, whole."""
@@ -218,18 +189,46 @@ class Options:
         if not self.weights_pool:
             return None
         found = parsed_weights_pool(self.weights_pool)
-        return found if found.flash_cost else WeightsPool(found.name, self.pools[-1].cost + 1)
+        cost = (self.chip.flash_cost if self.chip else 0) or self.pools[-1].cost + 1
+        return found if found.flash_cost else WeightsPool(found.name, cost)
+
+    @property
+    def chip(self) -> Chip | None:
+        """The chip that was named as the target."""
+        if not self.target:
+            return None
+        from diagmem.targets import chip_named
+
+        return chip_named(self.target)
+
+    @property
+    def core(self) -> Core | None:
+        """That of the target, or the one that was named; None for any."""
+        if self.cpu in ("", "generic"):
+            return None if self.chip is None or self.cpu else self.chip.core
+        from diagmem.targets import core_named
+
+        return core_named(self.cpu)
+
+    @property
+    def keep(self) -> tuple[str, ...]:
+        """Tensors whose values survive the run."""
+        return tuple(name for name, how in asked_of(self.buffers).values() if how == "keep")
+
+    @property
+    def external(self) -> tuple[str, ...]:
+        """Inputs and outputs in memory of the firmware's own."""
+        return tuple(name for name, how in asked_of(self.buffers).values() if how == "external")
+
+    @property
+    def double_buffer(self) -> tuple[str, ...]:
+        """Inputs whose next frame is written during a run."""
+        return tuple(name for name, how in asked_of(self.buffers).values() if how == "double")
 
     @property
     def pinned_at(self) -> Mapping[str, int]:
         """Tensors, by name, and where each must lie."""
-        found: dict[str, int] = {}
-        for pin in self.pins:
-            name, _, offset = pin.rpartition("@")
-            if not name or not offset.isdecimal() or not offset.isascii() or len(offset) > 12:
-                raise PlanError(f"'{one_line(pin, 60)}' is not NAME@OFFSET, such as input@0: an offset in bytes")
-            found[name] = int(offset)
-        return found
+        return {name: int(how[1:]) for name, how in asked_of(self.buffers).values() if how.startswith("@")}
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Options:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from diagmem.model.errors import PlanError
+from diagmem.model.errors import PlanError, one_line
 from diagmem.model.graph import Graph
 from diagmem.planning.choices import Choice, in_file_order, layer_by_layer, row_by_row, with_other_orders
 from diagmem.planning.memory.caller import has_caller_memory, with_caller_memory
 from diagmem.planning.needs.footprint import Footprint, footprint
-from diagmem.planning.options import AUTO, BEST, LAYER_BY_LAYER, ROW_BY_ROW, ROWS, SPEED, STREAMED, WAYS, Options
+from diagmem.planning.options import ALL, AUTO, BEST, LAYER_BY_LAYER, ROW_BY_ROW, ROWS, SPEED, STREAMED, WAYS, Options
 from diagmem.planning.order.rows import RowSchedule, recomputing_orders
 from diagmem.planning.place import MULTI_START, OPTIMAL, Allocator
 from diagmem.planning.place.effort import Effort
@@ -147,11 +147,12 @@ class _Planner:
     @cached_property
     def transforms(self) -> Collection[str]:
         """The transforms to try."""
-        remove = self.options.remove
-        unknown = sorted(set(remove or ()) - TRANSFORMS.keys())
+        skip = {*self.options.skip}
+        unknown = sorted(skip - TRANSFORMS.keys() - {ALL})
         if unknown:
-            raise PlanError(f"transform '{unknown[0]}' is not known; known: {', '.join(TRANSFORMS)}")
-        return (TRANSFORMS if remove is None else remove) if self.options.library.addresses_views else ()
+            raise PlanError(f"transform '{one_line(unknown[0])}' is not known; known: {', '.join((ALL, *TRANSFORMS))}")
+        is_none = ALL in skip or not self.options.library.addresses_views
+        return () if is_none else [name for name in TRANSFORMS if name not in skip]
 
     @cached_property
     def narrower(self) -> Removed:

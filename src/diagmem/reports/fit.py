@@ -29,11 +29,16 @@ class Fit:
         return min(max(RESERVE_BYTES, self.cost.ram.stack_bytes or 0), self.chip.largest_region[1])
 
     @property
+    def region(self) -> tuple[str, int]:
+        """Name and bytes of the memory that the arena goes into."""
+        return self.chip.region_for(self.ram_bytes + self.ram_kept_bytes)
+
+    @property
     def ram_left_bytes(self) -> int:
         """Negative: so many are missing."""
         if self.pools_missing is not None:
             return -self.pools_missing
-        return self.chip.largest_region[1] - self.ram_kept_bytes - self.ram_bytes
+        return self.region[1] - self.ram_kept_bytes - self.ram_bytes
 
     @property
     def flash_left_bytes(self) -> int | None:

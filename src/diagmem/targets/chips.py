@@ -91,6 +91,12 @@ class Chip:
         """Name and bytes of the region that an arena would go into."""
         return max(self.regions, key=lambda region: region[1])
 
+    def region_for(self, size_bytes: int) -> tuple[str, int]:
+        """Name and bytes of the region for so many bytes: of memories that differ in speed the fastest that holds
+        them, else the largest."""
+        faster = (memory for memory in self.memories if memory.cost < self.memories[-1].cost)
+        return next(((m.name, m.size_bytes) for m in faster if size_bytes <= m.size_bytes), self.largest_region)
+
     @property
     def arena_limit_bytes(self) -> int:
         """The largest arena that leaves room for a stack and some data in the same region."""
@@ -144,6 +150,15 @@ def _same_but_for_pins(asked: str) -> Chip | None:
     return next(same, None)
 
 
+def parsed_toml(text: str) -> dict[str, Any]:
+    """The values of a TOML file; ValueError says why it is none."""
+    try:
+        found: dict[str, Any] = tomllib.loads(text)
+        return found
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
 @cache
 def _table() -> Mapping[str, Any]:
     table: dict[str, Any] = tomllib.loads(files(__package__).joinpath("chips.toml").read_text(encoding="utf-8"))
@@ -183,8 +198,8 @@ def chip_in_file(path: str) -> Chip:
     try:
         if len(content) > MOST_FILE_BYTES:
             raise ValueError("it is too large")
-        entry = tomllib.loads(content.decode())
-    except (ValueError, RecursionError) as error:
+        entry = parsed_toml(content.decode())
+    except ValueError as error:
         raise PlanError(f"target '{where}': is not TOML: {one_line(str(error))}") from error
     return _chip({"name": Path(path).stem, "source": where, **entry}, f"target '{where}'")
 

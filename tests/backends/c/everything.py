@@ -14,14 +14,14 @@ from tests.ops.drawing import CASES, drawn
 from tests.row_networks import image_net, line_net, side_by_side
 from tests.tflite_files import graph_of
 
-WAYS = (Options(remove=()), Options(remove=(), schedule="rows", recompute=2.0))
+WAYS = (Options(skip="all"), Options(skip="all", schedule="rows", recompute=2.0))
 """How networks are planned: every tensor has a place of its own."""
 
 
 @cache
 def everything(of_each: int, networks: int) -> Program:
     """`of_each`: nodes of each kind and type. `networks`: random ones, planned whole and by rows."""
-    graphs = [(graph_of(node), Options(remove=())) for node in _nodes(of_each)]
+    graphs = [(graph_of(node), Options(skip="all")) for node in _nodes(of_each)]
     graphs += [
         (image_net(seed) if seed % 3 else line_net(seed), options) for seed in range(networks) for options in WAYS
     ]

@@ -42,7 +42,7 @@ class Net:
     """A model in this process, whose C code calls back after each op."""
 
     def __init__(self, graph: Graph, directory: Path, **options: Any) -> None:
-        emitted = diagmem.emit_c(graph, name="net", double_buffer=(name_of(graph),), **options)
+        emitted = diagmem.emit_c(graph, name="net", buffers={name_of(graph): "double"}, **options)
         write(emitted.files, directory)
         (directory / "hook.h").write_text(HOOK)
         (directory / "hook.c").write_text("void (*hook)(void);\n")
@@ -94,7 +94,7 @@ def test_what_it_costs(options: dict[str, Any]) -> None:
     """As many bytes as the frame has, which the plan says; it is safe, also when it is read again."""
     graph = model()
     name, size = name_of(graph), graph.tensors[graph.inputs[0]].size_bytes
-    without, made = diagmem.plan(graph, **options), diagmem.plan(graph, double_buffer=(name,), **options)
+    without, made = diagmem.plan(graph, **options), diagmem.plan(graph, buffers={name: "double"}, **options)
     assert made.plan.next_frames_bytes == size
     if options == {"schedule": "best"}:
         assert made.arena_bytes == without.arena_bytes + size
@@ -108,7 +108,7 @@ def test_what_it_costs(options: dict[str, Any]) -> None:
 def test_a_plan_that_uses_the_place_is_not_safe() -> None:
     """The validator knows that the next frame may come at any moment: what else lies there is a finding."""
     graph = model()
-    found = diagmem.plan(graph, double_buffer=(name_of(graph),)).to_json()
+    found = diagmem.plan(graph, buffers={name_of(graph): "double"}).to_json()
     rows = {row["name"]: row for row in found["tensors"]}
     following = rows[f"{name_of(graph)} (next frame)"]
     other = max((row for row in found["tensors"] if row is not following), key=lambda row: row["first_step"])
@@ -120,7 +120,7 @@ def test_it_is_verified() -> None:
     """As any other plan is: by its JSON, and beside another model."""
     compiler("gcc")
     graph = model()
-    options: dict[str, Any] = {"double_buffer": (name_of(graph),), "schedule": "rows"}
+    options: dict[str, Any] = {"buffers": {name_of(graph): "double"}, "schedule": "rows"}
     found = diagmem.plan(graph, **options).to_json()
     assert all(verdict.ok for verdict in diagmem.verify(graph, inputs=2, plan=found))
     both = {"ears": graph, "nose": tiny(name="nose")}
@@ -138,8 +138,8 @@ def test_it_is_verified() -> None:
 def test_where_there_is_none(options: dict[str, Any], said: str) -> None:
     graph = model()
     with pytest.raises(PlanError, match=said):
-        diagmem.plan(graph, double_buffer=(name_of(graph),), **options)
+        diagmem.plan(graph, buffers={name_of(graph): "double"}, **options)
     with pytest.raises(PlanError, match="have two buffers"):
-        diagmem.plan(graph, double_buffer=(name_of(graph),), external=(name_of(graph),))
+        diagmem.plan(graph, buffers=[f"{name_of(graph)}={how}" for how in ("double", "external")])
     with pytest.raises(PlanError, match="is no input"):
-        diagmem.plan(graph, double_buffer=(graph.tensors[graph.outputs[0]].name,))
+        diagmem.plan(graph, buffers={graph.tensors[graph.outputs[0]].name: "double"})

@@ -28,8 +28,8 @@ POOLS = ("dtcm:6K", "axi:64K:3")
 GIVEN: list[dict[str, Any]] = [
     {"pools": POOLS},
     {"pools": ("dtcm:1K", "axi:64K:3"), "schedule": "rows", "input_rows": True},
-    {"external": ("input",)},
-    {"pins": ("input@16",)},
+    {"buffers": {"input": "external"}},
+    {"buffers": {"input": "@16"}},
     {"keep_inputs": True},
 ]
 
@@ -69,8 +69,8 @@ def test_what_lies_in_another_pool_is_no_hindrance() -> None:
     """An op from one memory to another is done in one phase; in a single one of the same size it is not."""
     net = Net()
     graph = net.graph(net.conv(net.input(1, 16, 16, 8), 8))
-    near = pipeline.plan(graph, cores=2, remove=()).plan
-    apart = pipeline.plan(graph, cores=2, remove=(), pools=("a:2K", "b:64K")).plan
+    near = pipeline.plan(graph, cores=2, skip="all").plan
+    apart = pipeline.plan(graph, cores=2, skip="all", pools=("a:2K", "b:64K")).plan
     assert {use.used_bytes > 0 for use in apart.pools.uses} == {True}
     phases = []
     for plan in (near, apart):

@@ -55,7 +55,7 @@ def test_phases_are_written_and_read_again() -> None:
 def conv(apart: int, channels: int = 4) -> SharedOp:
     """A pointwise convolution of 8x8 pixels whose input lies so many bytes above its output."""
     net = Net()
-    plan = pipeline.plan(net.graph(net.conv(net.input(1, 8, 8, 4), channels, kernel=1)), cores=2, remove=()).plan
+    plan = pipeline.plan(net.graph(net.conv(net.input(1, 8, 8, 4), channels, kernel=1)), cores=2, skip="all").plan
     source, target = plan.graph.nodes[0].input(0), plan.graph.nodes[0].output
     storage = {
         target.index: Storage.linear(0, target.rows, target.row_bytes),
@@ -104,7 +104,7 @@ def test_ops_that_move_nothing_need_no_barrier() -> None:
     """A reshape in place."""
     net = Net()
     graph = net.graph(net.reshape(net.conv(net.input(1, 8, 8, 4), 4), 1, 256))
-    assert running_steps(pipeline.plan(graph, cores=2, remove=()).plan) == [Step(0)]
+    assert running_steps(pipeline.plan(graph, cores=2, skip="all").plan) == [Step(0)]
 
 
 def test_what_cores_cannot_do_is_refused() -> None:

@@ -21,14 +21,14 @@ from tests.backends.c.models import compiler, tiny
 INPUT, MIDDLE, OUTPUT = "input", "depthwise_conv_2d_1", "softmax_8"
 
 CASES: dict[str, dict[str, Any]] = {
-    "an input with the caller": {"external": (INPUT,)},
-    "both ends with the caller": {"external": (INPUT, OUTPUT)},
-    "beside pools": {"external": (INPUT, OUTPUT), "pools": ("fast:100", "slow:1K")},
-    "by rows": {"external": (INPUT,), "schedule": "rows"},
-    "a value that is kept": {"keep": (MIDDLE,)},
-    "kept of a streamed run": {"keep": (MIDDLE,), "schedule": "rows", "input_rows": True},
-    "an aligned input": {"input_align": 32, "keep": (MIDDLE,)},
-    "pinned": {"pins": (f"{INPUT}@40", f"{OUTPUT}@3")},
+    "an input with the caller": {"buffers": {INPUT: "external"}},
+    "both ends with the caller": {"buffers": {INPUT: "external", OUTPUT: "external"}},
+    "beside pools": {"buffers": {INPUT: "external", OUTPUT: "external"}, "pools": ("fast:100", "slow:1K")},
+    "by rows": {"buffers": {INPUT: "external"}, "schedule": "rows"},
+    "a value that is kept": {"buffers": {MIDDLE: "keep"}},
+    "kept of a streamed run": {"buffers": {MIDDLE: "keep"}, "schedule": "rows", "input_rows": True},
+    "an aligned input": {"input_align": 32, "buffers": {MIDDLE: "keep"}},
+    "pinned": {"buffers": {INPUT: "@40", OUTPUT: "@3"}},
 }
 
 
@@ -49,7 +49,7 @@ def test_plans_are_safe_and_read_back(case: str) -> None:
 def test_what_the_caller_holds_is_not_in_the_arena() -> None:
     """Nor can anything else lie there."""
     graph = tiny()
-    made = diagmem.plan(graph, external=(INPUT, OUTPUT))
+    made = diagmem.plan(graph, buffers={INPUT: "external", OUTPUT: "external"})
     arena, given, taken = made.plan.pools.uses
     assert (arena.used_bytes, given.used_bytes, taken.used_bytes) == (made.arena_bytes, 192, 5)
     inside = {t for t, at in made.plan.offsets.items() if at >= given.start}
@@ -62,7 +62,7 @@ def test_what_the_caller_holds_is_not_in_the_arena() -> None:
 def test_what_is_kept_survives() -> None:
     """It is an output: lost if something lies on it at the end."""
     graph = tiny()
-    made = diagmem.plan(graph, keep=(MIDDLE,), remove=())
+    made = diagmem.plan(graph, buffers={MIDDLE: "keep"}, skip="all")
     middle = next(t.index for t in graph.tensors if t.name == MIDDLE)
     assert made.plan.graph.outputs == (*graph.outputs, middle)
     onto = {**made.plan.storage, graph.outputs[0]: Storage.linear(made.plan.offsets[middle], 1, 5)}
@@ -82,28 +82,30 @@ def test_pins_are_kept_to() -> None:
     """And no plan with them is smaller."""
     graph = tiny()
     for at in (0, 64, 500):
-        made = diagmem.plan(graph, pins=(f"{INPUT}@{at}",))
+        made = diagmem.plan(graph, buffers={INPUT: f"@{at}"})
         assert made.plan.offsets[graph.inputs[0]] == at
         assert made.optimal
 
 
 def test_a_front_has_what_is_kept() -> None:
     """All plans of less memory for more work keep the value."""
-    for made in diagmem.pareto(tiny(), keep=(MIDDLE,), recompute=1.5):
+    for made in diagmem.pareto(tiny(), buffers={MIDDLE: "keep"}, recompute=1.5):
         assert MIDDLE in {made.plan.graph.tensors[t].name for t in made.plan.graph.outputs}
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"keep": ("depthwise",)}, "did you mean 'depthwise_conv_2d_1'"),
-        ({"external": (MIDDLE,)}, "no input or output"),
-        ({"external": (INPUT,), "schedule": "rows", "input_rows": True}, "nor the caller's"),
-        ({"pins": ("input",)}, "is not NAME@OFFSET"),
-        ({"pins": ("nobody@0",)}, "cannot be pinned"),
-        ({"pins": ("input@0", "conv_2d_0@0")}, "in each other's way"),
-        ({"pins": ("input@0",), "pools": ("a:1K",)}, "leave out either"),
-        ({"pins": ("input@2",), "align": 4}, "multiple of 4"),
+        ({"buffers": {"depthwise": "keep"}}, "did you mean 'depthwise_conv_2d_1'"),
+        ({"buffers": {MIDDLE: "external"}}, "no input or output"),
+        ({"buffers": {INPUT: "external"}, "schedule": "rows", "input_rows": True}, "nor the caller's"),
+        ({"buffers": ("input",)}, "is not NAME=HOW"),
+        ({"buffers": {"input": "kept"}}, "is not NAME=HOW"),
+        ({"buffers": ("input=@x",)}, "is not NAME=HOW"),
+        ({"buffers": {"nobody": "@0"}}, "cannot be pinned"),
+        ({"buffers": ("input=@0", "conv_2d_0=@0")}, "in each other's way"),
+        ({"buffers": ("input=@0",), "pools": ("a:1K",)}, "leave out either"),
+        ({"buffers": ("input=@2",), "align": 4}, "multiple of 4"),
         ({"input_align": 3}, "power of two"),
     ],
 )
@@ -117,10 +119,10 @@ def test_what_makes_no_sense_is_refused(options: dict[str, Any], said: str) -> N
     "options",
     [
         {"pools": ("a:100", "b:4K")},
-        {"external": (INPUT,)},
+        {"buffers": {INPUT: "external"}},
         {"together": "keep-outputs"},
-        {"double_buffer": (INPUT,), "together": "keep-outputs"},
-        {"double_buffer": (INPUT,), "pools": ("a:1K", "b:4K")},
+        {"buffers": {INPUT: "double"}, "together": "keep-outputs"},
+        {"buffers": {INPUT: "double"}, "pools": ("a:1K", "b:4K")},
     ],
 )
 def test_wide_alignments_hold_in_all_memories(options: dict[str, Any], align: str) -> None:

@@ -84,7 +84,7 @@ def test_plans_that_no_single_order_proves_are_proven(seed: int, is_smaller: boo
     graph = random_net(seed, 22)
     needs, effort = footprint(graph, Options()), Effort.named("normal").for_whole_tensors
     before = layer_by_layer(needs, BEST, effort, BEST)
-    made = diagmem.plan(graph, schedule="best", remove=())
+    made = diagmem.plan(graph, schedule="best", skip="all")
     assert before.bound_bytes < before.arena_bytes
     assert made.optimal
     assert (made.arena_bytes < before.arena_bytes) == is_smaller
@@ -117,10 +117,10 @@ def test_searches_share_a_purse() -> None:
     assert effort.order_proof_left <= effort.order_proof
 
 
-@pytest.mark.parametrize("pins", [(), ("t0@0",)])
+@pytest.mark.parametrize("pins", [(), ("t0=@0",)])
 def test_where_offsets_are_given_the_order_stays(pins: tuple[str, ...]) -> None:
     """Orders and offsets are looked for together only where offsets are free."""
     needs = side_by_side(3)
     bad = badly_placed(needs)
-    needs = replace(needs, options=replace(needs.options, pins=pins))
+    needs = replace(needs, options=replace(needs.options, buffers=pins))
     assert (with_other_orders(needs, bad, NORMAL) is bad) == bool(pins)

@@ -38,7 +38,7 @@ from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.model.graph import Shape
 from diagmem.model.schedule import PUSH
 from diagmem.planning.cores.multicore import estimated_speedup
-from diagmem.planning.options import BEST, ROWS, Options
+from diagmem.planning.options import ALL, BEST, ROWS, Options
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
 from diagmem.reports.charts import Point, front_drawing
@@ -205,7 +205,7 @@ def _tflm(job: Job, send: Send) -> None:
         kernels=options.kernels if options.kernels in TFLM_LIBRARIES else "tflm",
         align=options.align or 16,
         keep_inputs=options.keep_inputs,
-        remove_channels=options.remove is None or "remove-channels" in options.remove,
+        remove_channels=not {"remove-channels", ALL} & {*options.skip},
     )
     send("file", packed(f"{job.given.stem}-planned.tflite", written.data))
 

@@ -13,33 +13,54 @@ from typing import Any, cast
 import click
 
 from diagmem.cli._models import ShapeParameter
-from diagmem.cli._options import NEGATED, TRANSFORMS
-from diagmem.kernels import LIBRARIES
+from diagmem.cli._options import NEGATED
+from diagmem.kernels import CPUS, LIBRARIES
 from diagmem.kernels import library as library_named
 from diagmem.model.errors import PlanError, one_line, shell_word
 from diagmem.model.graph import Shape
 from diagmem.pipeline import MOST_RECOMPUTE
-from diagmem.planning.options import ROWS, Options
+from diagmem.planning.options import ALL, ROWS, Options
+from diagmem.targets import boards, chips
+from diagmem.targets.chips import find_chip
+
+TRANSFORMS = {
+    "narrow-weights": "Widen half-precision and 8-bit weights in flash instead of in kernels.",
+    "fold-constants": "Keep ops whose result is the same in every run.",
+    "drop-dead": "Keep ops whose result is never used.",
+    "fuse-activation": "Keep activations separate from the op before them.",
+    "fold-pad": "Keep PAD separate from the op after it.",
+    "drop-identities": "Keep ops that change none of the values they can get.",
+    "narrow-state": "Keep float32 in variables that only hold integers.",
+    "remove-channels": "Keep channels that are constant or never read.",
+    "time-as-rows": "Row by row: keep 1-D layers in one row.",
+    "drop-no-ops": "Keep reshapes, and moves that move nothing.",
+    "merge-duplicates": "Keep ops that compute the same from the same inputs.",
+    "state-in-place": "Copy variables instead of reading and writing them in place.",
+    "remove-slices": "Copy slices instead of reading them in place.",
+    "remove-concat": "Copy the parts of a concatenation instead of writing them in place.",
+}
+"""What removes ops, by name, and what happens without it."""
 
 MODEL = "The model"
 """The group of what is no option of a plan, but says what the file leaves open."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "What the plan may do": ("overlap", "schedule", "input_rows", "recompute", "remove"),
+    "What the plan may do": ("overlap", "schedule", "input_rows", "recompute", "skip"),
     "What it is made for": (
+        "target",
+        "cpu",
         "kernels",
         "align",
         "prefer",
         "pools",
+        "all_memories",
         "weights_pool",
         "weights_ahead",
         "cores",
         "cores_cost",
     ),
     "How it is looked for": ("allocator", "effort"),
-    "What the caller has a say in": (
-        *("keep_inputs", "external_io", "keep", "external", "pins", "double_buffer", "input_align"),
-    ),
+    "What the caller has a say in": (*("keep_inputs", "external_io", "buffers", "input_align"),),
     MODEL: ("shapes",),
 }
 """In the order of the page. An option that is not named stands behind those that say how a plan is looked for."""
@@ -48,13 +69,12 @@ OTHERS = "How it is looked for"
 
 LABELS = {
     "input_rows": "streamed input",
-    "remove": "removal of ops and channels",
+    "target": "chip or board",
+    "cpu": "core",
+    "skip": "removal of ops and channels",
     "external_io": "input and output with the caller",
-    "keep": "tensors kept",
-    "external": "tensors with the caller",
-    "pins": "tensors pinned",
+    "buffers": "buffers of the firmware",
     "weights_ahead": "weights copied ahead",
-    "double_buffer": "inputs with a double buffer",
     "weights_pool": "pool for weights",
 }
 """Where words say more than the option's name."""
@@ -78,7 +98,7 @@ RANGES = {"R": (MOST_RECOMPUTE, 0.01, " ×"), "N": (8, 1, ""), "PERCENT": (100, 
 
 OTHER_RANGE = (100, 0.01, "")
 
-LISTS = ("memories", "words")
+LISTS = ("memories", "words", "set")
 LONGEST_WORD, MOST_WORDS = 200, 16
 TRACED = "traced:"
 """Libraries that are read from a file: the page opens none."""
@@ -167,10 +187,15 @@ def _switch(option: Field[Any]) -> Switch:
 def _control(option: Field[Any]) -> tuple[str, tuple[tuple[Any, ...], ...]]:
     """Kind and choices of an option's control."""
     name, default, choices = option.name, option.default, option.metadata["choices"]
-    if name == "remove":
+    if name == "skip":
         return "set", tuple((key, key.replace("-", " "), meaning) for key, meaning in TRANSFORMS.items())
-    if name == "kernels":
-        return "choice", tuple((key, key) for key in LIBRARIES)
+    if name == "target":
+        return "text", tuple((name, name) for name in (*(b.name for b in boards()), *(c.name for c in chips())))
+    if name in ("kernels", "cpu"):
+        return "choice", (
+            ("", "for the core" if name == "kernels" else "any"),
+            *((k, k) for k in (LIBRARIES, CPUS)[name == "cpu"]),
+        )
     if default is None:
         own = (None, "as by default")
         return "choice", (own, *((n, f"{n} byte{'s' if n > 1 else ''}") for n in ALIGNMENTS))
@@ -213,18 +238,21 @@ def _shapes(text: str) -> dict[str, Shape]:
 def _is_of(switch: Switch, value: Any) -> bool:
     if switch.kind == "check":
         return isinstance(value, bool)
+    if switch.name == "target":
+        # No file is read: where it lies, the page cannot know.
+        return _is_word(value) and (not value or find_chip(value) is not None)
     if switch.kind == "text":
         return isinstance(value, str) and len(value) <= LONGEST_WORD * MOST_WORDS
     if switch.kind == "range":
         sorts = int if isinstance(switch.default, int) else int | float
         is_number = isinstance(value, sorts) and not isinstance(value, bool)
         return is_number and switch.least <= value <= switch.most
-    if switch.kind in LISTS:
-        return isinstance(value, list | tuple) and len(value) <= MOST_WORDS and all(map(_is_word, value))
     values = [choice[0] for choice in switch.choices]
     if switch.kind == "set":
-        return value is None or (isinstance(value, list) and all(v in values for v in value))
-    if switch.name == "kernels" and _is_word(value):
+        return isinstance(value, list | tuple) and all(v in values for v in value)
+    if switch.kind in LISTS:
+        return isinstance(value, list | tuple) and len(value) <= MOST_WORDS and all(map(_is_word, value))
+    if switch.name == "kernels" and value not in values and _is_word(value):
         # Also NAME/3,7, as a front of plans has them.
         return not value.startswith(TRACED) and library_named(value) is not None
     return any(value is choice or (type(value) is type(choice) and value == choice) for choice in values)
@@ -241,11 +269,12 @@ def command_words(options: Mapping[str, Any]) -> list[str]:
         if option.name not in options:
             continue
         value, flag = options[option.name], f"--{option.name.replace('_', '-')}"
-        if option.name == "remove":
-            kept = [name for name in TRANSFORMS if name not in value]
-            words += ["--no-removal"] if len(kept) == len(TRANSFORMS) else [f"--no-{name}" for name in kept]
+        if option.name == "skip":
+            words += [flag, ALL if len({*value}) == len(TRANSFORMS) else ",".join(value)]
         elif option.name in NEGATED:
             words.append(f"--no-{option.name}")
+        elif option.metadata["is_rare"]:
+            words += ["-O", shell_word(f"{option.name}={str(value).lower() if value is True else value}")]
         elif value is True:
             words.append(flag)
         elif isinstance(value, list | tuple):
@@ -262,7 +291,7 @@ def commands(model: str, settings: Settings) -> dict[str, list[str]]:
     shapes = {name: "x".join(map(str, shape)) for name, shape in settings.shapes.items()}
     words = [part for name, shape in shapes.items() for part in ("--shape", shell_word(f"{name}={shape}"))]
     named = " ".join([shell_word(f"./{model}" if model.startswith("-") else model), *words])
-    shell = [" ".join(["diagmem plan", named, *command_words(words_set), "--json plan.json"])]
+    shell = [" ".join(["diagmem plan", named, *command_words(words_set), "-o plan.json"])]
     given = "".join(f", {name}={value!r}" for name, value in words_set.items())
     source = f"diagmem.Source({model!r}, shapes={dict(settings.shapes)!r})" if shapes else repr(model)
     python = ["import diagmem", f"model = {source}", f"made = diagmem.plan(model{given})"]
@@ -296,5 +325,5 @@ def _difference(switch: Switch, value: Any) -> str:
 
 
 def _left_out(switch: Switch, value: Sequence[str]) -> str:
-    missing = [words for key, words, _ in switch.choices if key not in value]
+    missing = [words for key, words, _ in switch.choices if key in value]
     return "no removal" if len(missing) == len(switch.choices) else f"without {', '.join(missing)}"

@@ -136,7 +136,7 @@ def spread(plan: Plan) -> Plan:
     """The plan, or one of its order whose arena is no larger than is allowed, with the phases in which cores share
     it. Rows seldom lie on those that they are made of, so they stay where they are; so does what was pinned, or lies
     with the caller."""
-    is_given = plan.options.pins or plan.options.external or plan.options.pools
+    is_given = plan.options.pinned_at or plan.options.external or plan.options.pools
     return shared_as_placed(plan) if plan.runs_by_rows or is_given else _Search(plan).best()
 
 

@@ -137,7 +137,7 @@ def _check_owned(plan: Plan, owned: set[int]) -> None:
         if not graph.tensors[index].is_constant:
             raise PlanError(
                 f"'{graph.tensors[index].label}' has become part of another tensor, and cannot lie alone: plan again "
-                "with --no-remove-concat --no-remove-slices"
+                "with --skip remove-concat,remove-slices"
             )
 
 

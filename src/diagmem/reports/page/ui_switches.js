@@ -72,7 +72,9 @@ function mountSwitches(form, { groups, switches, memories }, changed) {
   function text(one, id) {
     const box = make("input", { type: "text", id, autocomplete: "off", spellcheck: "false", onchange: () => set(one.name, box.value.trim()) });
     controls.set(one.name, () => { box.value = value(one.name); });
-    return [make("label", { for: id, class: "above" }, one.label), box];
+    if (one.choices.length) box.setAttribute("list", `${id}-known`);
+    const known = make("datalist", { id: `${id}-known` }, ...one.choices.map(([key]) => make("option", { value: key })));
+    return [make("label", { for: id, class: "above" }, one.label), box, known];
   }
 
   // Names, with semicolons between.
@@ -125,15 +127,14 @@ function mountSwitches(form, { groups, switches, memories }, changed) {
   // Some of many: all of them by default.
   function several(one, id) {
     const every = one.choices.map(([key]) => key);
-    const now = () => value(one.name) ?? every;
+    const now = () => every.filter((key) => !value(one.name).includes(key));
     const boxes = one.choices.map(([key, words, without], number) => {
       const box = make("input", { type: "checkbox", id: `${id}-${number}`, onchange: () => {
-        const wanted = every.filter((other) => (other === key ? box.checked : now().includes(other)));
-        set(one.name, wanted.length === every.length ? null : wanted);
+        set(one.name, every.filter((other) => (other === key ? !box.checked : !now().includes(other))));
       } });
       return { key, box, line: make("li", { title: `If not: ${without}` }, box, make("label", { for: `${id}-${number}` }, words)) };
     });
-    const all = make("input", { type: "checkbox", role: "switch", id, onchange: () => set(one.name, all.checked ? null : []) });
+    const all = make("input", { type: "checkbox", role: "switch", id, onchange: () => set(one.name, all.checked ? [] : every) });
     const count = make("summary", {});
     controls.set(one.name, () => {
       boxes.forEach(({ key, box }) => { box.checked = now().includes(key); });

@@ -119,7 +119,7 @@ def document(found: Sequence[Table], figures: Sequence[Figure]) -> Document:
         (
             f"{CITATION}. Every table and figure, published beside computed. Made by `diagmem paper`.",
             "KB is 1024 bytes. *Reproduced* is the paper's own procedure on the same graphs; *ours* is `diagmem plan "
-            "--schedule best --no-removal`: whole layers, every operation kept.",
+            "--schedule best --skip all`: whole layers, every operation kept.",
         ),
         (
             Section("Results", (), (found[2],), pick("before_after", "live")),

@@ -1,0 +1,26 @@
+"""docs/options.md lists the options of a plan: each with its meaning as the command line shows it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+from diagmem.planning.options import Options
+
+PAGE = Path(__file__).parents[2] / "docs" / "options.md"
+
+
+def rows() -> list[str]:
+    """The table of the page, as it should be."""
+    found = []
+    for option in fields(Options):
+        about = option.metadata
+        value = about["unit"] or ", ".join(about["choices"]) or "true, false"
+        found.append(f"| `{option.name}` | {value} | {about['meaning'].replace('  [', ' [')} |")
+    return found
+
+
+def test_the_page_lists_them_all() -> None:
+    """In their order, and nothing else."""
+    listed = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    assert listed == rows(), "the table of docs/options.md should be:\n" + "\n".join(rows())
