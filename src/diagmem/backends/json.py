@@ -22,7 +22,7 @@ from diagmem.planning.needs.problem import Buffer
 from diagmem.planning.options import Options
 from diagmem.planning.plan import Plan, Storage
 from diagmem.planning.planner import Planned
-from diagmem.transforms import ONCE_CALLED, TRANSFORMS, Removal, transformed_again
+from diagmem.transforms import TRANSFORMS, Removal, transformed_again
 from diagmem.transforms.asked import as_asked
 
 SCHEMA_VERSION = 1
@@ -460,7 +460,7 @@ class _Fields:
 
 
 def _removal(row: _Fields) -> tuple[str, list[int]]:
-    name = ONCE_CALLED.get(row.text("transform"), row.text("transform"))
+    name = row.text("transform")
     if name not in TRANSFORMS:
         raise PlanError(f"transform '{one_line(name)}' is not known; known: {', '.join(TRANSFORMS)}")
     return name, row.integers("ops")

@@ -32,7 +32,6 @@ __all__ = [
     "ALWAYS",
     "CHANNELS",
     "FOR_ROWS",
-    "ONCE_CALLED",
     "ONLY_FOR_ROWS",
     "SOMETIMES_WORSE",
     "TRANSFORMS",
@@ -65,9 +64,6 @@ TRANSFORMS: Mapping[str, Transform] = {
 }
 """In the order in which they are applied."""
 
-ONCE_CALLED = {"stand-upright": "time-as-rows"}
-"""Names that plans and commands may still use."""
-
 ALWAYS = (
     "narrow-weights",
     "fold-constants",
@@ -78,16 +74,16 @@ ALWAYS = (
     "narrow-state",
     "remove-channels",
 )
-"""Those that always help, whether rows are run one by one or not."""
+"""Those that always help, whether ops run whole or row by row."""
 
 CHANNELS = "remove-channels"
 """The one that makes tensors narrower."""
 
 ONLY_FOR_ROWS = ("time-as-rows",)
-"""Those that bring nothing to ops that run whole."""
+"""Those that do nothing for ops that run whole."""
 
 FOR_ROWS = (*ALWAYS, *ONLY_FOR_ROWS)
-"""Those that always help where rows are run one by one; of the others planning tries whether they do."""
+"""Those that always help ops that run row by row; planning tries whether the others do."""
 
 SOMETIMES_WORSE = ("merge-duplicates", "state-in-place", "remove-slices", "remove-concat")
 """Those that make a tensor, or the one that it is part of, live longer, so that a plan may grow; they come last."""
@@ -95,9 +91,9 @@ SOMETIMES_WORSE = ("merge-duplicates", "state-in-place", "remove-slices", "remov
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What a transform did. `ops`: those that are gone, by their number in the model's file. `bytes_changed`: of
-    tensors with bytes of their own in RAM. `macs_changed`: of multiply-accumulates. `weights_changed`: bytes of
-    constants, as the file stores them. `channels`: those that are gone from tensors that are left."""
+    """What a transform did. `ops`: those removed, by their number in the model's file. `bytes_changed`: of tensors with
+    bytes of their own in RAM. `macs_changed`: multiply-accumulates. `weights_changed`: bytes of constants, as the file
+    stores them. `channels`: those removed from tensors that remain."""
 
     transform: str
     ops: tuple[int, ...]
@@ -113,8 +109,8 @@ def transformed(
     may_go: Callable[[str, Op], bool] = lambda name, op: True,
     block: ChannelBlock = ONE_BY_ONE,
 ) -> tuple[Graph, tuple[Removal, ...]]:
-    """The graph after some transforms, and what each of them removed. `may_go`: which ops a transform may remove.
-    `block`: how many channels kernels compute together."""
+    """The graph after some transforms, and what each removed. `may_go`: which ops a transform may remove. `block`: how
+    many channels kernels compute together."""
     removals = []
     for name, transform in TRANSFORMS.items():
         if name in names:
@@ -128,7 +124,7 @@ def transformed(
 def transformed_again(
     graph: Graph, removed: Iterable[tuple[str, Collection[int]]], block: ChannelBlock = ONE_BY_ONE
 ) -> Graph:
-    """The graph from which the same ops are removed as once before: transforms, and the numbers of the ops."""
+    """The graph with the same ops removed as before: transforms, and the numbers of the ops."""
     gone = {name: set(ops) for name, ops in removed}
     return transformed(graph, gone, lambda name, op: name not in SOMETIMES_WORSE or op.number in gone[name], block)[0]
 
@@ -136,14 +132,10 @@ def transformed_again(
 def _removal(name: str, before: Graph, after: Graph) -> Removal:
     kept = {op.number for op in after.ops}
     gone = tuple(op.number for op in before.ops if op.number not in kept)
-    return Removal(
-        name,
-        gone,
-        _held_bytes(after) - _held_bytes(before),
-        macs_of(after) - macs_of(before),
-        weights_of(after) - weights_of(before),
-        _channels_gone(before, after),
-    )
+    narrow = [tensor for tensor in _used(after) if tensor.channels is not None]
+    channels = sum(before.tensors[t.index].shape[-1] - len(t.channels or ()) for t in narrow)
+    held, macs, weights = (count(after) - count(before) for count in (_held_bytes, macs_of, weights_of))
+    return Removal(name, gone, held, macs, weights, channels)
 
 
 def _used(graph: Graph) -> Iterator[Tensor]:
@@ -159,12 +151,6 @@ def _held_bytes(graph: Graph) -> int:
 def weights_of(graph: Graph) -> int:
     """Bytes of the constants that ops use, as the file stores them."""
     return sum(tensor.size_bytes for tensor in _used(graph) if tensor.is_constant)
-
-
-def _channels_gone(before: Graph, after: Graph) -> int:
-    """Of tensors that are left."""
-    narrow = (t for t in _used(after) if t.channels is not None)
-    return sum(before.tensors[t.index].shape[-1] - len(t.channels or ()) for t in narrow)
 
 
 def macs_of(graph: Graph) -> int:

@@ -1,7 +1,7 @@
-"""Tensors that the firmware asks for by name: values to be found after a run, and the next frames of inputs.
+"""Tensors that the firmware asks for by name: values to be kept after a run, and the next frames of inputs.
 
-A value that is to be found after the run is an output of the model. The next frame of an input, which is written while
-the model runs, is an input that the run leaves alone: it is there before and after it, so it is an output as well.
+A value that is kept is an output of the model. The next frame of an input is written while the model runs, so it is an
+input that no op touches, and an output as well.
 """
 
 from __future__ import annotations
@@ -19,21 +19,13 @@ def next_frame_name(name: str) -> str:
 
 
 def as_asked(model: Graph, keep: Sequence[str], double_buffer: Sequence[str]) -> Graph:
-    """The model with more outputs, whose values survive the run, and with places for next frames."""
-    return _with_next_frames(_with_kept(model, keep), double_buffer)
-
-
-def _with_kept(model: Graph, names: Sequence[str]) -> Graph:
-    """The values of these tensors survive the run, and have an accessor in C."""
-    kept = (tensor_named(model, name).index for name in names)
+    """The model with `keep` among its outputs, so that their values survive the run and have an accessor in C, and with
+    one more tensor for each input in `double_buffer` that has no next frame yet."""
+    kept = (tensor_named(model, name).index for name in keep)
     outputs = tuple(dict.fromkeys((*model.outputs, *kept)))
-    return model if outputs == model.outputs else replace(model, outputs=outputs)
-
-
-def _with_next_frames(model: Graph, names: Sequence[str]) -> Graph:
-    """With a tensor more for each of these inputs, which no op touches; those that are there already stay."""
+    model = model if outputs == model.outputs else replace(model, outputs=outputs)
     tensors, there = list(model.tensors), {tensor.name for tensor in model.tensors}
-    for name in (name for name in dict.fromkeys(names) if next_frame_name(name) not in there):
+    for name in (name for name in dict.fromkeys(double_buffer) if next_frame_name(name) not in there):
         tensor = tensor_named(model, name)
         if tensor.index not in model.inputs:
             raise PlanError(f"'{one_line(name, 60)}' is no input of the model: it has no next frame")
@@ -49,7 +41,7 @@ def next_frames(graph: Graph, names: Sequence[str]) -> dict[int, int]:
 
 
 def tensor_named(graph: Graph, name: str) -> Tensor:
-    """The tensor of that name that lies in RAM; PlanError names those that are spelled alike."""
+    """The tensor of that name in RAM; a PlanError suggests similar names."""
     held = [tensor for tensor in graph.tensors if not tensor.is_constant and tensor.view is None]
     found = [tensor for tensor in held if tensor.name == name]
     if len(found) == 1:
@@ -65,7 +57,7 @@ def tensor_named(graph: Graph, name: str) -> Tensor:
 
 
 def check_external(graph: Graph, names: Sequence[str]) -> None:
-    """Only what comes from the caller, or goes there, can lie with it."""
+    """Only inputs and outputs can lie in the caller's memory."""
     for name in names:
         if tensor_named(graph, name).index not in (*graph.inputs, *graph.outputs):
             raise PlanError(f"'{one_line(name, 60)}' is no input or output of the model: it cannot lie with the caller")

@@ -1,7 +1,7 @@
 """Which channels of an input make which channels of an output. A channel is one index of a tensor's last axis.
 
-`Sums`: layers that add up products with constant weights, wherever the window may lie. `Parts`: outputs that
-are parts of one tensor. `Link`: output channels that are input channels, as they are or each changed by itself.
+`Sums`: layers that add up products with constant weights, wherever the window lies. `Parts`: outputs that are parts of
+one tensor. `Link`: output channels that are input channels, unchanged or each changed by itself.
 """
 
 from __future__ import annotations
@@ -24,26 +24,25 @@ from diagmem.transforms._editing import RESHAPES, taken_by
 Array = npt.NDArray[Any]
 
 STORED = (DType.INT8, DType.INT16, DType.UINT8)
-"""Integers for which sums are worked out."""
+"""Integers for which sums are computed."""
 
 MOST_SUM = 2**31
-"""Sums below that do not wrap around in 32 bits."""
+"""Sums below that do not overflow 32 bits."""
 
 MOST_WIDE_SUM = 2**46
 """The same where they are kept in 64 bits, and multiplied by 15."""
 
 MOST_WEIGHTS = 2**22
-"""That are looked at together, so that large layers do not take much memory."""
+"""Handled at a time, so that large layers do not take much memory."""
 
 KINDS = ("CONV_2D", "FULLY_CONNECTED", "DEPTHWISE_CONV_2D")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sums:
-    """`weights`: [output channel, tap, input channel], less their zero point; of a depthwise layer the last axis has
-    one index, and `sources` tells which input channel it stands for. `inside`: [place, tap], the sets of taps that lie
-    inside the image at once. `zero`: the stored value that stands for 0, which taps outside read. `bias`: a number for
-    each output channel."""
+    """`weights`: [output channel, tap, input channel], less their zero point; in a depthwise layer the last axis has
+    one index, and `sources` says which input channel it is. `inside`: [place, tap], the sets of taps that lie inside
+    the image together. `zero`: the zero point of the data, which taps outside read. `bias`: for each output channel."""
 
     node: Node
     weights: Array
@@ -54,7 +53,7 @@ class Sums:
 
     @classmethod
     def of(cls, node: Node) -> Sums | None:
-        """None where there are no constant weights that are known, or it is some other arithmetic."""
+        """None without known constant weights, and for other arithmetic."""
         if node.op.kind not in KINDS or len(node.inputs) < 2 or not _is_known(node):
             return None
         data, filters = node.input(0), node.input(1)
@@ -94,7 +93,7 @@ class Sums:
 
     @property
     def bias_dtype(self) -> DType:
-        """The type of its bias, or of one that it may be given."""
+        """The type of its bias, or of one that may be added."""
         bias, dtype = bias_of(self.node), self.node.input(0).dtype
         if bias is not None:
             return bias.dtype
@@ -109,23 +108,22 @@ class Sums:
             some = slice(first, first + together)
             rows = self.weights[some].astype(np.float64)
             above, below = np.maximum(rows, 0), np.minimum(rows, 0)
-            if self.sources is not None:
-                ends = least[self.sources[some], None, None], most[self.sources[some], None, None]
-                found.append(
-                    ((above * ends[0] + below * ends[1])[:, :, 0], (above * ends[1] + below * ends[0])[:, :, 0])
-                )
-            else:
+            if self.sources is None:
                 found.append((above @ least + below @ most, above @ most + below @ least))
+            else:
+                low, high = least[self.sources[some], None], most[self.sources[some], None]
+                above, below = above[:, :, 0], below[:, :, 0]
+                found.append((above * low + below * high, above * high + below * low))
         lowest, highest = (np.concatenate(ends) for ends in zip(*found, strict=True))
         taps = self.inside.T.astype(np.float64)
         return (lowest @ taps).T, (highest @ taps).T
 
     def outputs(self, sums: Array) -> Array:
-        """What stored values become of sums of products, [place, output channel]."""
+        """The stored outputs for sums of products, [place, output channel]."""
         return finished(self.node, self.axis, sums, self.bias)
 
     def is_safe(self, lowest: Array, highest: Array) -> bool:
-        """Whether no sum between these wraps around, so that a larger one never gives a smaller output."""
+        """Whether no sum between these overflows, so that a larger sum never gives a smaller output."""
         output = requantisation_of(self.node, self.axis)
         largest = np.maximum(np.abs(lowest), np.abs(highest)) + np.abs(self.bias.astype(np.float64))
         if self.node.input(0).dtype is DType.INT16 and ChannelsS16.of(self.node, output, bias_of(self.node)).is_wide:
@@ -133,19 +131,19 @@ class Sums:
         return bool((largest * 2.0 ** np.maximum(output.shifts, 0)).max(initial=0) < MOST_SUM)
 
     def reads(self) -> Array:
-        """[output channel, input channel]: whether the one depends on the other."""
+        """[output channel, input channel]: whether one depends on the other."""
         found: Array = (self.weights != 0).any(axis=1)
         return found
 
     def added(self, outputs: Array, inputs: Array, values: Array) -> Array:
-        """What some input channels with these values add to the sums of some outputs: [place, output, input]."""
+        """What these input channels add to the sums of these outputs at these values: [place, output, input]."""
         by_tap = self.weights[outputs][:, :, inputs] * (np.asarray(values, np.float64)[inputs] - self.zero)
         found: Array = np.tensordot(self.inside.astype(np.float64), by_tap, axes=(1, 1))
         return found
 
 
 def _is_known(node: Node) -> bool:
-    """Whether types and zero points are those that the arithmetic here is right for."""
+    """Whether the arithmetic here is right for these types and zero points."""
     data, filters, bias = node.input(0), node.input(1), bias_of(node)
     if not filters.is_constant or (bias is not None and bias.data is None):
         return False
@@ -161,7 +159,7 @@ def _is_known(node: Node) -> bool:
 
 
 def _inside(node: Node, taps: int) -> Array | None:
-    """[place, tap]: the different sets of taps that lie inside the image at once; None where there are too many."""
+    """[place, tap]: the different sets of taps that lie inside the image together; None if there are too many."""
     if node.op.kind == "FULLY_CONNECTED":
         return np.ones((1, taps), bool)
     window = (conv_2d if node.op.kind == "CONV_2D" else depthwise_conv_2d).KIND.window(node)
@@ -181,12 +179,12 @@ def _sets(axis: Window1D) -> Array:
 PARTS = ("SPLIT", "SPLIT_V", "SLICE", "STRIDED_SLICE")
 
 MOST_ELEMS = 2**22
-"""Of an output; beyond that it is not looked at."""
+"""Of an output; larger ones are not analysed."""
 
 
 class Parts(NamedTuple):
-    """`source`: the tensor that is cut. `channels`: of each output, for each of its channels the one of the source that
-    it is; neighbours there too."""
+    """`source`: the tensor that is cut. `channels`: for each output, the channel of the source that each of its own is;
+    they are neighbours there too."""
 
     source: Tensor
     channels: tuple[Array, ...]
@@ -197,8 +195,12 @@ class Parts(NamedTuple):
 
 
 def parts_of(node: Node) -> Parts | None:
-    """None where that depends on values that are not known, or channels do not stay apart."""
-    taken = taken_by(node) if node.op.kind in PARTS and _is_small(node) and not _is_odd(node) else None
+    """None where that depends on unknown values, or channels do not stay apart."""
+    a, is_small = node.attributes, all(output.shape and 0 < output.elems <= MOST_ELEMS for output in node.outputs)
+    if isinstance(a, StridedSlice) and (a.ellipsis_mask or a.new_axis_mask or a.shrink_axis_mask or a.offset):
+        # Its numbers do not stand for an axis each.
+        return None
+    taken = taken_by(node) if node.op.kind in PARTS and is_small else None
     if taken is None:
         return None
     source, found = taken.source, []
@@ -213,16 +215,6 @@ def parts_of(node: Node) -> Parts | None:
     return Parts(source, tuple(found))
 
 
-def _is_odd(node: Node) -> bool:
-    """A STRIDED_SLICE whose numbers do not stand for an axis each."""
-    a = node.attributes
-    return isinstance(a, StridedSlice) and bool(a.ellipsis_mask or a.new_axis_mask or a.shrink_axis_mask or a.offset)
-
-
-def _is_small(node: Node) -> bool:
-    return all(output.shape and 0 < output.elems <= MOST_ELEMS for output in node.outputs)
-
-
 SAME = frozenset(
     (
         *("RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "ELU", "HARD_SWISH", "LOGISTIC", "TANH", "GELU", "ABS", "NEG"),
@@ -230,18 +222,18 @@ SAME = frozenset(
         *("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU"),
     )
 )
-"""Kinds whose output channel c is made of channel c of each input."""
+"""Kinds that compute output channel c from channel c of each input."""
 
 OF_IMAGES = ("MAX_POOL_2D", "AVERAGE_POOL_2D", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
-"""The same, but of the first input only; a second one says how large the image becomes."""
+"""The same, of the first input only; a second one says how large the image becomes."""
 
 REDUCTIONS = ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
 PADS = ("PAD", "PADV2", "MIRROR_PAD")
 
 
 class Link(NamedTuple):
-    """Channels `inputs` of an input are channels `outputs` of the output `made`, one by one: neither goes without the
-    other."""
+    """Channels `inputs` of an input are channels `outputs` of the output `made`, one by one: neither can be removed
+    without the other."""
 
     tensor: Tensor
     inputs: Array
@@ -250,17 +242,15 @@ class Link(NamedTuple):
 
 
 def links_of(node: Node) -> tuple[Link, ...] | None:
-    """What ties the channels of an operation's outputs to those of its inputs, weights of a depthwise layer
-    included; None where nothing is known of that. An input without a link keeps all of its channels."""
+    """The links between an operation's inputs, weights of a depthwise layer included, and its outputs; None if they are
+    not known. An input without a link keeps all of its channels."""
     if node.op.kind in PARTS:
         return _parts(node)
     if len(node.outputs) != 1 or not node.output.shape or not node.inputs or node.inputs[0] is None:
         return None
-    return None if not node.input(0).shape else _found(node)
-
-
-def _found(node: Node) -> tuple[Link, ...] | None:
     kind, data, output = node.op.kind, node.input(0), node.output
+    if not data.shape:
+        return None
     if kind == "DEPTHWISE_CONV_2D":
         return _depthwise(node)
     if kind == "CONCATENATION":
@@ -268,7 +258,7 @@ def _found(node: Node) -> tuple[Link, ...] | None:
     if kind in RESHAPES:
         return _reshaped(node)
     if kind in REDUCTIONS + PADS:
-        return (_same(data, output),) if _spares_channels(node) else None
+        return (_same(data, output),) if spares_channels(node) else None
     if kind in OF_IMAGES:
         return (_same(data, output),) if len(data.shape) == 4 else None
     if kind not in SAME:
@@ -293,8 +283,8 @@ def _same(tensor: Tensor, output: Tensor) -> Link:
     return Link(tensor, channels, channels, output)
 
 
-def _spares_channels(node: Node) -> bool:
-    """Whether the last axis is neither reduced nor padded."""
+def spares_channels(node: Node) -> bool:
+    """Whether a reduction or a PAD leaves the last axis alone."""
     numbers, rank = node.input(1), len(node.input(0).shape)
     if numbers.data is None:
         return False
@@ -304,8 +294,8 @@ def _spares_channels(node: Node) -> bool:
 
 
 def _depthwise(node: Node) -> tuple[Link, ...] | None:
-    """Weights must be known, for they are cut too, along their last axis; so is the bias, but not one that is written
-    as a column."""
+    """Weights must be known, since they are cut too, along their last axis; so is the bias, unless it is written as a
+    column."""
     filters, sums = node.input(1), Sums.of(node)
     if sums is None or sums.sources is None or filters.dtype not in (DType.INT8, DType.UINT8, DType.FLOAT32):
         return None
@@ -327,7 +317,7 @@ def _joined(node: Node) -> Iterator[Link]:
 
 
 def _reshaped(node: Node) -> tuple[Link, ...] | None:
-    """Channels stay, or pixels are laid side by side as channels."""
+    """Channels stay, or pixels become channels side by side."""
     before, after = node.input(0).shape[-1], node.output.shape[-1]
     shape = node.inputs[1] if len(node.inputs) > 1 else None
     if after % before or (shape is not None and shape.data is None):

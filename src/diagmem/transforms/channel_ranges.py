@@ -1,8 +1,8 @@
-"""What values each channel of each tensor can have, by exact interval arithmetic on stored integers.
+"""Which values each channel of each tensor can have, by exact interval arithmetic on stored integers.
 
-A range may be too wide, never too narrow. Of float32 only constants are known: rounding depends on the order of
-additions, which is the runtime's. The numpy reference of an operation is what its values are taken from, at the ends of
-ranges or at all values within: there is no second arithmetic that might differ.
+A range may be too wide, never too narrow. In float32 only constants are known, since rounding depends on the order of
+additions, which is up to the runtime. Values come from an operation's numpy reference, at the ends of ranges or at all
+values within: there is no second arithmetic that might differ.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from diagmem.ops.kind import axis_of
 from diagmem.ops.moving.pad import zero_paddings_of
 from diagmem.ops.numerics.quantised import integer_range, real_range, scale_of, stored_zero
 from diagmem.ops.numerics.weighted_sums import finished_f32
-from diagmem.transforms.channel_links import PARTS, STORED, Array, Sums, parts_of
+from diagmem.transforms.channel_links import PARTS, STORED, Array, Sums, parts_of, spares_channels
 
 MOST_EXACT = 2.0**53
 """Integers below that are held exactly by float64."""
@@ -41,7 +41,7 @@ class Range:
             low, high = float(info.min), float(info.max)
         except (TypeError, ValueError):
             low, high = -np.inf, np.inf
-        # A file may say that there are more channels than memory holds: one number stands for all of them.
+        # A file may claim more channels than memory holds: a broadcast number takes none.
         return cls(np.broadcast_to(low, channels), np.broadcast_to(high, channels))
 
     @classmethod
@@ -61,8 +61,7 @@ class Range:
         return found
 
     def over(self, sources: Array, channels: int) -> Range:
-        """Of a tensor whose channel c has values of all those channels here that `sources` has at c, c + channels and
-        so on."""
+        """Of a tensor whose channel c has the values of the channels here that `sources` has at c, c + channels, ..."""
         low, high = (limit[sources].reshape(-1, channels) for limit in (self.low, self.high))
         return Range(low.min(axis=0), high.max(axis=0))
 
@@ -74,14 +73,14 @@ Given = Sequence[Range | None]
 """The range of each input, None for one that is absent."""
 
 TABULATED = STORED
-"""Types of which every value can be tried."""
+"""Types whose every value can be tried."""
 
 CORNERED = ("ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM")
-"""Never falling, or never rising, in either input while the other stands still: the ends of ranges give the ends."""
+"""Monotonic in each input while the other is constant: the ends of ranges give the ends."""
 
 
 def outputs_of(node: Node, given: Given) -> Range | None:
-    """The range of the one output; None where nothing is known."""
+    """The range of the one output; None if nothing is known."""
     rule = RULES.get(node.op.kind)
     if rule is None or len(node.outputs) != 1 or not node.output.elems or not node.output.shape:
         return None
@@ -107,7 +106,7 @@ def _weighted(node: Node, given: Given) -> Range | None:
 
 
 def _weighted_f32(sums: Sums, given: Range) -> Range:
-    """Constant is what reads nothing but zeros."""
+    """An output is constant if it reads only zeros."""
     is_zero = given.is_constant & (given.low == 0)
     if sums.sources is not None:
         is_fixed = is_zero[sums.sources] | ~sums.reads()[:, 0]
@@ -136,7 +135,10 @@ def _binary(node: Node, given: Given) -> Range | None:
     first, second = (_spread(found, node.output) for found in given[:2])
     if first is None or second is None:
         return None
-    if node.op.kind not in CORNERED or node.output.dtype not in STORED or not _stays_small(node):
+    if node.op.kind not in CORNERED or node.output.dtype not in STORED:
+        return _at_constants(node, (first, second))
+    # Products must be scaled down, so that none overflows.
+    if node.op.kind == "MUL" and scale_of(node.input(0)) * scale_of(node.input(1)) >= scale_of(node.output):
         return _at_constants(node, (first, second))
     dtype = node.output.dtype.numpy
     corners = [
@@ -147,22 +149,15 @@ def _binary(node: Node, given: Given) -> Range | None:
     return Range(np.minimum.reduce(corners), np.maximum.reduce(corners))
 
 
-def _stays_small(node: Node) -> bool:
-    """Whether products are scaled down, so that none wraps around."""
-    if node.op.kind != "MUL":
-        return True
-    return scale_of(node.input(0)) * scale_of(node.input(1)) < scale_of(node.output)
-
-
 def _spread(found: Range | None, output: Tensor) -> Range | None:
-    """Of an operand that is repeated to match the output."""
+    """Of an operand that is broadcast to the output."""
     if found is None or len(found.low) not in (1, output.shape[-1]):
         return None
     return Range(*(np.broadcast_to(limit, output.shape[-1:]) for limit in (found.low, found.high)))
 
 
 def _at_constants(node: Node, given: Given) -> Range | None:
-    """Where all operands are constant, what becomes of them; else anything."""
+    """The result where all operands are constant; elsewhere any value."""
     ranges = [found for found in given if found is not None]
     if not all(np.isin(len(found.low), (1, node.output.shape[-1])) for found in ranges):
         return None
@@ -177,7 +172,7 @@ def _at_constants(node: Node, given: Given) -> Range | None:
 
 
 def _applied(node: Node, values: Sequence[Array], count: int) -> Array:
-    """What a pointwise operation makes of so many elements in a row."""
+    """The results of a pointwise operation on `count` elements."""
     kind = kind_of(node.op.kind)
     assert kind is not None
     inputs = tuple(None if t is None else replace(t, shape=(count,)) for t in node.inputs)
@@ -187,7 +182,7 @@ def _applied(node: Node, values: Sequence[Array], count: int) -> Array:
 
 
 def _pooled(node: Node, given: Given) -> Range | None:
-    """A window's largest, or its mean, lies between the ends; then it is clamped."""
+    """A window's maximum, or its mean, lies between the ends; then it is clamped."""
     found, activation = _first(given), node.attributes.activation
     is_float32 = node.output.dtype is DType.FLOAT32
     if is_float32 and node.op.kind != "MAX_POOL_2D":
@@ -199,9 +194,10 @@ def _pooled(node: Node, given: Given) -> Range | None:
 
 
 def _monotone(node: Node, given: Given) -> Range | None:
-    """Never falling in any input, and each channel made of that channel only: the ends of ranges give the ends."""
+    """Monotonic, and each channel computed from that channel alone: the ends of ranges give the ends."""
     found, kind, data = _first(given), kind_of(node.op.kind), node.input(0)
-    if kind is None or data.dtype not in STORED or not _keeps_channels(node) or not found.is_constant.any():
+    keeps_channels = node.op.kind.startswith("RESIZE") or spares_channels(node)
+    if kind is None or data.dtype not in STORED or not keeps_channels or not found.is_constant.any():
         return None
     others = [None if t is None else t.data for t in node.inputs[1:]]
     if any(values is None for values in others):
@@ -212,14 +208,6 @@ def _monotone(node: Node, given: Given) -> Range | None:
         made = kind.reference(node, [filled, *others])[0].reshape(-1, node.output.shape[-1])
         ends.append(made.astype(np.float64))
     return Range(ends[0].min(axis=0), ends[1].max(axis=0))
-
-
-def _keeps_channels(node: Node) -> bool:
-    """Of a reduction: the last axis is not reduced; of a resized image: always."""
-    if node.op.kind.startswith("RESIZE"):
-        return True
-    rank = len(node.input(0).shape)
-    return all(axis_of(axis, rank) != rank - 1 for axis in node.input(1).ints)
 
 
 def _padded(node: Node, given: Given) -> Range | None:
@@ -235,16 +223,12 @@ def _padded(node: Node, given: Given) -> Range | None:
 
 def _joined(node: Node, given: Given) -> Range | None:
     parts = [found for found in given if found is not None]
-    if node.attributes.activation is not Activation.NONE or not _means_the_same(node):
+    formats = {(t.dtype, t.quantisation) for t in (*node.inputs, *node.outputs) if t is not None}
+    if node.attributes.activation is not Activation.NONE or len(formats) != 1:
         return None
     if axis_of(node.attributes.axis, len(node.output.shape)) == len(node.output.shape) - 1:
         return Range(np.concatenate([p.low for p in parts]), np.concatenate([p.high for p in parts]))
     return Range(np.minimum.reduce([p.low for p in parts]), np.maximum.reduce([p.high for p in parts]))
-
-
-def _means_the_same(node: Node) -> bool:
-    tensors = [t for t in (*node.inputs, *node.outputs) if t is not None]
-    return len({(t.dtype, t.quantisation) for t in tensors}) == 1
 
 
 def _reshaped(node: Node, given: Given) -> Range | None:
@@ -270,8 +254,9 @@ RULES: Mapping[str, Callable[[Node, Given], Range | None]] = {
 
 
 def ranges_of(graph: Graph) -> dict[int, Range]:
-    """Tensor -> what its channels can be."""
-    found = {tensor.index: _given(tensor) for tensor in graph.tensors}
+    """Tensor -> the range of its channels."""
+    is_known = {t.index: t.is_constant and not t.is_variable for t in graph.tensors}
+    found = {t.index: Range.of_constant(t) if is_known[t.index] else Range.whole(t) for t in graph.tensors}
     for node in graph.nodes:
         if kind_of(node.op.kind) is None or any(t.is_variable or t.view is not None for t in node.outputs):
             continue
@@ -289,7 +274,7 @@ def ranges_of(graph: Graph) -> dict[int, Range]:
 
 
 def _parts(node: Node, found: Mapping[int, Range]) -> Iterator[tuple[int, Range]]:
-    """What parts of a tensor can be: what it can be there."""
+    """Parts of a tensor have its range there."""
     parts = parts_of(node)
     if parts is None:
         return
@@ -299,12 +284,8 @@ def _parts(node: Node, found: Mapping[int, Range]) -> Iterator[tuple[int, Range]
             yield output.index, Range(whole.low[channels], whole.high[channels])
 
 
-def _given(tensor: Tensor) -> Range:
-    return Range.of_constant(tensor) if tensor.is_constant and not tensor.is_variable else Range.whole(tensor)
-
-
 def _checked(node: Node, made: Range) -> Range:
-    """What is no number says nothing."""
+    """Of a channel whose range is not finite, nothing is known."""
     whole = Range.whole(node.output)
     is_sound = np.isfinite(made.low) & np.isfinite(made.high) & (made.low <= made.high)
     return Range(np.where(is_sound, made.low, whole.low), np.where(is_sound, made.high, whole.high))

@@ -4,14 +4,14 @@ their work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import ABSENT, DType, ExplicitPadding, Graph, Node, Op, Tensor, Window1D
+from diagmem.model.graph import ABSENT, DType, ExplicitPadding, Graph, Node, Op, Tensor
 from diagmem.ops import Activation, Unsupported, kind_of
 from diagmem.ops.convolution import conv_2d, depthwise_conv_2d
 from diagmem.ops.folding import folded
@@ -86,14 +86,10 @@ def merge_duplicates(graph: Graph, choice: Choice) -> Graph:
             continue
         merged.append(node.op.index)
         instead.update(zip(node.op.outputs, twin.op.outputs, strict=True))
-    return edited(graph, without=merged, instead=instead, tensors=_views(graph, instead)) if merged else graph
-
-
-def _views(graph: Graph, instead: Mapping[int, int]) -> Iterator[Tensor]:
-    """Views of what is gone, as views of what stands in for it."""
-    for tensor in graph.tensors:
-        if tensor.view is not None and tensor.base in instead:
-            yield replace(tensor, view=replace(tensor.view, base=instead[tensor.base]))
+    # Views of a merged tensor become views of the one that replaces it.
+    views = ((t, t.view) for t in graph.tensors if t.view is not None and t.base in instead)
+    moved = [replace(t, view=replace(view, base=instead[view.base])) for t, view in views]
+    return edited(graph, without=merged, instead=instead, tensors=moved) if merged else graph
 
 
 def drop_no_ops(graph: Graph, choice: Choice) -> Graph:
@@ -125,7 +121,7 @@ def _source(node: Node) -> Tensor | None:
 
 
 def _remove(draft: Draft, node: Node, source: Tensor) -> bool:
-    """Removes an op if nothing stands against it."""
+    """Removes an op if that is allowed."""
     target = node.output
     if is_seen_by_caller(draft.source, target.index) or target.view is not None or target.index in draft.families:
         return False
@@ -247,13 +243,12 @@ WINDOWS = {
     "DEPTHWISE_CONV_2D": depthwise_conv_2d.KIND.window,
     "MAX_POOL_2D": pool_2d.KIND.window,
 }
-"""Ops that take a PAD over. An average leaves its own border out, so that would not be the same."""
+"""Ops that can take over a PAD. An average does not count its own border, so it cannot."""
 
 
 def fold_pad(graph: Graph, choice: Choice) -> Graph:
-    """Only height and width are padded, with what stands for 0, and every reader is one of `WINDOWS`. A convolution
-    reads 0 beyond its borders. A max pooling reads nothing there, so its image must have nothing below 0, and every
-    window a part of it."""
+    """Height and width alone are padded, with 0, and every reader is one of `WINDOWS`. A convolution reads 0 beyond its
+    borders. Max pooling reads nothing there, so its image must hold nothing below 0, and every window a part of it."""
     for number in [op.number for op in graph.ops if op.kind in ("PAD", "PADV2") and choice(op)]:
         node = next(node for node in graph.nodes if node.op.number == number)
         graph = _folded(graph, node) or graph
@@ -279,7 +274,7 @@ def _folded(graph: Graph, node: Node) -> Graph | None:
 
 
 def _with_border(graph: Graph, node: Node, source: int, pads: list[tuple[int, int]]) -> Op | None:
-    """The op, reading what is padded; None if that is not the same."""
+    """The op, reading what is padded; None if its results would change."""
     if node.op.kind not in WINDOWS or node.op.inputs[0] in node.op.inputs[1:]:
         return None
     window = WINDOWS[node.op.kind](node)
@@ -290,24 +285,15 @@ def _with_border(graph: Graph, node: Node, source: int, pads: list[tuple[int, in
     )
     op = replace(node.op, inputs=(source, *node.op.inputs[1:]), attributes=replace(node.attributes, padding=padding))
     folded = WINDOWS[op.kind](Node(op, (graph.tensors[source], *node.inputs[1:]), node.outputs))
-    if op.kind == "MAX_POOL_2D" and not (
-        _is_never_negative(graph, source) and _reads_always(folded.rows) and _reads_always(folded.cols)
-    ):
-        return None
-    return op
+    if op.kind != "MAX_POOL_2D":
+        return op
+    has_image = all(len(axis.first_reads()[0]) == axis.size_out for axis in (folded.rows, folded.cols))
+    return op if has_image and _is_never_negative(graph, source) else None
 
 
 def _is_never_negative(graph: Graph, tensor: int) -> bool:
     producer = graph.producer.get(tensor)
     if producer is None:
         return False
-    op = graph.ops[producer]
-    return op.kind in ("RELU", "RELU6") or getattr(op.attributes, "activation", None) in (
-        Activation.RELU,
-        Activation.RELU6,
-    )
-
-
-def _reads_always(axis: Window1D) -> bool:
-    """Whether every window has a part of the image in it."""
-    return len(axis.first_reads()[0]) == axis.size_out
+    op, clamps = graph.ops[producer], (Activation.RELU, Activation.RELU6)
+    return op.kind in ("RELU", "RELU6") or getattr(op.attributes, "activation", None) in clamps

@@ -1,4 +1,4 @@
-"""Copies that need not be made: parts are written or read where the whole lies, and state where it stays."""
+"""Avoids copies: parts are written or read where the whole lies, and state where it stays."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ JOINS = ("CONCATENATION", "PACK")
 def remove_concat(graph: Graph, choice: Choice) -> Graph:
     """Inputs become views of the output, also through several of these ops.
 
-    Each input must be whole in RAM, given once, unknown to the caller and quantised like the output; and all that touch
-    it must have kernels that can address a view.
+    Each input must be whole in RAM, used once, not seen by the caller and quantised like the output; and every op that
+    touches it must have a kernel that can address a view.
 
-    Where one of them is a variable that is read where it lies, the output is a window over it and what is new: it lives
-    for ever, so the caller may write what is new straight into it. What the variable is assigned must then not be
-    overwritten while it is moved there, and the caller must not look at the window.
+    If one of them is a variable that is read in place, the output is a window over it and the new part. The window
+    lives for ever, so the caller may write the new part straight into it. What the variable is assigned must then not
+    be overwritten while it is moved there, and the caller must not see the window.
     """
     draft = Draft(graph)
     for op in graph.ops:
@@ -44,7 +44,7 @@ def remove_concat(graph: Graph, choice: Choice) -> Graph:
 
 
 def _remove_join(draft: Draft, node: Node) -> None:
-    """Removes an op if nothing stands against it."""
+    """Removes an op if that is allowed."""
     parts = [part for part in node.inputs if part is not None]
     has_state = any(draft.tensors[part.base].is_variable for part in parts)
     if not all(_may_be_part(draft, node, part, has_state) for part in parts):
@@ -114,8 +114,8 @@ CUTS = ("SPLIT", "SPLIT_V", "SLICE", "STRIDED_SLICE", "UNPACK")
 
 def remove_slices(graph: Graph, choice: Choice) -> Graph:
     """Outputs become views of the input, which must lie in RAM. What is taken must be constant and expressible by
-    strides, no output known to the caller, and all that read one must have kernels that can address a view. A slice of
-    a slice goes first, so that it does not stand in the way."""
+    strides, the caller may see no output, and every reader must have a kernel that can address a view. A slice of a
+    slice is removed first, so that it does not block the other one."""
     draft = Draft(graph)
     for op in reversed(graph.ops):
         if op.kind in CUTS and choice(op):
@@ -124,25 +124,19 @@ def remove_slices(graph: Graph, choice: Choice) -> Graph:
 
 
 def _remove_cut(draft: Draft, node: Node) -> None:
-    """Removes an op if nothing stands against it."""
+    """Removes an op if that is allowed."""
     taken = taken_by(node)
     if taken is None or not is_movable(taken.source):
         return
-    if not all(_may_be_view(draft, taken.source, output) for output in node.outputs):
+    source = taken.source
+    is_alike = all((t.dtype, t.quantisation) == (source.dtype, source.quantisation) for t in node.outputs)
+    if not is_alike or any(is_seen_by_caller(draft.source, t.index) or t.view is not None for t in node.outputs):
         return
     try:
         views = [part for number, output in enumerate(node.outputs) for part in _parts(draft, taken, number, output)]
     except NotExpressible:
         return
     draft.replaced_by_views(node.op.index, views)
-
-
-def _may_be_view(draft: Draft, source: Tensor, output: Tensor) -> bool:
-    return (
-        not is_seen_by_caller(draft.source, output.index)
-        and output.view is None
-        and (output.dtype, output.quantisation) == (source.dtype, source.quantisation)
-    )
 
 
 def _parts(draft: Draft, taken: Taken, number: int, output: Tensor) -> list[Tensor]:
@@ -156,10 +150,10 @@ READ, ASSIGN = "READ_VARIABLE", "ASSIGN_VARIABLE"
 
 
 def state_in_place(graph: Graph, choice: Choice) -> Graph:
-    """What is read becomes a view of the variable, and the assignment comes last, when nobody looks any more.
+    """What is read becomes a view of the variable, and the assignment comes last, when nothing reads it any more.
 
-    The variable must be assigned once at the most, after it is read. No other assignment that comes later may take its
-    value from where the variable lies, which has changed by then.
+    The variable must be assigned at most once, after it is read. No later assignment may take its value from where the
+    variable lies, which has changed by then.
     """
     draft = Draft(graph)
     moved: set[int] = set()
@@ -175,7 +169,7 @@ def state_in_place(graph: Graph, choice: Choice) -> Graph:
 
 
 def _stays_until_the_end(graph: Graph, read: Op) -> bool:
-    """Whether the variable can be assigned after all else is done."""
+    """Whether the variable can be assigned after everything else."""
     (variable,), (result,) = read.inputs, read.outputs
     touching = [op for op in graph.ops if variable in (*op.inputs, *op.outputs)]
     changes = [op for op in touching if op.kind != READ]

@@ -1,8 +1,8 @@
 """Weights and state in the narrow type that the file stores, or that holds all their values.
 
-Streaming converters quantise a network and leave its variables in float32: what is read is joined with what is new and
-quantised, and a part of that is dequantised to be assigned. Numbers that are dequantised and quantised by the same
-scale come back as they were, so the way through float32 can go.
+Streaming converters quantise a network but leave its variables in float32: what is read is concatenated with new data
+and quantised, and a part of that is dequantised to be assigned. Dequantising and quantising by the same scale changes
+no value, so the detour through float32 can go.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ WEIGHTS = 1
 
 
 def narrow_weights(graph: Graph, choice: Choice) -> Graph:
-    """DEQUANTIZE of a constant goes where all who read it are layers that take it as weights as it is stored. Results
-    are the same bit for bit: the numbers that are multiplied are."""
+    """DEQUANTIZE of a constant goes if every reader is a layer that takes the weights as they are stored. Results are
+    the same bit for bit, since the same numbers are multiplied."""
     instead: dict[int, int] = {}
     gone: list[int] = []
     for node in graph.nodes:
@@ -42,7 +42,7 @@ def narrow_weights(graph: Graph, choice: Choice) -> Graph:
 
 
 def _stored(graph: Graph, tensor: Tensor) -> Tensor | None:
-    """The constant that it is, or that is made dense before."""
+    """The constant itself, or the one that DENSIFY makes dense."""
     maker = graph.nodes[graph.producer[tensor.index]] if tensor.index in graph.producer else None
     found = maker.input(0) if maker is not None and maker.op.kind == "DENSIFY" else tensor
     return found if found.is_constant and found.data is not None and found.dtype in NARROW else None
@@ -54,7 +54,7 @@ def _takes(reader: Node, wide: Tensor, stored: Tensor) -> bool:
     if reader.op.kind not in WEIGHTED or positions != [WEIGHTS] or {reader.input(0).dtype, reader.output.dtype} != REAL:
         return False
     try:
-        # The bias, which is no matter here, may be made by an operation that has not been folded yet.
+        # The bias does not matter here; an operation that has not been folded yet may make it.
         kinds()[reader.op.kind].c_call(replace(reader, inputs=(reader.inputs[0], stored)))
     except ModelError:
         return False
@@ -67,7 +67,7 @@ STORED = (DType.INT8, DType.INT16)
 @dataclass(frozen=True, slots=True)
 class _Way:
     """From a variable back to it: read, joined, quantised; dequantised, assigned. `sources`: float32 parts that are
-    joined, and the integers that they are made of."""
+    joined -> the integers that they are dequantised from."""
 
     variable: Tensor
     read: Node
@@ -79,8 +79,8 @@ class _Way:
 
 
 def narrow_state(graph: Graph, choice: Choice) -> Graph:
-    """Variables, and the op that joins what is read with what is new, work on integers; QUANTIZE behind it, and
-    DEQUANTIZE before the assignment and before the new part, are gone."""
+    """Variables, and the op that joins what is read with new data, work on integers; QUANTIZE behind it, and DEQUANTIZE
+    before the assignment and before the new data, are gone."""
     tensors: list[Tensor] = []
     ops: dict[int, Op] = {}
     gone: set[int] = set()
@@ -104,7 +104,7 @@ def narrow_state(graph: Graph, choice: Choice) -> Graph:
 
 
 def quantised_values(values: Array, like: Tensor) -> Array:
-    """The integers that stand for float32 values, by the scale of a tensor."""
+    """Float32 values, quantised like a tensor."""
     data = Tensor(0, "real", values.shape, DType.FLOAT32)
     node = Node(Op(0, "QUANTIZE", (0,), (1,)), (data,), (replace(like, index=1, shape=values.shape, view=None),))
     with np.errstate(all="ignore"):
@@ -146,7 +146,7 @@ def _way(graph: Graph, variable: Tensor, read: Node, assigned: Node) -> _Way | N
 
 
 def _only_reader(graph: Graph, tensor: Tensor, kind: str) -> Node | None:
-    """The op that reads a tensor, if it is of this kind and nobody else looks at it."""
+    """The only op that reads a tensor, if it is of this kind and the caller does not see the tensor."""
     readers = graph.consumers.get(tensor.index, ())
     if len(readers) != 1 or is_seen_by_caller(graph, tensor.index) or tensor.view is not None:
         return None
@@ -160,14 +160,14 @@ def _maker(graph: Graph, tensor: Tensor, kind: str) -> Node | None:
 
 
 def _is_like(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors stand for float32 values in the same way, by one scale."""
+    """Whether two tensors are quantised in the same way, by one scale."""
     found = one.quantisation
     is_known = one.dtype in STORED and found is not None and not found.per_channel
     return is_known and (one.dtype, found) == (other.dtype, other.quantisation)
 
 
 def _comes_back(way: _Way) -> bool:
-    """Whether all integers are what they were once they have been dequantised and quantised."""
+    """Whether every integer survives being dequantised and quantised."""
     stored = way.quantised.output
     info = np.iinfo(stored.dtype.numpy)
     every = np.arange(info.min, info.max + 1).astype(stored.dtype.numpy)

@@ -1,9 +1,10 @@
-"""Channels that are constant, or that nobody reads: which are needed, and the graph without the others."""
+"""Channels that are constant or never read: which are needed, and the graph without the others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,9 @@ from diagmem.transforms.cleanup import has_effect
 
 
 def remove_channels(graph: Graph, choice: Choice, block: ChannelBlock = ONE_BY_ONE) -> Graph:
-    """Tensors get narrower, layers smaller, and every channel that is left has the bytes that it had: the model's
-    tensor of the same index, at the `channels` of the one here. `block`: some stay where kernels compute so many
-    together anyway. What the caller sees stays as wide as it was."""
+    """Tensors get narrower and layers smaller, and every channel that is left keeps its bytes: those of the model's
+    tensor of the same index, at the `channels` of the one here. `block`: some channels stay where kernels compute that
+    many together anyway. What the caller sees keeps its width."""
     if any(tensor.view is not None for tensor in graph.tensors):
         return graph
     keeping = keeping_of(graph, choice, block)
@@ -37,14 +38,14 @@ MOST_BIAS = {DType.INT32: 2**31, DType.INT64: 2**53}
 
 
 def is_needed(node: Node, kept: dict[int, Array]) -> bool:
-    """Whether an op stays. One whose outputs are empty does: none of their channels can say that they are needed."""
+    """Whether an op stays. So does one with empty outputs, which have no channels that could be needed."""
     return has_effect(node) or any(kept[t].any() or not kept[t].size for t in node.op.outputs)
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """`kept`: tensor -> of each of its channels, whether it is needed. An op none of whose output channels is needed
-    goes as a whole. `ranges`: what values the channels can have."""
+    """`kept`: tensor -> for each channel, whether it is needed. An op with no needed output channel goes as a whole.
+    `ranges`: which values the channels can have."""
 
     graph: Graph
     kept: dict[int, Array]
@@ -65,9 +66,9 @@ class Keeping:
 
 
 def keeping_of(graph: Graph, choice: Choice = lambda op: True, block: ChannelBlock = ONE_BY_ONE) -> Keeping:
-    """The smallest sets of channels that are closed: what is needed has all that it is made of, and channels that
-    cannot go without each other stay together. `choice`: ops whose outputs may get narrower. `block`: convolutions get
-    some channels back to fill it."""
+    """The smallest closed sets of channels: a needed channel keeps all that it is computed from, and linked channels
+    stay together. `choice`: ops whose outputs may get narrower. `block`: convolutions get some channels back to fill
+    it."""
     closure = _Closure(graph, ranges_of(graph), choice)
     found = closure.result()
     return closure.filled(block) if block.size > 1 and not found.is_complete else found
@@ -77,7 +78,8 @@ class _Closure:
     def __init__(self, graph: Graph, ranges: dict[int, Range], choice: Choice) -> None:
         self.graph, self.ranges = graph, ranges
         self.kept = {t.index: np.zeros(t.shape[-1] if t.shape else 1, bool) for t in graph.tensors}
-        self.sums = {node.op.index: _full_sums(node) for node in graph.nodes}
+        found = {node.op.index: Sums.of(node) for node in graph.nodes}
+        self.sums = {op: sums if sums is not None and sums.sources is None else None for op, sums in found.items()}
         self.reads = {op: sums.reads() for op, sums in self.sums.items() if sums is not None}
         self.links = {node.op.index: links_of(node) if self._may_change(node) else None for node in graph.nodes}
         for tensor in (*graph.inputs, *graph.outputs, *(t.index for t in graph.tensors if t.is_variable)):
@@ -95,7 +97,7 @@ class _Closure:
         return Keeping(self.graph, self.kept, self.ranges)
 
     def filled(self, block: ChannelBlock) -> Keeping:
-        """With so many more channels that blocks are whole, of each layer those that ask for the fewest inputs."""
+        """With enough channels more to fill whole blocks: in each layer those that need the fewest inputs."""
         for node in self.graph.nodes:
             sums = self.sums[node.op.index]
             if sums is None or (sums.is_float32 and not block.of_reals):
@@ -141,7 +143,7 @@ class _Closure:
         self._keep_all(tuple(t for t in node.op.inputs if t not in tied))
 
     def _even_out(self, node: Node) -> None:
-        """Every part has a channel at least; those of a SPLIT along channels have as many each."""
+        """Every part has at least one channel; those of a SPLIT along channels have equally many."""
         made = [self.kept[t] for t in node.op.outputs]
         widths = {len(kept) for kept in made}
         is_even = node.op.kind == "SPLIT" and widths != {node.input(1).shape[-1]}
@@ -150,8 +152,7 @@ class _Closure:
             kept[np.flatnonzero(~kept)[: max(0, most - int(kept.sum()))]] = True
 
     def _needed_by(self, node: Node, sums: Sums) -> None:
-        """Of the input: what a needed output that varies reads, unless its part of the sum is known. At least one is
-        read."""
+        """Input channels that a needed, varying output reads, unless their part of the sum is known; at least one."""
         varying = self.kept[node.output.index] & ~self.ranges[node.output.index].is_constant
         given = self.kept[node.input(0).index]
         reads = self.reads[node.op.index][varying].any(axis=0)
@@ -162,15 +163,9 @@ class _Closure:
         self._keep_all(node.op.inputs[1:])
 
 
-def _full_sums(node: Node) -> Sums | None:
-    """Those that add up all channels."""
-    sums = Sums.of(node)
-    return sums if sums is not None and sums.sources is None else None
-
-
 def foldable(sums: Sums, made: Array, given: Range) -> Array:
-    """Input channels whose part of every sum of the outputs `made` is one number, wherever the window lies: it can be
-    part of the bias. None of them, if a bias would not fit."""
+    """Input channels that add one number to every sum of the outputs `made`, wherever the window lies: the bias can
+    take it over. None of them, if a bias would not fit its type."""
     fixed = given.is_constant
     is_zero: Array = fixed & (given.low == sums.zero)
     if sums.is_float32:
@@ -251,7 +246,7 @@ class _Narrowing:
         return replace(node.op, inputs=tuple(inputs))
 
     def _bias(self, node: Node, sums: Sums) -> Array:
-        """With what input channels that are gone have added."""
+        """With what removed input channels used to add."""
         made, given = self.keeping.kept[node.output.index], self.keeping.kept[node.input(0).index]
         values, fixed = self.keeping.ranges[node.input(0).index], self._is_fixed(node, sums)
         gone = np.flatnonzero(~given & sums.reads()[made & ~fixed].any(axis=0))
@@ -264,12 +259,12 @@ class _Narrowing:
         return cut
 
     def _is_fixed(self, node: Node, sums: Sums) -> Array:
-        """Output channels that always come out the same: any sum that they can have will do as their bias."""
+        """Output channels that never vary: any sum that they can have will do as their bias."""
         fixed = self.keeping.ranges[node.output.index].is_constant
         return np.zeros_like(fixed) if sums.is_float32 else fixed
 
     def _constant(self, node: Node, position: int, shape: Shape, data: Array, quantisation: Quantisation | None) -> int:
-        """A constant of an op, changed; other ops that share it keep theirs."""
+        """An op's constant with other values; other ops that share it keep theirs."""
         old = node.input(position)
         values = np.ascontiguousarray(data.reshape(shape).astype(old.dtype.numpy))
         new = replace(old, shape=tuple(shape), data=values, quantisation=quantisation)
@@ -294,7 +289,7 @@ class _Narrowing:
         return self._added(Tensor(0, name, values.shape, sums.bias_dtype, scales, is_constant=True, data=values))
 
     def _cut(self, node: Node) -> Op:
-        """What is taken of channels is counted among those that are left; a SPLIT needs no numbers."""
+        """Positions are counted among the channels that are left; a SPLIT has no positions."""
         parts = parts_of(node)
         if parts is None or self.keeping.is_whole(parts.source.index):
             return node.op
@@ -320,7 +315,7 @@ class _Narrowing:
         return replace(node.op, inputs=tuple(inputs))
 
     def _reshape(self, node: Node) -> Op:
-        """To the shape that its output has by now, which an input may say too."""
+        """To the new shape of its output, which an input may say too."""
         shape = (*node.output.shape[:-1], int(self.keeping.kept[node.output.index].sum()))
         attributes: Any = replace(node.attributes or Reshape(), new_shape=shape)
         if len(node.op.inputs) < 2 or node.op.inputs[1] == ABSENT:
@@ -330,28 +325,21 @@ class _Narrowing:
 
 
 def _cut(quantisation: Quantisation | None, axis: int, channels: int, kept: Array) -> Quantisation | None:
-    """What is left of scales along an axis of which some channels are kept."""
-    if (
-        quantisation is None
-        or not quantisation.per_channel
-        or (len(quantisation.scales), quantisation.axis) != (channels, axis)
-    ):
+    """The scales that are left along an axis of which some channels are kept."""
+    if quantisation is None or not quantisation.per_channel:
         return quantisation
-    places = np.flatnonzero(kept).tolist()
-    zero_points = quantisation.zero_points
-    return replace(
-        quantisation,
-        scales=tuple(quantisation.scales[c] for c in places),
-        zero_points=tuple(zero_points[c] for c in places) if len(zero_points) == channels else zero_points,
-    )
+    if (len(quantisation.scales), quantisation.axis) != (channels, axis):
+        return quantisation
+    scales, zero_points = tuple(compress(quantisation.scales, kept)), quantisation.zero_points
+    left = tuple(compress(zero_points, kept)) if len(zero_points) == channels else zero_points
+    return replace(quantisation, scales=scales, zero_points=left)
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelCounts:
     """Of an operation's outputs. `of_constants`: those that depend on nothing that varies, as where all weights are 0.
-    `one_value`: those that always come out the same though something varies, after rounding and clamping. `unread`:
-    others that make no difference to any output of the model. `removable`: those of all these that can go; some cannot,
-    since an operation needs them beside others."""
+    `one_value`: those with one value after rounding and clamping, though something varies. `unread`: others that change
+    no output of the model. `removable`: those of all these that can go; some cannot, since an operation needs them."""
 
     channels: int = 0
     of_constants: int = 0

@@ -1,8 +1,8 @@
-"""1-D layers turned to run downwards, so that each step in time is a row.
+"""1-D layers with their columns as rows, so that each step in time is a row.
 
-A converter writes a 1-D convolution as a 2-D one over an image of one row, with reshapes around it. The same bytes are
-an image of one column: every pixel a row of its own. Then such networks can run row by row, and a caller can hand over
-one sample at a time. Nothing moves, only shapes change; reshapes between tensors that have become alike are dropped.
+Converters write a 1-D convolution as a 2-D one over an image of one row, with reshapes around it. The same bytes are an
+image of one column, with every pixel a row of its own. Such networks can then run row by row, and a caller can push one
+sample at a time. No data moves, only shapes change; reshapes that have become superfluous are dropped.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ AXES: Mapping[int, tuple[int, ...]] = {3: (0, 1, 3), 4: (0, 2, 1, 3)}
 
 
 def time_as_rows(graph: Graph, choice: Choice) -> Graph:
-    """Turns all tensors that can be turned together with those beside them."""
+    """Changes all tensors that can be changed together with their neighbours."""
     turned = _Turned(graph)
     if turned.shapes:
         graph = turned.graph()
     return _without_reshapes(graph, choice)
 
 
-def upright(tensor: Tensor) -> Shape | None:
-    """The shape of a tensor when it stands; None if it has no line of pixels that lies."""
+def as_rows(tensor: Tensor) -> Shape | None:
+    """The shape with columns as rows; None if the tensor is not a single row of pixels."""
     shape = tensor.shape
     if len(shape) == 3 and shape[0] == 1:
         return (1, shape[1], 1, shape[2])
@@ -40,7 +40,7 @@ def upright(tensor: Tensor) -> Shape | None:
 
 
 def _without_reshapes(graph: Graph, choice: Choice) -> Graph:
-    """Of two tensors that are the same bytes under the same shape one is left: the source, or what the caller sees."""
+    """Of two tensors with the same bytes and shape one is left: the source, or the one that the caller sees."""
     other: dict[int, int] = {}
 
     def left(tensor: int) -> int:
@@ -50,7 +50,7 @@ def _without_reshapes(graph: Graph, choice: Choice) -> Graph:
 
     dropped: list[int] = []
     for node in graph.nodes:
-        if not _is_reshape(node) or not choice(node.op) or not _changes_nothing(graph, node):
+        if not choice(node.op) or not _changes_nothing(graph, node):
             continue
         source, target = left(node.op.inputs[0]), node.output.index
         if target not in graph.outputs:
@@ -66,29 +66,28 @@ def _without_reshapes(graph: Graph, choice: Choice) -> Graph:
     return edited(graph, without=dropped, ops=made, instead={tensor: left(tensor) for tensor in other})
 
 
-def _is_reshape(node: Node) -> bool:
-    kind = kind_of(node.op.kind)
-    return kind is not None and kind.is_alias
-
-
 def _changes_nothing(graph: Graph, node: Node) -> bool:
+    """Whether it is a reshape to the shape that its input has."""
+    kind = kind_of(node.op.kind)
+    if kind is None or not kind.is_alias:
+        return False
     source, target = node.input(0), node.output
     is_same = (source.shape, source.dtype, source.quantisation) == (target.shape, target.dtype, target.quantisation)
     return is_same and all(is_movable(t) and t.view is None and t.index not in graph.families for t in (source, target))
 
 
 class _Turned:
-    """`shapes`: tensors that are turned -> their new shapes. `ops`: what becomes of the ops that touch them."""
+    """`shapes`: tensors that change -> their new shapes. `ops`: the ops that touch them, changed."""
 
     def __init__(self, graph: Graph) -> None:
         self.source = graph
-        found = {t.index: upright(t) for t in graph.tensors if is_movable(t) and t.view is None}
+        found = {t.index: as_rows(t) for t in graph.tensors if is_movable(t) and t.view is None}
         self.shapes = {index: shape for index, shape in found.items() if shape and index not in graph.families}
         self.ops: dict[int, Op] = {}
         self.constants: dict[int, Tensor] = {}
         left = {op.index for op in graph.ops if self._touched(op)}
         while left:
-            # An op that cannot be turned keeps its tensors, and those the ops beside it.
+            # An op that cannot change keeps its tensors, and these keep the ops beside it.
             node = graph.nodes[left.pop()]
             op = self._turned(node) if self._touched(node.op) else node.op
             if op is not None:
@@ -115,7 +114,7 @@ class _Turned:
             yield self.source.producer[tensor]
 
     def _turned(self, node: Node) -> Op | None:
-        """The op on tensors that stand, None if there is no such op."""
+        """The op on the changed tensors; None if there is no such op."""
         kind = kind_of(node.op.kind)
         if kind is None:
             return None
@@ -124,20 +123,17 @@ class _Turned:
         ranks = {len(t.shape) for t in (*(t for _, t in node.activations()), *node.outputs) if t.index in self.shapes}
         if len(ranks) != 1:
             return None
-        found = kind.columns_as_rows(node, ColumnsAsRows(self.shapes, AXES[ranks.pop()], self._own_constants(node)))
+        constants = {t.index for t in node.inputs if t is not None and t.is_constant}
+        own = {index for index in constants if set(self.source.consumers[index]) == {node.op.index}}
+        found = kind.columns_as_rows(node, ColumnsAsRows(self.shapes, AXES[ranks.pop()], own))
         if found is None:
             return None
         self.constants.update({tensor.index: tensor for tensor in found.constants.values()})
         turned = replace(node.op, attributes=found.attributes)
         return turned if self._gives_the_right_shapes(node, turned) else None
 
-    def _own_constants(self, node: Node) -> set[int]:
-        """Those that serve no other operation."""
-        constants = (t.index for t in node.inputs if t is not None and t.is_constant)
-        return {index for index in constants if set(self.source.consumers[index]) == {node.op.index}}
-
     def _gives_the_right_shapes(self, node: Node, op: Op) -> bool:
-        """Elements and their order stay the same; shapes are those that the turned op makes of the turned inputs."""
+        """Whether the changed op gives its outputs the changed shapes; elements and their order stay the same."""
         kind = kind_of(op.kind)
         inputs = [None if t == ABSENT else self._now(t) for t in op.inputs]
         try:
@@ -151,7 +147,7 @@ class _Turned:
         return replace(tensor, shape=self.shapes[index]) if index in self.shapes else tensor
 
     def _reshape(self, node: Node) -> Op | None:
-        """Any shape will do, but the new one must not be read from a tensor that says another."""
+        """To the new shape, by attribute: an input that says another shape is dropped."""
         if node.input(0).is_constant:
             return None
         shape = self.shapes.get(node.output.index, node.output.shape)
