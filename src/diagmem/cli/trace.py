@@ -136,12 +136,12 @@ def _kernels(elf_paths: tuple[Path, ...], calls: tuple[str, ...], on: str | None
 def _op(graph: Graph, index: int, on: str, with_picture: bool) -> _Traced:
     from diagmem.reports.trace import op_panel
     from diagmem.tracing.analysis import trace_ops
-    from diagmem.tracing.model import alone, build_model
+    from diagmem.tracing.model import build_model, side_by_side
 
     if index >= len(graph.ops):
         raise click.BadParameter(f"the model's ops are 0 to {len(graph.ops) - 1}.", param_hint="'--op'")
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
-        model = build_model(alone(graph.nodes[index]), on, Path(place))
+        model = build_model(side_by_side([graph.nodes[index]]), on, Path(place))
         rows = trace_ops(model, (graph.nodes[index],))
         panels = [op_panel(model, rows[0])] if with_picture and rows else []
     return _Traced(graph.name, on, rows, panels)

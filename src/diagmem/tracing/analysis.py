@@ -6,7 +6,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,6 +147,12 @@ class TracedTurns:
     differing: int
     counts: Counts
 
+    @classmethod
+    def of(cls, turns: Sequence[TracedTurn]) -> TracedTurns:
+        reads = [read for turn in turns for read in turn.reads]
+        total = [sum(column) for column in zip(*(turn.counts.to_json().values() for turn in turns), strict=True)]
+        return cls(turns[0].node, len(turns), len(reads), sum(not read.agrees for read in reads), Counts(0, *total))
+
     def to_json(self) -> dict[str, Any]:
         return {
             "op": self.node.op.number,
@@ -190,14 +195,10 @@ def remade_places(program: Program, step: Step) -> Iterator[slice]:
 
 def gathered(turns: Sequence[TracedTurn]) -> tuple[TracedTurns, ...]:
     """By op, in the model's order."""
-    by_op = sorted(turns, key=lambda turn: turn.node.op.index)
-    return tuple(_gathered(list(group)) for _, group in groupby(by_op, key=lambda turn: turn.node.op.index))
-
-
-def _gathered(turns: Sequence[TracedTurn]) -> TracedTurns:
-    reads = [read for turn in turns for read in turn.reads]
-    total = [sum(column) for column in zip(*(turn.counts.to_json().values() for turn in turns), strict=True)]
-    return TracedTurns(turns[0].node, len(turns), len(reads), sum(not read.agrees for read in reads), Counts(0, *total))
+    found: dict[int, list[TracedTurn]] = {}
+    for turn in turns:
+        found.setdefault(turn.node.op.index, []).append(turn)
+    return tuple(TracedTurns.of(found[op]) for op in sorted(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +222,7 @@ class _Lives(NamedTuple):
 
 
 class TracedWindows:
-    """For each byte of the traced space, when it is first written and when last used, over a whole run; a byte that is
+    """For each byte of the traced space, when it is first written and last used, over a whole run; a byte that is
     recomputed lives again."""
 
     def __init__(self, space_bytes: int) -> None:
@@ -233,7 +234,7 @@ class TracedWindows:
         written, read = np.flatnonzero(span.first_write != NEVER), np.flatnonzero(span.last_read != ALWAYS)
         self._begin[written] = np.minimum(self._begin[written], span.first_write[written])
         self._end[read] = np.maximum(self._end[read], span.last_read[read])
-        # A value that nobody reads still destroys what was there.
+        # A value that is never read still destroys what was there.
         self._end[written] = np.maximum(self._end[written], span.first_write[written])
 
     def end_lives(self, places: Iterable[slice]) -> None:
@@ -252,7 +253,7 @@ class TracedWindows:
         self._end[place.start : place.stop] = NEVER
 
     def lives(self) -> _Lives:
-        """All of them, but for bytes that nobody uses."""
+        """All of them, except for bytes that are never used."""
         last = _Lives(np.arange(len(self._begin)), self._begin, self._end)
         byte, begin, end = (np.concatenate(column) for column in zip(*self._ended, last, strict=True))
         used = (begin != NEVER) & (end != ALWAYS)
@@ -381,15 +382,13 @@ def trace_ops(model: TracedModel, nodes: Sequence[Node]) -> list[TracedRow]:
 
     def take(span: Span) -> None:
         laid_out, node = next(left)
-        rows.extend(_renamed(row, node) for row in _rows(model, laid_out, span))
+        for row in _rows(model, laid_out, span):
+            # In terms of the operation that was laid out.
+            source, target = node.input(row.position).index, node.outputs[row.number].index
+            rows.append(replace(row, node=node, input=source, output=target))
 
     trace(model.executable, model.contents, take, lambda number: nodes[number].label)
     return rows
-
-
-def _renamed(row: TracedRow, node: Node) -> TracedRow:
-    """The row in terms of the operation that was laid out."""
-    return replace(row, node=node, input=node.input(row.position).index, output=node.outputs[row.number].index)
 
 
 def trace_plan(model: TracedModel, plan: Plan) -> ModelTrace:

@@ -1,4 +1,4 @@
-"""How to call a kernel: its name and its arguments, as one writes them down.
+"""How to call a kernel: its name and its arguments, in writing.
 
     conv(input int8[16, 16, 8], output int8[16, 16, 4], constant int8[4, 1, 1, 8], int32 16, struct(int32 1, float 0.5))
 
@@ -47,7 +47,7 @@ _SPACE = (Role.OUTPUT, Role.INPUT, Role.SCRATCH)
 
 @dataclass(frozen=True, slots=True)
 class MemoryArgument:
-    """A pointer to `shape` elements. `values`: what it holds, repeated to fill it; None: random data."""
+    """A pointer to `shape` elements. `values`: the content, repeated to fill it; None: random data."""
 
     role: Role
     element: str
@@ -95,12 +95,12 @@ class Call:
 
     @property
     def buffers(self) -> tuple[MemoryArgument, ...]:
-        """All buffers in the order in which they are written, those in structs too."""
+        """All buffers in the order of the text, those in structs too."""
         return tuple(_buffers(self.arguments))
 
     @property
     def watched(self) -> tuple[int, ...]:
-        """Numbers of the buffers that form the traced space: outputs lowest, as in a plan, then inputs, scratch."""
+        """Indices of the buffers that form the traced space: outputs lowest, as in a plan, then inputs, scratch."""
         buffers = self.buffers
         return tuple(n for role in _SPACE for n, buffer in enumerate(buffers) if buffer.role is role)
 
@@ -116,7 +116,7 @@ class Call:
         return tuple(range(end - b.size_bytes, end) for b, end in zip(buffers, ends, strict=True) if b.role is role)
 
     def contents(self, seed: int) -> tuple[bytes, ...]:
-        """What each buffer holds before the call. Constants are the same for every seed, the rest differs."""
+        """The content of each buffer before the call. Constants are the same for every seed, the rest differs."""
         return tuple(
             _content(b, np.random.default_rng([number, seed if b.is_watched else 0]))
             for number, b in enumerate(self.buffers)
@@ -141,7 +141,7 @@ def _content(buffer: MemoryArgument, random: np.random.Generator) -> bytes:
 
 
 def _count(argument: Argument) -> int:
-    """Itself, and what is in it."""
+    """Itself and, if a struct, its fields."""
     return 1 + sum(map(_count, argument.fields)) if isinstance(argument, Struct) else 1
 
 
@@ -167,13 +167,11 @@ class _Parser:
 
     def fail(self, expected: str) -> NoReturn:
         found = f"'{one_line(self.tokens[self.next][1])}'" if self.next < len(self.tokens) else "the end"
-        raise TraceError(
-            f"call '{one_line(self.text)}': {expected} expected, {found} found; "
-            "an example: relu(input int8[64], output int8[64], int32 64)"
-        )
+        example = "relu(input int8[64], output int8[64], int32 64)"
+        raise self.refused(f"{expected} expected, {found} found; an example: {example}")
 
     def take(self, group: str, value: str | None = None) -> str | None:
-        """The next token, if it is such a one."""
+        """The next token, if it is of this group, and has this text if one is given."""
         if self.next < len(self.tokens) and self.tokens[self.next][0] == group:
             token = self.tokens[self.next][1]
             if value is None or token == value:
@@ -184,6 +182,9 @@ class _Parser:
     def need(self, group: str, expected: str, value: str | None = None) -> str:
         token = self.take(group, value)
         return self.fail(expected) if token is None else token
+
+    def refused(self, why: str) -> TraceError:
+        return TraceError(f"call '{one_line(self.text)}': {why}")
 
     def call(self) -> Call:
         function = self.need("name", "a function's name")
@@ -204,9 +205,7 @@ class _Parser:
             times = self.integer("a count", MAX_REPEAT) if self.take("sign", "*") else 1
             count += times * _count(argument)
             if count > MAX_ARGUMENTS:
-                raise TraceError(
-                    f"call '{one_line(self.text)}': {count} arguments; up to {MAX_ARGUMENTS} can be traced"
-                )
+                raise self.refused(f"{count} arguments; up to {MAX_ARGUMENTS} can be traced")
             found += [argument] * times
         self.depth -= 1
         return tuple(found)
@@ -220,18 +219,20 @@ class _Parser:
                 self.fail(f"no struct in {MAX_DEPTH} others")
             return Struct(self.arguments())
         if word in NUMBERS:
-            return self.checked(Number(word, self.number("a number")))
+            return Number(word, self.value(word, "a number"))
         if word in (role.value for role in Role):
             return self.buffer(Role(word))
         self.next -= 1
         return self.fail("input, output, scratch, constant, struct, null or a type")
 
-    def checked(self, number: Number) -> Number:
-        if NUMBERS[number.element].kind != "f":
-            limits = np.iinfo(NUMBERS[number.element])
-            if not isinstance(number.value, int) or not limits.min <= number.value <= limits.max:
-                raise TraceError(f"call '{one_line(self.text)}': {number.value} is no {number.element}")
-        return number
+    def value(self, element: str, expected: str) -> int | float:
+        """A number that the type can hold."""
+        found = self.number(expected)
+        if NUMBERS[element].kind != "f":
+            limits = np.iinfo(NUMBERS[element])
+            if not isinstance(found, int) or not limits.min <= found <= limits.max:
+                raise self.refused(f"{found} is no {element}")
+        return found
 
     def buffer(self, role: Role) -> MemoryArgument:
         element = self.need("name", f"the type of {role.value}'s elements")
@@ -246,19 +247,16 @@ class _Parser:
             shape.append(self.integer("a size"))
         found = MemoryArgument(role, element, tuple(shape), self.values(element) if self.take("sign", "=") else None)
         if not 0 < found.size_bytes <= MAX_BUFFER_BYTES:
-            raise TraceError(
-                f"call '{one_line(self.text)}': a buffer of {found.size_bytes} bytes; "
-                f"1 to {MAX_BUFFER_BYTES} can be traced"
-            )
+            raise self.refused(f"a buffer of {found.size_bytes} bytes; 1 to {MAX_BUFFER_BYTES} can be traced")
         return found
 
     def values(self, element: str) -> tuple[int | float, ...]:
         if not self.take("sign", "{"):
-            return (self.checked(Number(element, self.number("a number or '{'"))).value,)
-        found = [self.checked(Number(element, self.number("a number"))).value]
+            return (self.value(element, "a number or '{'"),)
+        found = [self.value(element, "a number")]
         while not self.take("sign", "}"):
             self.need("sign", "',' or '}'", ",")
-            found.append(self.checked(Number(element, self.number("a number"))).value)
+            found.append(self.value(element, "a number"))
         return tuple(found)
 
     def number(self, expected: str) -> int | float:

@@ -12,6 +12,7 @@ import shutil
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from diagmem.tracing import toolchain
 from diagmem.tracing.calls import NUMBERS, Argument, Call, MemoryArgument, Null, Number, Struct
 from diagmem.tracing.recording import EVENT, Kind, Recorder
 from diagmem.tracing.toolchain import Elf, Machine
+from diagmem.verification.tools import find
 
 if TYPE_CHECKING:
     from unicorn import Uc
@@ -42,6 +44,18 @@ class Scene:
     watched: tuple[tuple[int, int], ...]
     marks_at: int
     code: tuple[tuple[int, Any], ...]
+
+    @property
+    def with_offsets(self) -> list[tuple[int, int, int]]:
+        """What is watched, and where it begins in the traced space."""
+        sizes = (end - begin for begin, end in self.watched[:-1])
+        return [(*place, at) for place, at in zip(self.watched, accumulate(sizes, initial=0), strict=True)]
+
+    @property
+    def reach(self) -> list[tuple[int, int]]:
+        """Closed address ranges that hooks must see."""
+        lowest, highest = min(b for b, _ in self.watched), max(e for _, e in self.watched)
+        return [(lowest - 64, highest), (self.marks_at, self.marks_at + 7)]
 
 
 class Hooks:
@@ -78,12 +92,6 @@ def attach(engine: Uc, scene: Scene, recorder: Recorder, in_python: bool = False
     if in_python or shutil.which("gcc") is None:
         return PythonHooks(engine, scene, recorder)
     return CHooks(engine, scene, recorder)
-
-
-def _reach(scene: Scene) -> list[tuple[int, int]]:
-    """Closed address ranges that hooks must see."""
-    lowest, highest = min(b for b, _ in scene.watched), max(e for _, e in scene.watched)
-    return [(lowest - 64, highest), (scene.marks_at, scene.marks_at + 7)]
 
 
 class _Watched(ctypes.Structure):
@@ -127,7 +135,7 @@ class CHooks(Hooks):
         super().__init__(engine, scene, recorder)
         self.events = np.zeros(CAPACITY, dtype=EVENT)
         self.full = _FULL(self.flush)
-        self.watched = (_Watched * len(scene.watched))(*(_Watched(*w) for w in _with_offsets(scene.watched)))
+        self.watched = (_Watched * len(scene.watched))(*(_Watched(*w) for w in scene.with_offsets))
         self.code = (_Code * len(scene.code))(
             *(_Code(begin, begin + len(host), ctypes.addressof(host)) for begin, host in scene.code)
         )
@@ -148,7 +156,7 @@ class CHooks(Hooks):
         accesses = unicorn_const.UC_HOOK_MEM_READ | unicorn_const.UC_HOOK_MEM_WRITE
         for hook, function, (begin, end) in (
             (unicorn_const.UC_HOOK_BLOCK, self.library.on_block, everywhere),
-            *((accesses, self.library.on_access, reach) for reach in _reach(scene)),
+            *((accesses, self.library.on_access, reach) for reach in scene.reach),
         ):
             pointers = ctypes.cast(function, ctypes.c_void_p), ctypes.addressof(self.tracer)
             uclib.uc_hook_add(engine._uch, ctypes.byref(handle), hook, *pointers, begin, end)
@@ -166,19 +174,9 @@ class CHooks(Hooks):
 
 def _library() -> ctypes.CDLL:
     def compile_hooks(place: Path) -> None:
-        toolchain.run(
-            (toolchain.program("gcc", "gcc"), *_FLAGS, _SOURCE, "-o", place / "hooks.so"), "building the tracer"
-        )
+        toolchain.run((find("gcc", "gcc"), *_FLAGS, _SOURCE, "-o", place / "hooks.so"), "building the tracer")
 
     return ctypes.CDLL(str(toolchain.cached("hooks", (_SOURCE.read_text(), *_FLAGS), compile_hooks) / "hooks.so"))
-
-
-def _with_offsets(watched: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    found, offset = [], 0
-    for begin, end in watched:
-        found.append((begin, end, offset))
-        offset += end - begin
-    return found
 
 
 class PythonHooks(Hooks):
@@ -191,10 +189,10 @@ class PythonHooks(Hooks):
         self.counts: dict[tuple[int, int], int] = {}
         self.pc_number = arm_const.UC_ARM_REG_PC
         self.loads = unicorn_const.UC_MEM_READ
-        self.watched = _with_offsets(scene.watched)
+        self.watched = scene.with_offsets
         engine.hook_add(unicorn_const.UC_HOOK_BLOCK, self.on_block)
         accesses = unicorn_const.UC_HOOK_MEM_READ | unicorn_const.UC_HOOK_MEM_WRITE
-        for begin, end in _reach(scene):
+        for begin, end in scene.reach:
             engine.hook_add(accesses, self.on_access, begin=begin, end=end)
 
     def on_block(self, _engine: Uc, address: int, size: int, _user: Any) -> None:
@@ -240,30 +238,24 @@ WORD = 4
 
 
 @dataclass
-class Registers:
-    """What a function finds when it is entered: r0 to r3, s0 to s15, and the words above its stack pointer."""
+class CallFrame:
+    """What a function finds when it is entered: r0 to r3, s0 to s15, the words above its stack pointer, and structs in
+    memory by address."""
 
+    memory: list[tuple[int, bytes]]
     core: list[int] = field(default_factory=list)
     floats: dict[int, int] = field(default_factory=dict)
     stack: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """`memory`: what to write where, before the call."""
-
-    registers: Registers
-    memory: tuple[tuple[int, bytes], ...]
-
-
-def place(call: Call, buffers: Sequence[int], structs_at: int, hard_floats: bool) -> Placed:
+def place(call: Call, buffers: Sequence[int], structs_at: int, hard_floats: bool) -> CallFrame:
     """Puts the call's arguments in place. `buffers`: the address of each; structs are laid out from `structs_at`."""
     layout = _Layout(iter(buffers), structs_at)
-    registers = Registers()
+    frame = CallFrame(layout.memory)
     for argument in call.arguments:
         is_float = isinstance(argument, Number) and NUMBERS[argument.element].kind == "f"
-        _pass(registers, layout.data(argument), hard_floats and is_float)
-    return Placed(registers, tuple(layout.memory))
+        _pass(frame, layout.data(argument), hard_floats and is_float)
+    return frame
 
 
 class _Layout:
@@ -290,30 +282,28 @@ class _Layout:
         return address
 
 
-def _pass(registers: Registers, data: bytes, in_float_register: bool) -> None:
+def _pass(frame: CallFrame, data: bytes, in_float_register: bool) -> None:
     words = [int.from_bytes(data[i : i + WORD], "little") for i in range(0, len(data), WORD)]
-    if in_float_register and (first := _free_floats(registers, len(words))) is not None:
-        registers.floats.update({first + i: word for i, word in enumerate(words)})
+    if in_float_register and (first := _free_floats(frame, len(words))) is not None:
+        frame.floats.update({first + i: word for i, word in enumerate(words)})
         return
     if not in_float_register:
-        if len(words) == 2 and len(registers.core) % 2:
-            registers.core.append(0)
-        if len(registers.core) + len(words) <= CORE_REGISTERS:
-            registers.core += words
+        if len(words) == 2 and len(frame.core) % 2:
+            frame.core.append(0)
+        if len(frame.core) + len(words) <= CORE_REGISTERS:
+            frame.core += words
             return
         # From here on everything goes to the stack.
-        registers.core += [0] * (CORE_REGISTERS - len(registers.core))
-    if len(words) == 2 and len(registers.stack) % 2:
-        registers.stack.append(0)
-    registers.stack += words
+        frame.core += [0] * (CORE_REGISTERS - len(frame.core))
+    if len(words) == 2 and len(frame.stack) % 2:
+        frame.stack.append(0)
+    frame.stack += words
 
 
-def _free_floats(registers: Registers, count: int) -> int | None:
+def _free_floats(frame: CallFrame, count: int) -> int | None:
     """The lowest free s register, or aligned pair of them."""
-    for first in range(0, FLOAT_REGISTERS, count):
-        if not any(first + i in registers.floats for i in range(count)):
-            return first
-    return None
+    places = (range(first, first + count) for first in range(0, FLOAT_REGISTERS, count))
+    return next((place.start for place in places if frame.floats.keys().isdisjoint(place)), None)
 
 
 PACKAGES = "gcc-arm-none-eabi libnewlib-arm-none-eabi"
@@ -368,7 +358,7 @@ def linked(objects: Sequence[Path], function: str, core: Core, place: Path) -> P
 
 def link(parts: Sequence[str | Path], function: str, core: Core, float_flags: Sequence[str], executable: Path) -> None:
     """Compiles what is source, and links."""
-    compiler = toolchain.program("arm-none-eabi-gcc", PACKAGES)
+    compiler = find("arm-none-eabi-gcc", PACKAGES)
     entry = f"-Wl,--entry={function}", f"-Wl,--require-defined={function}", "-Wl,--gc-sections"
     target = *core.flags, *float_flags, "-nostartfiles", "--specs=nosys.specs"
     toolchain.run((compiler, *target, *entry, *parts, "-lm", "-o", executable), f"linking {function} for {core.name}")
@@ -395,10 +385,10 @@ class CortexMProgram:
             raise TraceError(f"{self.elf.name}: built for {self.elf.machine.name}, not for ARM")
         entry = self.elf.function(self.call.function)
         *addresses, structs_at = _addresses(self.call)
-        placed = place(self.call, addresses, structs_at, self.elf.has_hard_floats)
+        frame = place(self.call, addresses, structs_at, self.elf.has_hard_floats)
         engine, code = _engine(self.core, self.elf)
-        _map_call(engine, self.call, addresses, contents, placed)
-        _enter(engine, placed)
+        _map_call(engine, self.call, addresses, contents, frame)
+        _enter(engine, frame)
         watched = tuple((addresses[n], addresses[n] + self.call.buffers[n].size_bytes) for n in self.call.watched)
         hooks = attach(engine, Scene(watched, MARKS_AT, tuple(code)), recorder, self.in_python)
         hooks.mark(Kind.START, 0)
@@ -486,8 +476,8 @@ def _pages(elf: Elf) -> list[tuple[int, bytearray]]:
     return found
 
 
-def _map_call(engine: Uc, call: Call, addresses: Sequence[int], contents: Sequence[bytes], placed: Placed) -> None:
-    writes = [*((a, data + _GUARD) for a, data in zip(addresses, contents, strict=True)), *placed.memory]
+def _map_call(engine: Uc, call: Call, addresses: Sequence[int], contents: Sequence[bytes], frame: CallFrame) -> None:
+    writes = [*((a, data + _GUARD) for a, data in zip(addresses, contents, strict=True)), *frame.memory]
     for base, limit in ((BUFFERS_AT, MARKS_AT), (CONSTANTS_AT, STACK_AT)):
         ends = [address + len(data) for address, data in writes if base <= address < limit]
         if ends:
@@ -496,16 +486,15 @@ def _map_call(engine: Uc, call: Call, addresses: Sequence[int], contents: Sequen
         engine.mem_write(address, data)
 
 
-def _enter(engine: Uc, placed: Placed) -> None:
+def _enter(engine: Uc, frame: CallFrame) -> None:
     """Sets the registers and the stack as a caller leaves them."""
     from unicorn import arm_const
 
-    registers = placed.registers
-    for number, value in enumerate(registers.core):
+    for number, value in enumerate(frame.core):
         engine.reg_write(arm_const.UC_ARM_REG_R0 + number, value)
-    for number, value in registers.floats.items():
+    for number, value in frame.floats.items():
         engine.reg_write(arm_const.UC_ARM_REG_S0 + number, value)
-    top = (STACK_AT + STACK_BYTES - 4 * len(registers.stack)) // 8 * 8
-    engine.mem_write(top, struct.pack(f"<{len(registers.stack)}I", *registers.stack))
+    top = (STACK_AT + STACK_BYTES - 4 * len(frame.stack)) // 8 * 8
+    engine.mem_write(top, struct.pack(f"<{len(frame.stack)}I", *frame.stack))
     engine.reg_write(arm_const.UC_ARM_REG_SP, top)
     engine.reg_write(arm_const.UC_ARM_REG_LR, RETURN_TO | 1)

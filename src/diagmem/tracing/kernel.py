@@ -80,16 +80,13 @@ def _kernel_call(where: str, entry: dict[str, Any], graph: Graph | None) -> Kern
         raise TraceError(f'{where}: op = {one_line(str(op))} needs a model; add model = "FILE.tflite" above the calls')
     if not isinstance(op, int) or not 0 <= op < len(graph.ops):
         raise TraceError(f"{where}: op = {one_line(str(op))}; the model's ops are 0 to {len(graph.ops) - 1}")
-    _check_sizes(where, call, graph.nodes[op])
-    return KernelCall(call, graph.nodes[op])
-
-
-def _check_sizes(where: str, call: Call, node: Node) -> None:
-    """A call that computes an operation has its inputs in RAM and its outputs, in the same order."""
+    # A call that computes an operation has the operation's inputs in RAM and its outputs, in the same order.
+    node = graph.nodes[op]
     for role, tensors in ((Role.INPUT, [t for _, t in node.activations()]), (Role.OUTPUT, list(node.outputs))):
         given, needed = [len(p) for p in call.places(role)], [t.size_bytes for t in tensors]
         if given != needed:
             raise TraceError(f"{where}: {role.value}s of {given} bytes; {node.label} has {needed}")
+    return KernelCall(call, node)
 
 
 def kernel_program(call: Call, files: Sequence[Path], on: str | None, place: Path) -> tuple[Executable, str]:

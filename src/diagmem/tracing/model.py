@@ -100,11 +100,6 @@ def apart(plan: Plan) -> Program:
     )
 
 
-def alone(node: Node) -> Program:
-    """One operation as a model of its own: outputs lowest, then inputs, each in a place of its own."""
-    return side_by_side((node,))
-
-
 def side_by_side(nodes: Sequence[Node], kernels: str = "diagmem") -> Program:
     """Operations that have nothing to do with each other, as one model: op i is nodes[i]. All tensors lie apart."""
     scratch: dict[int, int] = {}
@@ -148,61 +143,17 @@ def has_kernel(node: Node) -> bool:
         return False
 
 
-def build_model(program: Program, on: str, place: Path) -> TracedModel:
-    """Emits the program as C into the directory `place` and compiles it for `on`: x86 or a core."""
-    files = c_backend.emit(program, NAME)
-    for path, content in files.items():
-        (place / path).write_bytes(content)
-    sources = [place / path for path in files if path.endswith((".c", ".S"))]
-    if program.input_rows:
-        sources.append(place / "caller.c")
-        sources[-1].write_text(_caller(program))
-    marks = place / "marks.h"
-    marks.write_text(f"void {AFTER_OP}(int op);\n#define {NAME.upper()}_AFTER_OP(op) {AFTER_OP}(op)\n")
-    flags = (*FLAGS, f"-D{NAME.upper()}_NO_STATIC_ARENA", f"-I{place}", "-include", str(marks))
-    for_place = _for_core if on in cortex_m.CORES else _for_this_machine
-    return TracedModel(program, for_place(_call(program), program, on, (*flags, *map(str, sources)), place))
-
-
-def _traced_steps(program: Program) -> tuple[Step, ...]:
-    run = tuple(step for step in program.steps if step.op != PUSH)
-    return (*run, Step(PUSH)) if program.input_rows else run
-
-
-_CALLER = f"{NAME}_push_all"
-
-_CALLER_SOURCE = """\
+_CALLER = """\
 #include "{name}.h"
 
-void {function}(void *arena, const unsigned char *input) {{
+void {name}_push_all(void *arena, const unsigned char *input) {{
     int row;
     {name}_start_in(arena);
     for (row = 0; row < {rows}; ++row) {name}_push_row_in(arena, input + row * {row_bytes}L);
     {after}(-1);
 }}
 """
-
-
-def _caller(program: Program) -> str:
-    """A program's part: it hands the input over, row by row."""
-    tensor = program.graph.tensors[program.graph.inputs[0]]
-    sizes = {"rows": tensor.rows, "row_bytes": tensor.row_bytes}
-    return _CALLER_SOURCE.format(name=NAME, function=_CALLER, after=AFTER_OP, **sizes)
-
-
-def _call(program: Program) -> Call:
-    arena = MemoryArgument(Role.SCRATCH, "uint8", (max(1, program.arena_bytes),))
-    if not program.input_rows:
-        return Call(f"{NAME}_invoke_in", (arena,))
-    given = program.graph.tensors[program.graph.inputs[0]]
-    return Call(_CALLER, (arena, MemoryArgument(Role.CONSTANT, "uint8", (given.size_bytes,))))
-
-
-def _for_this_machine(call: Call, program: Program, _: str, parts: Sequence[str], place: Path) -> Executable:
-    (place / "harness.c").write_text(harness(call, len(_traced_steps(program))))
-    native.compile_program((*parts, place / "harness.c"), place / NAME, "the model's C")
-    return native.NativeProgram(place / NAME, call.space_bytes)
-
+"""What a program does that pushes the input row by row."""
 
 _CORE_MARKS = """\
 void {name}(int op) {{
@@ -214,10 +165,37 @@ void {name}(int op) {{
 """
 
 
-def _for_core(call: Call, program: Program, on: str, parts: Sequence[str], place: Path) -> Executable:
-    core = cortex_m.CORES[on]
-    marks, executable = place / "core_marks.c", place / f"{NAME}.elf"
-    steps = len(_traced_steps(program))
+def build_model(program: Program, on: str, place: Path) -> TracedModel:
+    """Emits the program as C into the directory `place` and compiles it for `on`: x86 or a core."""
+    files = c_backend.emit(program, NAME)
+    for path, content in files.items():
+        (place / path).write_bytes(content)
+    sources = [place / path for path in files if path.endswith((".c", ".S"))]
+    arena = MemoryArgument(Role.SCRATCH, "uint8", (max(1, program.arena_bytes),))
+    call = Call(f"{NAME}_invoke_in", (arena,))
+    if program.input_rows:
+        given = program.graph.tensors[program.graph.inputs[0]]
+        call = Call(f"{NAME}_push_all", (arena, MemoryArgument(Role.CONSTANT, "uint8", (given.size_bytes,))))
+        sources.append(place / "caller.c")
+        sources[-1].write_text(_CALLER.format(name=NAME, after=AFTER_OP, rows=given.rows, row_bytes=given.row_bytes))
+    marks = place / "marks.h"
+    marks.write_text(f"void {AFTER_OP}(int op);\n#define {NAME.upper()}_AFTER_OP(op) {AFTER_OP}(op)\n")
+    flags = (*FLAGS, f"-D{NAME.upper()}_NO_STATIC_ARENA", f"-I{place}", "-include", str(marks))
+    return TracedModel(program, _executable(call, len(_traced_steps(program)), on, (*flags, *sources), place))
+
+
+def _executable(call: Call, steps: int, on: str, parts: Sequence[str | Path], place: Path) -> Executable:
+    """Compiles and links what makes the call and marks each of its steps."""
+    if on not in cortex_m.CORES:
+        (place / "harness.c").write_text(harness(call, steps))
+        native.compile_program((*parts, place / "harness.c"), place / NAME, "the model's C")
+        return native.NativeProgram(place / NAME, call.space_bytes)
+    core, marks, executable = cortex_m.CORES[on], place / "core_marks.c", place / f"{NAME}.elf"
     marks.write_text(_CORE_MARKS.format(name=AFTER_OP, address=cortex_m.MARKS_AT, ops=steps))
     cortex_m.link((*parts, marks), call.function, core, core.float_flags, executable)
     return cortex_m.CortexMProgram(Elf.read(executable), call, core, marks_ops=True)
+
+
+def _traced_steps(program: Program) -> tuple[Step, ...]:
+    run = tuple(step for step in program.steps if step.op != PUSH)
+    return (*run, Step(PUSH)) if program.input_rows else run

@@ -21,6 +21,7 @@ from diagmem.model.errors import TraceError
 from diagmem.tracing import toolchain
 from diagmem.tracing.calls import Argument, Call, MemoryArgument, Null, Number, Struct
 from diagmem.tracing.recording import EVENT, Recorder
+from diagmem.verification.tools import find
 
 AFTER_OP = "diagmem_after_op"
 """What traced code calls after each of its operations, with the operation's number."""
@@ -136,7 +137,7 @@ class NativeProgram:
         with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
             data = Path(place) / "data"
             data.write_bytes(b"".join(contents))
-            _run_under_valgrind((str(self.executable), str(data)), recorder)
+            _run_under_valgrind(self.executable, data, recorder)
 
 
 def build_call(call: Call, objects: Sequence[Path], place: Path) -> NativeProgram:
@@ -149,16 +150,16 @@ def build_call(call: Call, objects: Sequence[Path], place: Path) -> NativeProgra
 
 def compile_program(parts: Sequence[str | Path], executable: Path, purpose: str) -> None:
     """Compiles and links, with the marks' header at hand."""
-    compiler = toolchain.program("gcc", PACKAGES)
+    compiler = find("gcc", PACKAGES)
     _headers()
     toolchain.run((compiler, "-O1", "-w", f"-I{toolchain.HERE}", *parts, "-lm", "-o", executable), purpose)
 
 
-def _run_under_valgrind(command: Sequence[str], recorder: Recorder) -> None:
+def _run_under_valgrind(executable: Path, data: Path, recorder: Recorder) -> None:
     tool = _tool()
     reader, writer = os.pipe()
     process = subprocess.Popen(
-        [toolchain.program("valgrind", PACKAGES), "--tool=diagmem", "-q", f"--events-fd={writer}", *command],
+        [find("valgrind", PACKAGES), "--tool=diagmem", "-q", f"--events-fd={writer}", executable, data],
         env={**os.environ, "VALGRIND_LIB": str(tool)},
         pass_fds=(writer,),
         stdout=subprocess.DEVNULL,
@@ -175,7 +176,7 @@ def _run_under_valgrind(command: Sequence[str], recorder: Recorder) -> None:
     finally:
         errors = process.communicate()[1].decode(errors="replace").strip().splitlines()
     if process.returncode:
-        raise TraceError(f"{Path(command[0]).name} under valgrind: {errors[0] if errors else process.returncode}")
+        raise TraceError(f"{executable.name} under valgrind: {errors[0] if errors else process.returncode}")
     recorder.close()
 
 
@@ -183,7 +184,7 @@ def _tool() -> Path:
     """The directory that valgrind takes as VALGRIND_LIB, with our tool in it."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         raise TraceError("the native tracer runs on x86-64 Linux only; trace with --on cortex-m4 instead")
-    compiler, valgrind = toolchain.program("gcc", PACKAGES), toolchain.program("valgrind", PACKAGES)
+    compiler, valgrind = find("gcc", PACKAGES), find("valgrind", PACKAGES)
     version = toolchain.run((valgrind, "--version"), "valgrind")
     texts = [(toolchain.HERE / name).read_text() for name in _SOURCES]
     return toolchain.cached("valgrind", (version, *texts, *_TOOL_FLAGS), lambda place: _build_tool(compiler, place))
@@ -198,12 +199,7 @@ def _build_tool(compiler: str, place: Path) -> None:
         shutil.copyfile(_find(name, _TOOL_PLACES), place / name)
 
 
-_LIBRARY_PLACES = (
-    "/usr/lib/x86_64-linux-gnu/valgrind",
-    "/usr/lib64/valgrind",
-    "/usr/lib/valgrind",
-    "/usr/local/lib/valgrind",
-)
+_LIBRARY_PLACES = tuple(f"/usr/{lib}/valgrind" for lib in ("lib/x86_64-linux-gnu", "lib64", "lib", "local/lib"))
 _TOOL_PLACES = ("/usr/libexec/valgrind", *_LIBRARY_PLACES, "/usr/local/libexec/valgrind")
 
 

@@ -1,4 +1,4 @@
-"""Compilers: running them, keeping what they build, and as much of an ELF file as calling its functions takes."""
+"""Compilers, with a cache of what they build, and as much of an ELF file as it takes to call its functions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,6 @@ HERE = Path(__file__).parent
 _BAD_NEWS = ("error", "undefined", "not defined", "cannot find")
 
 
-def program(name: str, package: str) -> str:
-    """The path of a program that tracing needs, or a message that says how to get it."""
-    found = shutil.which(name)
-    if found is None:
-        raise TraceError(f"{name} is not installed and this trace needs it; on Debian: apt-get install {package}")
-    return found
-
-
 def run(command: Sequence[str | Path], purpose: str) -> str:
     """Runs a compiler or the like; returns what it printed."""
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
@@ -39,9 +31,9 @@ def run(command: Sequence[str | Path], purpose: str) -> str:
 
 
 def cached(name: str, ingredients: Sequence[str], build: Callable[[Path], None]) -> Path:
-    """A directory, filled by `build` the first time that these ingredients are asked for."""
+    """A directory in the user's cache, filled by `build` the first time that these ingredients are asked for."""
     key = hashlib.blake2b("\0".join(ingredients).encode(), digest_size=8).hexdigest()
-    place = _cache() / f"{name}-{key}"
+    place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diagmem" / f"{name}-{key}"
     if place.is_dir():
         return place
     try:
@@ -62,11 +54,6 @@ def cached(name: str, ingredients: Sequence[str], build: Callable[[Path], None])
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
     return place
-
-
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "diagmem"
 
 
 _LOAD, _SYMBOLS, _FUNCTION = 1, 2, 2
@@ -124,7 +111,7 @@ class Elf:
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
-        """What a 32-bit file has loaded before it runs."""
+        """What a 32-bit file loads before it runs."""
         (table,) = self._unpack("<I", 28)
         size, count = self._unpack("<HH", 42)
         found = []

@@ -12,7 +12,7 @@ from pathlib import Path
 from diagmem.backends.c.program import Program
 from diagmem.frontends import tflite, zoo
 from diagmem.frontends.tflite.writer import to_tflite
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.kernels import Library, library
 from diagmem.model.errors import TraceError
 from diagmem.model.graph import DType, Graph, Node, Tensor
@@ -31,7 +31,7 @@ from diagmem.reports.paper.published import EXAMPLE
 from diagmem.reports.trace import Panel, op_panel, plan_panel, trace_drawing
 from diagmem.tracing.analysis import run_plan, trace_ops
 from diagmem.tracing.kernel import NATIVE
-from diagmem.tracing.model import alone, build_model
+from diagmem.tracing.model import build_model, side_by_side
 
 Point = tuple[float, float]
 
@@ -262,7 +262,7 @@ def _four_traces() -> Drawing:
 def _op_trace(words: str, graph: Graph) -> Panel:
     node = tflite.parse(to_tflite(graph, seed=0), words).nodes[0]
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
-        model = build_model(alone(node), NATIVE, Path(place))
+        model = build_model(side_by_side([node]), NATIVE, Path(place))
         found = op_panel(model, trace_ops(model, (node,))[0])
     return Panel(f"{words}: {found.title.split(': ')[-1]}", found.raster, found.bands)
 
