@@ -12,7 +12,7 @@ import sys
 
 import diagmem
 from diagmem.frontends.tflite.writer import to_tflite
-from diagmem.frontends.zoo.builder import RELU, Builder
+from diagmem.frontends.zoo.networks import RELU, Builder
 from diagmem.model.graph import DType
 
 COUNTS = (*range(1, 9), *range(17, 25))

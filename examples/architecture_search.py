@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import diagmem
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.graph import DType, Graph, Padding
 
 CHIP = "STM32F401RE"

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from diagmem.backends.c.program import Program
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.graph import ABSENT, DType, Graph, Op, Padding, Quantisation, Shape, Tensor
 from diagmem.model.schedule import Schedule, Step
 from diagmem.ops import Activation

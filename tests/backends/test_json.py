@@ -20,7 +20,7 @@ from diagmem.backends import json as plan_json
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
 from diagmem.backends.json import from_json, from_text, schema_text, to_json
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.errors import DiagmemError, PlanError
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan import Plan, findings_of

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 import diagmem
 from diagmem.backends.json import schema_text
 from diagmem.frontends.tflite.writer import to_tflite
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.graph import DType
 from tests.backends.c.models import compiler
 from tests.cli.calling import call

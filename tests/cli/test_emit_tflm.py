@@ -12,7 +12,7 @@ from diagmem import emit_tflm
 from diagmem.backends.tflm import metadata, planned_file
 from diagmem.backends.tflm.greedy import ONLINE
 from diagmem.cli import emit
-from diagmem.frontends import tflite
+from diagmem.frontends.source import Source
 from diagmem.verification import tflm
 from tests.backends.tflm import small_models
 from tests.cli.calling import call
@@ -101,7 +101,7 @@ def test_zoo_models_are_written_first(tmp_path: Path) -> None:
     out = tmp_path / "out.tflite"
     done = call("emit", "tflm", "zoo:resnet8_int8", "-o", str(out), "--json", "-")
     assert json.loads(done.stdout)["kernels"] == "tflm"
-    assert tflite.read(out).ops
+    assert Source(out).graph.ops
 
 
 def test_models_keep_their_whole_name(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_models_keep_their_whole_name(tmp_path: Path) -> None:
     done = call("emit", "tflm", f"zoo:{name}", "-o", str(out), "--json", "-")
     assert json.loads(done.stdout)["model"] == f"zoo:{name}"
     assert out.read_bytes() == made.data
-    assert tflite.read(out).name == name
+    assert Source(out).graph.name == name
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_verify_shows_before_and_after(model: Path) -> None:
 @needs_tflm
 def test_verify_says_no_to_a_plan_that_corrupts(model: Path) -> None:
     """Everything in one place: status 1, and what is overwritten, before anything runs."""
-    graph = tflite.read(model)
+    graph = Source(model).graph
     offsets = [ONLINE if t.is_constant else 0 for t in graph.tensors]
     model.write_bytes(metadata.with_plan(model.read_bytes(), graph, offsets, "tflm-reference"))
     done = call("verify", str(model), "--on", "tflm", "--inputs", "8")

@@ -12,7 +12,7 @@ import pytest
 
 import diagmem
 from diagmem.frontends.tflite.writer import to_tflite
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.graph import DType
 from diagmem.pipeline.several import Candidate, keys_of, record_of, swept
 from diagmem.planning.options import Options

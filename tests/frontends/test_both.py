@@ -11,7 +11,7 @@ import pytest
 import diagmem
 from diagmem.frontends.source import Source
 from diagmem.frontends.tflite.writer import to_tflite
-from diagmem.frontends.zoo.builder import RELU, Builder
+from diagmem.frontends.zoo.networks import RELU, Builder
 from tests.frontends.onnx import making
 
 SIZE, DEPTH = 16, 8

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 import diagmem
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.graph import DType, Graph, Tensor
 from diagmem.planning import removal
 from diagmem.planning.needs.footprint import Footprint, footprint

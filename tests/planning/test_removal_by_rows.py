@@ -11,7 +11,7 @@ from diagmem import pipeline
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
 from diagmem.backends.json import from_json, to_json
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.kernels.rows import lines_up
 from diagmem.model.graph import DType, Graph
 from diagmem.model.multicore import How, Multicore, Phases, Split

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagmem import pipeline
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.graph import DType, Graph
 from diagmem.planning.plan import Plan
 

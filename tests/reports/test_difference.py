@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from diagmem import pipeline
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.errors import DiagmemError, PlanError
 from diagmem.model.graph import DType, Graph
 from diagmem.reports.difference import Growth, change_text, index_text, markdown

@@ -9,7 +9,7 @@ import pytest
 
 import diagmem
 from diagmem.backends.c.program import Program
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.graph import DType, Graph
 from diagmem.verification.host import run_by_turns, turns
 from diagmem.verification.inputs import restarts, sample_inputs

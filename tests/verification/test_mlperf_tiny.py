@@ -31,7 +31,7 @@ def test_on_the_host(name: str, shared: Path) -> None:
     TFLM's."""
     compiler("gcc")
     path = shared / "models" / "mlperf_tiny" / f"{name}.tflite"
-    graph = tflite.read(path)
+    graph = Source(path).graph
     inputs = sample_inputs(graph, some(100))
     assert run_on_host(program(graph, schedule="best"), inputs).failure is None
     if not tflm.is_installed():
@@ -70,7 +70,7 @@ def test_with_the_kernels_of_the_core(name: str, shared: Path) -> None:
     """Less than half of what plain C takes, in little code and stack; row by row hardly more."""
     for tool in ("arm-none-eabi-gcc", "qemu-system-arm", "gcc"):
         compiler(tool)
-    graph = tflite.read(shared / "models" / "mlperf_tiny" / f"{name}.tflite")
+    graph = Source(shared / "models" / "mlperf_tiny" / f"{name}.tflite").graph
     made = program(graph, kernels="diagmem-dsp", schedule="best")
     whole = run_on_core(made, sample_inputs(graph, 3), CORES["cortex-m4"])
     assert whole.failure is None
@@ -95,7 +95,7 @@ def _with_output(content: bytes, index: int) -> bytes:
 
 @cache
 def planned(path: Path) -> Program:
-    return program(tflite.read(path))
+    return program(Source(path).graph)
 
 
 @pytest.mark.parametrize("core", CORES)

@@ -12,8 +12,8 @@ import pytest
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.frontends import source as models
-from diagmem.frontends import tflite
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.source import Source
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.kernels import library
 from diagmem.kernels.rows import row_graph
 from diagmem.model.graph import DType, Graph
@@ -187,7 +187,7 @@ def test_the_arena_is_used_to_its_last_byte() -> None:
 def test_mlperf_tiny_on_the_host(name: str, input_rows: bool, shared: Path) -> None:
     """Every row of every tensor, in no more RAM than this."""
     compiler("gcc")
-    graph = tflite.read(shared / "models" / "mlperf_tiny" / f"{name}.tflite")
+    graph = Source(shared / "models" / "mlperf_tiny" / f"{name}.tflite").graph
     run = run_on_host(Program.of(pipeline.plan(graph, schedule="rows", input_rows=input_rows)), sample_inputs(graph, 5))
     assert run.failure is None
     assert run.arena_bytes <= LARGEST.get(name, (800, 800))[input_rows]
@@ -209,7 +209,7 @@ def test_on_a_cortex_m4(shared: Path) -> None:
     """The same outputs, and within 5 % of the instructions that layer by layer takes."""
     for tool in ("arm-none-eabi-gcc", "qemu-system-arm", "gcc"):
         compiler(tool)
-    graph = tflite.read(shared / "models" / "mlperf_tiny" / "kws_ref_model.tflite")
+    graph = Source(shared / "models" / "mlperf_tiny" / "kws_ref_model.tflite").graph
     inputs, core = sample_inputs(graph, 2), CORES["cortex-m4"]
     whole = run_on_core(Program.of(pipeline.plan(graph, schedule="best")), inputs, core)
     for input_rows in (False, True):

@@ -11,7 +11,7 @@ import pytest
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType
 from diagmem.model.multicore import How, Multicore, Phases, Split

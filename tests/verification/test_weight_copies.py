@@ -11,7 +11,7 @@ import pytest
 
 from diagmem.backends import c
 from diagmem.backends.c.program import Program
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.graph import DType, Graph
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host

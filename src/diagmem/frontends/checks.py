@@ -1,9 +1,9 @@
-"""What must hold of a graph from a file, whatever its operations are: sizes, and where every tensor comes from.
+"""What must hold of any graph from a file: sizes, and a source for every tensor.
 
-Shapes are inferred where a file leaves them open, or the caller wants others. A file may say that a size is known
-only when the model runs; its shapes then hold a 1 in that place, or -1. Runtimes that infer shapes start from those of
-the inputs, op by op; so does this. Shapes that a model computes (the shape of a tensor, a part of it, several put
-together) are computed here, as far as they follow from constants and other shapes.
+Shapes are inferred where a file leaves them open, or the caller wants others. A file may say that a size is known only
+when the model runs; its shapes then hold a 1 there, or -1. As in runtimes that infer shapes, this goes from the inputs'
+shapes on, op by op. Shapes that a model computes (the shape of a tensor, a part of it, several concatenated) are
+computed here, as far as they follow from constants and other shapes.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from diagmem.ops.folding import DAMAGE, folded
 from diagmem.ops.options import CUSTOM
 
 LARGEST_TENSOR_BYTES = 2**28
-"""No micro-controller comes near 256 MiB of RAM; beyond it, sizes are a sign of a damaged file."""
+"""No micro-controller comes near 256 MiB of RAM; larger sizes are a sign of a damaged file."""
 
 LARGEST_CONSTANT_BYTES = 2**31
-"""No file of this format is larger. A model may be published without its weights, but they would have been in one."""
+"""No .tflite file is larger. A model may be published without its weights, but they were in a file once."""
 
 
 def check_sizes(graph: Graph) -> None:
-    """Of all that lies in RAM; constants have sizes too."""
+    """Of all tensors in use, in RAM or constant."""
     used = {*graph.inputs, *graph.outputs, *(t for op in graph.ops for t in (*op.inputs, *op.outputs))}
     for tensor in graph.tensors:
+        where = f"tensor {tensor.index} '{tensor.label}'"
         if tensor.index in used and not tensor.is_constant:
-            _check_activation(f"tensor {tensor.index} '{tensor.label}'", tensor)
+            _check_activation(where, tensor)
         elif tensor.index in used and (any(n < 0 for n in tensor.shape) or tensor.size_bytes > LARGEST_CONSTANT_BYTES):
-            raise damaged(f"tensor {tensor.index} '{tensor.label}': a constant of shape {list(tensor.shape)}")
+            raise damaged(f"{where}: a constant of shape {list(tensor.shape)}")
 
 
 def _check_activation(where: str, tensor: Tensor) -> None:
@@ -56,8 +57,7 @@ def check_wiring(graph: Graph) -> None:
         if tensor.is_variable:
             raise ModelError(f"tensor {tensor.index} '{tensor.label}': a graph input cannot be a variable")
     for node in graph.nodes:
-        # A custom operation may take room to work in as an input that nobody fills, as Arm's Ethos-U does. Those that
-        # are known here do not.
+        # An unknown custom operation may have scratch memory as an input that nothing writes, as Arm's Ethos-U does.
         is_custom = node.op.kind.startswith(CUSTOM) and kind_of(node.op.kind) is None
         for missing in _unknown(node.inputs, known):
             if is_custom and missing.index not in graph.producer:
@@ -66,10 +66,8 @@ def check_wiring(graph: Graph) -> None:
             raise damaged(f"{node.label}: it reads tensor {missing.index} '{missing.label}', which {reason} produces")
         for tensor in node.outputs:
             if tensor.index in known and not tensor.is_variable:
-                raise damaged(
-                    f"{node.label}: it writes tensor {tensor.index} '{tensor.label}', which has its value from "
-                    "elsewhere already"
-                )
+                where = f"tensor {tensor.index} '{tensor.label}'"
+                raise damaged(f"{node.label}: it writes {where}, which has its value from elsewhere already")
             known.add(tensor.index)
     for missing in _unknown([graph.tensors[i] for i in graph.outputs], known):
         raise ModelError(f"tensor {missing.index} '{missing.label}': nothing produces this graph output")
@@ -80,8 +78,8 @@ def _unknown(tensors: Sequence[Tensor | None], known: set[int]) -> Iterator[Tens
 
 
 def with_shapes(graph: Graph, given: Mapping[str, Shape], dynamic: Collection[int] = ()) -> Graph:
-    """The graph with other shapes of some inputs, by name, and with what follows from them. `dynamic`: tensors whose
-    shapes in the file are not to be relied on."""
+    """The graph with other shapes of some inputs, by name, and all shapes that follow from them. `dynamic`: tensors
+    whose shapes in the file are unreliable."""
     wanted = {_input_named(graph, name): shape for name, shape in given.items()}
     if not wanted and not dynamic:
         return graph
@@ -99,14 +97,14 @@ def with_shapes(graph: Graph, given: Mapping[str, Shape], dynamic: Collection[in
             for tensor, shape in zip(node.outputs, shapes, strict=True):
                 tensors[tensor.index] = known[tensor.index] = replace(tensor, shape=shape)
             node = replace(node, outputs=tuple(known[t] for t in op.outputs))
-        # What is computed here stays an activation of the graph; it is only known while shapes are worked out.
+        # What is computed here stays an activation of the graph; its values serve only to infer shapes.
         for tensor, values in zip(node.outputs, folded(node) or (), strict=False):
             known[tensor.index] = replace(tensor, is_constant=True, data=values)
     return replace(graph, tensors=tuple(tensors))
 
 
 def _output_shapes(node: Node, is_changed: bool) -> Sequence[Shape]:
-    """What a damaged file gives is left as it is, for the checks that follow to name."""
+    """Damage is left for later checks to report."""
     kind = kind_of(node.op.kind)
     before = tuple(t.shape for t in node.outputs)
     try:
@@ -117,7 +115,7 @@ def _output_shapes(node: Node, is_changed: bool) -> Sequence[Shape]:
         return shapes if len(shapes) == len(before) else before
     if is_changed or any(size < 0 for shape in before for size in shape):
         what = "its operation is not known" if kind is None else "it depends on values that only a run computes"
-        raise ModelError(f"{node.label}: the shape of its output cannot be worked out: {what}")
+        raise ModelError(f"{node.label}: the shape of its output cannot be inferred: {what}")
     return before
 
 

@@ -1,7 +1,7 @@
-"""Models of which one's output is another's input, as one graph.
+"""Several models as one graph, where outputs of one are inputs of another.
 
-What is wired is a tensor like any other between two ops: it lies in the arena, overlaps what it may, and nothing copies
-it. Each model keeps its own state. `joined` is from graphs to a graph; `Wired` is the source of such a graph.
+A wired tensor is like any other between two ops: it lies in the arena, overlaps what it may, and is never copied. Each
+model keeps its own state. `joined` makes one graph of several; `Wired` is the source of such a graph.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Wire:
 
 @dataclass(frozen=True)
 class Wired(Source):
-    """Models, by the name that wires know them by, that are planned as one. They have no file together. `model`: what
-    they are called, each as it was named."""
+    """Models, by the names that wires use, that are planned as one. They have no file together. `model`: what they are
+    called, each as it was named."""
 
     parts: Mapping[str, Source] = field(default_factory=dict, hash=False)
     wires: tuple[Wire, ...] = ()
@@ -62,7 +62,7 @@ class Wired(Source):
 
     @property
     def name(self) -> str:
-        return _joined_name(self.parts)
+        return "+".join(self.parts)
 
     @property
     def is_from_zoo(self) -> bool:
@@ -97,8 +97,8 @@ class Wired(Source):
 
 
 def named(sources: Sequence[Source]) -> dict[str, Source]:
-    """Models by the names that wires know them by: that of the file without its ending, or, where another model has the
-    same, how many stand before it."""
+    """Models by the names that wires use: the file's name without its suffix or, where two are the same, the position
+    among the models, from 0 on."""
     names = [source.name for source in sources]
     taken = Counter(names)
     found = {
@@ -106,13 +106,13 @@ def named(sources: Sequence[Source]) -> dict[str, Source]:
         for n, (name, source) in enumerate(zip(names, sources, strict=True))
     }
     if len(found) < len(sources):
-        raise ModelError("a model is called like another one's number: rename its file, for wires name models")
+        raise ModelError("a model's name is the number of another one: rename its file, since wires name models")
     return found
 
 
 def with_own_shapes(parts: Mapping[str, Source]) -> dict[str, Source]:
-    """Each model with the shapes that are meant for it: `a/input` is the input of the model `a`, a name without a
-    model's before it one that all have."""
+    """Each model with the shapes that are meant for it: `a/input` is the input of the model `a`; a name without a model
+    is an input of all."""
 
     def own(name: str, source: Source) -> dict[str, Shape]:
         owners = {given: next((n for n in parts if given.startswith(f"{n}/")), None) for given in source.shapes}
@@ -132,8 +132,8 @@ def with_own_shapes(parts: Mapping[str, Source]) -> dict[str, Source]:
 
 
 def groups(parts: Mapping[str, Source], given: Sequence[Wire]) -> list[Source]:
-    """The models, in their order; those that are wired to one another are one. A wire may name a model by how many
-    stand before it."""
+    """The models, in their order; those that are wired to one another are one. A wire may name a model by its position
+    among them."""
     wires = [_known(wire, list(parts)) for wire in given]
     group = {name: name for name in parts}
     for wire in wires:
@@ -167,7 +167,7 @@ def _known(wire: Wire, names: Sequence[str]) -> Wire:
 
 def joined(parts: Mapping[str, Graph], wires: Sequence[Wire]) -> Graph:
     """One graph of several, in which an output of one is an input of another. It has the inputs and outputs that are
-    not wired, in the order of the models. A tensor whose name several models have is called by its model's, too."""
+    not wired, in the order of the models. Tensor names that several models use get the model's name in front."""
     _check_ends(parts, wires)
     parts = {name: repeated(graph, times_of(name, wires)) for name, graph in parts.items()}
     ends = {(wire.reader, wire.input): wire for wire in wires}
@@ -178,7 +178,7 @@ def joined(parts: Mapping[str, Graph], wires: Sequence[Wire]) -> Graph:
     wired = {(wire.maker, wire.output) for wire in wires}
     inputs = tuple(joint.place[p][t] for p, g in parts.items() for n, t in enumerate(g.inputs) if (p, n) not in ends)
     outputs = tuple(joint.place[p][t] for p, g in parts.items() for n, t in enumerate(g.outputs) if (p, n) not in wired)
-    return Graph(_joined_name(parts), tuple(joint.tensors), tuple(joint.ops), inputs, outputs)
+    return Graph("+".join(parts), tuple(joint.tensors), tuple(joint.ops), inputs, outputs)
 
 
 def times_of(name: str, wires: Sequence[Wire]) -> int:
@@ -187,8 +187,8 @@ def times_of(name: str, wires: Sequence[Wire]) -> int:
 
 
 def repeated(graph: Graph, times: int) -> Graph:
-    """The graph with its ops so many times in a row. It has the inputs of each run, one after the other, and of each
-    output the values of all runs, stacked along a new first axis. All runs share state and constants."""
+    """The graph with its ops repeated. It has the inputs of each run, one after the other, and each output holds the
+    values of all runs, stacked along a new first axis. All runs share state and constants."""
     if times == 1:
         return graph
     runs = [f"run{number}" for number in range(1, times + 1)]
@@ -207,7 +207,7 @@ def repeated(graph: Graph, times: int) -> Graph:
 
 
 def order_of(names: Sequence[str], wires: Sequence[Wire]) -> list[str]:
-    """The models such that each comes behind those that it reads from."""
+    """The models in an order in which each comes after those that it reads from."""
     found: list[str] = []
     while len(found) < len(names):
         ready = (
@@ -224,7 +224,7 @@ def order_of(names: Sequence[str], wires: Sequence[Wire]) -> list[str]:
 
 class _Joint:
     """The graph as far as models have been added. `place`: for each model, its tensors' indices there. `stateful`:
-    models whose state goes on in those that are the same graph; all others have their own."""
+    models whose state continues in those that are the same graph; all others have their own."""
 
     def __init__(
         self,
@@ -240,44 +240,35 @@ class _Joint:
 
     def add(self, name: str) -> None:
         graph = self.parts[name]
-        place = self.place[name] = dict(self._given(name))
-        place.update(self._shared(name))
+        place = self.place[name] = dict(self._shared(name))
+        reshaped = []
+        for tensor, made in self._wired(name):
+            if made.shape == tensor.shape and made.quantisation == tensor.quantisation:
+                place[tensor.index] = made.index
+            else:
+                reshaped.append((tensor.index, made.index))
         own = [tensor for tensor in graph.tensors if tensor.index not in place]
         place.update({tensor.index: len(self.tensors) + n for n, tensor in enumerate(own)})
         for tensor in own:
             view = tensor.view and replace(tensor.view, base=place[tensor.view.base])
-            self.tensors.append(replace(tensor, index=place[tensor.index], name=self._name(name, tensor), view=view))
-        for number, wire in self._reshaped(name):
-            source, target = self._end(wire), place[graph.inputs[number]]
-            shape = Reshape(new_shape=self.tensors[target].shape)
-            self.ops.append(Op(len(self.ops), "RESHAPE", (source,), (target,), shape))
+            title = f"{name}/{tensor.name}" if tensor.name in self.ambiguous else tensor.name
+            self.tensors.append(replace(tensor, index=place[tensor.index], name=title, view=view))
+        for index, source in reshaped:
+            shape = Reshape(new_shape=graph.tensors[index].shape)
+            self.ops.append(Op(len(self.ops), "RESHAPE", (source,), (place[index],), shape))
         for op in graph.ops:
             inputs = tuple(t if t == ABSENT else place[t] for t in op.inputs)
             outputs = tuple(place[t] for t in op.outputs)
             self.ops.append(replace(op, index=len(self.ops), inputs=inputs, outputs=outputs, origin=None))
 
-    def _end(self, wire: Wire) -> int:
-        return self.place[wire.maker][self.parts[wire.maker].outputs[wire.output]]
-
-    def _wires_to(self, name: str) -> Iterator[tuple[int, Wire]]:
-        for number in range(len(self.parts[name].inputs)):
-            if (name, number) in self.ends:
-                yield number, self.ends[name, number]
-
-    def _given(self, name: str) -> Iterator[tuple[int, int]]:
-        """Inputs that are another model's outputs as they are."""
+    def _wired(self, name: str) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs, and the output of another model that each of them is."""
         graph = self.parts[name]
-        for number, wire in self._wires_to(name):
-            tensor, made = graph.tensors[graph.inputs[number]], self.tensors[self._end(wire)]
-            if made.shape == tensor.shape and made.quantisation == tensor.quantisation:
-                yield tensor.index, made.index
-
-    def _reshaped(self, name: str) -> Iterator[tuple[int, Wire]]:
-        """Inputs that are the same bytes under another shape."""
-        given = dict(self._given(name))
-        for number, wire in self._wires_to(name):
-            if self.parts[name].inputs[number] not in given:
-                yield number, wire
+        for number, index in enumerate(graph.inputs):
+            wire = self.ends.get((name, number))
+            if wire is not None:
+                made = self.place[wire.maker][self.parts[wire.maker].outputs[wire.output]]
+                yield graph.tensors[index], self.tensors[made]
 
     def _shared(self, name: str) -> Iterator[tuple[int, int]]:
         """A model that is there twice has its constants once, and its state if it is one that runs again."""
@@ -289,48 +280,37 @@ class _Joint:
             if tensor.is_constant or (tensor.is_variable and twin in self.stateful):
                 yield tensor.index, self.place[twin][tensor.index]
 
-    def _name(self, name: str, tensor: Tensor) -> str:
-        return f"{name}/{tensor.name}" if tensor.name in self.ambiguous else tensor.name
-
 
 def _check_ends(parts: Mapping[str, Graph], wires: Sequence[Wire]) -> None:
-    """What is wired must be there, once, and mean the same on both sides."""
-    read = Counter((wire.reader, wire.input) for wire in wires)
     for wire in wires:
-        where = f"wire '{one_line(str(wire), 60)}'"
-        maker, reader = parts[wire.maker], parts[wire.reader]
-        for name, number, ends, what in (
-            (wire.maker, wire.output, maker.outputs, "output"),
-            (wire.reader, wire.input, reader.inputs, "input"),
-        ):
-            if number >= len(ends):
-                raise ModelError(
-                    f"{where}: '{one_line(name, 40)}' has no {what} {number}; it has {len(ends)}, from 0 on"
-                )
-        if read[wire.reader, wire.input] > 1:
-            raise ModelError(f"{where}: input {wire.input} of '{one_line(wire.reader, 40)}' is wired twice; leave one")
-        made, wanted = maker.tensors[maker.outputs[wire.output]], reader.tensors[reader.inputs[wire.input]]
-        if made.is_constant or made.is_variable:
-            raise ModelError(
-                f"{where}: the output is {'a constant' if made.is_constant else 'state'}; it cannot be wired"
-            )
-        _check_times(wire, wires, where)
-        difference = _difference(replace(made, shape=(wire.times, *made.shape)), wanted, wire)
-        if difference is not None:
-            raise ModelError(f"{where}: {difference}")
+        why = _conflict(wire, parts, wires)
+        if why is not None:
+            raise ModelError(f"wire '{one_line(str(wire), 60)}': {why}")
 
 
-def _check_times(wire: Wire, wires: Sequence[Wire], where: str) -> None:
-    """A model that runs several times does so for all that read from it, and reads from no other."""
-    maker = one_line(wire.maker, 40)
+def _conflict(wire: Wire, parts: Mapping[str, Graph], wires: Sequence[Wire]) -> str | None:
+    """Why a wire is impossible: both ends must exist, be wired once, and mean the same. A model that runs several times
+    does so for all that read from it, and reads from no other."""
+    maker, reader = parts[wire.maker], parts[wire.reader]
+    ends = (wire.maker, wire.output, maker.outputs, "output"), (wire.reader, wire.input, reader.inputs, "input")
+    for name, number, known, what in ends:
+        if number >= len(known):
+            return f"'{one_line(name, 40)}' has no {what} {number}; it has {len(known)}, from 0 on"
+    if sum((other.reader, other.input) == (wire.reader, wire.input) for other in wires) > 1:
+        return f"input {wire.input} of '{one_line(wire.reader, 40)}' is wired twice; leave one"
+    made, wanted = maker.tensors[maker.outputs[wire.output]], reader.tensors[reader.inputs[wire.input]]
+    if made.is_constant or made.is_variable:
+        return f"the output is {'a constant' if made.is_constant else 'state'}; it cannot be wired"
+    name = one_line(wire.maker, 40)
     if {other.times for other in wires if other.maker == wire.maker} != {wire.times}:
-        raise ModelError(f"{where}: another wire from '{maker}' has not the same *{wire.times}; give it to all of them")
+        return f"another wire from '{name}' has not the same *{wire.times}; give it to all of them"
     if wire.times > 1 and any(other.reader == wire.maker for other in wires):
-        raise ModelError(f"{where}: '{maker}' runs several times, so its inputs cannot be wired; leave out one wire")
+        return f"'{name}' runs several times, so its inputs cannot be wired; leave out one wire"
+    return _difference(replace(made, shape=(wire.times, *made.shape)), wanted, wire)
 
 
 def _difference(made: Tensor, wanted: Tensor, wire: Wire) -> str | None:
-    """Why the bytes of one tensor do not mean the same as those of the wired input, and what to do."""
+    """Why the output's bytes do not mean the same as those of the input, and what to do."""
     if made.dtype is not wanted.dtype:
         return (
             f"the output is {made.dtype.value} and the input {wanted.dtype.value}: convert both models with the same "
@@ -348,7 +328,7 @@ def _difference(made: Tensor, wanted: Tensor, wire: Wire) -> str | None:
             f"the output is {_shape(shape)} and the input {_shape(wanted.shape)}: they may differ in sizes of 1 "
             f"only; if the second model can have that shape, {do}"
         )
-    # Integers without a scale, such as a filter bank makes, are what the reader takes them for.
+    # Integers without a scale, such as those of a filter bank, are what the reader takes them for.
     is_scaled = made.dtype is not DType.FLOAT32 and made.quantisation is not None
     if is_scaled and _scale(made) != _scale(wanted):
         return (
@@ -373,7 +353,3 @@ def _scale(tensor: Tensor) -> str:
     if found.per_channel:
         return f"{len(found.scales)} scales, from {found.scales[0]!r} and zero point {found.zero_points[0]}"
     return f"scale {found.scales[0]!r} and zero point {found.zero_points[0]}"
-
-
-def _joined_name(parts: Mapping[str, object]) -> str:
-    return "+".join(parts)

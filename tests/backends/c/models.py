@@ -12,7 +12,7 @@ from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.frontends import tflite
 from diagmem.frontends.tflite.writer import to_tflite
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.graph import DType, Graph
 from diagmem.ops import Activation
 

@@ -18,7 +18,7 @@ from diagmem.backends.c import emit
 from diagmem.backends.c.kernels import sources, with_attribute
 from diagmem.backends.c.literals import number
 from diagmem.backends.c.program import Program
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.graph import DType, Graph, Quantisation
 from diagmem.verification.tools import STANDARD, WARNINGS
 from tests.backends.c.models import COMPILERS, compiler, program, tiny, with_weights, write

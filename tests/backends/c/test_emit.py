@@ -16,7 +16,7 @@ from diagmem import __version__, pipeline
 from diagmem.backends.c import emit
 from diagmem.backends.c.literals import number
 from diagmem.backends.c.program import Program
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import DType, Graph, Op, Tensor
 from diagmem.verification import reference

@@ -16,7 +16,7 @@ from diagmem.backends.c.repeats import repeats_bytes
 from diagmem.backends.c.steps import sequence_bytes, step_repeats
 from diagmem.backends.json import from_json, to_json
 from diagmem.frontends.source import Source
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.graph import DType, Graph
 from diagmem.verification import reference
 from diagmem.verification.host import run_on_host, run_on_threads

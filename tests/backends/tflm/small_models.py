@@ -9,7 +9,7 @@ import numpy as np
 import tflite
 
 from diagmem.frontends.tflite.writer import to_tflite
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.graph import DType, Op, Tensor
 from diagmem.ops.elementwise.binary import Binary
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diagmem.backends.tflm.greedy import ONLINE, layout
-from diagmem.frontends import tflite
+from diagmem.frontends.source import Source
 from diagmem.kernels import Library, library
 from diagmem.model.graph import DType, Graph, Op, Tensor
 
@@ -25,7 +25,7 @@ def chain(*sizes: int) -> Graph:
 @pytest.mark.parametrize(("name", "head"), STOCK_HEADS.items())
 def test_heads_of_stock_tflm(shared: Path, name: str, head: int) -> None:
     """The heads that TFLM itself reports for the MLPerf Tiny files."""
-    graph = tflite.read(shared / "models" / "mlperf_tiny" / f"{name}.tflite")
+    graph = Source(shared / "models" / "mlperf_tiny" / f"{name}.tflite").graph
     assert layout(graph, [ONLINE] * len(graph.tensors), REFERENCE).head_bytes == head
 
 

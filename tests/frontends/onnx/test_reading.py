@@ -90,7 +90,7 @@ def test_weights_beside_the_model(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(external("w.data"))
     assert len(Source(path).graph.ops) == 1
-    with pytest.raises(ModelError, match="give the model as a file"):
+    with pytest.raises(ModelError, match="give the model's path"):
         read_model(external("w.data"), None)
 
 
@@ -131,10 +131,10 @@ def test_no_other_file_is_read(tmp_path: Path, location: str, more: dict[str, st
     ("nodes", "words"),
     [
         ([making.node("Loop", ["x"], ["y"])], "Loop"),
-        ([making.node("Conv", ["x", "y"], ["y"])], "is not made before it"),
-        ([making.node("Relu", ["x"], ["y"], alpha=1.0)], "attribute alpha is not understood"),
+        ([making.node("Conv", ["x", "y"], ["y"])], "is not computed before it"),
+        ([making.node("Relu", ["x"], ["y"], alpha=1.0)], "attribute alpha is unknown"),
         ([making.node("Relu", ["x"], ["y"], "my.domain")], "custom"),
-        ([making.node("Relu", ["x"], ["x"])], "made twice"),
+        ([making.node("Relu", ["x"], ["x"])], "computed twice"),
         ([making.node("MaxPool", ["x"], ["y"], kernel_shape=[0, 2])], "damaged"),
         ([making.node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], strides=[0, 1])], "damaged"),
         ([making.node("Transpose", ["x"], ["y"], perm=[0, 0, 1, 2])], "not an order"),

@@ -97,7 +97,7 @@ def test_a_loop_stands_in_the_graph_as_often_as_it_is_run(turns: int) -> None:
 
 def test_what_depends_on_the_input_is_refused() -> None:
     """The line says which operation, and what is not known."""
-    with pytest.raises(ModelError, match=r"op 0 't2' \(IF\): which branch is taken depends on what comes in"):
+    with pytest.raises(ModelError, match=r"op 0 't2' \(IF\): which branch is taken depends on the model's inputs"):
         without_control_flow(*branching(None))
     main, parts = looping(2)
     unknown = replace(main, tensors=(real(0), whole(1), *main.tensors[2:]), inputs=(0, 1))

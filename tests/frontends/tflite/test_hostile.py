@@ -13,7 +13,7 @@ import pytest
 import diagmem
 from diagmem.frontends import tflite
 from diagmem.frontends.checks import check_wiring
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Graph, Op, Tensor
 from diagmem.ops.elementwise.unary import Unary

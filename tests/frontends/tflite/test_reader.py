@@ -236,7 +236,7 @@ def test_the_caller_may_fix_the_shapes_of_inputs() -> None:
 def test_shapes_that_only_a_run_computes_are_refused() -> None:
     model = FlatModel([T([1, 4], signature=[1, -1]), T([1, 4])], [FlatOp("CUSTOM", [0], [1], custom="x")])
     assert parse(model.content(), "model").tensors[1].shape == (1, 4)
-    with pytest.raises(ModelError, match="cannot be worked out: its operation is not known"):
+    with pytest.raises(ModelError, match="cannot be inferred: its operation is not known"):
         parse(model.content(), "model", {"t": (1, 8)})
 
 

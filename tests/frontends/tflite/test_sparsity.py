@@ -108,5 +108,5 @@ def test_all_numbers_are_there(order: tuple[int, ...], sparse: int, dtype: type)
 
 @pytest.mark.parametrize(("order", "sparse"), CASES)
 def test_indices_outside_are_refused(order: tuple[int, ...], sparse: int) -> None:
-    with pytest.raises(ModelError, match="does not suit its shape"):
+    with pytest.raises(ModelError, match="do not fit its shape"):
         tflite.parse(SparseFile(drawn(np.float32), order, sparse, spoilt=True).content(), "model")

@@ -118,7 +118,7 @@ REFUSED = {
     "of another shape": (
         network(),
         replace(set_up(), tensors=tuple(replace(t, shape=(2, 2)) if t.index == 4 else t for t in tensors())),
-        "here and",
+        "is used as",
     ),
     "a handle that leaves": (replace(network(), outputs=(1,)), set_up(), "leaves"),
 }

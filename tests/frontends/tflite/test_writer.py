@@ -13,7 +13,7 @@ import pytest
 
 from diagmem.frontends import tflite, zoo
 from diagmem.frontends.tflite.writer import to_tflite
-from diagmem.frontends.zoo.builder import VALID, Builder
+from diagmem.frontends.zoo.networks import VALID, Builder
 from diagmem.frontends.zoo.weights import draw, quantise
 from diagmem.model.graph import DType, Graph, Tensor
 from diagmem.ops import Activation

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem.frontends import tflite, zoo
+from diagmem.frontends import zoo
+from diagmem.frontends.source import Source
 from diagmem.frontends.zoo import networks
 from diagmem.frontends.zoo.networks import (
     densenet,
@@ -40,8 +41,8 @@ DIGESTS = dict(line.split() for line in (Path(__file__).parent / "digests.txt").
 
 def published(shared: Path, name: str) -> Graph:
     if name in MLPERF_FILES:
-        return tflite.read(shared / "models" / "mlperf_tiny" / f"{MLPERF_FILES[name]}.tflite")
-    return tflite.read(shared / "models" / "paper" / "slim" / f"{name}.tflite")
+        return Source(shared / "models" / "mlperf_tiny" / f"{MLPERF_FILES[name]}.tflite").graph
+    return Source(shared / "models" / "paper" / "slim" / f"{name}.tflite").graph
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in WITHOUT_FILE])

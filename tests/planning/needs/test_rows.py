@@ -19,7 +19,7 @@ from diagmem import pipeline
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
 from diagmem.backends.json import to_json
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.kernels import library
 from diagmem.kernels.rows import row_graph, sums_of
 from diagmem.model.errors import PlanError

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem.frontends import zoo
-from diagmem.frontends.zoo.builder import Builder
+from diagmem.frontends.zoo.networks import Builder
 from diagmem.kernels import library
 from diagmem.kernels.rows import RowGraph, row_graph
 from diagmem.model.graph import DType, Graph, Padding

@@ -21,7 +21,7 @@ def parse(
     shapes: Mapping[str, Shape] | None = None,
     channels_last: bool = False,
 ) -> Graph:
-    """The graph in an ONNX file's bytes. `directory`: where its external data may lie."""
+    """The graph in the bytes of an ONNX file. `directory`: where its external data may lie."""
     try:
         model = read_model(content, directory)
         if not OLDEST_OPSET <= model.opset <= NEWEST_OPSET:

@@ -1,4 +1,4 @@
-"""Our graph while it is made: tensors, operations, and tensors brought into the form that a kernel wants."""
+"""Builds our graph: tensors, operations, and tensors in the layout that a kernel needs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from diagmem.ops import kind_of
 from diagmem.ops.moving.reshape import Reshape
 
 Dims = tuple[int | None, ...]
-"""For each axis of a stored tensor the axis of the file's tensor that it is; None: it has size one."""
+"""For each axis of a stored tensor, the axis of the file's tensor that it is; None: it has size one."""
 
 CHANNELS_LAST: Dims = (0, 2, 3, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """float32 = scale * (stored - zero_point), for all elements or for each index along `axis`. Stored values of 8 bits
-    without a sign are taken 128 lower, so that they have one."""
+    """float32 = scale * (stored - zero_point), for all elements or for each index along `axis`. uint8 values are stored
+    128 lower, as int8."""
 
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
@@ -39,8 +39,8 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A tensor whose values are known, in the order of the file. `stored`: the integers that stand for them, and how,
-    where the file has those."""
+    """A tensor whose values are known, in the file's layout. `stored`: the quantised values and their scale, where the
+    file has them."""
 
     array: npt.NDArray[Any]
     stored: tuple[npt.NDArray[Any], Scale] | None = None
@@ -52,8 +52,8 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A tensor of `shape` in the file; ours holds its elements, axis by axis as `dims` says. `is_dequantised`: the file
-    means the float32 values that the stored integers stand for."""
+    """A tensor of `shape` in the file; ours holds its elements with axes as in `dims`. `is_dequantised`: it is float32
+    in the file, while ours holds the quantised values."""
 
     tensor: Tensor
     dims: Dims
@@ -71,14 +71,14 @@ class Stored:
         return DType.FLOAT32 if self.is_dequantised else self.tensor.dtype
 
     def became(self, tensor: Tensor, shape: Shape) -> Stored:
-        """What an operation made of it, with the axes in the same places."""
+        """The result of an operation that leaves the axes in their places."""
         return Stored(tensor, stored_as(shape, self.dims), shape, self.is_dequantised)
 
 
 @dataclass(frozen=True, slots=True)
 class Shuffled:
-    """A tensor of `shape` in the file that is `source` reshaped, where the axes that this joins do not lie side by
-    side. Weights can follow that order; for all else it is brought into the file's."""
+    """A tensor of `shape` in the file that is `source` reshaped, which joins axes that are not adjacent in memory.
+    Weights can follow that order; for all else the elements are brought into the file's."""
 
     source: Stored
     shape: Shape
@@ -92,7 +92,7 @@ class Shuffled:
         return self.source.dtype
 
     def columns(self) -> npt.NDArray[np.int64] | None:
-        """For each element of a stored row the column of the file's matrix that it is; None where rows differ."""
+        """For each element of a stored row, its column in the file's matrix; None if rows differ."""
         rows, columns = self.shape[0], math.prod(self.shape[1:])
         source = self.source
         places = np.arange(math.prod(source.shape)).reshape([n for n in source.shape if n > 1] or [1])
@@ -111,7 +111,7 @@ def number(value: float) -> Constant:
 
 
 def stored_as(shape: Shape, dims: Sequence[int | None]) -> Dims:
-    """The same places with axes of size one left out."""
+    """The same layout without axes of size one."""
     return tuple(None if axis is None or shape[axis] == 1 else axis for axis in dims)
 
 
@@ -124,14 +124,14 @@ def in_file_order(shape: Shape) -> Dims:
 
 
 def transposed(value: Stored, axes: Sequence[int]) -> Stored:
-    """The file's axes in another order: only their labels change."""
+    """The file's axes in another order. No data moves."""
     place = {axis: number for number, axis in enumerate(axes)}
     dims = tuple(None if axis is None else place[axis] for axis in value.dims)
     return replace(value, dims=dims, shape=tuple(value.shape[axis] for axis in axes))
 
 
 def relabelled(value: Stored, shape: Shape) -> Stored | None:
-    """The tensor under a shape that only adds or removes axes of size one; None if the new shape does more."""
+    """The tensor under a shape that only adds or removes axes of size one; None if it does more."""
     old, new = ([a for a, n in enumerate(s) if n > 1] for s in (value.shape, shape))
     if [value.shape[a] for a in old] != [shape[a] for a in new]:
         return None
@@ -140,7 +140,7 @@ def relabelled(value: Stored, shape: Shape) -> Stored | None:
 
 
 def reshaped_order(value: Stored, shape: Shape) -> tuple[int, ...] | None:
-    """The axes of the new shape as they are stored, if reshaping needs no copy; else None."""
+    """The axes of the new shape as they are stored; None if reshaping needs a copy."""
     made: dict[int, list[int]] = {}
     inside: set[int] = set()
     order = list(value.order)
@@ -154,7 +154,7 @@ def reshaped_order(value: Stored, shape: Shape) -> tuple[int, ...] | None:
 
 
 def _groups(old: Shape, new: Shape) -> Iterator[tuple[list[int], list[int]]]:
-    """The smallest groups of axes, axes of size one left out, that hold as many elements in both shapes."""
+    """The smallest groups of axes, without those of size one, with equally many elements in both shapes."""
     sides = [[(axis, size) for axis, size in enumerate(shape) if size > 1] for shape in (old, new)]
     places = [0, 0]
     while places[0] < len(sides[0]):
@@ -171,8 +171,7 @@ def _groups(old: Shape, new: Shape) -> Iterator[tuple[list[int], list[int]]]:
 
 @dataclass
 class Builder:
-    """Operations are appended in the order in which they run. `about`: which node of the file is being read, for
-    messages."""
+    """Operations are appended in the order in which they run. `about`: the node that is being read, for messages."""
 
     tensors: list[Tensor] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
@@ -233,7 +232,7 @@ class Builder:
         return self.op(kind, inputs, attributes, **rest)[0]
 
     def moved(self, kind: str, inputs: Sequence[Tensor], attributes: Any = None, name: str = "") -> Tensor:
-        """`make` for an operation that leaves values as they are quantised in its first input."""
+        """`make` for an operation whose output is quantised like its first input."""
         return self.make(kind, inputs, attributes, name=name, quantisation=inputs[0].quantisation)
 
     def rename(self, tensor: Tensor, name: str) -> Tensor:
@@ -241,7 +240,7 @@ class Builder:
         return self.tensors[tensor.index]
 
     def float32(self, value: Stored) -> Stored:
-        """The value in float32, dequantised where it is stored in integers."""
+        """The value in float32, dequantised if it is stored in integers."""
         if not value.is_dequantised:
             return value
         tensor = self._float32.get(value.tensor.index)
@@ -251,7 +250,7 @@ class Builder:
         return replace(value, tensor=tensor, is_dequantised=False)
 
     def form(self, value: Value, dims: Sequence[int | None], as_stored: bool = False) -> Tensor:
-        """The tensor with its axes as in `dims`. `as_stored`: quantised values stay as they are."""
+        """The tensor with its axes as in `dims`. `as_stored`: quantised values stay so."""
         wanted = stored_as(value.shape, dims)
         if isinstance(value, Constant):
             return self.constant(self.array(value, wanted))
@@ -286,20 +285,16 @@ class Builder:
             units = [place for place, axis in enumerate(dims) if axis is None]
             permutation = [units.pop(0) if axis is None else dims.index(axis) for axis in target]
             tensor = self.make("TRANSPOSE", [tensor, self.ints(permutation, "permutation")])
-            tensor = self.quantised_as(tensor, value.tensor)
+            tensor = self.quantise(tensor, value.tensor.quantisation)
         return self.reshaped(tensor, shape)
 
-    def quantised_as(self, tensor: Tensor, source: Tensor) -> Tensor:
-        """The tensor, its values quantised as those of another one."""
-        return self.quantise(tensor, source.quantisation)
-
     def quantise(self, tensor: Tensor, quantisation: Quantisation | None) -> Tensor:
-        """The tensor, of whose integers it is now known what they stand for."""
+        """The tensor with its quantisation, now that it is known."""
         self.tensors[tensor.index] = replace(tensor, quantisation=quantisation)
         return self.tensors[tensor.index]
 
     def without_sign(self, tensor: Tensor) -> Tensor:
-        """Integers as the caller of the model knows them: those that the file has without a sign lie 128 higher."""
+        """Integers as the caller sees them: those that are uint8 in the file are 128 higher."""
         held = self.tensors[tensor.index].quantisation
         if held is None or held.rounding is not Rounding.ONNX_UNSIGNED:
             return tensor
@@ -310,30 +305,30 @@ class Builder:
         if tensor.shape == shape:
             return tensor
         made = self.make("RESHAPE", [tensor, self.ints(shape, "shape")], Reshape(new_shape=shape))
-        return self.quantised_as(made, tensor)
+        return self.quantise(made, tensor.quantisation)
 
     def unshuffled(self, value: Shuffled) -> Stored:
-        """The reshaped tensor with its elements in the file's order."""
+        """The reshaped tensor, with its elements in the file's order."""
         source = value.source
         whole = self.form(source, in_file_order(source.shape), as_stored=True)
         dims = in_file_order(value.shape)
         return Stored(self.reshaped(whole, sizes(value.shape, dims)), dims, value.shape, source.is_dequantised)
 
     def in_ram(self, value: Value) -> Stored:
-        """The value as a tensor of ours, a constant too. Quantised values stay as they are."""
+        """The value as a tensor of ours, even if it is constant. Quantised values stay so."""
         if isinstance(value, Constant):
             dims = in_file_order(value.shape)
             return Stored(self.constant(value.array.reshape(sizes(value.shape, dims))), dims, value.shape)
         return self.unshuffled(value) if isinstance(value, Shuffled) else value
 
     def by_elements(self, value: Value, change: Callable[[Stored], Stored]) -> Stored | Shuffled:
-        """What becomes of a value where each element is changed by itself, whatever order they lie in."""
-        return (
-            Shuffled(change(value.source), value.shape) if isinstance(value, Shuffled) else change(self.in_ram(value))
-        )
+        """Changes each element by itself, in any layout."""
+        if isinstance(value, Shuffled):
+            return Shuffled(change(value.source), value.shape)
+        return change(self.in_ram(value))
 
     def reshape(self, value: Value, shape: Shape) -> Value:
-        """A value under another shape: no data moves where that can be."""
+        """A value under another shape, without moving data if possible."""
         if isinstance(value, Constant):
             return Constant(value.array.reshape(shape))
         if isinstance(value, Shuffled):

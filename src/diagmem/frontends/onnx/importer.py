@@ -1,7 +1,7 @@
-"""Walks the nodes of an ONNX model in order and writes our graph down.
+"""Walks the nodes of an ONNX model in order and builds our graph.
 
-A node whose inputs are all known is computed on the spot (`folding`); any other one is lowered by the function that
-its kind has in `lowering/`.
+A node whose inputs are all known is computed at once, as in chains that compute shapes or weights; any other is lowered
+by the function for its kind in `lowering/`.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.frontends.onnx.builder import CHANNELS_LAST, Builder, Constant, Dims, Stored, Value, sizes, stored_as
-from diagmem.frontends.onnx.folding import DAMAGE, folded
-from diagmem.frontends.onnx.proto import DEFAULT_DOMAINS, MICROSOFT, OnnxModel, OnnxNode, OnnxValue, Subgraph
+from diagmem.frontends.onnx.proto import DEFAULT_DOMAINS, MICROSOFT, TYPES, OnnxModel, OnnxNode, OnnxValue, Subgraph
 from diagmem.model.errors import DiagmemError, ModelError, damaged, one_line
 from diagmem.model.graph import DType, Graph, Shape, Tensor
 
 OLDEST_OPSET, NEWEST_OPSET = 7, 24
 
 Lowering = Callable[["Importer", OnnxNode], Value | None]
-"""What a node makes; None where the lowering has bound its outputs itself."""
+"""A node's first output; None where the lowering has bound the outputs itself."""
 
 _REQUIRED: Any = object()
 
 
 @dataclass
 class Importer:
-    """The state of the walk. `values`: what each name of the file stands for by now."""
+    """The state of the walk. `values`: of each name in the file, so far."""
 
     model: OnnxModel
     shapes: Mapping[str, Shape]
@@ -51,7 +50,7 @@ class Importer:
         self.expect(self.model.nodes)
 
     def expect(self, nodes: Sequence[OnnxNode]) -> None:
-        """Notes what nodes that come later read."""
+        """Records what later nodes read."""
         for node in nodes:
             self.uses.update(name for name in node.inputs if name)
             for name in dict.fromkeys(node.inputs):
@@ -64,7 +63,8 @@ class Importer:
         """The whole model."""
         self.lowerings = lowerings
         for node in self.model.nodes:
-            if not any(node.outputs) or (not node.outputs[0] and node.kind not in RECURRENT):
+            # Of recurrent nodes, the last states may be all that is used.
+            if not any(node.outputs) or (not node.outputs[0] and node.kind not in ("LSTM", "GRU", "RNN")):
                 raise damaged(f"{node.label}: it has no output")
         for value in self.model.inputs:
             self._input(value)
@@ -114,14 +114,14 @@ class Importer:
         return shape
 
     def lower(self, node: OnnxNode) -> None:
-        """What a node computes, unless another one has taken it in."""
+        """What a node computes, unless it was fused into another one."""
         if node.number in self.done:
             return
         self.build.about = node.label
         self._read[node.number] = set()
         for name in node.inputs:
             if name and name not in self.values:
-                raise damaged(f"{node.label}: input '{one_line(name)}' is not made before it")
+                raise damaged(f"{node.label}: input '{one_line(name)}' is not computed before it")
         if any(isinstance(value, Subgraph) for value in node.attributes.values()):
             inline_branch(self, node)
             return
@@ -137,7 +137,7 @@ class Importer:
             advice = "" if node.domain in (*DEFAULT_DOMAINS, MICROSOFT) else " (a custom operator)"
             raise ModelError(
                 f"{node.label}: operator {one_line(kind)}{advice} of opset {self.model.opset} is not supported; "
-                "express it by others, or export the model again"
+                "replace it by others, or export the model again"
             )
         try:
             value = lowering(self, node)
@@ -150,7 +150,7 @@ class Importer:
         unread = set(node.attributes) - self._read[node.number] - {"name", "doc_string"}
         if unread:
             words = ", ".join(one_line(name) for name in sorted(unread))
-            raise ModelError(f"{node.label}: its attribute {words} is not understood")
+            raise ModelError(f"{node.label}: its attribute {words} is unknown")
 
     def _output(self, value: OnnxValue) -> None:
         found = self.values.get(value.name)
@@ -175,19 +175,19 @@ class Importer:
     # What lowerings use.
 
     def new_number(self) -> int:
-        """Of a node that the file does not have: no other node has it."""
+        """A number of its own for a node that the file does not have."""
         self._extra += 1
         return -self._extra
 
     def bind(self, name: str, value: Value) -> None:
-        """What a name of the file stands for from now on."""
+        """Gives a name of the file its value."""
         if name in self.values:
-            raise damaged(f"{self.build.about}: '{one_line(name)}' is made twice")
+            raise damaged(f"{self.build.about}: '{one_line(name)}' is computed twice")
         if name:
             self.values[name] = value
 
     def given(self, node: OnnxNode, place: int) -> Value | None:
-        """An input, None if it is left out."""
+        """An input; None if it is omitted."""
         name = node.inputs[place] if place < len(node.inputs) else ""
         return self.values[name] if name else None
 
@@ -210,12 +210,12 @@ class Importer:
         return None if self.given(node, place) is None else self.array(node, place)
 
     def stored(self, node: OnnxNode, place: int = 0, as_stored: bool = False) -> Stored:
-        """An input in RAM, its axes in any order. A constant becomes a tensor too."""
+        """An input in RAM, its axes in any order. A constant becomes a tensor."""
         value = self.build.in_ram(self.input(node, place))
         return value if as_stored else self.build.float32(value)
 
     def attribute(self, node: OnnxNode, name: str, default: Any = _REQUIRED) -> Any:
-        """An attribute of the type that the default has."""
+        """An attribute, of the default's type."""
         self._read.setdefault(node.number, set()).add(name)
         if name not in node.attributes:
             if default is _REQUIRED:
@@ -244,7 +244,7 @@ class Importer:
         return found
 
     def next_only(self, name: str, kinds: Sequence[str]) -> OnnxNode | None:
-        """The one node that reads a value, if it is of such a kind and nobody else wants the value."""
+        """The node that reads a value, if it is of such a kind and nothing else uses the value."""
         readers = self.readers.get(name, [])
         if self.uses[name] == 1 and len(readers) == 1 and readers[0].kind in kinds:
             return readers[0]
@@ -258,13 +258,10 @@ class Importer:
 
 
 def inline_branch(im: Importer, node: OnnxNode) -> None:
-    """An If whose condition is known: the nodes of its branch stand in its place."""
+    """An If with a known condition: the nodes of its branch replace it."""
     condition = im.given(node, 0) if node.kind == "If" else None
     if not isinstance(condition, Constant) or condition.array.size != 1:
-        raise ModelError(
-            f"{node.label}: loops, and branches that are chosen at run time, are not supported; simplify the model so "
-            "that none is left"
-        )
+        raise ModelError(f"{node.label}: loops, and branches chosen at run time, are not supported; simplify the model")
     branch = node.attributes.get("then_branch" if condition.array.reshape(-1)[0] else "else_branch")
     graph = branch.graph if isinstance(branch, Subgraph) else None
     if graph is None or graph.inputs or len(graph.outputs) != len(node.outputs):
@@ -283,7 +280,7 @@ def inline_branch(im: Importer, node: OnnxNode) -> None:
 
 
 class Parts:
-    """Lowers one node of the file as several simpler ones, one after the other."""
+    """Lowers one node of the file as several simpler ones."""
 
     def __init__(self, im: Importer, node: OnnxNode) -> None:
         self.im, self.node = im, node
@@ -292,13 +289,13 @@ class Parts:
         return self.im.attribute(self.node, name, default)
 
     def __call__(self, kind: str, *inputs: str | npt.NDArray[Any] | float, **attributes: Any) -> str:
-        """The name of what an operator makes of names, arrays and numbers."""
+        """The name of an operator's output, from names, arrays and numbers."""
         name = self._name()
         self._lower(kind, inputs, (name,), attributes)
         return name
 
     def end(self, kind: str, *inputs: str | npt.NDArray[Any] | float, **attributes: Any) -> None:
-        """The operator that makes the node's own output."""
+        """The last operator: its output is the node's own."""
         self._lower(kind, inputs, self.node.outputs[:1], attributes)
 
     def _lower(self, kind: str, inputs: Any, outputs: tuple[str, ...], attributes: dict[str, Any]) -> None:
@@ -317,12 +314,9 @@ class Parts:
 
 
 def composed(make: Callable[[Parts, str], None]) -> Lowering:
-    """The lowering of an operator that is made of others, from the name of its first input."""
+    """The lowering of an operator that others make up. `make` gets the name of its first input."""
     return lambda im, node: make(Parts(im, node), node.inputs[0])
 
-
-RECURRENT = ("LSTM", "GRU", "RNN")
-"""Operators whose first output need not have a name: their last states may be all that is wanted."""
 
 INPUT_TYPES = ("float32", "int8", "uint8", "int16", "int32", "int64", "bool")
 
@@ -332,12 +326,204 @@ def _words(shape: Sequence[int | str]) -> str:
 
 
 def _fits(declared: Sequence[int | str], shape: Shape) -> bool:
-    """Whether a shape may be the one that a file declares."""
+    """Whether a shape agrees with the one that a file declares."""
     return len(declared) == len(shape) and all(
         not isinstance(dim, int) or dim in (size, -1, 0) for dim, size in zip(declared, shape, strict=True)
     )
 
 
 def integers(values: npt.NDArray[Any]) -> list[int]:
-    """A small constant of whole numbers."""
+    """A small constant as Python integers."""
     return [int(v) for v in np.asarray(values).reshape(-1)]
+
+
+Array = npt.NDArray[Any]
+Fold = Callable[[OnnxNode, list[Any]], Any]
+"""Computes a node's output from the values of its inputs."""
+
+MOST_ELEMS = 1 << 26
+"""A node with a larger output is refused: a few bytes can ask for any amount."""
+
+DAMAGE = (ValueError, TypeError, IndexError, AttributeError, OverflowError, MemoryError, ZeroDivisionError)
+"""What operands and attributes that do not fit each other raise."""
+
+
+def folded(im: Importer, node: OnnxNode, inputs: Sequence[Value | None]) -> Sequence[Array] | None:
+    """The outputs of a node that depends only on known values; else None."""
+    if node.domain not in DEFAULT_DOMAINS:
+        return None
+    if node.kind in ("Shape", "Size") and inputs and inputs[0] is not None:
+        shape, start, end = inputs[0].shape, im.attribute(node, "start", 0), im.attribute(node, "end", None)
+        return [np.array(math.prod(shape) if node.kind == "Size" else shape[start:end], dtype=np.int64)]
+    fold = FOLDS.get(node.kind)
+    if fold is None or not all(value is None or isinstance(value, Constant) for value in inputs):
+        return None
+    arrays: list[Any] = [value.array if isinstance(value, Constant) else None for value in inputs]
+    try:
+        with np.errstate(all="ignore"):
+            made = np.asarray(fold(node, arrays))
+    except ModelError:
+        raise
+    except DAMAGE as error:
+        raise damaged(f"{node.label}: it cannot be computed ({type(error).__name__})") from None
+    for name in node.attributes:
+        im.attribute(node, name, None)
+    return [made]
+
+
+def check_size(node: OnnxNode, shape: Sequence[int]) -> None:
+    if any(size < 0 for size in shape) or math.prod(int(size) for size in shape) > MOST_ELEMS:
+        raise ModelError(
+            f"{node.label}: it would make a constant of shape {[int(s) for s in shape][:8]}, which is too large"
+        )
+
+
+def _constant(node: OnnxNode, inputs: list[Any]) -> Any:
+    for name in ("value_float", "value_floats", "value_int", "value_ints"):
+        if name in node.attributes:
+            return np.array(node.attributes[name], dtype="float32" if "float" in name else "int64")
+    value = node.attributes.get("value")
+    if not isinstance(value, np.ndarray):
+        raise ModelError(f"{node.label}: only constants that are dense tensors of numbers are supported")
+    return value
+
+
+def _constant_of_shape(node: OnnxNode, inputs: list[Any]) -> Any:
+    check_size(node, inputs[0].tolist())
+    value = node.attributes.get("value", np.zeros(1, dtype=np.float32))
+    return np.full(inputs[0].tolist(), value.reshape(-1)[0], dtype=value.dtype)
+
+
+def _range(node: OnnxNode, inputs: list[Any]) -> Any:
+    start, limit, step = (array.reshape(-1)[0].item() for array in inputs)
+    check_size(node, [max(0, math.ceil((limit - start) / step))])
+    return np.arange(start, limit, step, dtype=inputs[0].dtype)
+
+
+def _expand(node: OnnxNode, inputs: list[Any]) -> Any:
+    shape = np.broadcast_shapes(inputs[0].shape, tuple(inputs[1].tolist()))
+    check_size(node, shape)
+    return np.broadcast_to(inputs[0], shape).copy()
+
+
+def _tile(node: OnnxNode, inputs: list[Any]) -> Any:
+    check_size(node, [int(n) * int(r) for n, r in zip(inputs[0].shape, inputs[1], strict=True)])
+    return np.tile(inputs[0], inputs[1].tolist())
+
+
+def _reshape(node: OnnxNode, inputs: list[Any]) -> Any:
+    zero_is_zero = bool(node.attributes.get("allowzero", 0))
+    return inputs[0].reshape(new_shape(node, inputs[0].shape, inputs[1].tolist(), zero_is_zero))
+
+
+def new_shape(node: OnnxNode, old: Sequence[int], wanted: Sequence[int], zero_is_zero: bool) -> tuple[int, ...]:
+    """The output shape of a Reshape: 0 copies a size, one -1 is what remains."""
+    shape = [int(old[i]) if n == 0 and not zero_is_zero and i < len(old) else int(n) for i, n in enumerate(wanted)]
+    if shape.count(-1) > 1 or any(n < -1 for n in shape):
+        raise damaged(f"{node.label}: {list(wanted)} is not a shape")
+    if -1 in shape:
+        rest = math.prod(n for n in shape if n != -1)
+        shape[shape.index(-1)] = math.prod(old) // rest if rest else 0
+    if math.prod(shape) != math.prod(old):
+        raise damaged(f"{node.label}: {list(old)} cannot become {list(wanted)}")
+    return tuple(shape)
+
+
+def axes_of(node: OnnxNode, inputs: Sequence[Array | None]) -> list[int] | None:
+    """Axes: an attribute up to opset 12, then an input."""
+    if len(inputs) > 1 and inputs[1] is not None:
+        return [int(axis) for axis in inputs[1].reshape(-1)]
+    found = node.attributes.get("axes")
+    return None if found is None else [int(axis) for axis in found]
+
+
+def _slice(node: OnnxNode, inputs: list[Any]) -> Any:
+    ranges = slices_of(node, inputs[0].shape, inputs)
+    return inputs[0][tuple(slice(r.start, r.stop if r.stop >= 0 else None, r.step) for r in ranges)]
+
+
+def slices_of(node: OnnxNode, shape: Sequence[int], inputs: Sequence[Array | None]) -> list[range]:
+    """The range of each axis that a Slice takes. Its bounds are attributes up to opset 9, then inputs."""
+    if len(inputs) > 1:
+        parts = [None if len(inputs) <= p or (a := inputs[p]) is None else a.reshape(-1).tolist() for p in (1, 2, 3, 4)]
+    else:
+        parts = [node.attributes.get(name) for name in ("starts", "ends", "axes")] + [None]
+    starts, ends = parts[0] or [], parts[1] or []
+    axes = parts[2] if parts[2] is not None else list(range(len(starts)))
+    steps = parts[3] if parts[3] is not None else [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise damaged(f"{node.label}: its starts, ends, axes and steps are not of one length")
+    found = [range(size) for size in shape]
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        if not -len(shape) <= axis < len(shape) or step == 0:
+            raise damaged(f"{node.label}: axis {axis} or step {step} is not possible")
+        bounds = slice(start, end, step).indices(shape[axis])
+        found[axis] = range(*bounds)
+    return found
+
+
+def _gather(node: OnnxNode, inputs: list[Any]) -> Any:
+    axis = node.attributes.get("axis", 0)
+    check_size(node, [inputs[0].size // max(1, inputs[0].shape[axis]), inputs[1].size])
+    return np.take(inputs[0], inputs[1], axis=axis)
+
+
+def _div(node: OnnxNode, inputs: list[Any]) -> Any:
+    first, second = inputs
+    if first.dtype.kind in "iu":
+        return (np.sign(first) * np.sign(second) * (abs(first) // abs(second))).astype(first.dtype)
+    return first / second
+
+
+def _reduce(function: Callable[..., Any]) -> Fold:
+    def fold(node: OnnxNode, inputs: list[Any]) -> Any:
+        axes = axes_of(node, inputs)
+        axis = tuple(axes) if axes else None
+        made = function(inputs[0], axis=axis, keepdims=bool(node.attributes.get("keepdims", 1)))
+        return np.asarray(made).astype(inputs[0].dtype)
+
+    return fold
+
+
+def _pointwise(function: Callable[..., Any], typed: bool = True) -> Fold:
+    """`typed`: the result is cast to the first input's type."""
+
+    def fold(node: OnnxNode, inputs: list[Any]) -> Any:
+        check_size(node, np.broadcast_shapes(*(array.shape for array in inputs)))
+        made = np.asarray(function(*inputs))
+        return made.astype(inputs[0].dtype) if typed else made
+
+    return fold
+
+
+_NAMED_AS_IN_NUMPY = ("Abs", "Sqrt", "Exp", "Log", "Floor", "Ceil", "Round", "Reciprocal", "Mod")
+
+FOLDS: dict[str, Fold] = {
+    "Constant": _constant,
+    "ConstantOfShape": _constant_of_shape,
+    "Range": _range,
+    "Cast": lambda n, i: i[0].astype(TYPES[n.attributes["to"]]),
+    "Expand": _expand,
+    "Tile": _tile,
+    "Reshape": _reshape,
+    "Flatten": lambda n, i: i[0].reshape(math.prod(i[0].shape[: n.attributes.get("axis", 1)]), -1),
+    "Squeeze": lambda n, i: np.squeeze(i[0], None if (axes := axes_of(n, i)) is None else tuple(axes)),
+    "Unsqueeze": lambda n, i: np.expand_dims(i[0], tuple(axes_of(n, i) or ())),
+    "Slice": _slice,
+    "Gather": _gather,
+    "Concat": lambda n, i: np.concatenate(i, axis=n.attributes.get("axis", 1)),
+    "Transpose": lambda n, i: np.transpose(i[0], n.attributes.get("perm")),
+    "Identity": lambda n, i: i[0],
+    "Add": _pointwise(np.add),
+    "Sub": _pointwise(np.subtract),
+    "Mul": _pointwise(np.multiply),
+    "Div": _div,
+    "Pow": _pointwise(np.power),
+    "Neg": _pointwise(np.negative),
+    **{kind: _pointwise(getattr(np, kind.lower())) for kind in _NAMED_AS_IN_NUMPY},
+    "Max": lambda n, i: np.maximum.reduce(np.broadcast_arrays(*i)),
+    "Min": lambda n, i: np.minimum.reduce(np.broadcast_arrays(*i)),
+    **{kind: _pointwise(getattr(np, kind.lower()), typed=False) for kind in ("Equal", "Greater", "Less", "Where")},
+    **{kind: _pointwise(getattr(np, f"logical_{kind.lower()}"), typed=False) for kind in ("And", "Or", "Not")},
+    **{f"Reduce{kind}": _reduce(getattr(np, kind.lower())) for kind in ("Sum", "Prod", "Max", "Min", "Mean")},
+}

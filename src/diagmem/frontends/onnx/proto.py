@@ -1,5 +1,5 @@
-"""An ONNX file as values: its graph, nodes, attributes and tensors, as they stand there. Nothing is interpreted yet,
-but whatever cannot be held apart from a damaged file is refused."""
+"""An ONNX file as values: its graph, nodes, attributes and tensors. Nothing is interpreted yet, but what cannot be told
+from a damaged file is refused."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ MOST_VARINT_BYTES = 10
 
 
 class Field(NamedTuple):
-    """One field of a message: a number if it is a varint, else where its bytes lie."""
+    """One field of a message: the value of a varint, else where the bytes are."""
 
     number: int
     wire: int
@@ -55,12 +56,12 @@ class Message:
             elif wire not in (FIXED64, FIXED32):
                 raise self.damaged(f"wire type {wire} is not one that ONNX uses")
             if length > self.end - at:
-                raise self.damaged("it ends in the midst of a field")
+                raise self.damaged("it ends inside a field")
             yield Field(number, wire, 0, at, at + length)
             at += length
 
-    def read(self, decoders: Mapping[int, Decoder]) -> dict[int, list[Any]]:
-        """The values of the fields that there are decoders for, by number, in the order of the file."""
+    def read(self, decoders: Decoders) -> dict[int, list[Any]]:
+        """The values of all fields with a decoder, by number, in the order of the file."""
         found: dict[int, list[Any]] = {number: [] for number in decoders}
         for item in self.fields():
             if item.number in decoders:
@@ -82,7 +83,7 @@ class Message:
         return bytes(self.content[field.start : field.end])
 
     def integer(self, field: Field) -> int:
-        """A signed number of 64 bits."""
+        """A signed 64-bit number."""
         self._expect(field, VARINT)
         return signed(field.value)
 
@@ -101,15 +102,8 @@ class Message:
             found.append(signed(value))
         return found
 
-    def floats(self, field: Field) -> list[float]:
+    def floats(self, field: Field, wire: int = FIXED32, code: str = "<f") -> list[float]:
         """One number, or several that are packed."""
-        return self._packed(field, FIXED32, "<f")
-
-    def doubles(self, field: Field) -> list[float]:
-        """The same of 64 bits."""
-        return self._packed(field, FIXED64, "<d")
-
-    def _packed(self, field: Field, wire: int, code: str) -> list[float]:
         if field.wire != wire:
             self._expect(field, BYTES)
         if (field.end - field.start) % struct.calcsize(code):
@@ -127,7 +121,7 @@ class Message:
         value, limit = 0, self.end if end is None else end
         for place in range(MOST_VARINT_BYTES):
             if at >= limit:
-                raise self.damaged("it ends in the midst of a number")
+                raise self.damaged("it ends inside a number")
             byte = self.content[at]
             at += 1
             value |= (byte & 0x7F) << (7 * place)
@@ -142,15 +136,16 @@ def signed(value: int) -> int:
 
 
 Decoder = Callable[[Message, Field], Any]
+Decoders = Mapping[int, Decoder]
 
 
 def within(what: str, read: Callable[[Message], Any]) -> Decoder:
-    """The decoder of a field that is a message."""
+    """A decoder for a field that is a message."""
     return lambda message, field: read(message.message(field, what))
 
 
 def last(values: Sequence[Any], default: Any) -> Any:
-    """Of a field that should be there once; as in all protobuf files, the last one counts."""
+    """For a field that should occur once; as in all protobuf files, the last one counts."""
     return values[-1] if values else default
 
 
@@ -163,9 +158,7 @@ def _external(directory: Path | None, places: Mapping[str, str], size_bytes: int
     if not set(places) <= set(KEYS) or not location:
         raise ModelError(f"{where}: its external data is described by other than {', '.join(KEYS)}")
     if directory is None:
-        raise ModelError(
-            f"{where}: its values lie in '{one_line(location)}' beside the model; give the model as a file"
-        )
+        raise ModelError(f"{where}: its values are in '{one_line(location)}' beside the model; give the model's path")
     if Path(location).name != location or location in (".", "..") or "\\" in location or "\0" in location:
         raise ModelError(f"{where}: external data in '{one_line(location)}' is not in the model's own folder")
     offset, length = (_number(places.get(key), where) for key in ("offset", "length"))
@@ -200,16 +193,16 @@ def _bytes(path: Path, offset: int, size_bytes: int, where: str) -> bytes:
 
 MOST_NODES = 100_000
 MOST_DEPTH = 16
-"""Of graphs inside nodes of graphs."""
+"""Of graphs nested in nodes."""
 
 DEFAULT_DOMAINS = ("", "ai.onnx")
 MICROSOFT = "com.microsoft"
 
-# Numbers of ONNX's element types.
+# ONNX's element types by number.
 TYPES = {1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool"}
 TYPES |= {10: "float16", 11: "float64", 12: "uint32", 13: "uint64"}
 IN_INT32 = ("uint8", "int8", "uint16", "int16", "int32", "bool", "float16")
-"""Types whose values may stand in the field of 32-bit integers."""
+"""Types whose values may be in the field of 32-bit integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +216,8 @@ class OnnxValue:
 
 @dataclass(frozen=True, slots=True)
 class OnnxNode:
-    """`number`: its place in the file. An input that is left out has the empty name. `stands_for`: the label of the
-    file's node that this one is a part of, where the file does not have it itself."""
+    """`number`: its place in the file. An omitted input has the empty name. `stands_for`: the label of the file's node
+    that this one is a part of, if the file itself does not have it."""
 
     number: int
     kind: str
@@ -247,7 +240,7 @@ class OnnxNode:
 
 @dataclass(frozen=True, slots=True)
 class OnnxModel:
-    """`constants`: the initialisers. `inputs` are those that are no initialisers."""
+    """`constants`: the initialisers. `inputs`: those without an initialiser."""
 
     opset: int
     inputs: tuple[OnnxValue, ...]
@@ -257,7 +250,7 @@ class OnnxModel:
 
 
 def read_model(content: bytes, directory: Path | None) -> OnnxModel:
-    """The model in a file's bytes. `directory`: where files that it refers to may lie; None: nowhere."""
+    """The model in a file's bytes. `directory`: where files that it refers to may be; None: nowhere."""
     message = Message(memoryview(content), 0, len(content), "the model")
     opset = within("the list of opsets", _opset)
     found = message.read({7: lambda _, field: message.message(field, "the graph"), 8: opset, 25: Message.data})
@@ -309,7 +302,7 @@ class _Reader:
         return OnnxNode(number, kind, domain, name, tuple(found[1]), tuple(found[2]), dict(found[5]))
 
     def _attribute(self, message: Message) -> tuple[str, Any]:
-        values: dict[int, Decoder] = {
+        values: Decoders = {
             2: Message.float32,
             3: Message.integer,
             4: Message.data,
@@ -317,10 +310,10 @@ class _Reader:
             6: within("a graph inside a node", self._subgraph),
             11: lambda *_: Subgraph(),
         }
-        lists = {7: Message.floats, 8: Message.integers, 9: lambda inner, field: [inner.data(field)]}
+        lists: Decoders = {7: Message.floats, 8: Message.integers, 9: lambda inner, field: [inner.data(field)]}
         found = message.read({1: Message.text, 20: Message.integer, **values, **lists})
         name, kind = last(found[1], ""), last(found[20], 0)
-        # A list says by its type that it is one; an empty one, and a zero, leave no other trace.
+        # The type says whether it is a list; an empty list, and a zero, leave no other trace.
         is_list = {6: 7, 7: 8, 8: 9}.get(kind) or next((number for number in lists if any(found[number])), None)
         if is_list is not None:
             return name, [value for part in found[is_list] for value in part]
@@ -330,20 +323,23 @@ class _Reader:
     def _subgraph(self, message: Message) -> Subgraph:
         self._depth += 1
         if self._depth > MOST_DEPTH:
-            raise ModelError(f"graphs lie inside nodes of graphs, more than {MOST_DEPTH} deep")
+            raise ModelError(f"graphs are nested in nodes more than {MOST_DEPTH} deep")
         found = self.graph(message, 0)
         self._depth -= 1
         return Subgraph(found)
 
     def _tensor(self, message: Message) -> tuple[str, npt.NDArray[Any]]:
-        typed = {4: Message.floats, **dict.fromkeys((5, 7, 11), Message.integers), 10: Message.doubles}
+        doubles = partial(Message.floats, wire=FIXED64, code="<d")
+        typed: Decoders = {4: Message.floats, **dict.fromkeys((5, 7, 11), Message.integers), 10: doubles}
         texts = {8: Message.text, 9: Message.data, 13: within("external data", _entry)}
         found = message.read({1: Message.integers, 2: Message.integer, 14: Message.integer, **typed, **texts})
         name, kind, raw = last(found[8], ""), last(found[2], 0), last(found[9], None)
         dims = [size for part in found[1] for size in part]
         values = {number: [v for part in found[number] for v in part] for number in typed if found[number]}
         where = f"tensor '{one_line(name)}'"
-        dtype = _dtype(kind, where)
+        if kind not in TYPES:
+            raise ModelError(f"{where}: element type {kind} is not supported; export it with other weights")
+        dtype = np.dtype(TYPES[kind])
         shape = checked_shape(dims, where)
         size = int(np.prod(shape, dtype=object)) * dtype.itemsize
         if last(found[14], 0) == 1:
@@ -353,18 +349,18 @@ class _Reader:
                 raise damaged(f"{where}: {len(raw)} bytes for a shape that takes {size}")
             return name, np.frombuffer(raw, dtype=dtype.newbyteorder("<")).astype(dtype).reshape(shape)
         if raw is not None:
-            raise damaged(f"{where}: its values stand there twice")
+            raise damaged(f"{where}: its values are there twice")
         return name, _typed(values, dtype, shape, where)
 
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:
-    """An attribute that is a graph: a branch or a loop's body; None for a list of them, which is not read."""
+    """An attribute that is a graph: a branch or a loop's body. None: a list of graphs, which is not read."""
 
     graph: OnnxModel | None = None
 
     def names(self) -> Iterator[str]:
-        """What its nodes read, and those of graphs within, and what it hands out."""
+        """What its nodes read, those of nested graphs included, and its outputs."""
         if self.graph is not None:
             yield from (value.name for value in self.graph.outputs)
             for node in self.graph.nodes:
@@ -379,25 +375,19 @@ def _entry(message: Message) -> tuple[str, str]:
     return last(found[1], ""), last(found[2], "")
 
 
-def _dtype(kind: int, where: str) -> np.dtype[Any]:
-    if kind not in TYPES:
-        raise ModelError(f"{where}: element type {kind} is not supported; export it with other weights")
-    return np.dtype(TYPES[kind])
-
-
 def checked_shape(dims: list[int], where: str) -> Shape:
-    """Dimensions of a tensor that could exist."""
+    """A shape that a tensor could have."""
     if any(dim < 0 for dim in dims) or len(dims) > 16 or int(np.prod(dims, dtype=object)) > 1 << 31:
         raise damaged(f"{where}: shape {dims[:16]} is not that of a tensor")
     return tuple(dims)
 
 
 def _typed(typed: dict[int, list[Any]], dtype: np.dtype[Any], shape: Shape, where: str) -> npt.NDArray[Any]:
-    """Values from the field that is meant for their type."""
+    """Values from the field for their type."""
     numbers = {"float32": 4, "float64": 10, **dict.fromkeys(IN_INT32, 5), "uint32": 11, "uint64": 11}
     values = typed.pop(numbers.get(dtype.name, 7), [])
     if typed:
-        raise damaged(f"{where}: its values stand in a field of another type")
+        raise damaged(f"{where}: its values are in a field of another type")
     if len(values) != int(np.prod(shape, dtype=object)):
         raise damaged(f"{where}: {len(values)} values for shape {list(shape)}")
     if dtype == np.float16:

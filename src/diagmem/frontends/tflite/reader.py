@@ -53,14 +53,8 @@ _BUILTIN_CODE_FIELD = 10
 _CONTROL_FLOW = frozenset({"CALL", "STABLEHLO_WHILE", "STABLEHLO_REDUCE", "STABLEHLO_CASE", "DELEGATE"})
 
 
-def read(path: str | Path) -> Graph:
-    """The graph in a .tflite file."""
-    path = Path(path)
-    return parse(content(path), path.stem)
-
-
 def content(path: Path) -> bytes:
-    """The bytes of a file; one that is too large is refused before it is read."""
+    """The file's bytes. A file that is too large is refused before it is read."""
     with reading(), path.open("rb") as file:
         if os.fstat(file.fileno()).st_size > LARGEST_FILE_BYTES:
             raise ModelError(TOO_LARGE)
@@ -68,8 +62,8 @@ def content(path: Path) -> bytes:
 
 
 def parse(data: bytes, name: str, shapes: Mapping[str, Shape] | None = None) -> Graph:
-    """The graph in the bytes of a .tflite file; `name` is what the model is called from here on. `shapes`: those of
-    inputs, by name, in place of the file's; all others follow."""
+    """The graph in the bytes of a .tflite file; `name`: of the model. `shapes`: input shapes by name that replace the
+    file's; all others are inferred from them."""
     stored = _as_stored(data, name)
     graph = with_shapes(stored.graph, shapes or {}, stored.dynamic)
     check_sizes(graph)
@@ -80,8 +74,8 @@ def parse(data: bytes, name: str, shapes: Mapping[str, Shape] | None = None) -> 
 
 
 def has_shapes_of_file(data: bytes, graph: Graph) -> bool:
-    """Whether all tensors of the graph have the shapes that the file gives them, which is where runtimes without shape
-    inference look."""
+    """Whether all tensors of the graph have the shapes that the file gives them: runtimes without shape inference rely
+    on those."""
     stored = _as_stored(data, graph.name).graph.tensors
     return all(tensor.shape == stored[tensor.index].shape for tensor in graph.tensors[: tensors_in_file(graph)])
 
@@ -94,15 +88,15 @@ def has_uncalled_subgraphs(data: bytes) -> bool:
 
 
 class _Stored(NamedTuple):
-    """A graph as its file has it. `dynamic`: tensors of which the file says that some sizes are known only when the
-    model runs; converters put 1 in their place."""
+    """A graph as its file has it. `dynamic`: tensors some of whose sizes, by the file, are known only when the model
+    runs; converters write 1 for them."""
 
     graph: Graph
     dynamic: frozenset[int]
 
 
 def _as_stored(data: bytes, name: str) -> _Stored:
-    """The graph as its file has it, before anything is checked that is not needed to read it."""
+    """The graph as its file has it, with no more checks than reading needs."""
     if len(data) > LARGEST_FILE_BYTES:
         raise ModelError(TOO_LARGE)
     if len(data) < 8 or data[4:8] != b"TFL3":
@@ -143,8 +137,8 @@ class _Reader:
         return with_variables(without_control_flow(graph, others), others)
 
     def called(self, graph: Graph, count: int) -> Mapping[int, Graph]:
-        """The subgraphs that the first one calls, and those that they call. What nobody calls (other signatures of a
-        model, such as those that train it) is not looked at: runtimes do not run it."""
+        """The subgraphs that the first one calls, directly or not. Others (further signatures of a model, such as those
+        that train it) are ignored: runtimes do not run them."""
         found: dict[int, Graph] = {}
         wanted = called_subgraphs(graph)
         while wanted:
@@ -154,7 +148,7 @@ class _Reader:
             found[number] = other = self.subgraph(number, graph.name)
             for op in filter(keeps_state, other.ops):
                 where = f"subgraph {number}, op {op.index}"
-                raise ModelError(f"{where}: {op.kind} remembers, which is not supported in branches and loops")
+                raise ModelError(f"{where}: {op.kind} keeps state, which is not supported in branches and loops")
             wanted = (wanted | called_subgraphs(other)) - found.keys()
         return found
 
@@ -176,7 +170,7 @@ class _Reader:
             self.op(Op(i, _checked_name(i, codes, operator), *wires), operator, tensors)
             for i, (operator, wires) in enumerate(zip(operators, wiring, strict=True))
         )
-        # Converters know nothing of what operations make that TFLite does not define, and write any shape, or none.
+        # Converters do not know what custom operations make, and write any shape for it, or none.
         self.dynamic |= {t for op in ops if op.kind.startswith(CUSTOM) for t in op.outputs}
         return Graph(name, tensors, ops, inputs, outputs)
 
@@ -214,16 +208,18 @@ class _Reader:
         )
 
     def unseen(self, index: int, table: Any) -> Tensor:
-        """One that no operation looks at, and that neither enters nor leaves: only its place is kept."""
+        """One that is no input or output of an operation or of the graph: only its place is kept."""
         return Tensor(index, self.text(table.Name()), (0,), DType.UINT8, is_constant=True)
 
     def tensor(self, index: int, table: Any, is_fed: bool) -> Tensor:
-        """`is_fed`: an operation or the caller writes it, so that it is not a constant."""
+        """`is_fed`: an operation or the caller writes it, so it is not a constant."""
         name = self.text(table.Name())
         where = f"tensor {index} '{one_line(name)}'"
         dtype = _DTYPES.get(table.Type())
         if dtype is None:
-            raise ModelError(f"{where}: element type {_type_name(table.Type())} is not supported")
+            types = {v: k for k, v in vars(tflite.TensorType).items() if isinstance(v, int)}
+            unknown = types.get(table.Type(), f"number {table.Type()}")
+            raise ModelError(f"{where}: element type {unknown} is not supported")
         shape = tuple(self.vector(_bounded(table.ShapeLength(), f"{where}: axes", 16), table.ShapeAsNumpy))
         signature = self.vector(table.ShapeSignatureLength(), table.ShapeSignatureAsNumpy)
         if any(size < 0 for size in (*shape, *signature)):
@@ -237,7 +233,7 @@ class _Reader:
         return replace(bare, is_constant=is_constant, is_variable=bool(table.IsVariable()), data=values)
 
     def values(self, raw: npt.NDArray[np.uint8], tensor: Tensor, table: Any) -> npt.NDArray[Any] | None:
-        """Of a constant; those that the file leaves out are 0."""
+        """The values of a constant; those that a sparse one leaves out are 0."""
         sparsity = table.Sparsity()
         if sparsity is None:
             return _values(raw, tensor)
@@ -259,8 +255,8 @@ class _Reader:
         return data if data.size else None
 
     def quantisation(self, table: Any, where: str, dtype: DType) -> Quantisation | None:
-        """Real numbers have none, whatever the file says. Whether the axis makes sense is asked where somebody looks at
-        it: runtimes do not, at biases."""
+        """Float tensors have none, even if the file says so. The axis is checked where it is used: runtimes ignore that
+        of biases."""
         found = table.Quantization()
         if found is None or not found.ScaleLength() or dtype in (DType.FLOAT32, DType.FLOAT16):
             return None
@@ -276,7 +272,7 @@ class _Reader:
         """The operation with its attributes."""
         kind, known = bare.kind, kind_of(bare.kind)
         if known is None:
-            # What nobody knows may have options of any form.
+            # Options of an unknown custom operation may have any form.
             options = None if kind.startswith(CUSTOM) else _options(kind, operator)
             return replace(bare, attributes=attributes_of(kind, options, self.text))
         sources = tuple(None if i == ABSENT else tensors[i] for i in bare.inputs)
@@ -334,8 +330,8 @@ def custom_options(raw: bytes) -> Mapping[str, float]:
 
 
 def raw_builtin_code(code: Any) -> int:
-    """The newer field as the file has it. The schema's accessor gives the older field in its place where it is below
-    127, so that an operation of a file without the older one would be taken for ADD, which is 0."""
+    """The newer field as the file has it. The schema's accessor returns the older field instead where the newer one is
+    below 127; in a file without the older one, every such operation would be read as ADD, which is 0."""
     offset = code._tab.Offset(_BUILTIN_CODE_FIELD)
     return int(code._tab.Get(flatbuffers.number_types.Int32Flags, offset + code._tab.Pos)) if offset else 0
 
@@ -362,25 +358,16 @@ def _bounded(count: int, what: str, most: int = MOST_ITEMS) -> int:
     return count
 
 
-def _type_name(code: int) -> str:
-    return next((str(k) for k, v in vars(tflite.TensorType).items() if v == code), f"number {code}")
-
-
 def _values(raw: npt.NDArray[np.uint8], tensor: Tensor) -> npt.NDArray[Any] | None:
     """A constant's values; None where the buffer does not hold them all (a graph published without its weights)."""
     if raw.size != tensor.size_bytes:
         return None
     if tensor.dtype is DType.INT4:
-        return _unpacked(raw, tensor)
+        # Two lie in a byte, the first in its lower half.
+        both = np.stack([raw & 15, raw >> 4], axis=1).reshape(-1)[: tensor.elems]
+        return ((both ^ 8).astype(np.int8) - 8).reshape(tensor.shape)
     values: npt.NDArray[Any] = raw.view(tensor.dtype.numpy.newbyteorder("<")).reshape(tensor.shape)
     return values
-
-
-def _unpacked(raw: npt.NDArray[np.uint8], tensor: Tensor) -> npt.NDArray[Any]:
-    """Numbers of 4 bits as bytes: two lie in one, the first in its lower half."""
-    both = np.stack([raw & 15, raw >> 4], axis=1).reshape(-1)[: tensor.elems]
-    signed: npt.NDArray[Any] = ((both ^ 8).astype(np.int8) - 8).reshape(tensor.shape)
-    return signed
 
 
 _VECTORS = {
@@ -401,11 +388,12 @@ class _Level:
 
 
 def dense_values(sparsity: Any, stored: npt.NDArray[np.uint8], tensor: Tensor) -> npt.NDArray[Any]:
-    """All values of a sparse constant: the file stores only those that are not 0, in `stored`, and where they stand.
+    """All values of a sparse constant, of which the file stores only those that are not 0, in `stored`, and where they
+    belong.
 
-    The axes are walked level by level, in an order that the file gives, where some may be cut into blocks which are
-    axes of their own. A level is dense, with all of its indices, or sparse: then each entry of the level before has a
-    segment of the indices that there are."""
+    The axes are walked level by level, in an order that the file gives; some are cut into blocks, which are axes of
+    their own. A level is dense, with all of its indices, or sparse: then each entry of the level before has a segment
+    of the indices that are stored."""
     if tensor.dtype is DType.INT4 or stored.size % tensor.dtype.size_bytes:
         raise ModelError(f"tensor '{tensor.label}': {tensor.dtype.value} elements cannot be sparse; supported: others")
     values = stored.view(tensor.dtype.numpy.newbyteorder("<"))
@@ -471,4 +459,4 @@ def _count(found: int) -> int:
 
 
 def _damage(tensor: Tensor) -> ModelError:
-    return damaged(f"tensor '{tensor.label}': where its numbers stand does not suit its shape")
+    return damaged(f"tensor '{tensor.label}': the indices of its sparse values do not fit its shape")

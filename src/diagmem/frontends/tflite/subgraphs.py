@@ -1,11 +1,11 @@
 """Subgraphs that operations call.
 
-IF and WHILE: which branch is taken, and how often a loop is run, must be known before the model runs. Then what is run
-stands in the graph, one operation after the other.
+IF and WHILE: which branch is taken, and how often a loop runs, must be known before the model runs. The operations that
+run are then written into the graph, one after the other.
 
-Resource variables: state that a file sets up once, in a subgraph of its own, and reads and assigns by handles. In the
-graph a variable is a tensor, in the place of its first handle: a read is made from it, and an assignment writes it. The
-operations that hand out handles, and the one that calls the subgraph, have nothing left to do.
+Resource variables: state that a file sets up once, in a subgraph of its own, and reads and assigns through handles. In
+the graph a variable is a tensor, at the index of its first handle, which reads and assignments use directly. The
+operations that hand out handles, and the one that calls the subgraph, disappear.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from diagmem.ops.kind import Array
 MOST_OPS = 10_000
 """Of an unrolled graph."""
 MOST_LOOKED_AT = 10 * MOST_OPS
-"""Those of conditions included, each time that they are asked."""
+"""Those of conditions included, each time that they are evaluated."""
 MOST_DEPTH = 16
-"""Of subgraphs that call each other: more are called in a circle."""
+"""Of subgraphs that call each other: beyond that, they call themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Loop:
 
 
 def called_subgraphs(graph: Graph) -> set[int]:
-    """Those that IF and WHILE call, and those that are run before the first run."""
+    """Those that IF and WHILE call, and those that set up variables."""
     found = [op.attributes for op in graph.ops]
     branches = {n for a in found if isinstance(a, Branches) for n in (a.then, a.otherwise)}
     loops = {n for a in found if isinstance(a, Loop) for n in (a.condition, a.body)}
@@ -54,15 +54,15 @@ def called_subgraphs(graph: Graph) -> set[int]:
 
 
 def without_control_flow(graph: Graph, subgraphs: Mapping[int, Graph]) -> Graph:
-    """The graph with what IF and WHILE run in their place. `subgraphs`: the others of the file, by number. Where there
-    is any, operations are numbered anew."""
+    """The graph with what IF and WHILE run in their place. `subgraphs`: the others of the file, by number. Operations
+    are renumbered if there is any control flow."""
     if not any(op.kind in ("IF", "WHILE") for op in graph.ops):
         return graph
     return _Unrolled(graph, subgraphs).graph()
 
 
 class _Unrolled:
-    """A graph in the making. `values`: what is known of tensors beforehand."""
+    """The unrolled graph as far as it is built. `values`: of the tensors that are known beforehand."""
 
     def __init__(self, source: Graph, subgraphs: Mapping[int, Graph]) -> None:
         self.source, self.subgraphs = source, subgraphs
@@ -80,9 +80,14 @@ class _Unrolled:
     def _run(self, source: Graph, place: dict[int, int]) -> None:
         """Adds the operations of a graph whose tensors are known here by the numbers in `place`."""
         for node in source.nodes:
-            given = [ABSENT if t == ABSENT else self._known_as(node, t, place) for t in node.op.inputs]
+            missing = [t for t in node.op.inputs if t != ABSENT and t not in place]
+            if missing:
+                raise damaged(f"{node.label}: it reads tensor {missing[0]}, which nothing produces")
+            given = [ABSENT if t == ABSENT else place[t] for t in node.op.inputs]
             if isinstance(node.attributes, Branches):
-                found = self._branch(node, given)
+                taken = self._answer(node, given[0] if given else ABSENT, "which branch is taken")
+                number = node.attributes.then if taken else node.attributes.otherwise
+                found = self._call(node, number, given[1:])
             elif isinstance(node.attributes, Loop):
                 found = self._loop(node, given)
             elif node.op.kind in ("IF", "WHILE"):
@@ -92,11 +97,6 @@ class _Unrolled:
             if len(found) != len(node.op.outputs):
                 raise ModelError(f"{node.label}: it has {len(node.op.outputs)} outputs, what it calls {len(found)}")
             place.update(zip(node.op.outputs, found, strict=True))
-
-    def _known_as(self, node: Node, tensor: int, place: Mapping[int, int]) -> int:
-        if tensor not in place:
-            raise damaged(f"{node.label}: it reads tensor {tensor}, which nothing produces")
-        return place[tensor]
 
     def _plain(self, node: Node, given: list[int], place: Mapping[int, int]) -> list[int]:
         self.looked_at += 1
@@ -121,16 +121,12 @@ class _Unrolled:
         found = self.tensors[tensor]
         return replace(found, is_constant=True, data=self.values[tensor]) if tensor in self.values else found
 
-    def _branch(self, node: Node, given: list[int]) -> list[int]:
-        taken = self._answer(node, given[0] if given else ABSENT, "which branch is taken")
-        return self._call(node, node.attributes.then if taken else node.attributes.otherwise, given[1:])
-
     def _loop(self, node: Node, given: list[int]) -> list[int]:
         while True:
             ops, tensors = len(self.ops), len(self.tensors)
             answers = self._call(node, node.attributes.condition, given)
             goes_on = self._answer(node, answers[0] if answers else ABSENT, "how often it is run")
-            # What has been asked is known, and need not be run.
+            # The answer is known, so its operations need not run.
             del self.ops[ops:], self.tensors[tensors:]
             self.constants = {key: t for key, t in self.constants.items() if t < tensors}
             self.values = {t: value for t, value in self.values.items() if t < tensors}
@@ -144,13 +140,13 @@ class _Unrolled:
     def _answer(self, node: Node, tensor: int, what: str) -> bool:
         if tensor not in self.values or self.values[tensor].size != 1:
             raise ModelError(
-                f"{node.label}: {what} depends on what comes in, and cannot be unrolled; "
+                f"{node.label}: {what} depends on the model's inputs, so it cannot be unrolled; "
                 "convert the model without control flow"
             )
         return bool(self.values[tensor].reshape(-1)[0])
 
     def _call(self, node: Node, number: int, given: list[int]) -> list[int]:
-        """What a subgraph makes of some tensors."""
+        """Runs a subgraph on these tensors; its outputs."""
         source = self.subgraphs.get(number)
         if source is None or len(source.inputs) != len(given) or self.depth >= MOST_DEPTH:
             raise ModelError(f"{node.label}: it cannot call subgraph {number} with {len(given)} tensors")
@@ -180,7 +176,7 @@ CALL_ONCE, HANDLE, READ, ASSIGN = "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "A
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """What a handle stands for: the same variable in all subgraphs."""
+    """The variable of a handle, the same in all subgraphs."""
 
     container: str
     shared_name: str
@@ -188,7 +184,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """`subgraph`: the one that is run before anything else, in the first run only."""
+    """`subgraph`: what runs before anything else, in the first run only."""
 
     subgraph: int
 
@@ -209,7 +205,7 @@ def attributes_of(
 
 
 def called_once(graph: Graph) -> set[int]:
-    """The subgraphs that are run before the first run."""
+    """The subgraphs that set up variables before the first run."""
     return {op.attributes.subgraph for op in graph.ops if isinstance(op.attributes, Called)}
 
 
@@ -226,16 +222,17 @@ def with_variables(graph: Graph, subgraphs: Mapping[int, Graph]) -> Graph:
     for tensor, name in sorted(names.items()):
         variable.setdefault(name, tensor)
     found = dict(_variables(graph, names, variable, initial))
-    ops = [_on_variables(op, names, variable) for op in graph.ops if op.kind not in (CALL_ONCE, HANDLE)]
-    return replace(
-        graph,
-        tensors=tuple(found.get(t.index, t) for t in graph.tensors),
-        ops=tuple(replace(op, index=index, origin=op.number) for index, op in enumerate(ops)),
-    )
+    ops: list[Op] = []
+    for op in (op for op in graph.ops if op.kind not in (CALL_ONCE, HANDLE)):
+        if op.kind in (READ, ASSIGN):
+            own = (variable[names[op.inputs[0]]],)
+            op = replace(op, inputs=own) if op.kind == READ else replace(op, inputs=op.inputs[1:], outputs=own)
+        ops.append(replace(op, index=len(ops), origin=op.number))
+    return replace(graph, tensors=tuple(found.get(t.index, t) for t in graph.tensors), ops=tuple(ops))
 
 
 def _names(graph: Graph) -> dict[int, Name]:
-    """Handle -> the variable that it stands for. Handles go to reads and assignments, and nowhere else."""
+    """Handle -> its variable. Handles go to reads and assignments, and nowhere else."""
     names: dict[int, Name] = {}
     for node in graph.nodes:
         if node.op.kind == HANDLE:
@@ -257,7 +254,7 @@ def _names(graph: Graph) -> dict[int, Name]:
 
 
 def _check_first(graph: Graph) -> None:
-    """What is set up once must be set up before it is used."""
+    """Variables must be set up before they are used."""
     used = False
     for node in graph.nodes:
         used |= node.op.kind in (READ, ASSIGN)
@@ -266,7 +263,7 @@ def _check_first(graph: Graph) -> None:
 
 
 def _set_up(subgraph: Graph, number: int) -> Iterator[tuple[Name, Tensor]]:
-    """The constants that a subgraph assigns, which must be all that it does."""
+    """The constants that a subgraph assigns; it may do nothing else."""
     names = _names(subgraph)
     for node in subgraph.nodes:
         if node.op.kind not in (HANDLE, ASSIGN):
@@ -283,7 +280,7 @@ def _set_up(subgraph: Graph, number: int) -> Iterator[tuple[Name, Tensor]]:
 def _variables(
     graph: Graph, names: Mapping[int, Name], variable: Mapping[Name, int], initial: Mapping[Name, Tensor]
 ) -> Iterator[tuple[int, Tensor]]:
-    """Index -> the variable that comes to stand there: of the type and shape of what is read from it, and written."""
+    """Index -> the variable there, with the type and shape of what is read from it and assigned to it."""
     for name, index in variable.items():
         seen = [value for node in graph.nodes if (value := _value(node, names, name)) is not None]
         if not seen:
@@ -291,11 +288,10 @@ def _variables(
         like, first = seen[0], initial.get(name)
         for other in (*seen[1:], *([first] if first is not None else [])):
             if (other.shape, other.dtype) != (like.shape, like.dtype):
-                raise damaged(
-                    f"variable '{one_line(name.shared_name)}': it is {_about(like)} here and {_about(other)} there"
-                )
+                both = " and ".join(f"{t.dtype.value} {list(t.shape)}" for t in (like, other))
+                raise damaged(f"variable '{one_line(name.shared_name)}': it is used as {both}")
         bare = Tensor(index, name.shared_name, like.shape, like.dtype, like.quantisation, is_variable=True)
-        # What the file sets it to, or its zero point.
+        # The file's initial values, or the zero point.
         values = bare.first_values if first is None or first.data is None else np.asarray(first.data)
         yield index, replace(bare, initial=values)
 
@@ -305,14 +301,3 @@ def _value(node: Node, names: Mapping[int, Name], name: Name) -> Tensor | None:
     if node.op.kind not in (READ, ASSIGN) or names[node.op.inputs[0]] != name:
         return None
     return node.output if node.op.kind == READ else node.input(1)
-
-
-def _about(tensor: Tensor) -> str:
-    return f"{tensor.dtype.value} {list(tensor.shape)}"
-
-
-def _on_variables(op: Op, names: Mapping[int, Name], variable: Mapping[Name, int]) -> Op:
-    if op.kind not in (READ, ASSIGN):
-        return op
-    own = (variable[names[op.inputs[0]]],)
-    return replace(op, inputs=own) if op.kind == READ else replace(op, inputs=op.inputs[1:], outputs=own)

@@ -32,7 +32,7 @@ Fields = dict[str, Any]
 
 
 class FlatTables:
-    """One flatbuffer, written back to front as flatbuffers are: what is referred to comes first."""
+    """One flatbuffer, written back to front: what is referred to is written first."""
 
     def __init__(self, size_bytes: int = 1024) -> None:
         self.flat = flatbuffers.Builder(size_bytes)
@@ -122,7 +122,7 @@ SCHEMA_VERSION = 3
 
 
 def to_tflite(graph: Graph, seed: int = 0) -> bytes:
-    """The file's bytes: seeded weights, and for int8 a quantisation that suits them. Same seed, same bytes."""
+    """The file's bytes: seeded weights, and for int8 a quantisation that fits them. Same seed, same bytes."""
     weights = draw(graph, seed)
     return _File(graph, weights, quantise(graph, weights)).content()
 
@@ -134,7 +134,7 @@ class _File(FlatTables):
         self.quantisation = quantisation
         constants_bytes = sum(t.size_bytes + 2 * ALIGNMENT for t in graph.tensors if t.is_constant)
         scales_bytes = sum(16 * len(q.scales) for q in quantisation.values())
-        # Large enough from the start, for growing would copy all weights and for a moment hold them twice.
+        # Large enough from the start: growing would copy all weights and briefly hold them twice.
         super().__init__(constants_bytes + scales_bytes + 512 * (len(graph.tensors) + len(graph.ops)))
 
     def content(self) -> bytes:
@@ -187,13 +187,11 @@ class _File(FlatTables):
         stored: npt.NDArray[np.float64] = np.round(vector / np.array(self.quantisation[tensor.index].scales))
         return stored.astype(tensor.dtype.numpy)
 
-    def tensor_at(self, tensor: Tensor, buffer: int) -> int:
-        quantisation = self.quantisation.get(tensor.index)
-        variable = {"IsVariable": tensor.is_variable}
-        return self.tensor(tensor.name, tensor.shape, tensor.dtype, buffer, quantisation, **variable)
+    def tensor_at(self, t: Tensor, buffer: int) -> int:
+        scales = self.quantisation.get(t.index)
+        return self.tensor(t.name, t.shape, t.dtype, buffer, scales, IsVariable=t.is_variable)
 
     def version(self, kind: str) -> int:
-        """Of an operator that takes the graph's type of elements."""
         is_int8 = any(t.dtype is DType.INT8 for t in self.graph.tensors)
         return kinds()[kind].int8_version if is_int8 else 1
 
@@ -314,7 +312,8 @@ class _Copy(FlatTables):
             options = getattr(old, field)()
             kind = getattr(old, f"{field}Type")()
             if options is not None and kind:
-                own[field] = self.options_of(options, _name_in(union, kind), op)
+                name = next(name for name, number in vars(union).items() if number == kind)
+                own[field] = self.options_of(options, name, op)
         return self.copy(old, "Operator", **own)
 
     def options_of(self, union: Any, name: str, op: Op) -> int:
@@ -359,7 +358,7 @@ class _Copy(FlatTables):
         return self.table(name, **fields, **own)
 
     def field_of(self, old: Any, field: str) -> Any:
-        """A number as it is; vectors, texts and tables as they were copied; None for one that is not there."""
+        """A number as it is; vectors, texts and tables copied; None if it is not there."""
         if hasattr(old, f"{field}Length"):
             if not getattr(old, f"{field}Length")():
                 return None
@@ -380,11 +379,6 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _name_in(union: type[Any], number: int) -> str:
-    names: dict[int, str] = {value: name for name, value in vars(union).items() if isinstance(value, int)}
-    return names[number]
-
-
 BLOCK_ALIGNMENT = 64
 """No kernel asks for more of its weights; TFLite itself asks for 16."""
 MOST_ENTRIES = 1000
@@ -399,15 +393,20 @@ def block(data: bytes, name: str) -> bytes | None:
     try:
         model = tflite.Model.GetRootAs(data, 0)
         found = [entry for other, entry in _entries(model) if other == name]
-        return _payload(model, found[-1], name) if found else None
+        if not found:
+            return None
+        index = found[-1].Buffer()
+        if index >= model.BuffersLength():
+            raise damaged(f"metadata '{name}': buffer {index} does not exist")
+        return bytes(model.Buffers(index).DataAsNumpy()) if model.Buffers(index).DataLength() else b""
     except DAMAGE as error:
         raise ModelError("the file's metadata are damaged") from error
 
 
 def rewritten(data: bytes, blocks: Mapping[str, bytes], order: Sequence[int] | None = None) -> bytes:
-    """The file with metadata `blocks` added, or put in the place of those of the same name, and with the operators of
-    its first subgraph in `order` (given as indices of their present places). Those that it does not name come first:
-    they hand out variables."""
+    """The file with metadata `blocks` added, replacing those of the same name, and with the operators of its first
+    subgraph in `order` (as indices of their present places). Those that it does not name come first: they hand out
+    variables."""
     try:
         return _Continuation(data).finish(blocks, order)
     except DAMAGE as error:
@@ -436,28 +435,21 @@ def _entries(model: Any) -> Iterator[tuple[str, Any]]:
         yield (entry.Name() or b"").decode("utf-8", errors="replace"), entry
 
 
-def _payload(model: Any, entry: Any, name: str) -> bytes:
-    if entry.Buffer() >= model.BuffersLength():
-        raise damaged(f"metadata '{name}': buffer {entry.Buffer()} does not exist")
-    buffer = model.Buffers(entry.Buffer())
-    return bytes(buffer.DataAsNumpy()) if buffer.DataLength() else b""
-
-
 def _refuse_absolute_places(model: Any) -> None:
-    """Very large files hold data behind the flatbuffer, by absolute place; TFLM does not look for them there."""
+    """Very large files hold data behind the flatbuffer, at absolute offsets; TFLM does not look there."""
     subgraphs = (model.Subgraphs(i) for i in range(model.SubgraphsLength()))
     operators = (s.Operators(i) for s in subgraphs for i in range(s.OperatorsLength()))
     buffers = (model.Buffers(i) for i in range(model.BuffersLength()))
     if any(b.Offset() > 1 for b in buffers) or any(o.LargeCustomOptionsOffset() > 1 for o in operators):
         raise ModelError(
-            "the file holds data behind its flatbuffer, where TensorFlow Lite Micro does not look for them; "
-            "convert the model with its weights inside"
+            "the file holds data behind its flatbuffer, where TensorFlow Lite Micro does not look; convert the model "
+            "with its weights inside"
         )
 
 
 class _Continuation(FlatTables):
-    """A builder that goes on from an old file. Builders work from the end to the front and count offsets from the
-    end, so the old file enters as the first thing built, and its objects are then referred to like any others."""
+    """A builder that continues an old file. Builders work from the end to the front and count offsets from the end, so
+    the old file is the first thing built, and its objects are then referred to like any others."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(0)

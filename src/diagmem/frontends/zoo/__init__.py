@@ -43,26 +43,20 @@ def _entry(name: str, description: str, source: str, family: Callable[..., Graph
     return Entry(name, description, source, partial(family, name, **options))
 
 
-_MOBILENET_V1 = "Howard et al. 2017, arXiv:1704.04861"
-_MOBILENET_V2 = "Sandler et al. 2018, arXiv:1801.04381"
+_v1 = partial(_entry, source="Howard et al. 2017, arXiv:1704.04861", family=nets.mobilenet_v1)
+_v2 = partial(_entry, source="Sandler et al. 2018, arXiv:1801.04381", family=nets.mobilenet_v2)
 _INCEPTION = "Szegedy et al. 2016, arXiv:1602.07261"
 _MLPERF_TINY = "Banbury et al. 2021, arXiv:2106.07597"
 _INT8: dict[str, Any] = {"dtype": DType.INT8}
 _SMALL: dict[str, Any] = {"width": 0.25, "resolution": 128, **_INT8}
 
 _ENTRIES = (
-    _entry("mobilenet_v1_1.0_224", "MobileNet v1, full width", _MOBILENET_V1, nets.mobilenet_v1),
-    _entry("mobilenet_v1_1.0_224_int8", "MobileNet v1, full width, 8 bit", _MOBILENET_V1, nets.mobilenet_v1, **_INT8),
-    _entry("mobilenet_v1_0.25_224", "MobileNet v1, quarter width", _MOBILENET_V1, nets.mobilenet_v1, width=0.25),
-    _entry(
-        "mobilenet_v1_0.25_128_int8",
-        "MobileNet v1, quarter width, small image, 8 bit",
-        _MOBILENET_V1,
-        nets.mobilenet_v1,
-        **_SMALL,
-    ),
-    _entry("mobilenet_v2_0.35_224", "MobileNet v2, a third of the width", _MOBILENET_V2, nets.mobilenet_v2, width=0.35),
-    _entry("mobilenet_v2_1.0_224", "MobileNet v2, full width", _MOBILENET_V2, nets.mobilenet_v2),
+    _v1("mobilenet_v1_1.0_224", "MobileNet v1, full width"),
+    _v1("mobilenet_v1_1.0_224_int8", "MobileNet v1, full width, 8 bit", **_INT8),
+    _v1("mobilenet_v1_0.25_224", "MobileNet v1, quarter width", width=0.25),
+    _v1("mobilenet_v1_0.25_128_int8", "MobileNet v1, quarter width, small image, 8 bit", **_SMALL),
+    _v2("mobilenet_v2_0.35_224", "MobileNet v2, a third of the width", width=0.35),
+    _v2("mobilenet_v2_1.0_224", "MobileNet v2, full width"),
     _entry("inception_v4", "Inception v4", _INCEPTION, nets.inception_v4),
     _entry("inception_resnet_v2", "Inception-ResNet v2", _INCEPTION, nets.inception_resnet_v2),
     _entry("nasnet_mobile", "NASNet-A, 4 cells at 44 channels", "Zoph et al. 2018, arXiv:1707.07012", nets.nasnet),

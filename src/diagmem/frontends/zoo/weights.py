@@ -1,9 +1,9 @@
-"""Weights for a graph that has none, such that it computes something worth looking at.
+"""Random weights for a graph that has none, such that its outputs are meaningful.
 
 Filters are drawn at random. Each channel is then scaled and shifted as batch normalisation would do it: over random
-inputs, a convolution's output has a standard deviation near 1 and a small random mean, worked out from the
-distribution of its input and from the filter drawn. So activations neither die out nor saturate, however deep the
-network, and nothing has to be run. The float and the int8 variant of a model hold the same weights, up to rounding.
+inputs, a convolution's output has a standard deviation near 1 and a small random mean, computed from the distribution
+of its input and from the filter. So activations neither vanish nor saturate in deep networks, and nothing has to be
+run. The float and the int8 variant of a model hold the same weights, up to rounding.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from diagmem.ops import Activation
 Floats = npt.NDArray[np.float64]
 
 LITTLE = 0.01
-"""The smooth part of a tensor that nothing has smoothed: pixels see some of the same inputs."""
+"""The smooth part of a tensor that was never averaged: neighbouring pixels share some inputs."""
 
 _CLIPS = {
     Activation.NONE: (-math.inf, math.inf),
@@ -32,7 +32,7 @@ _CLIPS = {
     Activation.RELU6: (0.0, 6.0),
 }
 _TAIL = 12.0
-"""Standard deviations beyond which a normal distribution holds nothing that float64 can see."""
+"""Standard deviations beyond which a normal distribution is 0 in float64."""
 _TINY = 1e-12
 """Least variance, so that a constant channel can be divided by."""
 
@@ -41,8 +41,8 @@ _TINY = 1e-12
 class Distribution:
     """For each channel (the last axis) a normal distribution, then clipped to [low, high]. One entry per channel.
 
-    Channels are taken to be independent, and so are pixels but for the part `smooth` of their variance, which they
-    have in common with their neighbours, so that averaging leaves it: random weights see to that, near enough.
+    Channels are assumed to be independent, and so are pixels except for the part `smooth` of their variance, which
+    neighbours share, so that averaging keeps it. With random weights this is close enough.
     """
 
     mean: Floats
@@ -55,6 +55,10 @@ class Distribution:
     def normal(cls, mean: Floats, variance: Floats, smooth: Floats | float = LITTLE) -> Distribution:
         unbounded = np.full_like(mean, math.inf)
         return cls(mean, np.sqrt(variance), -unbounded, unbounded, np.full_like(mean, smooth))
+
+    @classmethod
+    def standard(cls, channels: int, variance: float) -> Distribution:
+        return cls.normal(np.zeros(channels), np.full(channels, variance))
 
     def clipped(self, low: float, high: float) -> Distribution:
         return replace(self, low=np.clip(self.low, low, high), high=np.clip(self.high, low, high))
@@ -75,7 +79,7 @@ class Distribution:
         return first, np.maximum(second - first**2, _TINY)
 
     def bounds(self, deviations: float) -> tuple[float, float]:
-        """The least and the largest value that matter, all channels taken together; 0 lies between them."""
+        """The smallest and largest value that matter, over all channels; 0 lies between them."""
         low = np.maximum(self.low, self.mean - deviations * self.std)
         high = np.minimum(self.high, self.mean + deviations * self.std)
         return min(0.0, float(low.min())), max(0.0, float(high.max()))
@@ -94,7 +98,7 @@ class Distribution:
         return Distribution.normal(mean, variance * left, (self.smooth + smoothed) / left)
 
     def diluted(self, share: float) -> Distribution:
-        """A part `share` of the values, the others 0."""
+        """A share of the values, the others 0."""
         mean, variance = self.moments()
         return Distribution.normal(share * mean, share * (variance + (1 - share) * mean**2), self.smooth)
 
@@ -139,23 +143,23 @@ def _largest_normal(count: float) -> tuple[float, float]:
 INPUT_RANGE = 1.0
 """Inputs lie in [-1, 1]."""
 INPUT_STD = 0.65
-"""A normal distribution of this width, clipped to the input range, has variance 1/3, as uniform noise has."""
+"""A normal distribution of this width, clipped to the input range, has variance 1/3, like uniform noise."""
 GAINS = (0.5, 1.5)
-"""Standard deviations that channels are given: unequal, so that no channel can be taken for another."""
+"""Range of the channels' standard deviations: unequal, so that no channel can be confused with another."""
 MEANS = (0.1, 0.9)
-"""Means that channels are given. They are above 0 so that a ReLU passes most values: cutting off half of them and
-scaling up the rest would amplify every slip of the prediction, layer by layer."""
+"""Range of the channels' means, above 0 so that a ReLU passes most values: clipping half of them and scaling up the
+rest would amplify every error of the prediction, layer by layer."""
 LOGIT_MEANS = (-0.4, 0.4)
 """The same for what enters a softmax, in units of its standard deviation."""
 LOGIT_STD = 2.0
-"""Distribution of what enters a softmax: of a thousand classes, a few then hold most of the probability."""
+"""Standard deviation at the input of a softmax: of a thousand classes, a few then hold most of the probability."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Integers of [-127, 127] drawn at random, times a scale: one for all, or one for each channel along `axis`.
+    """Random integers in [-127, 127] times a scale: one for all, or one for each channel along `axis`.
 
-    Only the seed is kept; the integers are drawn again where they are needed, so that a large model takes no memory.
+    Only the seed is kept; the integers are drawn again when needed, so that a large model takes no memory.
     """
 
     shape: Shape
@@ -187,7 +191,7 @@ def drawn(shape: Shape, seed: tuple[int, int]) -> npt.NDArray[np.int8]:
 
 
 def rounded(values: Floats) -> Floats:
-    """To 16 significant bits: what machines do differently in the last bits never reaches a file."""
+    """To 16 significant bits: differences between machines in the last bits never reach a file."""
     mantissa, exponent = np.frexp(values)
     return np.ldexp(np.round(mantissa * 2**16) / 2**16, exponent)
 
@@ -196,10 +200,8 @@ def draw(graph: Graph, seed: int) -> Weights:
     """Weights for every constant without values. The same seed gives the same weights."""
     weights = Weights({}, {}, {})
     for index in graph.inputs:
-        channels = np.zeros(graph.tensors[index].shape[-1])
-        weights.distributions[index] = Distribution.normal(channels, channels + INPUT_STD**2).clipped(
-            -INPUT_RANGE, INPUT_RANGE
-        )
+        noise = Distribution.standard(graph.tensors[index].shape[-1], INPUT_STD**2)
+        weights.distributions[index] = noise.clipped(-INPUT_RANGE, INPUT_RANGE)
     gains = _logit_gains(graph)
     for node in graph.nodes:
         visit = _VISITS.get(node.op.kind)
@@ -213,7 +215,7 @@ def draw(graph: Graph, seed: int) -> Weights:
 
 @dataclass(frozen=True, slots=True)
 class _Visit:
-    """An operation whose weights are to be drawn. `gain` is set where the output is on its way into a softmax."""
+    """An operation whose weights are to be drawn. `gain`: set if the output goes into a softmax."""
 
     node: Node
     weights: Weights
@@ -222,14 +224,14 @@ class _Visit:
 
     @property
     def shrinkage(self) -> float:
-        """How many elements of the input there are for one of the output."""
+        """Elements of the input per element of the output."""
         return self.node.input(0).elems / self.node.output.elems
 
     def distribution(self, position: int = 0) -> Distribution:
         return self.weights.distributions[self.node.input(position).index]
 
     def uniform(self, position: int, low: float, high: float) -> Floats:
-        """Random numbers for the vector at this position, one for each of its elements."""
+        """Random numbers for each element of the vector at this input."""
         tensor = self.node.input(position)
         return np.random.default_rng((self.seed, tensor.index)).uniform(low, high, tensor.elems)
 
@@ -254,7 +256,7 @@ def _filtered(visit: _Visit) -> Distribution:
     axis = len(tensor.shape) - 1 if kind == "DEPTHWISE_CONV_2D" else 0
     visit.weights.filters[tensor.index] = Filter(tensor.shape, seed, axis, scales)
     visit.set_vector(2, wanted_mean - scales * mean)
-    # A sum over all channels takes over their smoothness.
+    # A sum over all channels has their smoothness.
     _, given = visit.distribution().moments()
     smooth = float(visit.distribution().smooth @ given / given.sum())
     return Distribution.normal(wanted_mean, scales**2 * variance, smooth)
@@ -263,7 +265,7 @@ def _filtered(visit: _Visit) -> Distribution:
 def _sums(visit: _Visit, integers: Floats) -> tuple[Floats, Floats]:
     """Mean and variance of each channel's sum of products, before its scale and bias.
 
-    A tap that falls into the padding at some of the pixels counts for the share of pixels where it does not.
+    A tap that is in the padding at some pixels counts for the share of pixels where it is not.
     """
     mean, variance = visit.distribution().moments()
     kind = visit.node.op.kind
@@ -302,11 +304,6 @@ def _average_pooled(visit: _Visit) -> Distribution:
     return visit.distribution().average_of(_window_elems(visit.node), overlapping)
 
 
-def _probabilities(visit: _Visit) -> Distribution:
-    channels = np.zeros(visit.node.output.shape[-1])
-    return Distribution.normal(channels, channels + 1.0).clipped(0.0, 1.0)
-
-
 _VISITS: dict[str, Callable[[_Visit], Distribution]] = {
     "CONV_2D": _filtered,
     "DEPTHWISE_CONV_2D": _filtered,
@@ -318,7 +315,7 @@ _VISITS: dict[str, Callable[[_Visit], Distribution]] = {
     "AVERAGE_POOL_2D": _average_pooled,
     "MAX_POOL_2D": lambda visit: visit.distribution().largest_of(_window_elems(visit.node)),
     "CONCATENATION": lambda visit: Distribution.joined(*map(visit.distribution, range(len(visit.node.inputs)))),
-    "SOFTMAX": _probabilities,
+    "SOFTMAX": lambda visit: Distribution.standard(visit.node.output.shape[-1], 1.0).clipped(0.0, 1.0),
     "RELU": lambda visit: visit.distribution().activated(Activation.RELU),
     "RESHAPE": lambda visit: visit.distribution().resized(visit.node.output.shape[-1]),
     "STRIDED_SLICE": _Visit.distribution,
@@ -342,15 +339,13 @@ def _axis_shares(window: Window1D) -> Floats:
 
 
 def _window_elems(node: Node) -> float:
-    """How many pixels a pooling looks at, on average over its output."""
+    """How many pixels a pooling window covers, on average over its output."""
     return float(_tap_shares(node, (node.attributes.kernel_h, node.attributes.kernel_w)).sum())
 
 
 def _logit_gains(graph: Graph) -> dict[int, float]:
-    """Op index -> gain, for the operations whose output enters a softmax, reshaped or averaged on the way.
-
-    Averaging shrinks the deviation; the gain makes up for it.
-    """
+    """Op index -> gain, for operations whose output goes into a softmax, possibly reshaped or averaged in between.
+    Averaging shrinks the deviation; the gain compensates for it."""
     gains = {}
     for node in graph.nodes:
         if node.op.kind != "SOFTMAX":
@@ -365,13 +360,13 @@ def _logit_gains(graph: Graph) -> dict[int, float]:
 
 
 RANGE_DEVIATIONS = 5.0
-"""Standard deviations that the range of a tensor covers."""
+"""Standard deviations that a tensor's quantised range covers."""
 
 SOFTMAX = Quantisation((1 / 256,), (-128,))
 """The only quantisation that TFLite's int8 softmax writes."""
 
 COPYING = frozenset({"AVERAGE_POOL_2D", "MAX_POOL_2D", "RESHAPE", "CONCATENATION", "PAD", "STRIDED_SLICE"})
-"""Kinds whose kernels do not rescale, so that inputs and output must share one quantisation."""
+"""Kinds whose kernels do not rescale: inputs and output share one quantisation."""
 
 
 def quantise(graph: Graph, weights: Weights) -> dict[int, Quantisation]:
@@ -395,7 +390,7 @@ def _activations(graph: Graph, weights: Weights) -> dict[int, Quantisation]:
     members = [i for i in weights.distributions if graph.tensors[i].dtype is DType.INT8]
     copies = {op.outputs[0] for op in graph.ops if op.kind in COPYING}
     for index in members:
-        if index not in copies:  # A copy stays within the range of what it copies.
+        if index not in copies:  # A copy stays within the range of its source.
             low, high = weights.distributions[index].bounds(RANGE_DEVIATIONS)
             group_low, group_high = bounds.get(leader[index], (0.0, 0.0))
             bounds[leader[index]] = min(low, group_low), max(high, group_high)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diagmem.frontends.zoo import build
-from diagmem.frontends.zoo.builder import SAME, VALID, Builder
+from diagmem.frontends.zoo.networks import SAME, VALID, Builder
 from diagmem.model.graph import Graph, Node
 from diagmem.ops import kind_of
 from diagmem.planning.planner import Planned

@@ -1,4 +1,4 @@
-"""How each operator of ONNX becomes operations of ours, one file a family."""
+"""How each ONNX operator becomes operations of ours, one file per family."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from functools import partial
 
 from diagmem.frontends.onnx.importer import Lowering
-from diagmem.frontends.onnx.lowering import elementwise, images, matrix, moving, quantised, reductions
+from diagmem.frontends.onnx.lowering import arithmetic, images, matrix, moving, quantised
 
 _FLOAT32: Mapping[str, Lowering] = {
     **images.LOWERINGS,
-    **elementwise.LOWERINGS,
+    **arithmetic.LOWERINGS,
     **matrix.LOWERINGS,
     **moving.LOWERINGS,
-    **reductions.LOWERINGS,
 }
 
 LOWERINGS: Mapping[str, Lowering] = {

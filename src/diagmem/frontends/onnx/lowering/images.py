@@ -1,4 +1,4 @@
-"""Images: convolutions, pools, and images of another size. A line of pixels is an image of width one."""
+"""Images: convolutions, pooling and resizing. A 1-D image, a line of pixels, is an image of width one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from diagmem.frontends.onnx.builder import CHANNELS_LAST, Constant, Dims, Stored, Value, stored_as
 from diagmem.frontends.onnx.importer import Importer, Lowering, integers
-from diagmem.frontends.onnx.lowering.elementwise import binary_of, fused
+from diagmem.frontends.onnx.lowering.arithmetic import binary_of, fused
 from diagmem.frontends.onnx.lowering.moving import taken
 from diagmem.frontends.onnx.proto import OnnxNode
 from diagmem.model.errors import one_line
@@ -28,7 +28,7 @@ from diagmem.ops.resizing.resize import Resize
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window over height and width; a line of pixels has width one. `before`, `after`: padding."""
+    """A window over height and width. `before`, `after`: padding."""
 
     kernel: tuple[int, int]
     stride: tuple[int, int]
@@ -41,7 +41,7 @@ class Window:
         return any(self.before) or any(self.after)
 
     def padding(self, size: Sequence[int]) -> Padding | ExplicitPadding:
-        """As TensorFlow would call it, if it has a name for it."""
+        """By TensorFlow's name, if it has one."""
         if not self.pads:
             return Padding.VALID
         same = [
@@ -55,12 +55,12 @@ class Window:
 
 
 def image_dims(shape: Shape) -> Dims:
-    """Batch, height, width, channels; a line of pixels stands upright."""
+    """Batch, height, width, channels; a line of pixels is a column."""
     return (0, 2, None, 1) if len(shape) == 3 else (0, 2, 3, 1)
 
 
 def image_shape(im: Importer, node: OnnxNode, shape: Shape) -> tuple[int, ...]:
-    """Height and width of an image of the file."""
+    """Height and width of an image in the file."""
     if len(shape) not in (3, 4):
         raise im.refuse(node, f"a tensor of {len(shape)} axes; images have 4, lines of pixels 3")
     return shape[2:]
@@ -92,16 +92,12 @@ def window_of(im: Importer, node: OnnxNode, size: Sequence[int], kernel: Sequenc
     if ceil:
         for axis in range(rank):
             after[axis] += _missing(size[axis], kernel[axis], stride[axis], dilation[axis], before[axis], after[axis])
-    return Window(_pair(kernel, 1), _pair(stride, 1), _pair(dilation, 1), _pair(before, 0), _pair(after, 0))
-
-
-def _pair(values: Sequence[int], missing: int) -> tuple[int, int]:
-    """For height and width; a line of pixels has no width."""
-    return int(values[0]), int(values[1]) if len(values) > 1 else missing
+    columns = zip((kernel, stride, dilation, before, after), (1, 1, 1, 0, 0), strict=True)
+    return Window(*((int(values[0]), int(values[1]) if rank > 1 else missing) for values, missing in columns))
 
 
 def _missing(size: int, kernel: int, stride: int, dilation: int, before: int, after: int) -> int:
-    """What padding lacks for one more window, where sizes are rounded up. A window must not start behind the image."""
+    """The padding that one more window needs, where sizes are rounded up. A window must not start behind the image."""
     extent = (kernel - 1) * dilation + 1
     spare = (size + before + after - extent) % stride
     windows = (size + before + after - extent) // stride + 1
@@ -110,7 +106,7 @@ def _missing(size: int, kernel: int, stride: int, dilation: int, before: int, af
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """As our kernels take it: the image, weights in our order with output channels along `channel_axis`."""
+    """As our kernels take it: the image, and weights in our layout with output channels along `channel_axis`."""
 
     kind: str
     tensor: Tensor
@@ -127,7 +123,7 @@ def convolution(
     activation: Activation = Activation.NONE,
     as_stored: bool = False,
 ) -> Convolution:
-    """A Conv; one with a group for each channel is a depthwise one."""
+    """A Conv; with a group for each channel, a depthwise one."""
     size = image_shape(im, node, image.shape)
     groups = im.attribute(node, "group", 1)
     if weights.ndim != len(image.shape) or weights.shape[1] * groups != image.shape[1] or weights.shape[0] % groups:
@@ -158,14 +154,14 @@ def conv(im: Importer, node: OnnxNode) -> None:
 
 
 def bind_image(tensor: Tensor, rank: int) -> Stored:
-    """An image that a kernel made, as the file sees it."""
+    """A kernel's output image, as the file sees it."""
     batch, height, width, channels = tensor.shape
     shape = (batch, channels, height) if rank == 3 else (batch, channels, height, width)
     return Stored(tensor, stored_as(shape, image_dims(shape)), shape)
 
 
 def _batch_normalisation_behind(im: Importer, node: OnnxNode, channels: int) -> tuple[Any, Any, str] | None:
-    """Factor and shift of a batch normalisation that alone reads this node's output: both become one. Its output."""
+    """Factor, shift and output of a batch normalisation that alone reads this node's output, to fuse both."""
     behind = im.next_only(node.outputs[0], ["BatchNormalization"])
     if behind is None or behind.inputs[0] != node.outputs[0]:
         return None
@@ -191,6 +187,7 @@ def normalisation(im: Importer, node: OnnxNode, channels: int) -> tuple[Any, Any
 
 
 def conv_transpose(im: Importer, node: OnnxNode) -> None:
+    """All that the windows reach, then the wanted part of it."""
     image, weights = im.input(node), im.array(node, 1)
     size, groups = image_shape(im, node, image.shape), im.attribute(node, "group", 1)
     rank = len(size)
@@ -201,12 +198,23 @@ def conv_transpose(im: Importer, node: OnnxNode) -> None:
     weights = weights.reshape(*weights.shape[:2], *window.kernel)
     if window.dilation != (1, 1):
         weights, window = _spread(im, node, weights, window)
-    reached = [_reached(im, node, axis, size, window) for axis in range(rank)] + [(1, (0, 1))] * (2 - rank)
-    _transpose_conv(im, node, image, weights, window, reached)
+    reached = [_reached(im, node, axis, size, window) for axis in range(rank)] + [(1, 0, 1)] * (2 - rank)
+    full, begin, wanted = zip(*reached, strict=True)
+    name, bias, channels = node.outputs[0], im.optional_array(node, 2), weights.shape[1]
+    tensor = im.build.form(image, image_dims(image.shape))
+    shape = im.build.ints([tensor.shape[0], *full, channels], "shape")
+    inputs = [shape, im.build.constant(weights.transpose(1, 2, 3, 0), "filter"), tensor]
+    if bias is not None:
+        inputs.append(im.build.constant(bias, "bias"))
+    whole = im.build.make("TRANSPOSE_CONV", inputs, TransposeConv(Padding.VALID, *window.stride), name=name)
+    if full != wanted:
+        ends = im.build.ints([0, *begin, 0], "begin"), im.build.ints([tensor.shape[0], *wanted, channels], "size")
+        whole = im.build.make("SLICE", [whole, *ends], name=name)
+    fused(im, name, bind_image(whole, len(image.shape)))
 
 
 def _ungrouped(weights: Any, groups: int) -> Any:
-    """Weights for all channels together: those between groups are zero."""
+    """Weights for all channels together; those between groups are zero."""
     if groups == 1:
         return weights
     given, made = weights.shape[0] // groups, weights.shape[1]
@@ -218,7 +226,7 @@ def _ungrouped(weights: Any, groups: int) -> Any:
 
 
 def _spread(im: Importer, node: OnnxNode, weights: Any, window: Window) -> tuple[Any, Window]:
-    """Taps that lie apart, with zeros between them."""
+    """The weights with zeros between taps in place of dilation."""
     kernel = tuple((k - 1) * d + 1 for k, d in zip(window.kernel, window.dilation, strict=True))
     if math.prod(kernel) * weights.shape[0] * weights.shape[1] > 1 << 26:
         raise im.refuse(node, "its dilations make weights that are too large")
@@ -227,10 +235,8 @@ def _spread(im: Importer, node: OnnxNode, weights: Any, window: Window) -> tuple
     return whole, replace(window, kernel=(kernel[0], kernel[1]), dilation=(1, 1))
 
 
-def _reached(
-    im: Importer, node: OnnxNode, axis: int, size: Sequence[int], window: Window
-) -> tuple[int, tuple[int, int]]:
-    """How far the windows reach along an axis, and which part of that is wanted: where it starts, and its size."""
+def _reached(im: Importer, node: OnnxNode, axis: int, size: Sequence[int], window: Window) -> tuple[int, int, int]:
+    """How far the windows reach along an axis, and where the wanted part of that starts, and its size."""
     auto = node.attributes.get("auto_pad", b"NOTSET")
     shape = im.attribute(node, "output_shape", [])
     extra = im.attribute(node, "output_padding", [0] * len(size))[axis]
@@ -243,27 +249,8 @@ def _reached(
         low = window.before[axis]
         wanted = whole + extra - low - window.after[axis]
     if low < 0 or wanted < 1 or low + wanted > whole + extra:
-        raise im.damaged(node, "its padding makes no sense")
-    return max(whole, low + wanted), (low, wanted)
-
-
-def _transpose_conv(
-    im: Importer, node: OnnxNode, image: Any, weights: Any, window: Window, reached: Sequence[Any]
-) -> None:
-    """The whole of what the windows reach, then the part that is wanted."""
-    full, cut = zip(*reached, strict=True)
-    name, bias, channels = node.outputs[0], im.optional_array(node, 2), weights.shape[1]
-    tensor = im.build.form(image, image_dims(image.shape))
-    shape = im.build.ints([tensor.shape[0], *full, channels], "shape")
-    inputs = [shape, im.build.constant(weights.transpose(1, 2, 3, 0), "filter"), tensor]
-    if bias is not None:
-        inputs.append(im.build.constant(bias, "bias"))
-    whole = im.build.make("TRANSPOSE_CONV", inputs, TransposeConv(Padding.VALID, *window.stride), name=name)
-    if tuple(full) != tuple(n for _, n in cut):
-        begin = im.build.ints([0, *(low for low, _ in cut), 0], "begin")
-        wanted = im.build.ints([tensor.shape[0], *(n for _, n in cut), channels], "size")
-        whole = im.build.make("SLICE", [whole, begin, wanted], name=name)
-    fused(im, name, bind_image(whole, len(image.shape)))
+        raise im.damaged(node, "its padding is not possible")
+    return max(whole, low + wanted), low, wanted
 
 
 def pool(im: Importer, node: OnnxNode) -> Value:
@@ -272,7 +259,7 @@ def pool(im: Importer, node: OnnxNode) -> Value:
     kernel = im.attribute(node, "kernel_shape")
     counts_padding = im.attribute(node, "count_include_pad", 0)
     if len(node.outputs) > 1 and im.uses[node.outputs[1]]:
-        raise im.refuse(node, "its second output, the places of the largest, is not supported")
+        raise im.refuse(node, "its second output, the indices of the maxima, is not supported")
     if im.attribute(node, "storage_order", 0) or not isinstance(kernel, list) or len(kernel) != len(size):
         raise im.refuse(node, "storage_order or kernel_shape is not supported")
     window = window_of(im, node, size, kernel)
@@ -290,7 +277,7 @@ def pool(im: Importer, node: OnnxNode) -> Value:
 def _padded_image(
     im: Importer, node: OnnxNode, tensor: Tensor, window: Window, size: Sequence[int]
 ) -> tuple[Tensor, Window]:
-    """Where padding counts as zeros, zeros are put there. What rounding up adds counts for nothing, so it stays."""
+    """Padding that counts as zeros is added as zeros. What rounding up adds does not count, so it stays."""
     rank = len(size)
     pads = im.attribute(node, "pads", [0] * (2 * rank))
     explicit = [(*pads[:rank], *[0] * (2 - rank)), (*pads[rank:], *[0] * (2 - rank))]
@@ -313,7 +300,7 @@ def global_pool(im: Importer, node: OnnxNode) -> Value:
 
 
 def batch_normalisation(im: Importer, node: OnnxNode) -> None:
-    """One that no convolution in front of it could take in: a product and a sum."""
+    """One that was not fused into a convolution: a product and a sum."""
     value = im.stored(node)
     if len(value.shape) < 2:
         raise im.damaged(node, f"{list(value.shape)} has no channels")
@@ -324,7 +311,7 @@ def batch_normalisation(im: Importer, node: OnnxNode) -> None:
 
 
 def resize(im: Importer, node: OnnxNode) -> Stored:
-    """Resize and Upsample: by our kernels where these take the same pixels, else axis by axis."""
+    """Resize and Upsample: by our kernels where these read the same pixels, else axis by axis."""
     shape = im.input(node).shape
     size, scales = _new_size(im, node, shape)
     newer = im.model.opset >= 11 and node.kind == "Resize"
@@ -349,7 +336,7 @@ def resize(im: Importer, node: OnnxNode) -> Stored:
 
 
 class _Cubic(NamedTuple):
-    """`slope`: the coefficient a of Keys' kernel. `inside_only`: pixels outside the image do not count."""
+    """`slope`: coefficient a of Keys' kernel. `inside_only`: pixels outside the image do not count."""
 
     slope: float
     inside_only: bool
@@ -364,24 +351,24 @@ class _Cubic(NamedTuple):
 def _by_axes(
     im: Importer, node: OnnxNode, value: Stored, axes: Sequence[_Axis], modes: tuple[str, str, str], cubic: _Cubic
 ) -> Stored:
-    """One axis after the other: pixels that are taken, or weighed sums of them."""
+    """One axis after the other: pixels that are copied, or weighted sums of them."""
     mode, where, rounding = modes
     if mode not in ("nearest", "linear", "cubic") or where not in PLACES:
         raise im.refuse(node, f"mode {one_line(mode)}, {one_line(where)} is not supported")
     if where == "align_corners" and not all(axis.is_even for axis in axes):
-        raise im.refuse(node, "align_corners with scales that make no whole sizes: runtimes differ there; give sizes")
+        raise im.refuse(node, "align_corners with scales that give no whole sizes: runtimes differ there; give sizes")
     for axis, sizes in enumerate(axes):
         if sizes.new == sizes.old and (sizes.scale == 1.0 or (mode == "nearest" and sizes.is_even)):
             continue
         if mode == "nearest":
             value = taken(im, value, axis, np.array(sizes.theirs(where, rounding)))
         else:
-            value = _weighed(im, value, axis, sizes.taps(where, cubic if mode == "cubic" else None))
+            value = _weighted(im, value, axis, sizes.taps(where, cubic if mode == "cubic" else None))
     return value
 
 
-def _weighed(im: Importer, value: Stored, axis: int, taps: Sequence[Sequence[tuple[int, float]]]) -> Stored:
-    """The sum of as many products as a pixel has taps."""
+def _weighted(im: Importer, value: Stored, axis: int, taps: Sequence[Sequence[tuple[int, float]]]) -> Stored:
+    """A sum of products, one for each tap of a pixel."""
     shape = [-1, *[1] * (len(value.shape) - 1 - axis)]
     made: Stored | None = None
     for column in zip(*taps, strict=True):
@@ -395,7 +382,7 @@ def _weighed(im: Importer, value: Stored, axis: int, taps: Sequence[Sequence[tup
 
 
 def _new_size(im: Importer, node: OnnxNode, shape: Shape) -> tuple[Shape, list[float]]:
-    """The new shape, and by how much each axis grows."""
+    """The new shape, and each axis' scale."""
     newer = node.kind == "Resize" and im.model.opset >= 11
     rank = len(shape)
     axes = [im.axis(node, a, rank) for a in im.attribute(node, "axes", [])] or list(range(rank))
@@ -428,11 +415,11 @@ class _Axis(NamedTuple):
 
     @property
     def is_even(self) -> bool:
-        """Whether the size has grown by just as much as pixels move apart."""
+        """Whether the size grows by exactly the scale."""
         return self.old * self.scale == self.new
 
     def ours(self, align: bool, half: bool) -> list[int]:
-        """The pixels that our kernel takes."""
+        """The pixels that our kernel reads."""
         step = np.float32((self.old - 1) / (self.new - 1) if align and self.new > 1 else self.old / self.new)
         places = [(np.float32(i) + np.float32(0.5 if half else 0)) * step for i in range(self.new)]
         found = [math.floor(float(p) + 0.5) if align else math.floor(p) for p in places]
@@ -441,11 +428,11 @@ class _Axis(NamedTuple):
     def theirs(self, where: str, rounding: str) -> list[int]:
         """The pixels that the file asks for."""
         pick = _ROUNDINGS.get(rounding, math.floor)
-        return [min(max(pick(self._place(i, where)), 0), self.old - 1) for i in range(self.new)]
+        return [min(max(pick(PLACES[where](self, i)), 0), self.old - 1) for i in range(self.new)]
 
     def taps(self, where: str, cubic: _Cubic | None) -> list[list[tuple[int, float]]]:
-        """Of each new pixel the old ones that it is a sum of, and their weights: two, or four of a cubic one."""
-        return [self._taps(self._place(i, where), cubic) for i in range(self.new)]
+        """For each new pixel, the old ones that it sums and their weights: two, or four if cubic."""
+        return [self._taps(PLACES[where](self, i), cubic) for i in range(self.new)]
 
     def _taps(self, place: float, cubic: _Cubic | None) -> list[tuple[int, float]]:
         last = self.old - 1
@@ -461,28 +448,20 @@ class _Axis(NamedTuple):
             found = [(n, weight / total) for n, weight in found]
         return [(min(max(n, 0), last), weight) for n, weight in found]
 
-    def _place(self, i: int, where: str) -> float:
-        if where == "align_corners":
-            return i * (self.old - 1) / (self.new - 1) if self.new > 1 else 0.0
-        if where == "pytorch_half_pixel" and self.new == 1:
-            return 0.0
-        if where == "half_pixel_symmetric":
-            exact = self.old * self.scale
-            return self.old / 2 * (1 - self.new / exact) + (i + 0.5) / self.scale - 0.5
-        if where in ("half_pixel", "pytorch_half_pixel"):
-            return (i + 0.5) / self.scale - 0.5
-        return (i + 0.5 if where == "tf_half_pixel_for_nn" else i) / self.scale
+
+def _half_pixel(axis: _Axis, i: int) -> float:
+    return (i + 0.5) / axis.scale - 0.5
 
 
-PLACES = (
-    "half_pixel",
-    "half_pixel_symmetric",
-    "pytorch_half_pixel",
-    "tf_half_pixel_for_nn",
-    "align_corners",
-    "asymmetric",
-)
-"""How the place of a pixel in the old image is found, where that needs no other input."""
+PLACES: dict[str, Callable[[_Axis, int], float]] = {
+    "half_pixel": _half_pixel,
+    "half_pixel_symmetric": lambda a, i: a.old / 2 * (1 - a.new / (a.old * a.scale)) + (i + 0.5) / a.scale - 0.5,
+    "pytorch_half_pixel": lambda a, i: _half_pixel(a, i) if a.new > 1 else 0.0,
+    "tf_half_pixel_for_nn": lambda a, i: (i + 0.5) / a.scale,
+    "align_corners": lambda a, i: i * (a.old - 1) / (a.new - 1) if a.new > 1 else 0.0,
+    "asymmetric": lambda a, i: i / a.scale,
+}
+"""The position of pixel i in the old image, by mode."""
 
 _ROUNDINGS: dict[str, Callable[[float], int]] = {
     "round_prefer_floor": lambda x: math.ceil(x - 0.5),
@@ -490,15 +469,11 @@ _ROUNDINGS: dict[str, Callable[[float], int]] = {
     "floor": math.floor,
     "ceil": math.ceil,
 }
-_LINEAR = {
-    "asymmetric": Resize(),
-    "align_corners": Resize(align_corners=True),
-    "half_pixel": Resize(half_pixel_centers=True),
-}
+_LINEAR = {"asymmetric": Resize(), "align_corners": Resize(True), "half_pixel": Resize(half_pixel_centers=True)}
 
 
 def _resize_mode(modes: tuple[str, str, str], axes: Sequence[_Axis]) -> Resize | None:
-    """The attributes with which our kernel reads the pixels that the file asks for, if there are such."""
+    """The attributes with which our kernel reads the pixels that the file asks for, if there are any."""
     mode, where, rounding = modes
     if mode == "nearest" and where in PLACES:
         for align, half in ((False, False), (False, True), (True, False)):

@@ -1,4 +1,4 @@
-"""Products of matrices: Gemm, MatMul and Einsum; and LSTM, GRU and RNN, which are made of them."""
+"""Matrix products: Gemm, MatMul and Einsum; and LSTM, GRU and RNN, which consist of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from diagmem.frontends.onnx.builder import Constant, Shuffled, Stored, Value, in_file_order, number, stored_as
 from diagmem.frontends.onnx.importer import Importer, Lowering, Parts
-from diagmem.frontends.onnx.lowering.elementwise import binary_of, fused, unary_of
+from diagmem.frontends.onnx.lowering.arithmetic import binary_of, fused, unary_of
 from diagmem.frontends.onnx.lowering.moving import joined, transposed_value
 from diagmem.frontends.onnx.proto import OnnxNode
 from diagmem.model.graph import Shape, Tensor
@@ -53,7 +53,7 @@ def _scaled(value: Constant, factor: float) -> Constant:
 
 
 def _is_row(array: Any, units: int) -> bool:
-    """Whether it is one number for each unit, or for all."""
+    """Whether it has one number for each unit, or for all."""
     fits = array.size in (1, units) and array.shape[-1:] in ((), (1,), (units,))
     return fits and (array.ndim != 2 or array.shape[0] == 1)
 
@@ -73,7 +73,7 @@ def matmul(im: Importer, node: OnnxNode) -> None:
 
 
 def _of_vectors(im: Importer, node: OnnxNode) -> None:
-    """A vector is a row where it comes first, a column where it comes second."""
+    """A first operand that is a vector is a row, a second one a column."""
     parts = Parts(im, node)
     is_row, is_column = (len(im.input(node, place).shape) == 1 for place in (0, 1))
     first = parts("Reshape", node.inputs[0], np.array([1, -1])) if is_row else node.inputs[0]
@@ -85,7 +85,7 @@ def _of_vectors(im: Importer, node: OnnxNode) -> None:
 
 
 def _sum_behind(im: Importer, node: OnnxNode, units: int) -> tuple[Any, OnnxNode]:
-    """The constant of an Add that alone reads the product: its bias."""
+    """The bias: the constant of an Add that alone reads the product."""
     behind = im.next_only(node.outputs[0], ["Add"])
     if behind is not None:
         other = next((name for name in behind.inputs if name != node.outputs[0]), "")
@@ -96,7 +96,7 @@ def _sum_behind(im: Importer, node: OnnxNode, units: int) -> tuple[Any, OnnxNode
 
 
 def product(im: Importer, node: OnnxNode, first: Value, second: Value, name: str, bias: Any) -> Stored:
-    """first @ second; where the second one is constant its columns are the rows of a layer's weights."""
+    """first @ second; a constant second operand becomes the weights of a layer, columns as rows."""
     if not first.shape or not second.shape or first.shape[-1] != second.shape[0 if len(second.shape) < 2 else -2]:
         raise im.damaged(node, f"{list(first.shape)} and {list(second.shape)} cannot be multiplied")
     if isinstance(second, Constant) and second.array.ndim == 2 and not isinstance(first, Constant):
@@ -120,7 +120,7 @@ def _layer(im: Importer, first: Stored | Shuffled, weights: Any, name: str, bias
 
 
 def layer_input(im: Importer, value: Stored | Shuffled, as_stored: bool = False) -> tuple[Tensor, Any]:
-    """The tensor with the axis that is summed over last, and in which order that lies if not in the file's."""
+    """The tensor with the summed axis last, and the order of that axis if it is not the file's."""
     if isinstance(value, Shuffled) and len(value.shape) == 2:
         columns = value.columns()
         if columns is not None:
@@ -144,7 +144,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def einsum(im: Importer, node: OnnxNode) -> None:
-    """One operand, or two as a product of matrices: letters of both that are kept are those of a batch."""
+    """One operand, or two as a matrix product; letters that both have and the result keeps are the batch."""
     text = im.attribute(node, "equation").replace(" ", "")
     sides, arrow, result = text.partition("->")
     terms = sides.split(",")
@@ -173,7 +173,7 @@ def einsum(im: Importer, node: OnnxNode) -> None:
 
 
 def _summed(parts: Parts, name: str, term: str, wanted: set[str]) -> tuple[str, str]:
-    """An operand without letters that nothing else has."""
+    """An operand, summed over letters that only it has."""
     alone = [place for place, letter in enumerate(term) if letter not in wanted]
     if not alone:
         return name, term

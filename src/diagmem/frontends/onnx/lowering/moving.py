@@ -1,4 +1,4 @@
-"""Operations that only move elements, or only say that they lie elsewhere."""
+"""Operations that only move elements, or change shapes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,17 @@ from diagmem.frontends.onnx.builder import (
     stored_as,
     transposed,
 )
-from diagmem.frontends.onnx.folding import MOST_ELEMS, axes_of, new_shape, slices_of
-from diagmem.frontends.onnx.importer import Importer, Lowering, Parts, integers
+from diagmem.frontends.onnx.importer import (
+    MOST_ELEMS,
+    Array,
+    Importer,
+    Lowering,
+    Parts,
+    axes_of,
+    integers,
+    new_shape,
+    slices_of,
+)
 from diagmem.frontends.onnx.proto import OnnxNode
 from diagmem.model.graph import DType, Rounding, Shape, Tensor
 from diagmem.ops.moving.concatenation import Concatenation, Split
@@ -50,10 +59,14 @@ def flatten(im: Importer, node: OnnxNode) -> Value:
     return im.build.reshape(value, shape)
 
 
-def squeeze(im: Importer, node: OnnxNode) -> Value:
-    value = im.input(node)
+def given_axes(im: Importer, node: OnnxNode) -> list[int] | None:
+    """Axes from an attribute or the second input."""
     im.attribute(node, "axes", None)
-    axes = axes_of(node, [None, im.optional_array(node, 1)])
+    return axes_of(node, [None, im.optional_array(node, 1)])
+
+
+def squeeze(im: Importer, node: OnnxNode) -> Value:
+    value, axes = im.input(node), given_axes(im, node)
     if node.kind == "Unsqueeze":
         rank = len(value.shape) + len(axes or [])
         places = im.axes(node, axes or [], rank)
@@ -103,7 +116,7 @@ def joined(im: Importer, node: OnnxNode, values: Sequence[Value], axis: int, as_
 
 
 def _dims_with(values: Sequence[Value], axis: int, shape: Shape) -> Dims:
-    """An order of axes in which the given one has a place: that of the first operand which has it, else the file's."""
+    """A layout with a place for the given axis: that of the first operand which has one, else the file's."""
     stored, wide = [value for value in values if isinstance(value, Stored)], {a for a, n in enumerate(shape) if n > 1}
     for value in stored:
         if axis in value.dims and set(value.order) == wide:
@@ -113,7 +126,7 @@ def _dims_with(values: Sequence[Value], axis: int, shape: Shape) -> Dims:
 
 
 def placed(im: Importer, value: Stored, axes: Sequence[int]) -> Stored:
-    """The value stored so that all these axes have places of their own, size one or not."""
+    """The value in a layout with a place for each of these axes, even those of size one."""
     if all(axis in value.dims for axis in axes):
         return value
     dims: Dims = tuple(range(len(value.shape)))
@@ -149,7 +162,7 @@ def slice_(im: Importer, node: OnnxNode) -> Value:
     given = [None, *(im.optional_array(node, place) for place in range(1, len(node.inputs)))]
     ranges = slices_of(node, value.shape, given)
     if not all(ranges):
-        raise im.damaged(node, "it takes nothing")
+        raise im.damaged(node, "its output is empty")
     return _cut(im, value, ranges, node.outputs[0])
 
 
@@ -167,7 +180,7 @@ def _sliced(im: Importer, tensor: Tensor, parts: Sequence[range], name: str) -> 
     begin = im.build.ints([part.start for part in parts], "begin")
     if all(part.step == 1 for part in parts):
         return im.build.moved("SLICE", [tensor, begin, im.build.ints([len(p) for p in parts], "size")], name=name)
-    # An end before the first element cannot be written down: it is left open.
+    # An end before the first element cannot be expressed: it is left open.
     mask = sum(1 << place for place, part in enumerate(parts) if part.stop < 0)
     end = im.build.ints([max(part.stop, 0) for part in parts], "end")
     strides = im.build.ints([part.step for part in parts], "strides")
@@ -175,7 +188,7 @@ def _sliced(im: Importer, tensor: Tensor, parts: Sequence[range], name: str) -> 
 
 
 def pad(im: Importer, node: OnnxNode) -> Value:
-    """Around images; less than nothing cuts off. Quantised values stay as they are where zeros are added."""
+    """Around images; negative pads crop. Quantised values stay so where zeros are added."""
     mode, fill, sides = _pads(im, node)
     is_zero = mode == "constant" and fill == 0.0
     value = im.stored(node, as_stored=is_zero)
@@ -188,7 +201,7 @@ def pad(im: Importer, node: OnnxNode) -> Value:
     changed = [axis for axis, side in enumerate(sides) if any(side)]
     if not changed:
         return value
-    # An image that is reflected more than once is taken pixel by pixel, too.
+    # An image that is reflected more than once is gathered pixel by pixel, too.
     is_far = any(max(sides[axis]) >= value.shape[axis] for axis in changed)
     if mode in ("edge", "wrap") or (mode == "reflect" and is_far):
         return _padded_by_places(im, value, sides, mode)
@@ -207,7 +220,7 @@ def pad(im: Importer, node: OnnxNode) -> Value:
 
 
 def _pads(im: Importer, node: OnnxNode) -> tuple[str, float, list[tuple[int, int]]]:
-    """How, with what, and how far on both sides of each axis."""
+    """The mode, the value, and how far on both sides of each axis."""
     rank = len(im.input(node).shape)
     mode, fill = im.attribute(node, "mode", "constant"), im.attribute(node, "value", 0.0)
     pads = integers(im.array(node, 1)) if len(node.inputs) > 1 else im.attribute(node, "pads")
@@ -226,7 +239,7 @@ def _pads(im: Importer, node: OnnxNode) -> tuple[str, float, list[tuple[int, int
 
 
 def _filling(im: Importer, node: OnnxNode, value: Stored, fill: float) -> Tensor:
-    """What is put around a tensor, as its elements are stored."""
+    """The value around a tensor, in the form in which its elements are stored."""
     dtype, held = value.tensor.dtype, value.tensor.quantisation
     if held is not None and held.rounding is Rounding.ONNX_UNSIGNED:
         fill -= 128
@@ -236,7 +249,7 @@ def _filling(im: Importer, node: OnnxNode, value: Stored, fill: float) -> Tensor
 
 
 def _padded_by_places(im: Importer, value: Stored, sides: Sequence[tuple[int, int]], mode: str) -> Stored:
-    """Each axis is taken at the places that stand for what lies outside."""
+    """Each axis is gathered at the places that replace those outside."""
     for axis, (low, high) in enumerate(sides):
         if low or high:
             size = value.shape[axis]
@@ -248,7 +261,7 @@ def _padded_by_places(im: Importer, value: Stored, sides: Sequence[tuple[int, in
 
 
 def taken(im: Importer, value: Stored, axis: int, places: npt.NDArray[Any], name: str = "") -> Stored:
-    """The value at some places of one axis: a slice where these are neighbours."""
+    """The value at some places along an axis: a slice where these are neighbours."""
     value = placed(im, value, [axis])
     place, flat = value.dims.index(axis), [int(n) for n in places]
     neighbours = range(flat[0], flat[0] + len(flat))
@@ -261,30 +274,21 @@ def taken(im: Importer, value: Stored, axis: int, places: npt.NDArray[Any], name
 
 
 def gather(im: Importer, node: OnnxNode) -> Value:
-    """Gather with constant indices: a slice where they are neighbours."""
-    value = im.stored(node, as_stored=True)
+    """With constant indices, a slice where they are neighbours."""
+    value, indices = im.stored(node, as_stored=True), im.input(node, 1)
     axis = im.axis(node, im.attribute(node, "axis", 0), len(value.shape))
-    given = im.input(node, 1)
-    if not isinstance(given, Constant):
-        return _gather_unknown(im, node, value, axis)
-    indices = given.array
-    size = value.shape[axis]
-    if indices.size == 0 or indices.min() < -size or indices.max() >= size:
-        raise im.damaged(node, f"indices out of range of {size}")
-    found = taken(im, value, axis, indices.reshape(-1) % size, node.outputs[0])
-    final = (*value.shape[:axis], *indices.shape, *value.shape[axis + 1 :])
-    return im.build.reshape(found, final)
-
-
-def _gather_unknown(im: Importer, node: OnnxNode, value: Stored, axis: int) -> Value:
-    """Indices that are known only at run time."""
-    indices = im.stored(node, 1)
+    size, shape = value.shape[axis], (*value.shape[:axis], *indices.shape, *value.shape[axis + 1 :])
+    if isinstance(indices, Constant):
+        numbers = indices.array
+        if numbers.size == 0 or numbers.min() < -size or numbers.max() >= size:
+            raise im.damaged(node, f"indices out of range of {size}")
+        return im.build.reshape(taken(im, value, axis, numbers.reshape(-1) % size, node.outputs[0]), shape)
+    stored = im.stored(node, 1)
     whole = im.build.form(value, range(len(value.shape)))
-    places = im.build.form(indices, range(len(indices.shape)))
-    if places.dtype.value == "int64":
+    places = im.build.form(stored, range(len(stored.shape)))
+    if places.dtype is DType.INT64:
         places = im.build.make("CAST", [places], dtype=DType.INT32)
     made = im.build.make("GATHER", [whole, places], Gather(axis, 0), name=node.outputs[0])
-    shape = (*value.shape[:axis], *indices.shape, *value.shape[axis + 1 :])
     return Stored(made, in_file_order(shape), shape)
 
 
@@ -307,7 +311,7 @@ def expand(im: Importer, node: OnnxNode) -> Value:
 
 
 def space_depth(im: Importer, node: OnnxNode) -> Value:
-    """Channels of a block are numbered as ours in the mode DCR; in the mode CRD those of a pixel lie side by side."""
+    """Mode DCR numbers the channels of a block as we do; in mode CRD those of a pixel are neighbours."""
     value = im.stored(node, as_stored=True)
     block, mode = im.attribute(node, "blocksize"), im.attribute(node, "mode", "DCR")
     if mode not in ("DCR", "CRD") or len(value.shape) != 4 or not 1 <= block <= 1 << 10:
@@ -328,11 +332,8 @@ def space_depth(im: Importer, node: OnnxNode) -> Value:
     return found
 
 
-Array = npt.NDArray[Any]
-
-
 def _places(im: Importer, node: OnnxNode, shape: Sequence[int], indices: Array) -> Array:
-    """The number of each element, or row of elements, that a tuple of indices (the last axis) names."""
+    """The number of the element, or row of elements, for each tuple of indices (the last axis)."""
     depth = indices.shape[-1] if indices.ndim else 0
     if not 1 <= depth <= len(shape) or math.prod(shape) > MOST_ELEMS:
         raise im.damaged(node, "its indices do not fit")
@@ -344,8 +345,8 @@ def _places(im: Importer, node: OnnxNode, shape: Sequence[int], indices: Array) 
 
 
 def scatter(im: Importer, node: OnnxNode) -> None:
-    """ScatterND and ScatterElements: rows of the data and of the updates below each other; then of each place the row
-    that is there last."""
+    """ScatterND and ScatterElements: the rows of data and updates in one matrix, then for each place the row that is
+    written last."""
     if im.attribute(node, "reduction", "none") != "none":
         raise im.refuse(node, "reductions are not supported")
     shape = im.input(node).shape
@@ -371,16 +372,11 @@ def gather_rows(im: Importer, node: OnnxNode) -> None:
 
 
 def _rows(im: Importer, node: OnnxNode, shape: Shape) -> tuple[Array, Shape]:
-    """The numbers of the rows that the indices name, and the shape of a row."""
-    if node.kind.endswith("Elements"):
-        return _along(im, node, shape), ()
+    """The numbers of the rows at the indices, and the shape of a row."""
     indices = im.array(node, 1).astype(np.int64)
-    return _places(im, node, shape, indices), shape[indices.shape[-1] :]
-
-
-def _along(im: Importer, node: OnnxNode, shape: Sequence[int]) -> Array:
-    """The number of the element that each index along an axis names, the other axes being its own."""
-    indices = im.array(node, 1).astype(np.int64)
+    if not node.kind.endswith("Elements"):
+        return _places(im, node, shape, indices), shape[indices.shape[-1] :]
+    # Each index is along one axis; the others are its own.
     axis = im.axis(node, im.attribute(node, "axis", 0), len(shape))
     fits = indices.ndim == len(shape) and all(
         n <= size for a, (n, size) in enumerate(zip(indices.shape, shape, strict=True)) if a != axis
@@ -389,7 +385,7 @@ def _along(im: Importer, node: OnnxNode, shape: Sequence[int]) -> Array:
         raise im.damaged(node, "its indices do not fit")
     own = np.moveaxis(np.indices(indices.shape), 0, -1)
     own[..., axis] = indices
-    return _places(im, node, shape, own)
+    return _places(im, node, shape, own), ()
 
 
 LOWERINGS: dict[str, Lowering] = {

@@ -1,10 +1,9 @@
-"""Quantised networks: integers and their scales, between QuantizeLinear and DequantizeLinear or in operators of their
-own.
+"""Quantised networks, with QuantizeLinear and DequantizeLinear or in the QOperator format.
 
-DequantizeLinear computes nothing: what it makes are integers that the file takes for float32 values
-(`Stored.is_dequantised`). Where an operation reads only such tensors and a QuantizeLinear alone reads its result,
-possibly behind an activation, the three become one operation on integers. The operators of the QOperator format are
-lowered by the same table (`LAYERS`). All others are computed in float32, as the file says.
+DequantizeLinear computes nothing: its output is the integers, which count as float32 (`Stored.is_dequantised`). If an
+operation reads only such tensors, and a QuantizeLinear alone reads its result, possibly behind an activation, the three
+become one operation on integers. QOperators are lowered by the same table (`LAYERS`). Everything else is computed in
+float32, as the file says.
 """
 
 from __future__ import annotations
@@ -17,13 +16,11 @@ from typing import Any
 import numpy as np
 
 from diagmem.frontends.onnx.builder import Constant, Scale, Shuffled, Stored, Value, in_file_order
-from diagmem.frontends.onnx.folding import axes_of
 from diagmem.frontends.onnx.importer import Importer, Lowering, Parts, composed
 from diagmem.frontends.onnx.lowering import images
-from diagmem.frontends.onnx.lowering.elementwise import RANGES, broadcast_operands, limits_of, slope_of
+from diagmem.frontends.onnx.lowering.arithmetic import RANGES, broadcast_operands, last, limits_of, slope_of
 from diagmem.frontends.onnx.lowering.matrix import layer_input
-from diagmem.frontends.onnx.lowering.moving import joined
-from diagmem.frontends.onnx.lowering.reductions import last
+from diagmem.frontends.onnx.lowering.moving import given_axes, joined
 from diagmem.frontends.onnx.proto import OnnxNode
 from diagmem.model.graph import DType, Quantisation, Tensor
 from diagmem.ops import Activation
@@ -34,13 +31,13 @@ from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.reductions.reduce import Reduce
 
 TYPES = {"int8": DType.INT8, "uint8": DType.INT8, "int16": DType.INT16}
-"""How quantised values are stored."""
+"""The types that quantised values are stored in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What an operation on integers makes: under which name, on which scale, with which activation. `done`: the nodes
-    that it replaces beside its own."""
+    """The result of an operation on integers: its name, scale and activation. `done`: the nodes that the operation
+    replaces beside its own."""
 
     name: str
     scale: Scale
@@ -50,7 +47,7 @@ class Target:
 
 
 def scale_at(im: Importer, node: OnnxNode, place: int, axis: int = 0) -> tuple[Scale, np.dtype[Any]]:
-    """Scale and zero point at two inputs of a node, and the type of the stored values, which the zero point tells."""
+    """Scale and zero point at two inputs of a node, and the type of the stored values, which is the zero point's."""
     scales = im.array(node, place).reshape(-1).astype(np.float32)
     zero = im.optional_array(node, place + 1)
     dtype = zero.dtype if zero is not None else np.dtype(np.uint8)
@@ -62,7 +59,7 @@ def scale_at(im: Importer, node: OnnxNode, place: int, axis: int = 0) -> tuple[S
 
 
 def signed(values: Any) -> Any:
-    """Integers of 8 bits without a sign as those with one, 128 lower."""
+    """uint8 values as int8, 128 lower."""
     return (values.astype(np.int16) - 128).astype(np.int8) if values.dtype == np.uint8 else values
 
 
@@ -82,7 +79,7 @@ def dequantize(im: Importer, node: OnnxNode) -> Value:
 
 
 def dequantised_constant(im: Importer, node: OnnxNode, value: Constant, scale: Scale) -> Constant:
-    """The float32 values, and the integers that stand for them."""
+    """The float32 values, and the integers that they are stored as."""
     values = value.array
     if im.given(node, 2) is None and values.dtype != np.uint8:
         scale = replace(scale, zero_points=(0,) * len(scale.scales), is_unsigned=False)
@@ -100,12 +97,15 @@ def dequantised_constant(im: Importer, node: OnnxNode, value: Constant, scale: S
 
 
 def as_float32(im: Importer, node: OnnxNode, value: Value, scale: Scale) -> Value:
-    """Integers taken for the float32 values that they stand for."""
+    """Integers that count as float32."""
 
     def change(source: Stored) -> Stored:
         tensor = im.build.tensors[source.tensor.index]
         if tensor.dtype is DType.UINT8:
-            tensor = _with_sign(im, tensor, scale)
+            # An input of the model, 128 lower. Nothing is rounded there.
+            zeros = tuple(zero + 128 for zero in scale.zero_points)
+            held, lower = Quantisation(scale.scales, zeros), Quantisation(scale.scales, scale.zero_points)
+            tensor = im.build.make("QUANTIZE", [im.build.quantise(tensor, held)], dtype=DType.INT8, quantisation=lower)
         elif tensor.quantisation is None:
             if tensor.dtype not in (DType.INT8, DType.INT16):
                 raise im.refuse(node, f"data of type {tensor.dtype.value}; supported: int8, int16")
@@ -115,13 +115,6 @@ def as_float32(im: Importer, node: OnnxNode, value: Value, scale: Scale) -> Valu
         return replace(source, tensor=tensor, is_dequantised=True)
 
     return im.build.by_elements(value, change)
-
-
-def _with_sign(im: Importer, tensor: Tensor, scale: Scale) -> Tensor:
-    """8 bits without a sign, as the model is given them, 128 lower. Nothing is rounded there."""
-    held = Quantisation(scale.scales, tuple(zero + 128 for zero in scale.zero_points))
-    lower = Quantisation(scale.scales, scale.zero_points)
-    return im.build.make("QUANTIZE", [im.build.quantise(tensor, held)], dtype=DType.INT8, quantisation=lower)
 
 
 def quantize(im: Importer, node: OnnxNode) -> Value:
@@ -140,7 +133,7 @@ def quantize(im: Importer, node: OnnxNode) -> Value:
 
 
 def quantised(im: Importer, value: Value, scale: Scale, dtype: DType, name: str) -> Value:
-    """Float32 values as integers on a scale; nothing need be done where they are."""
+    """Float32 values as integers on a scale; integers on that scale stay."""
 
     def change(source: Stored) -> Stored:
         tensor = source.tensor
@@ -152,7 +145,7 @@ def quantised(im: Importer, value: Value, scale: Scale, dtype: DType, name: str)
 
 
 def target_of(im: Importer, node: OnnxNode) -> Target | None:
-    """Where the result goes, if a QuantizeLinear alone reads it, possibly behind an activation."""
+    """The target, if a QuantizeLinear alone reads the result, possibly behind an activation."""
     name, done, activation = node.outputs[0], [], Activation.NONE
     behind = im.next_only(name, ["Relu", "Clip"])
     if behind is not None:
@@ -162,7 +155,9 @@ def target_of(im: Importer, node: OnnxNode) -> Target | None:
         activation, name = RANGES[limits], behind.outputs[0]
         done.append(behind.number)
     end = im.next_only(name, ["QuantizeLinear"])
-    if end is None or end.inputs[0] != name or not all(_is_known(im, n) for n in end.inputs[1:]):
+    if end is None or end.inputs[0] != name:
+        return None
+    if any(n and not isinstance(im.values.get(n), Constant) for n in end.inputs[1:]):
         return None
     scale, dtype = scale_at(im, end, 1)
     if len(scale.scales) > 1 or dtype.name not in TYPES or set(end.attributes) - {"axis", "saturate"}:
@@ -170,12 +165,8 @@ def target_of(im: Importer, node: OnnxNode) -> Target | None:
     return Target(end.outputs[0], scale, TYPES[dtype.name], activation, (*done, end.number))
 
 
-def _is_known(im: Importer, name: str) -> bool:
-    return not name or isinstance(im.values.get(name), Constant)
-
-
 def is_integer(value: Value | None) -> bool:
-    """Whether it is in RAM as 8-bit integers that stand for float32 values."""
+    """Whether it is in RAM as 8-bit integers that count as float32."""
     if isinstance(value, Shuffled):
         value = value.source
     return isinstance(value, Stored) and value.is_dequantised and value.tensor.dtype is DType.INT8
@@ -187,15 +178,16 @@ def _made(im: Importer, kind: str, inputs: Sequence[Tensor | None], attributes: 
 
 
 Weights = tuple[Any, Scale]
-Inputs = Sequence[Value | None]
+Inputs = Sequence[Any]
+"""Values; None for an omitted one."""
 Lower = Callable[[Importer, OnnxNode, Inputs, Target], Value | None]
-"""Appends an operation on integers; None where there is none, and float32 must do."""
+"""Appends an operation on integers; None where there is none, so that float32 must do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """How an operator is computed on integers, in both forms that files have. `takes_constants`: its operands behind
-    the first are constants. `takes_activation`: it limits its outputs in passing."""
+    """How an operator is computed on integers, in both formats. `takes_constants`: all operands but the first are
+    constants. `takes_activation`: its kernel ends with a clamp."""
 
     lower: Lower
     takes_constants: bool = False
@@ -203,8 +195,8 @@ class Layer:
 
 
 def weights_of(value: Value | None, channel_axis: int) -> Weights | None:
-    """Weights of 8 bits around zero, with one scale or one for each output channel; None if they are not such. Those
-    around another number are moved where that leaves them 8 bits."""
+    """int8 weights around zero, with one scale or one for each output channel; else None. Those around another zero
+    point are shifted if they still fit int8."""
     if not isinstance(value, Constant) or value.stored is None:
         return None
     values, scale = value.stored
@@ -222,7 +214,7 @@ def weights_of(value: Value | None, channel_axis: int) -> Weights | None:
 
 
 def bias_of(given: Inputs, unit: Any, channels: int) -> Any:
-    """32-bit integers in units of the products; None where that cannot be. Those in float32 are rounded to them."""
+    """32-bit integers in units of the products, None where there are none. Float32 values are rounded to them."""
     value = given[0] if given else None
     if value is None:
         return np.zeros(channels, np.int32)
@@ -235,7 +227,7 @@ def bias_of(given: Inputs, unit: Any, channels: int) -> Any:
 
 
 def unit_of(tensor: Tensor, scale: Scale) -> Any:
-    """What a product of data and weights is worth."""
+    """The scale of a product of data and weights."""
     found = tensor.quantisation
     assert found is not None
     return np.float32(found.scales[0]) * np.array(scale.scales, np.float32)
@@ -243,7 +235,7 @@ def unit_of(tensor: Tensor, scale: Scale) -> Any:
 
 def conv(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Value | None:
     image, weights = operands[0], weights_of(operands[1], 0)
-    if image is None or weights is None:
+    if weights is None:
         return None
     values, scale = weights
     found = images.convolution(im, node, image, values, target.activation, as_stored=True)
@@ -266,7 +258,7 @@ def gemm(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Valu
     if weights is None or not is_plain or im.attribute(node, "transA", 0):
         return None
     values, scale = weights[0] if by_rows else weights[0].T, weights[1]
-    if data is None or isinstance(data, Constant) or values.ndim != 2 or len(data.shape) < 2:
+    if isinstance(data, Constant) or values.ndim != 2 or len(data.shape) < 2:
         return None
     if data.shape[-1] != values.shape[1]:
         return None
@@ -282,7 +274,7 @@ def gemm(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Valu
 
 
 def pool(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Value | None:
-    image = _present(operands[0])
+    image = operands[0]
     kernel = im.attribute(node, "kernel_shape")
     window = images.window_of(im, node, images.image_shape(im, node, image.shape), kernel)
     if window.dilation != (1, 1) or (im.attribute(node, "count_include_pad", 0) and window.pads):
@@ -293,7 +285,7 @@ def pool(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Valu
 
 
 def global_pool(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Value | None:
-    image = _present(operands[0])
+    image = operands[0]
     images.image_shape(im, node, image.shape)
     return images.bind_image(_mean(im, image, True, target), len(image.shape))
 
@@ -305,12 +297,11 @@ def _mean(im: Importer, image: Value, keep_dims: bool, target: Target) -> Tensor
 
 
 def mean(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Value | None:
-    """Over height and width, as exporters write a pool of the whole image."""
-    image = _present(operands[0])
-    axes = node.attributes.get("axes") or axes_of(node, [None, im.optional_array(node, 1)])
+    """Over height and width, as exporters write global pooling."""
+    image = operands[0]
+    axes = given_axes(im, node)
     if len(image.shape) != 4 or sorted(a % 4 for a in axes or ()) != [2, 3]:
         return None
-    im.attribute(node, "axes", None)
     im.attribute(node, "noop_with_empty_axes", 0)
     shape = image.shape[:2]
     made = Stored(_mean(im, image, False, target), in_file_order(shape), shape)
@@ -318,8 +309,8 @@ def mean(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Valu
 
 
 def softmax(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Value | None:
-    """QLinearSoftmax says itself by which opset it means its axis."""
-    value = _present(operands[0])
+    """QLinearSoftmax has an attribute for the opset that defines its axis."""
+    value = operands[0]
     own_opset = im.attribute(node, "opset", 0)
     opset = own_opset or im.model.opset
     axis = im.axis(node, im.attribute(node, "axis", -1 if own_opset or opset >= 13 else 1), len(value.shape))
@@ -331,13 +322,13 @@ def softmax(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> V
 
 def arithmetic(im: Importer, node: OnnxNode, operands: Inputs, target: Target, kind: str) -> Value | None:
     """A sum or a product, element by element."""
-    found = broadcast_operands(im, [_present(value) for value in operands], as_stored=True)
+    found = broadcast_operands(im, operands, as_stored=True)
     return found.result(_made(im, kind, found.tensors, Binary(target.activation), target))
 
 
 def concat(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Value | None:
-    """Each part on the scale of the whole, then side by side."""
-    parts = [quantised(im, _present(value), target.scale, target.dtype, "") for value in operands]
+    """Each part on the scale of the result, then side by side."""
+    parts = [quantised(im, value, target.scale, target.dtype, "") for value in operands]
     axis = im.axis(node, im.attribute(node, "axis", 1), len(parts[0].shape))
     return joined(im, node, parts, axis, as_stored=True)
 
@@ -345,21 +336,12 @@ def concat(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Va
 def unary(
     im: Importer, node: OnnxNode, operands: Inputs, target: Target, kind: str, attributes: Any = None
 ) -> Value | None:
-    """A function of one 8-bit integer: all its results stand in a table."""
+    """A function of one 8-bit integer, by a table of all results."""
 
     def change(source: Stored) -> Stored:
         return replace(source, tensor=_made(im, kind, [source.tensor], attributes, target), is_dequantised=False)
 
-    return im.build.by_elements(_present(operands[0]), change)
-
-
-def leaky_relu(im: Importer, node: OnnxNode, operands: Inputs, target: Target) -> Value | None:
-    return unary(im, node, operands, target, "LEAKY_RELU", slope_of(im, node))
-
-
-def _present(value: Value | None) -> Value:
-    assert value is not None
-    return value
+    return im.build.by_elements(operands[0], change)
 
 
 LAYERS = {
@@ -377,7 +359,7 @@ LAYERS = {
     "Tanh": Layer(partial(unary, kind="TANH")),
     "HardSwish": Layer(partial(unary, kind="HARD_SWISH")),
     "Elu": Layer(partial(unary, kind="ELU")),
-    "LeakyRelu": Layer(leaky_relu),
+    "LeakyRelu": Layer(lambda im, node, ops, to: unary(im, node, ops, to, "LEAKY_RELU", slope_of(im, node))),
 }
 """What may be one operation on integers, by the name of the operator on float32."""
 
@@ -398,9 +380,9 @@ def on_integers(im: Importer, node: OnnxNode, float32: Lowering) -> Value | None
 
 @dataclass(frozen=True, slots=True)
 class QOperator:
-    """An operator on integers with the scales of what it reads and makes among its inputs. `kind`: what it computes.
-    `operands`: where they stand, each with its scale and zero point behind it. `result`: where the scale of the output
-    stands. `bias`: where it stands, in units of the products."""
+    """An operator on integers whose inputs include all scales. `kind`: what it computes. `operands`: their positions,
+    each with scale and zero point behind it; empty: from 2 on. `result`: the position of the output's scale. `bias`:
+    its position, in units of the products."""
 
     kind: str
     operands: tuple[int, ...] = (0,)
@@ -409,8 +391,10 @@ class QOperator:
 
     def __call__(self, im: Importer, node: OnnxNode) -> Value | None:
         places = self.operands or range(2, len(node.inputs), 3)
-        values: list[Value | None] = [_operand(im, node, place) for place in places]
-        target, layer = _own_target(im, node, self.result), LAYERS[self.kind]
+        values: list[Any] = [_operand(im, node, place) for place in places]
+        (scale, dtype), layer = scale_at(im, node, self.result), LAYERS[self.kind]
+        if len(scale.scales) > 1 or dtype.name not in TYPES:
+            raise im.refuse(node, "outputs of one scale, int8 or uint8, are supported")
         if im.attribute(node, "channels_last", 0):
             raise im.refuse(node, "channels_last is not supported")
         if layer.takes_constants:
@@ -420,14 +404,14 @@ class QOperator:
                 Constant(bias.array, (bias.array, Scale((1.0,), (0,)))) if isinstance(bias, Constant) else bias
             )
         else:
-            fits, values = True, [_in_memory(im, _present(value)) for value in values]
-        made = layer.lower(im, node, values, target) if fits else None
+            fits, values = True, [_in_memory(im, value) for value in values]
+        made = layer.lower(im, node, values, Target(node.outputs[0], scale, TYPES[dtype.name])) if fits else None
         if made is None:
             self._in_float32(Parts(im, node))
         return made
 
     def _in_float32(self, parts: Parts) -> None:
-        """What cannot be computed on 8-bit integers, as weights of nine bits: in float32, then quantised."""
+        """What 8-bit integers cannot do, as with 9-bit weights: in float32, then quantised."""
         im, node, given = parts.im, parts.node, parts.node.inputs
         axis = 0 if self.kind == "Conv" or im.attribute(node, "transB", 0) else 1
         operands = [parts("DequantizeLinear", *given[place : place + 3], axis=axis) for place in self.operands]
@@ -440,7 +424,7 @@ class QOperator:
 
 
 def _operand(im: Importer, node: OnnxNode, place: int) -> Value:
-    """An operand with its scale and zero point behind it, as the float32 values that it stands for."""
+    """An operand with its scale and zero point behind it, counting as float32."""
     scale, _ = scale_at(im, node, place + 1)
     value = im.input(node, place)
     if isinstance(value, Constant):
@@ -448,15 +432,8 @@ def _operand(im: Importer, node: OnnxNode, place: int) -> Value:
     return as_float32(im, node, value, scale)
 
 
-def _own_target(im: Importer, node: OnnxNode, place: int) -> Target:
-    scale, dtype = scale_at(im, node, place)
-    if len(scale.scales) > 1 or dtype.name not in TYPES:
-        raise im.refuse(node, "outputs of one scale, int8 or uint8, are supported")
-    return Target(node.outputs[0], scale, TYPES[dtype.name])
-
-
 def _in_memory(im: Importer, value: Value) -> Value:
-    """A constant operand as a tensor that holds its integers."""
+    """A constant operand as a tensor of its integers."""
     if not isinstance(value, Constant) or value.stored is None:
         return value
     values, scale = value.stored
@@ -483,12 +460,12 @@ LEVELS = 255.0
 
 
 def dynamic_quantize(parts: Parts, x: str) -> None:
-    """8 bits without a sign between the least and the largest element, 0 among them."""
+    """uint8 between the smallest and the largest element, or 0."""
     im, every = parts.im, np.arange(len(parts.im.values[x].shape))
     low = parts("Min", parts("ReduceMin", x, every, keepdims=0), 0.0)
     high = parts("Max", parts("ReduceMax", x, every, keepdims=0), 0.0)
     scale = parts("Div", parts("Sub", high, low), LEVELS)
-    # Where all elements are 0, any scale will do.
+    # If all elements are 0, any scale will do.
     scale = parts("Where", parts("Equal", scale, 0.0), 1.0, scale)
     zero = parts("Clip", parts("Round", parts("Neg", parts("Div", low, scale))), 0.0, LEVELS)
     steps = parts("Round", parts("Div", x, scale))
@@ -499,12 +476,12 @@ def dynamic_quantize(parts: Parts, x: str) -> None:
 
 
 def _centred(parts: Parts, place: int) -> str:
-    """Integers less their zero point, which stands two inputs behind them, as float32."""
+    """Integers minus their zero point, which is two inputs behind them, as float32."""
     im, node = parts.im, parts.node
     name, value, below = node.inputs[place], im.input(node, place), im.given(node, place + 2)
     if isinstance(value, Constant) and (below is None or isinstance(below, Constant)):
         shift: Any = 0 if below is None else below.array.astype(np.float32)
-        # Zero points of rows or columns stand along the last axis but one, or the first of a filter.
+        # Zero points of rows or columns are along the last axis but one, or the first of a filter.
         if np.ndim(shift) == 1 and len(shift) > 1 and value.array.ndim > 2:
             shift = shift.reshape(-1, *[1] * (value.array.ndim - 1))
         return parts("Identity", (value.array.astype(np.float32) - shift).astype(np.float32))

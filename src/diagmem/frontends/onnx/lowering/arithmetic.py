@@ -1,4 +1,4 @@
-"""Arithmetic and activations, element by element."""
+"""Arithmetic: activations and other functions of each element; sums, extremes and normalisations over axes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ import numpy as np
 
 from diagmem.frontends.onnx.builder import Constant, Dims, Shuffled, Stored, Value, number, stored_as
 from diagmem.frontends.onnx.importer import Importer, Lowering, Parts, composed
+from diagmem.frontends.onnx.lowering.moving import given_axes, placed
 from diagmem.frontends.onnx.proto import TYPES, OnnxNode
 from diagmem.model.errors import damaged
 from diagmem.model.graph import DType, Shape, Tensor
 from diagmem.ops import Activation
 from diagmem.ops.elementwise.unary import Unary
+from diagmem.ops.reductions.cumsum import CumSum
+from diagmem.ops.reductions.reduce import ArgMax, Reduce
 
 RANGES = {(0.0, math.inf): Activation.RELU, (0.0, 6.0): Activation.RELU6, (-1.0, 1.0): Activation.RELU_N1_TO_1}
-KINDS = {Activation.RELU: "RELU", Activation.RELU6: "RELU6", Activation.RELU_N1_TO_1: "RELU_N1_TO_1"}
 CAN_FUSE = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "ADD", "SUB", "MUL", "DIV")
-"""Operations that limit their outputs in passing."""
+"""Operations whose kernels end with a clamp."""
 
 
 def fused(im: Importer, name: str, value: Stored) -> None:
@@ -40,7 +42,7 @@ def fused(im: Importer, name: str, value: Stored) -> None:
 
 
 def limits_of(im: Importer, node: OnnxNode) -> tuple[float, float] | None:
-    """What a Relu or Clip limits its input to; None where that is not known yet."""
+    """What a Relu or Clip clamps to; None where that is not known yet."""
     if node.kind == "Relu":
         return 0.0, math.inf
     found = []
@@ -55,14 +57,16 @@ def limits_of(im: Importer, node: OnnxNode) -> tuple[float, float] | None:
     return found[0] if found[0] > -largest else -math.inf, found[1] if found[1] < largest else math.inf
 
 
-def activation_of_its_own(im: Importer, node: OnnxNode) -> Value:
+def activation(im: Importer, node: OnnxNode) -> Value:
     limits = limits_of(im, node)
     if limits is None:
         raise im.refuse(node, "its limits must be constant")
     if limits in RANGES:
-        return unary(im, node, KINDS[RANGES[limits]])
-    steps = [step for step in zip(("MAXIMUM", "MINIMUM"), limits, strict=True) if math.isfinite(step[1])]
-    return chain(im, im.input(node), steps, node.outputs[0])
+        return unary(im, node, RANGES[limits].name)
+    value = im.input(node)
+    for kind, limit in zip(("MAXIMUM", "MINIMUM"), limits, strict=True):
+        value = binary_of(im, kind, value, number(limit), node.outputs[0]) if math.isfinite(limit) else value
+    return value
 
 
 def unary(im: Importer, node: OnnxNode, kind: str, attributes: Any = None) -> Value:
@@ -84,7 +88,7 @@ def unary_of(
 def binary_of(
     im: Importer, kind: str, first: Value, second: Value, name: str = "", dtype: DType | None = None
 ) -> Stored:
-    """An operation on two tensors that stretch to a common shape."""
+    """An operation on two tensors that are broadcast to a common shape."""
     operands = broadcast_operands(im, (first, second))
     return operands.result(im.build.make(kind, operands.tensors, name=name, dtype=dtype))
 
@@ -102,12 +106,12 @@ class Operands:
 
 
 def broadcast_operands(im: Importer, values: Sequence[Value], as_stored: bool = False) -> Operands:
-    """Operands that stretch to a common shape."""
+    """Operands broadcast to a common shape."""
     try:
         shape = np.broadcast_shapes(*(value.shape for value in values))
     except ValueError:
         shapes = " and ".join(str(list(value.shape)) for value in values)
-        raise damaged(f"{im.build.about}: shapes {shapes} do not stretch to a common one") from None
+        raise damaged(f"{im.build.about}: shapes {shapes} cannot be broadcast to a common one") from None
     plain = [im.build.unshuffled(value) if isinstance(value, Shuffled) else value for value in values]
     dims = _common(shape, plain)
     return Operands([_operand(im, value, shape, dims, as_stored) for value in plain], dims, shape)
@@ -159,37 +163,6 @@ def several(im: Importer, node: OnnxNode, kind: str) -> Value:
     if node.kind == "Mean":
         made = binary_of(im, "MUL", made, number(1 / len(node.inputs)), node.outputs[0])
     return made
-
-
-def reciprocal(im: Importer, node: OnnxNode) -> Value:
-    return binary_of(im, "DIV", number(1), im.input(node), node.outputs[0])
-
-
-def hard_sigmoid(im: Importer, node: OnnxNode) -> Value:
-    alpha, beta = im.attribute(node, "alpha", 0.2), im.attribute(node, "beta", 0.5)
-    steps = (("MUL", alpha), ("ADD", beta), ("MAXIMUM", 0.0), ("MINIMUM", 1.0))
-    return chain(im, im.input(node), steps, node.outputs[0])
-
-
-def chain(im: Importer, value: Value, steps: Sequence[tuple[str, float]], name: str) -> Value:
-    """Operations with a number each."""
-    for kind, operand in steps:
-        value = binary_of(im, kind, value, number(operand), name)
-    return value
-
-
-def softplus(im: Importer, node: OnnxNode) -> Value:
-    """log(1 + exp(x)) as max(x, 0) + log(1 + exp(-|x|)), which does not overflow."""
-    value = im.stored(node)
-    small = unary_of(im, "EXP", unary_of(im, "NEG", unary_of(im, "ABS", value)))
-    low = unary_of(im, "LOG", chain(im, small, (("ADD", 1.0),), ""))
-    return binary_of(im, "ADD", unary_of(im, "RELU", value), low, node.outputs[0])
-
-
-def softsign(im: Importer, node: OnnxNode) -> Value:
-    value = im.stored(node)
-    below = chain(im, unary_of(im, "ABS", value), (("ADD", 1.0),), "")
-    return binary_of(im, "DIV", value, below, node.outputs[0])
 
 
 def slope_of(im: Importer, node: OnnxNode) -> Unary:
@@ -265,6 +238,17 @@ def elu(im: Importer, node: OnnxNode) -> Value | None:
     return None
 
 
+def hard_sigmoid(parts: Parts, x: str) -> None:
+    line = parts("Add", parts("Mul", x, parts.attribute("alpha", 0.2)), parts.attribute("beta", 0.5))
+    parts.end("Min", parts("Max", line, 0.0), 1.0)
+
+
+def softplus(parts: Parts, x: str) -> None:
+    """log(1 + exp(x)) as max(x, 0) + log(1 + exp(-|x|)), which does not overflow."""
+    low = parts("Log", parts("Add", parts("Exp", parts("Neg", parts("Abs", x))), 1.0))
+    parts.end("Add", parts("Relu", x), low)
+
+
 def swish(parts: Parts, x: str) -> None:
     alpha = float(parts.attribute("alpha", 1.702 if parts.node.kind == "QuickGelu" else 1.0))
     parts.end("Mul", x, parts("Sigmoid", x if alpha == 1.0 else parts("Mul", x, alpha)))
@@ -278,7 +262,8 @@ def biased_gelu(parts: Parts, x: str) -> None:
 
 
 def gelu_behind(im: Importer, node: OnnxNode) -> bool:
-    """x / sqrt(2), or x * sqrt(1 / 2), that starts 0.5 * x * (1 + erf(x / sqrt(2))), in any order: one operation."""
+    """Whether x / sqrt(2), or x * sqrt(1 / 2), begins 0.5 * x * (1 + erf(x / sqrt(2))), in any order; then all of it
+    becomes one operation."""
     x, root = _by_constant(im, node)
     wanted = math.sqrt(2) if node.kind == "Div" else math.sqrt(0.5)
     if x is None or not math.isclose(root, wanted, rel_tol=1e-5):
@@ -325,7 +310,7 @@ def _is_half(im: Importer, name: str, x: str) -> bool:
 
 
 def _by_constant(im: Importer, node: OnnxNode) -> tuple[str | None, float]:
-    """The operand that is not known, and the number that the other one is; None where it is not so."""
+    """The operand that is not constant, and the number that the other one is; None where it is not one number."""
     for name, other in (node.inputs, node.inputs[::-1]):
         array = im.model.constants.get(other)
         value = im.values.get(other)
@@ -336,7 +321,7 @@ def _by_constant(im: Importer, node: OnnxNode) -> tuple[str | None, float]:
 
 
 def product(im: Importer, node: OnnxNode, kind: str) -> None:
-    """A product or quotient, unless it begins a GELU."""
+    """A product or quotient, unless a GELU begins there."""
     if len(node.inputs) != 2 or not gelu_behind(im, node):
         binary(im, node, kind)
 
@@ -348,6 +333,208 @@ _RELATIONS |= {"GreaterOrEqual": "GREATER_EQUAL", "LessOrEqual": "LESS_EQUAL"}
 _RELATIONS |= {"And": "LOGICAL_AND", "Or": "LOGICAL_OR", "Xor": "NOT_EQUAL"}
 _SEVERAL = {"Sum": "ADD", "Mean": "ADD", "Max": "MAXIMUM", "Min": "MINIMUM"}
 
+INT32, INT64 = 6, 7
+"""Numbers of ONNX's element types."""
+
+
+def reduce_of(im: Importer, kind: str, value: Stored, axes: Sequence[int], name: str = "") -> Stored:
+    """A reduction that keeps the reduced axes."""
+    places = [place for place, axis in enumerate(value.dims) if axis in axes]
+    if not places:
+        return value
+    tensor = im.build.moved(kind, [value.tensor, im.build.ints(places, "axes")], Reduce(keep_dims=True), name)
+    return value.became(tensor, tuple(1 if axis in axes else n for axis, n in enumerate(value.shape)))
+
+
+def reduce(im: Importer, node: OnnxNode, kind: str) -> Value:
+    value = im.stored(node, as_stored=node.kind in ("ReduceMax", "ReduceMin"))
+    keeps = im.attribute(node, "keepdims", 1)
+    axes = given_axes(im, node)
+    if not axes:
+        if im.attribute(node, "noop_with_empty_axes", 0):
+            return value
+        axes = list(range(len(value.shape)))
+    im.attribute(node, "noop_with_empty_axes", 0)
+    found = im.axes(node, axes, len(value.shape))
+    name = node.outputs[0]
+    first = {"ReduceSumSquare": "SQUARE", "ReduceL2": "SQUARE", "ReduceL1": "ABS"}.get(node.kind)
+    if first is not None:
+        value = im.build.in_ram(unary_of(im, first, value))
+    made: Value = reduce_of(im, kind, value, found, name)
+    if node.kind == "ReduceL2":
+        made = unary_of(im, "SQRT", made, name=name)
+    shape = made.shape if keeps else tuple(n for axis, n in enumerate(made.shape) if axis not in found)
+    return im.build.reshape(made, shape)
+
+
+def arg_max(im: Importer, node: OnnxNode) -> Value | None:
+    value = im.stored(node)
+    axis = im.axis(node, im.attribute(node, "axis", 0), len(value.shape))
+    keeps = im.attribute(node, "keepdims", 1)
+    if im.attribute(node, "select_last_index", 0):
+        _last_index(im, node, axis, value.shape[axis])
+        return None
+    value = placed(im, value, [axis])
+    place = value.dims.index(axis)
+    kind = "ARG_MAX" if node.kind == "ArgMax" else "ARG_MIN"
+    inputs = [value.tensor, im.build.ints(place, "axis")]
+    made = im.build.make(kind, inputs, ArgMax(DType.INT64), name=node.outputs[0], dtype=DType.INT64)
+    shape = tuple(1 if a == axis else n for a, n in enumerate(value.shape))
+    dims = tuple(a for p, a in enumerate(value.dims) if p != place)
+    found = Stored(made, stored_as(shape, dims), shape)
+    final = shape if keeps else tuple(n for a, n in enumerate(shape) if a != axis)
+    return im.build.reshape(found, final)
+
+
+def _last_index(im: Importer, node: OnnxNode, axis: int, size: int) -> None:
+    """The first index in the reversed tensor, counted from its end."""
+    parts, ends = Parts(im, node), [np.array([n]) for n in (-1, -size - 1, axis, -1)]
+    behind = parts("Slice", node.inputs[0], *ends)
+    from_end = parts(node.kind, behind, axis=axis, keepdims=im.attribute(node, "keepdims", 1))
+    index = parts("Sub", np.array(size - 1, np.int32), parts("Cast", from_end, to=INT32))
+    parts.end("Cast", index, to=INT64)
+
+
+def softmax(im: Importer, node: OnnxNode, kind: str) -> Value:
+    """Over one axis; up to opset 12 over all axes from the given one on."""
+    value, name, is_one = im.stored(node), node.outputs[0], im.model.opset >= 13
+    axis = im.axis(node, im.attribute(node, "axis", -1 if is_one else 1), len(value.shape))
+    if is_one or math.prod(value.shape[axis + 1 :]) == 1:
+        return _softmax(im, value, axis, kind, name)
+    flat = math.prod(value.shape[:axis]), math.prod(value.shape[axis:])
+    matrix = im.build.in_ram(im.build.reshape(value, flat))
+    return im.build.reshape(_softmax(im, matrix, 1, kind, name), value.shape)
+
+
+def _softmax(im: Importer, value: Stored, axis: int, kind: str, name: str) -> Stored:
+    value = last(im, value, [axis])
+    return replace(value, tensor=im.build.make(kind, [value.tensor], name=name))
+
+
+def last(im: Importer, value: Stored, axes: Sequence[int], as_stored: bool = False) -> Stored:
+    """The value in a layout that ends with these axes, in this order."""
+    if value.dims[-len(axes) :] == tuple(axes) and len(value.dims) > len(axes):
+        return value
+    rest: list[int | None] = [axis for axis in value.order if axis not in axes]
+    dims = (*(rest or [None]), *axes)
+    return replace(value, tensor=im.build.form(value, dims, as_stored), dims=dims)
+
+
+def layer_normalisation(im: Importer, node: OnnxNode) -> Value:
+    value = im.stored(node)
+    axis = im.axis(node, im.attribute(node, "axis", -1), len(value.shape))
+    im.attribute(node, "stash_type", 1)
+    axes = range(axis, len(value.shape))
+    mean, inverse, made = normalised(im, value, axes, im.attribute(node, "epsilon", 1e-5))
+    for name, found in zip(node.outputs[1:], (mean, inverse), strict=False):
+        im.bind(name, found)
+    scaled, bias = binary_of(im, "MUL", made, im.input(node, 1), node.outputs[0]), im.given(node, 2)
+    return scaled if bias is None else binary_of(im, "ADD", scaled, bias, node.outputs[0])
+
+
+def normalised(im: Importer, value: Stored, axes: Sequence[int], epsilon: float) -> tuple[Stored, Value, Stored]:
+    """The mean, 1 / deviation, and (value - mean) / deviation."""
+    mean = reduce_of(im, "MEAN", value, axes)
+    centred = binary_of(im, "SUB", value, mean)
+    variance = reduce_of(im, "MEAN", im.build.in_ram(unary_of(im, "SQUARE", centred)), axes)
+    inverse = unary_of(im, "RSQRT", binary_of(im, "ADD", variance, number(epsilon)))
+    return mean, inverse, binary_of(im, "MUL", centred, inverse)
+
+
+def instance_normalisation(im: Importer, node: OnnxNode) -> Value:
+    value = im.stored(node)
+    _, _, made = normalised(im, value, range(2, len(value.shape)), im.attribute(node, "epsilon", 1e-5))
+    shape = (-1, *[1] * (len(value.shape) - 2))
+    scale, bias = (Constant(im.array(node, place).reshape(shape).astype(np.float32)) for place in (1, 2))
+    scaled = binary_of(im, "MUL", made, scale)
+    return binary_of(im, "ADD", scaled, bias, node.outputs[0])
+
+
+def running_sum(im: Importer, node: OnnxNode) -> Value:
+    value = im.stored(node)
+    axis = im.axis(node, int(im.array(node, 1).reshape(-1)[0]), len(value.shape))
+    given = CumSum(bool(im.attribute(node, "exclusive", 0)), bool(im.attribute(node, "reverse", 0)))
+    value = placed(im, value, [axis])
+    inputs = [value.tensor, im.build.ints(value.dims.index(axis), "axis")]
+    return value.became(im.build.make("CUMSUM", inputs, given, name=node.outputs[0]), value.shape)
+
+
+def group_normalisation(im: Importer, node: OnnxNode) -> None:
+    """Each group of channels by itself; scales are per channel, up to opset 20 per group."""
+    shape, groups = im.input(node).shape, im.attribute(node, "num_groups")
+    im.attribute(node, "stash_type", 1)
+    if len(shape) < 3 or groups < 1 or shape[1] % groups:
+        raise im.damaged(node, f"{groups} groups do not fit {list(shape)}")
+    parts = Parts(im, node)
+    flat = parts("Reshape", node.inputs[0], np.array([shape[0], groups, -1], np.int64))
+    ones = np.ones(groups, np.float32)
+    epsilon = im.attribute(node, "epsilon", 1e-5)
+    made = parts("InstanceNormalization", flat, ones, 0 * ones, epsilon=epsilon)
+    whole = parts("Reshape", made, np.array(shape, np.int64))
+    given = [im.array(node, place).reshape(-1).astype(np.float32) for place in (1, 2)]
+    if any(not len(values) or shape[1] % len(values) for values in given):
+        raise im.damaged(node, f"its parameters do not fit {list(shape)}")
+    per_channel = (np.repeat(values, shape[1] // len(values)) for values in given)
+    scale, bias = (values.reshape(-1, *[1] * (len(shape) - 2)) for values in per_channel)
+    parts.end("Add", parts("Mul", whole, scale), bias)
+
+
+def rms_normalisation(parts: Parts, x: str) -> None:
+    rank = len(parts.im.values[x].shape)
+    axis = parts.im.axis(parts.node, parts.attribute("axis", -1), rank)
+    parts.attribute("stash_type", 1)
+    mean = parts("ReduceMean", parts("Mul", x, x), np.arange(axis, rank))
+    scaled = parts("Div", x, parts("Sqrt", parts("Add", mean, float(parts.attribute("epsilon", 1e-5)))))
+    parts.end("Mul", scaled, parts.node.inputs[1])
+
+
+def mean_variance_normalisation(parts: Parts, x: str) -> None:
+    axes = np.array(parts.attribute("axes", [0, 2, 3]), np.int64)
+    centred = parts("Sub", x, parts("ReduceMean", x, axes))
+    deviation = parts("Sqrt", parts("ReduceMean", parts("Mul", centred, centred), axes))
+    parts.end("Div", centred, parts("Add", deviation, 1e-9))
+
+
+def lp_normalisation(parts: Parts, x: str) -> None:
+    axis, power = parts.attribute("axis", -1), parts.attribute("p", 2)
+    if power not in (1, 2):
+        raise parts.im.refuse(parts.node, "only p = 1 and p = 2 are supported")
+    norm = parts(f"ReduceL{power}", x, np.array([axis], np.int64))
+    # Where all elements are 0, so is the result.
+    parts.end("Div", x, parts("Where", parts("Equal", norm, 0.0), 1.0, norm))
+
+
+def local_response_normalisation(parts: Parts, x: str) -> None:
+    """The sum of the squares of neighbouring channels is a pointwise convolution with ones."""
+    shape, size = parts.im.values[x].shape, parts.attribute("size")
+    defaults = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
+    alpha, beta, bias = (float(parts.attribute(name, default)) for name, default in defaults.items())
+    if len(shape) != 4 or not 1 <= size <= 1 << 16:
+        raise parts.im.refuse(parts.node, "only images, and sizes above zero, are supported")
+    channels = np.arange(shape[1])
+    apart = channels[None] - channels[:, None]
+    near = (apart >= -((size - 1) // 2)) & (apart <= size // 2)
+    weights = (near * (alpha / size)).astype(np.float32)[:, :, None, None]
+    sums = parts("Conv", parts("Mul", x, x), weights, np.full(shape[1], bias, np.float32))
+    parts.end("Mul", x, parts("Pow", sums, -beta))
+
+
+def reduce_logarithm(parts: Parts, x: str) -> None:
+    """ReduceLogSum and ReduceLogSumExp."""
+    given = {name: parts.attribute(name, default) for name, default in (("keepdims", 1), ("noop_with_empty_axes", 0))}
+    axes = parts.attribute("axes", None)
+    rest: list[Any] = list(parts.node.inputs[1:]) if axes is None else [np.array(axes, np.int64)]
+    if parts.node.kind == "ReduceLogSum":
+        parts.end("Log", parts("ReduceSum", x, *rest, **given))
+        return
+    most = parts("ReduceMax", x, *rest, keepdims=1)
+    sums = parts("Log", parts("ReduceSum", parts("Exp", parts("Sub", x, most)), *rest, **given))
+    parts.end("Add", sums, parts("ReduceMax", x, *rest, **given))
+
+
+_KINDS = {"ReduceMean": "MEAN", "ReduceMax": "REDUCE_MAX", "ReduceMin": "REDUCE_MIN"}
+_KINDS |= dict.fromkeys(("ReduceSum", "ReduceSumSquare", "ReduceL1", "ReduceL2"), "SUM")
+
 LOWERINGS: dict[str, Lowering] = {
     **{kind: partial(unary, kind=ours) for kind, ours in _UNARY.items()},
     **{kind: partial(unary, kind=kind.upper()) for kind in _SAME_NAMES},
@@ -355,13 +542,12 @@ LOWERINGS: dict[str, Lowering] = {
     **{kind: partial(product, kind=kind.upper()) for kind in ("Mul", "Div")},
     **{kind: partial(binary, kind=ours, dtype=DType.BOOL) for kind, ours in _RELATIONS.items()},
     **{kind: partial(several, kind=ours) for kind, ours in _SEVERAL.items()},
-    "Relu": activation_of_its_own,
-    "Clip": activation_of_its_own,
+    **dict.fromkeys(("Relu", "Clip"), activation),
     "Pow": power,
-    "Reciprocal": reciprocal,
-    "HardSigmoid": hard_sigmoid,
-    "Softplus": softplus,
-    "Softsign": softsign,
+    "Reciprocal": composed(lambda parts, x: parts.end("Div", 1.0, x)),
+    "HardSigmoid": composed(hard_sigmoid),
+    "Softplus": composed(softplus),
+    "Softsign": composed(lambda parts, x: parts.end("Div", x, parts("Add", parts("Abs", x), 1.0))),
     "LeakyRelu": lambda im, node: unary(im, node, "LEAKY_RELU", slope_of(im, node)),
     **dict.fromkeys(("Gelu", "com.microsoft.Gelu"), gelu),
     "Where": where,
@@ -377,4 +563,17 @@ LOWERINGS: dict[str, Lowering] = {
     ),
     **dict.fromkeys(("Swish", "com.microsoft.QuickGelu"), composed(swish)),
     **dict.fromkeys(("com.microsoft.BiasGelu", "com.microsoft.FastGelu"), composed(biased_gelu)),
+    **{name: partial(reduce, kind=kind) for name, kind in _KINDS.items()},
+    **dict.fromkeys(("ArgMax", "ArgMin"), arg_max),
+    "Softmax": partial(softmax, kind="SOFTMAX"),
+    "LogSoftmax": partial(softmax, kind="LOG_SOFTMAX"),
+    "LayerNormalization": layer_normalisation,
+    "InstanceNormalization": instance_normalisation,
+    "CumSum": running_sum,
+    "GroupNormalization": group_normalisation,
+    "RMSNormalization": composed(rms_normalisation),
+    "MeanVarianceNormalization": composed(mean_variance_normalisation),
+    "LpNormalization": composed(lp_normalisation),
+    "LRN": composed(local_response_normalisation),
+    **dict.fromkeys(("ReduceLogSum", "ReduceLogSumExp"), composed(reduce_logarithm)),
 }
