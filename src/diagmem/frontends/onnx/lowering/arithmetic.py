@@ -326,13 +326,6 @@ def product(im: Importer, node: OnnxNode, kind: str) -> None:
         binary(im, node, kind)
 
 
-_UNARY = {"Sigmoid": "LOGISTIC", "HardSwish": "HARD_SWISH", "Not": "LOGICAL_NOT"}
-_SAME_NAMES = ("Tanh", "Exp", "Log", "Sqrt", "Abs", "Neg", "Sin", "Cos", "Floor", "Ceil", "Round")
-_RELATIONS = {kind: kind.upper() for kind in ("Equal", "Greater", "Less")}
-_RELATIONS |= {"GreaterOrEqual": "GREATER_EQUAL", "LessOrEqual": "LESS_EQUAL"}
-_RELATIONS |= {"And": "LOGICAL_AND", "Or": "LOGICAL_OR", "Xor": "NOT_EQUAL"}
-_SEVERAL = {"Sum": "ADD", "Mean": "ADD", "Max": "MAXIMUM", "Min": "MINIMUM"}
-
 INT32, INT64 = 6, 7
 """Numbers of ONNX's element types."""
 
@@ -532,8 +525,14 @@ def reduce_logarithm(parts: Parts, x: str) -> None:
     parts.end("Add", sums, parts("ReduceMax", x, *rest, **given))
 
 
-_KINDS = {"ReduceMean": "MEAN", "ReduceMax": "REDUCE_MAX", "ReduceMin": "REDUCE_MIN"}
-_KINDS |= dict.fromkeys(("ReduceSum", "ReduceSumSquare", "ReduceL1", "ReduceL2"), "SUM")
+_UNARY = {"Sigmoid": "LOGISTIC", "HardSwish": "HARD_SWISH", "Not": "LOGICAL_NOT"}
+_SAME_NAMES = ("Tanh", "Exp", "Log", "Sqrt", "Abs", "Neg", "Sin", "Cos", "Floor", "Ceil", "Round")
+_RELATIONS = {kind: kind.upper() for kind in ("Equal", "Greater", "Less")}
+_RELATIONS |= {"GreaterOrEqual": "GREATER_EQUAL", "LessOrEqual": "LESS_EQUAL"}
+_RELATIONS |= {"And": "LOGICAL_AND", "Or": "LOGICAL_OR", "Xor": "NOT_EQUAL"}
+_SEVERAL = {"Sum": "ADD", "Mean": "ADD", "Max": "MAXIMUM", "Min": "MINIMUM"}
+_REDUCTIONS = {"ReduceMean": "MEAN", "ReduceMax": "REDUCE_MAX", "ReduceMin": "REDUCE_MIN"}
+_REDUCTIONS |= dict.fromkeys(("ReduceSum", "ReduceSumSquare", "ReduceL1", "ReduceL2"), "SUM")
 
 LOWERINGS: dict[str, Lowering] = {
     **{kind: partial(unary, kind=ours) for kind, ours in _UNARY.items()},
@@ -563,7 +562,7 @@ LOWERINGS: dict[str, Lowering] = {
     ),
     **dict.fromkeys(("Swish", "com.microsoft.QuickGelu"), composed(swish)),
     **dict.fromkeys(("com.microsoft.BiasGelu", "com.microsoft.FastGelu"), composed(biased_gelu)),
-    **{name: partial(reduce, kind=kind) for name, kind in _KINDS.items()},
+    **{name: partial(reduce, kind=kind) for name, kind in _REDUCTIONS.items()},
     **dict.fromkeys(("ArgMax", "ArgMin"), arg_max),
     "Softmax": partial(softmax, kind="SOFTMAX"),
     "LogSoftmax": partial(softmax, kind="LOG_SOFTMAX"),
