@@ -134,7 +134,7 @@ def _fewer(count: int, size: int) -> int:
 
 
 QUICK = Effort(fits=50, most_fits=50_000, nodes=0, nodes_apart=10_000, proof=0.5, order_proof=0.1, states=2_000)
-NORMAL = Effort(fits=1_000, most_fits=2_000_000, nodes=0, nodes_apart=200_000, proof=3.0, states=30_000)
+NORMAL = Effort(fits=1_000, most_fits=2_000_000, nodes=0, nodes_apart=200_000, proof=1.0, states=30_000)
 THOROUGH = Effort(
     fits=25_000,
     most_fits=8_000_000,
