@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -16,7 +15,7 @@ from diagmem.kernels.rows import lines_up
 from diagmem.model.graph import DType, Graph
 from diagmem.model.multicore import How, Multicore, Phases, Split
 from diagmem.planning.choices import Choice
-from diagmem.planning.needs.build_problem import Life, LiveWindows
+from diagmem.planning.needs.build_problem import LiveWindows
 from diagmem.planning.needs.footprint import Store, footprint
 from diagmem.planning.needs.problem import Problem
 from diagmem.planning.options import Options
@@ -79,8 +78,8 @@ def test_a_part_that_dies_too_early_is_caught(monkeypatch: pytest.MonkeyPatch) -
 
     exact = LiveWindows._lives_of_parts
 
-    def short(self: LiveWindows, store: Store) -> Iterator[Life]:
-        yield from (life._replace(end=life.first + 1) for life in exact(self, store))
+    def short(self: LiveWindows, store: Store) -> dict[int, list[range]]:
+        return {row: [life[:1] for life in lives] for row, lives in exact(self, store).items()}
 
     monkeypatch.setattr(LiveWindows, "_lives_of_parts", short)
     plans = (all_removed(joined_net(seed), input_rows=True)[0] for seed in range(12))

@@ -116,16 +116,22 @@ def every_store(change_store: Callable[[Any], Any]) -> Change:
     return then(lambda needs, *_, **__: replace(needs, stores=tuple(map(change_store, needs.stores))))
 
 
-def born_late(life: Any) -> Any:
-    return life._replace(first=min(life.end - 1, life.first + 1))
+def each_life(after: Callable[[range], range]) -> Change:
+    """Other steps for each life of a row, or for each accumulator."""
+
+    def changed(found: Any, *_: Any) -> Any:
+        return {
+            key: [after(life) for life in lives] if isinstance(lives, list) else after(lives)
+            for key, lives in found.items()
+        }
+
+    return then(changed)
 
 
 def never_again(original: Any) -> Any:
     """Only the first life of a row counts."""
     made = original.__func__
-    return classmethod(
-        lambda cls, buffer, lives: made(cls, buffer, [lives[0], lives[-1]._replace(first=lives[-1].end)])
-    )
+    return classmethod(lambda cls, buffer, lives: made(cls, buffer, [lives[0], range(lives[-1].stop, lives[-1].stop)]))
 
 
 def with_all_overlaps(posed: Any, needs: Any, *_: Any) -> Any:
@@ -177,11 +183,11 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     # When rows live.
     "rows die a step early": (
         "planning.needs.build_problem:row_lives",
-        then_each(lambda life: life._replace(end=max(life.first + 1, life.end - 1))),
+        each_life(lambda life: life[:-1] or life),
     ),
     "rows are born a step late": (
         "planning.needs.build_problem:row_lives",
-        then_each(born_late),
+        each_life(lambda life: life[1:] or life),
     ),
     "the last row that a step reads does not live for it": (
         "planning.needs.build_problem:rows_read",
@@ -189,11 +195,11 @@ FAULTS: dict[str, tuple[Any, ...]] = {
     ),
     "sums live for one step": (
         "planning.needs.build_problem:sum_lives",
-        then_each(lambda life: (life[0], life[1], life[1] + 1)),
+        each_life(lambda life: life[:1]),
     ),
     "sums live from the last turn on": (
         "planning.needs.build_problem:sum_lives",
-        then_each(lambda life: (life[0], life[2] - 1, life[2])),
+        each_life(lambda life: life[-1:]),
     ),
     # What is posed of rows.
     "the state is not placed": (

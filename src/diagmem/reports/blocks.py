@@ -17,7 +17,7 @@ from diagmem.model.graph import DType, IntArray, Node
 from diagmem.model.schedule import PUSH
 from diagmem.ops import kind_of
 from diagmem.ops.accesses import Accesses, Runs
-from diagmem.planning.needs.build_problem import Life, row_lives
+from diagmem.planning.needs.build_problem import row_lives
 from diagmem.planning.needs.problem import Buffer, live_bytes
 from diagmem.planning.plan import Plan
 
@@ -146,15 +146,15 @@ def row_windows(plan: Plan) -> Mapping[int, RowWindow]:
     """Tensor -> its window, for those of a plan that runs row by row which are in one piece and have several rows."""
     rows = row_graph(plan.graph, plan.options.library)
     steps = [(step.op, step.turn or 0) for step in plan.schedule.steps]
-    lives: dict[int, list[Life]] = {}
-    for life in row_lives(rows, steps):
-        lives.setdefault(life.tensor, []).append(life)
+    lives: dict[int, list[tuple[int, range]]] = {}
+    for (tensor, row), found in row_lives(rows, steps).items():
+        lives.setdefault(tensor, []).extend((row, life) for life in found)
     given = plan.graph.inputs if all(op != PUSH for op, _ in steps) else ()
     kept = {*plan.graph.outputs, *(plan.graph.inputs if plan.options.keep_inputs else ())}
     return {
         tensor: RowWindow(
-            () if tensor in given else _stairs([(life.row, life.first) for life in found], rows.row_bytes[tensor]),
-            () if tensor in kept else _stairs([(life.row, life.end) for life in found], rows.row_bytes[tensor]),
+            () if tensor in given else _stairs([(row, life.start) for row, life in found], rows.row_bytes[tensor]),
+            () if tensor in kept else _stairs([(row, life.stop) for row, life in found], rows.row_bytes[tensor]),
         )
         for tensor, found in lives.items()
         if tensor in plan.offsets and rows.rows[tensor] > 1

@@ -40,15 +40,15 @@ def peak(rows: RowGraph, turns: tuple[RowStep, ...]) -> int:
     """The most bytes that live at a step, counted forwards, life by life."""
     change = [0] * (len(turns) + 1)
     lives = row_lives(rows, turns)
-    for life in lives:
-        change[life.first] += rows.row_bytes[life.tensor]
-        if life.tensor not in rows.graph.outputs:
-            change[life.end] -= rows.row_bytes[life.tensor]
-    for op, first, end in sum_lives(rows, turns):
-        change[first] += rows.ops[op].accumulator_bytes
-        change[end] -= rows.ops[op].accumulator_bytes
+    for (tensor, _), life in ((row, life) for row, own in lives.items() for life in own):
+        change[life.start] += rows.row_bytes[tensor]
+        if tensor not in rows.graph.outputs:
+            change[life.stop] -= rows.row_bytes[tensor]
+    for op, life in sum_lives(rows, turns).items():
+        change[life.start] += rows.ops[op].accumulator_bytes
+        change[life.stop] -= rows.ops[op].accumulator_bytes
     live = itertools.accumulate(change[:-1])
-    ends = {(life.tensor, life.row, life.end - 1) for life in lives if life.tensor not in rows.graph.outputs}
+    ends = {(t, row, life[-1]) for (t, row), own in lives.items() for life in own if t not in rows.graph.outputs}
     needed = [
         now - shared_bytes(rows, step, {(t, row) for t, row, end in ends if end == at})
         for at, (step, now) in enumerate(zip(turns, live, strict=True))

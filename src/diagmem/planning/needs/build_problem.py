@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -36,15 +36,6 @@ Row = tuple[int, int]
 """A tensor and a row of it."""
 
 
-class Life(NamedTuple):
-    """The steps [first, end) during which a row must exist; one that is there before the run starts at step 0."""
-
-    tensor: int
-    row: int
-    first: int
-    end: int
-
-
 def rows_read(rows: RowGraph, step: RowStep) -> list[Row]:
     op, turn = step
     if op == PUSH:
@@ -62,32 +53,26 @@ def rows_made(rows: RowGraph, step: RowStep) -> list[Row]:
     return [(tensor, row) for tensor in makes for row in (range(rows.rows[tensor]) if made is None else made)]
 
 
-def row_lives(rows: RowGraph, steps: Sequence[RowStep]) -> list[Life]:
-    """The lives of all rows that the steps touch, by tensor and row. A row that is made again lives again."""
-    found: list[tuple[Row, list[int]]] = []
-    now: dict[Row, list[int]] = {}
-
-    def born(row: Row, at: int) -> list[int]:
-        now[row] = [at, at + 1]
-        found.append((row, now[row]))
-        return now[row]
-
+def row_lives(rows: RowGraph, steps: Sequence[RowStep]) -> dict[Row, list[range]]:
+    """For each row that the steps touch, by tensor and row, the steps during which it must exist: once more each time
+    that it is recomputed. One that is there before the run starts at step 0."""
+    found: dict[Row, list[range]] = defaultdict(list)
     for at, step in enumerate(steps):
         for row in rows_read(rows, step):
-            (now.get(row) or born(row, 0))[1] = at + 1
+            lives = found[row]
+            lives[-1:] = [range(lives[-1].start if lives else 0, at + 1)]
         for row in rows_made(rows, step):
-            born(row, at)
-    return sorted(Life(*row, *span) for row, span in found)
+            found[row].append(range(at, at + 1))
+    return dict(sorted(found.items()))
 
 
-def sum_lives(rows: RowGraph, steps: Sequence[tuple[int, int | None]]) -> list[tuple[int, int, int]]:
-    """(op, first, end) for each accumulator: the steps [first, end) during which it holds its sums. One that runs whole
-    (turn None) holds none."""
-    span: dict[int, tuple[int, int]] = {}
+def sum_lives(rows: RowGraph, steps: Sequence[tuple[int, int | None]]) -> dict[int, range]:
+    """For each accumulator the steps during which it holds its sums. One that runs whole (turn None) holds none."""
+    found: dict[int, range] = {}
     for at, (op, turn) in enumerate(steps):
         if op != PUSH and turn is not None and rows.ops[op].accumulator_bytes:
-            span[op] = (span.get(op, (at, at))[0], at + 1)
-    return [(op, first, end) for op, (first, end) in span.items()]
+            found[op] = range(found[op].start if op in found else at, at + 1)
+    return found
 
 
 def shared_bytes(rows: RowGraph, step: RowStep, dying: Collection[Row]) -> int:
@@ -130,12 +115,12 @@ class LiveWindow:
         return cls(buffer, np.zeros(steps, dtype=np.int64), np.full(steps, buffer.size_bytes, dtype=np.int64), True)
 
     @classmethod
-    def of_lives(cls, buffer: Buffer, lives: Sequence[Life]) -> LiveWindow:
+    def of_lives(cls, buffer: Buffer, lives: Sequence[range]) -> LiveWindow:
         """All of it, but nothing between one life and the next."""
         still = cls.still(buffer)
         has_gap = False
         for life, following in pairwise(lives):
-            gap = slice(life.end - buffer.first_step, following.first - buffer.first_step)
+            gap = slice(life.stop - buffer.first_step, following.start - buffer.first_step)
             has_gap = has_gap or gap.start < gap.stop
             still.low[gap], still.high[gap] = NEVER, -NEVER
         return cls(buffer, still.low, still.high, not has_gap)
@@ -202,12 +187,12 @@ class LiveWindows:
         return frozenset({*given, *graph.outputs, *touched})
 
     @cached_property
-    def lives(self) -> Mapping[int, list[Life]]:
-        """Tensor -> the lives of its rows, by row."""
-        found: dict[int, list[Life]] = defaultdict(list)
+    def lives(self) -> Mapping[int, Mapping[int, list[range]]]:
+        """Tensor -> the lives of each of its rows."""
+        found: dict[int, dict[int, list[range]]] = defaultdict(dict)
         steps = [(step.op, step.turn or 0) for step in self.schedule.steps]
-        for life in row_lives(self.needs.rows, steps):
-            found[life.tensor].append(life)
+        for (tensor, row), lives in row_lives(self.needs.rows, steps).items():
+            found[tensor][row] = lives
         return found
 
     def _still(self, store: Store) -> LiveWindow:
@@ -229,34 +214,34 @@ class LiveWindows:
 
     def _scratch(self, store: Store, op: int) -> LiveWindow:
         """Needed at each turn of an op, and not between them."""
-        lives = [Life(-1, 0, at, at + 1) for at in self.steps_of[op]]
-        span = lives[0].first, lives[-1].end
+        lives = [range(at, at + 1) for at in self.steps_of[op]]
+        span = lives[0].start, lives[-1].stop
         buffer = Buffer(store.name, store.size_bytes, *span, store.align_bytes, scratch_of=op)
         return LiveWindow.of_lives(buffer, lives)
 
     def _table(self, store: Store) -> Iterator[LiveWindow]:
-        """A buffer for each row; one that is made again is always at the same place."""
+        """A buffer for each row; one that is recomputed is always at the same place."""
         base = store.tensors[0]
         size = self.needs.rows.row_bytes[base]
-        lives = self.lives[base] if len(store.tensors) == 1 else self._lives_of_parts(store)
-        for row, group in groupby(lives, key=lambda life: life.row):
-            own, name, rows_held = list(group), f"{store.name}[{row}]", range(row, row + 1)
-            span = own[0].first, own[-1].end
-            buffer = Buffer(name, size, *span, store.align_bytes, (base,), rows=rows_held)
-            yield LiveWindow.of_lives(buffer, own)
+        for row, lives in (self.lives[base] if len(store.tensors) == 1 else self._lives_of_parts(store)).items():
+            span, rows = (lives[0].start, lives[-1].stop), range(row, row + 1)
+            buffer = Buffer(f"{store.name}[{row}]", size, *span, store.align_bytes, (base,), rows=rows)
+            yield LiveWindow.of_lives(buffer, lives)
 
-    def _lives_of_parts(self, store: Store) -> Iterator[Life]:
+    def _lives_of_parts(self, store: Store) -> Mapping[int, list[range]]:
         """A row is there from the first of its parts that is made to the last that is read."""
-        parts = sorted((life for t in store.tensors for life in self.lives[t]), key=lambda life: life.row)
-        for row, group in groupby(parts, key=lambda life: life.row):
-            lives = list(group)
-            yield Life(store.tensors[0], row, min(life.first for life in lives), max(life.end for life in lives))
+        parts: dict[int, list[range]] = defaultdict(list)
+        for tensor in store.tensors:
+            for row, lives in self.lives[tensor].items():
+                parts[row] += lives
+        spans = ((row, min(life.start for life in of), max(life.stop for life in of)) for row, of in parts.items())
+        return {row: [range(first, end)] for row, first, end in sorted(spans)}
 
     def _moving(self, store: Store) -> LiveWindow:
         """A store in one piece. Its window moves only if it holds a single tensor; else it is whole from its start."""
-        lives = [life for t in store.tensors for life in self.lives[t]]
-        first = BEFORE_RUN if not store.writers else min(life.first for life in lives)
-        end = self.end + 1 if store.is_kept else max((life.end for life in lives), default=first + 1)
+        lives = [(row, life) for t in store.tensors for row, own in self.lives[t].items() for life in own]
+        first = BEFORE_RUN if not store.writers else min(life.start for _, life in lives)
+        end = self.end + 1 if store.is_kept else max((life.stop for _, life in lives), default=first + 1)
         buffer = Buffer(store.name, store.size_bytes, first, end, store.align_bytes, store.tensors)
         window = LiveWindow.still(buffer)
         if len(store.tensors) > 1:
@@ -265,24 +250,24 @@ class LiveWindows:
         size, rows = self.needs.rows.row_bytes[store.tensors[0]], self.needs.rows.rows[store.tensors[0]]
         if not store.is_kept:
             died = np.full(rows, first + 1, dtype=np.int64)
-            for life in lives:
-                died[life.row] = life.end
+            for row, life in lives:
+                died[row] = life.stop
             # What lies before a row that still lives is not given up.
             for row, at in enumerate(np.maximum.accumulate(died)):
                 low[at - first :] = (row + 1) * size
         if store.writers:
             high[:] = 0
-            for life in lives:
-                high[life.first - first :] = np.maximum(high[life.first - first :], (life.row + 1) * size)
+            for row, life in lives:
+                high[life.start - first :] = np.maximum(high[life.start - first :], (row + 1) * size)
         return LiveWindow(buffer, low, high, is_still=False)
 
     def held_by_ops(self) -> Iterator[Buffer]:
         """Sums of accumulators, and what a run remembers while it waits for the caller's next row."""
         unit, graph = self.needs.unit_bytes, self.needs.graph
         steps = [(step.op, step.turn) for step in self.schedule.steps]
-        for op, first, end in sum_lives(self.needs.rows, steps) if self.by_turns else ():
+        for op, life in sum_lives(self.needs.rows, steps).items() if self.by_turns else ():
             name, size = f"sums of op {graph.ops[op].number}", self.needs.rows.ops[op].accumulator_bytes
-            yield Buffer(name, size, first, end, max(SUM_BYTES, unit), scratch_of=op)
+            yield Buffer(name, size, life.start, life.stop, max(SUM_BYTES, unit), scratch_of=op)
         if self.is_streamed:
             state = PushState.of(graph, self.schedule.ops)
             align = max(state.at_bytes, unit)

@@ -26,12 +26,12 @@ from diagmem.planning.place.exact import core, solved
 Ops = frozenset[int]
 
 AT_ONCE: Ops = frozenset()
-"""Of a stay's beginning: only after the run. Of its end: even before it."""
+"""Of a live range's beginning: only after the run. Of its end: even before it."""
 
 
-class Stay(NamedTuple):
-    """Bytes [low, high) of a store that hold something, from when the first of the ops `begin` runs (None: before the
-    run) until the last of the ops `end` has run (None: after it, too)."""
+class LiveRange(NamedTuple):
+    """Bytes [low, high) of a store that are live in every order, from when the first of the ops `begin` runs (None:
+    before the run) until the last of the ops `end` has run (None: after it, too)."""
 
     begin: Ops | None
     end: Ops | None
@@ -39,16 +39,16 @@ class Stay(NamedTuple):
     high_bytes: int
 
 
-def stays_of(needs: Footprint, store: Store) -> tuple[Stay, ...]:
+def live_ranges(needs: Footprint, store: Store) -> tuple[LiveRange, ...]:
     """A store is there from its first writer to its last reader, all of it; one with state in parts."""
     if store.holds_state:
         return tuple(_of_state(needs, store))
     begin = store.writers or None
     end = None if store.is_kept else store.writers | store.readers
-    return (Stay(begin, end, 0, store.size_bytes),)
+    return (LiveRange(begin, end, 0, store.size_bytes),)
 
 
-def _of_state(needs: Footprint, store: Store) -> Iterator[Stay]:
+def _of_state(needs: Footprint, store: Store) -> Iterator[LiveRange]:
     """Where all that touch a store run in one sequence in every order, so do its live windows: what every window from
     one of these moments to another has in common."""
     graph, inside = needs.graph, {*store.tensors}
@@ -65,7 +65,7 @@ def _of_state(needs: Footprint, store: Store) -> Iterator[Stay]:
     for (first, last), hull in common.items():
         # What also holds for longer is said there.
         if hull is not None and hull not in (common.get((first - 1, last)), common.get((first, last + 1))):
-            yield from _stay(begins[first], ends[last], hull)
+            yield from _range(begins[first], ends[last], hull)
 
 
 def _common(hulls: list[Hull | None]) -> dict[tuple[int, int], Hull | None]:
@@ -82,7 +82,7 @@ def _common(hulls: list[Hull | None]) -> dict[tuple[int, int], Hull | None]:
     return found
 
 
-def _in_any_sequence(needs: Footprint, store: Store, touching: Sequence[int]) -> Iterator[Stay]:
+def _in_any_sequence(needs: Footprint, store: Store, touching: Sequence[int]) -> Iterator[LiveRange]:
     """What an op touches, while it runs; and what one op writes, or the caller, and another one reads, where none that
     may run between the two writes it again."""
     graph, earlier, joined = needs.graph, needs.earlier, bytes_of_any(needs.graph, store)
@@ -91,10 +91,10 @@ def _in_any_sequence(needs: Footprint, store: Store, touching: Sequence[int]) ->
     given, wanted = joined([*state, *graph.inputs]), joined([*state, *graph.outputs, *kept])
     written = {op: joined(graph.ops[op].outputs) for op in touching}
     read = {op: joined(graph.ops[op].inputs) for op in touching}
-    yield from _stay(None, AT_ONCE, hull_of(given))
-    yield from _stay(AT_ONCE, None, hull_of(wanted))
+    yield from _range(None, AT_ONCE, hull_of(given))
+    yield from _range(AT_ONCE, None, hull_of(wanted))
     for op in touching:
-        yield from _stay(frozenset([op]), frozenset([op]), hull_of(read[op] | written[op]))
+        yield from _range(frozenset([op]), frozenset([op]), hull_of(read[op] | written[op]))
     for first, last in product((None, *touching), (*touching, None)):
         if first is not None and last is not None and not earlier[last] >> first & 1:
             continue
@@ -104,12 +104,12 @@ def _in_any_sequence(needs: Footprint, store: Store, touching: Sequence[int]) ->
             is_after = op == last or (last is not None and earlier[op] >> last & 1)
             held = held if is_before or is_after else held & ~written[op]
         begin, end = (None if op is None else frozenset([op]) for op in (first, last))
-        yield from _stay(begin, end, hull_of(held))
+        yield from _range(begin, end, hull_of(held))
 
 
-def _stay(begin: Ops | None, end: Ops | None, hull: Hull | None) -> Iterator[Stay]:
+def _range(begin: Ops | None, end: Ops | None, hull: Hull | None) -> Iterator[LiveRange]:
     if hull is not None and hull[0] < hull[1]:
-        yield Stay(begin, end, *hull)
+        yield LiveRange(begin, end, *hull)
 
 
 Before = tuple[tuple[int, int], ...]
@@ -128,7 +128,7 @@ class Way(NamedTuple):
 
 
 class Meeting(NamedTuple):
-    """Stays of two stores that live at once, unless the first ends before the second begins, or the other way round
+    """Live ranges of two stores that overlap, unless the first ends before the second begins, or the other way round
     (`gone_before`, for each that may be). `up`: the second store lies above; `down`: the first does."""
 
     gone_before: tuple[Before, ...]
@@ -146,10 +146,10 @@ class Meetings:
     @cached_property
     def of_pair(self) -> Mapping[Pair, tuple[Meeting, ...]]:
         """For the pairs that may be in each other's way."""
-        stays = [stays_of(self.needs, store) for store in self.needs.stores]
+        live = [live_ranges(self.needs, store) for store in self.needs.stores]
         found = {}
-        for pair in combinations(range(len(stays)), 2):
-            met = tuple(self._met(pair, stays[pair[0]], stays[pair[1]]))
+        for pair in combinations(range(len(live)), 2):
+            met = tuple(self._met(pair, live[pair[0]], live[pair[1]]))
             if met and max(m.up.apart for m in met) + max(m.down.apart for m in met) > 0:
                 found[pair] = met
         return found
@@ -163,7 +163,7 @@ class Meetings:
                 found[pair].append((op, -(-size_bytes // self.needs.unit_bytes)))
         return found
 
-    def _met(self, pair: Pair, ours: Iterable[Stay], theirs: Iterable[Stay]) -> Iterator[Meeting]:
+    def _met(self, pair: Pair, ours: Iterable[LiveRange], theirs: Iterable[LiveRange]) -> Iterator[Meeting]:
         a, b = pair
         for one, other in product(ours, theirs):
             gone = (self._ends_before(one, other), self._ends_before(other, one))
@@ -171,13 +171,13 @@ class Meetings:
                 possible = tuple(order for order in gone if order is not None)
                 yield Meeting(possible, self._way((a, b), one, other), self._way((b, a), other, one))
 
-    def _ends_before(self, one: Stay, other: Stay) -> Before | None:
+    def _ends_before(self, one: LiveRange, other: LiveRange) -> Before | None:
         """What must hold for it; None if it cannot be."""
         if one.end is None or other.begin is None:
             return None
         return self._open(product(one.end, other.begin))
 
-    def _way(self, pair: tuple[int, int], below: Stay, above: Stay) -> Way:
+    def _way(self, pair: tuple[int, int], below: LiveRange, above: LiveRange) -> Way:
         apart = -(-(below.high_bytes - above.low_bytes) // self.needs.unit_bytes)
         shorter = []
         for op, units in self._separations.get(pair, ()):
@@ -187,7 +187,7 @@ class Meetings:
         apart = min([apart, *(units for units, order in shorter if not order)])
         return Way(apart, tuple((units, order) for units, order in shorter if units < apart))
 
-    def _made_while_dying(self, made: Stay, dying: Stay, op: int) -> Before | None:
+    def _made_while_dying(self, made: LiveRange, dying: LiveRange, op: int) -> Before | None:
         """What must hold for the one to begin with the op with which the other ends."""
         if made.begin is None or dying.end is None or op not in made.begin or op not in dying.end:
             return None

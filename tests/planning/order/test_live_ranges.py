@@ -1,4 +1,4 @@
-"""What stays say of a store holds in every order."""
+"""What live ranges say of a store holds in every order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from diagmem.planning.needs.build_problem import LiveWindows
 from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.needs.problem import BEFORE_RUN
 from diagmem.planning.options import Options
-from diagmem.planning.order.joint import Stay, stays_of
+from diagmem.planning.order.joint import LiveRange, live_ranges
 from diagmem.transforms import TRANSFORMS, transformed
 from tests.networks import nets
 from tests.profiles import examples
@@ -29,11 +29,11 @@ def any_order(needs: Footprint, chance: random.Random) -> Schedule:
     return Schedule.whole(order)
 
 
-def steps_of(stay: Stay, order: Schedule) -> range:
-    """The steps of a stay in an order."""
+def steps_of(live: LiveRange, order: Schedule) -> range:
+    """The steps of a live range in an order."""
     place = {op: at for at, op in enumerate(order.ops)}
-    first = BEFORE_RUN if stay.begin is None else min((place[op] for op in stay.begin), default=len(order.ops))
-    last = len(order.ops) if stay.end is None else max((place[op] for op in stay.end), default=BEFORE_RUN)
+    first = BEFORE_RUN if live.begin is None else min((place[op] for op in live.begin), default=len(order.ops))
+    last = len(order.ops) if live.end is None else max((place[op] for op in live.end), default=BEFORE_RUN)
     return range(first, last + 1)
 
 
@@ -52,36 +52,35 @@ def live_of(needs: Footprint, order: Schedule) -> list[list[range]]:
 def check(graph: Graph, seed: int) -> None:
     needs = footprint(graph, Options())
     order = any_order(needs, random.Random(seed))
-    for store, live in zip(needs.stores, live_of(needs, order), strict=True):
-        for stay in stays_of(needs, store):
-            for step in steps_of(stay, order):
-                held = live[step + 1]
-                assert held.start <= stay.low_bytes < stay.high_bytes <= held.stop
+    for store, held in zip(needs.stores, live_of(needs, order), strict=True):
+        for live in live_ranges(needs, store):
+            for step in steps_of(live, order):
+                assert held[step + 1].start <= live.low_bytes < live.high_bytes <= held[step + 1].stop
 
 
 @given(nets(), st.integers(0, 99))
 @examples(60)
-def test_a_store_is_there_while_its_stay_lasts(graph: Graph, seed: int) -> None:
-    """All of it, at every step of the stay, whatever the order."""
+def test_a_store_is_there_during_its_live_range(graph: Graph, seed: int) -> None:
+    """All of it, at every step of the range, whatever the order."""
     check(graph, seed)
 
 
 @given(streams(), st.integers(0, 99), st.booleans())
 @examples(150)
-def test_state_is_there_while_its_stays_last(graph: Graph, seed: int, is_lean: bool) -> None:
-    """At every step of a stay its bytes live, whatever the order; also of windows that state is a part of."""
+def test_state_is_there_during_its_live_ranges(graph: Graph, seed: int, is_lean: bool) -> None:
+    """At every step of a range its bytes live, whatever the order; also of windows that state is a part of."""
     check(transformed(graph, list(TRANSFORMS))[0] if is_lean else graph, seed)
 
 
 def test_a_variable_is_dead_between_its_last_look_and_its_assignment() -> None:
-    """Two stays: until it is read, and from when it is assigned. What happens between may take its place."""
+    """Two live ranges: until it is read, and from when it is assigned. What happens between may take its place."""
     net = Stream(random.Random(0))
     variable, x = net.memory(1, 1, 1, 4), net.input(1, 1, 1, 4)
     total = net.add(net.read(variable), x)
     net.assign(variable, total)
     needs = footprint(net.graph(net.relu(total)), Options())
     (store,) = (store for store in needs.stores if store.holds_state)
-    assert set(stays_of(needs, store)) == {
-        Stay(None, frozenset([0]), 0, 16),
-        Stay(frozenset([2]), None, 0, 16),
+    assert set(live_ranges(needs, store)) == {
+        LiveRange(None, frozenset([0]), 0, 16),
+        LiveRange(frozenset([2]), None, 0, 16),
     }
