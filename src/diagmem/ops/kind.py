@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from functools import wraps
+from typing import Any, ClassVar, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -282,10 +284,32 @@ def only_axis(axes: Sequence[int], rank: int) -> int:
     return axis_of(axes[0], rank)
 
 
-def constant_ints(inputs: Inputs, position: int) -> tuple[int, ...] | None:
-    """The values of an input that holds axes, paddings, a shape; None where they are not constant in the file."""
+class Computed(Unsupported):
+    """What an operation does depends on values that are computed."""
+
+
+def known_ints(inputs: Inputs, position: int) -> tuple[int, ...]:
+    """The values of an input that holds axes, paddings, a shape; raises Computed where the file has none."""
     tensor = input_at(inputs, position)
-    return None if tensor.data is None else tensor.ints
+    if tensor.data is None:
+        raise Computed("what it moves depends on values that are computed, and must be constant")
+    return tensor.ints
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def unless_computed(found: Callable[P, T]) -> Callable[P, T | None]:
+    """What a function finds; None where it raises Computed."""
+
+    @wraps(found)
+    def known(*args: P.args, **kwargs: P.kwargs) -> T | None:
+        with suppress(Computed):
+            return found(*args, **kwargs)
+        return None
+
+    return known
 
 
 def axis_of(axis: int, rank: int) -> int:

@@ -25,7 +25,7 @@ from diagmem.ops.c_call import (
     require_types,
     values_of,
 )
-from diagmem.ops.kind import Array, Inputs, Shapes, Values, constant_ints, input_at, swept
+from diagmem.ops.kind import Array, Inputs, Shapes, Values, input_at, known_ints, swept, unless_computed
 from diagmem.ops.loops.pixels import PixelLoop
 from diagmem.ops.loops.windowed import PixelKind, WindowedLoop, c_window
 from diagmem.ops.numerics.quantised import centred_weights, zero_point_of
@@ -82,10 +82,9 @@ class TransposeConvKind(PixelKind):
     takes = Signature((3, 4), data=IMAGE, numbers=(0,), weights=Weights(axis=0, filter=FILTER, bias=3))
     table = Table(TransposeConv, ("Padding", "StrideH", "StrideW", "FusedActivationFunction"))
 
-    def output_shapes(self, name: str, attributes: TransposeConv, inputs: Inputs) -> Shapes | None:
-        shape = constant_ints(inputs, 0)
-        if shape is None:
-            return None
+    @unless_computed
+    def output_shapes(self, name: str, attributes: TransposeConv, inputs: Inputs) -> Shapes:
+        shape = known_ints(inputs, 0)
         if len(shape) != 4:
             raise ModelError(f"the output's shape {list(shape)} needs 4 axes; the file is damaged")
         _window(attributes, inputs, Nhwc(*shape))

@@ -87,7 +87,7 @@ class UnaryKind(RearrangeKind):
     def ways(self, name: str) -> dict[DType, Way]:
         return ways_of(name)
 
-    def chunks(self, node: Node, order: Order) -> Chunks:
+    def moves(self, node: Node, order: Order) -> Chunks:
         return Chunks.of(0, node.output.elems)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:

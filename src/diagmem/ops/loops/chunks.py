@@ -20,13 +20,11 @@ from diagmem.model.graph import IntArray, Node, Shape, row_major_strides
 from diagmem.model.views import Pieces, Strides, distinct, pieces
 from diagmem.ops.accesses import Accesses, Ints, Runs, unknown_accesses
 from diagmem.ops.c_call import CCall, CStretch, CTable, Unsupported, joined_axes, kernel_call, outermost, require_types
-from diagmem.ops.kind import Array, OpKind, Values
+from diagmem.ops.kind import Array, OpKind, Values, unless_computed
 from diagmem.ops.orders import Order
 
 FILL = -(1 << 48)
 """A source that does not exist: the element gets a fill value. It stays below zero when offsets are added to it."""
-
-COMPUTED = "what it moves depends on values that are computed, and must be constant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +165,17 @@ class RearrangeKind(OpKind):
     """An op kind whose kernel is a table of chunks."""
 
     @abstractmethod
-    def chunks(self, node: Node, order: Order) -> Chunks | None:
+    def moves(self, node: Node, order: Order) -> Chunks:
+        """The table; raises Computed where it depends on values that are not constant in the file."""
+
+    @unless_computed
+    def chunks(self, node: Node, order: Order) -> Chunks:
         """The table; None where it depends on values that are not constant in the file."""
+        return self.moves(node, order)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        chunks = self.chunks(node, Order.REFERENCE)
-        if chunks is None:
-            raise Unsupported(COMPUTED)
         outputs = tuple(np.full(t.shape, self.fill(node), t.dtype.numpy) for t in node.outputs)
-        chunks.moved(inputs, outputs)
+        self.moves(node, Order.REFERENCE).moved(inputs, outputs)
         return outputs
 
     def fill(self, node: Node) -> int:
@@ -305,19 +305,15 @@ class StridedKind(RearrangeKind):
     """An op kind whose kernel is one walk."""
 
     @abstractmethod
-    def walk(self, node: Node) -> Walk | None:
-        """None where it depends on values that are not constant in the file."""
+    def walk(self, node: Node) -> Walk:
+        """Raises Computed where it depends on values that are not constant in the file."""
 
-    def chunks(self, node: Node, order: Order) -> Chunks | None:
-        walk = self.walk(node)
-        return None if walk is None else walk.chunks()
+    def moves(self, node: Node, order: Order) -> Chunks:
+        return self.walk(node).chunks()
 
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0),))
-        walk = self.walk(node)
-        if walk is None:
-            raise Unsupported(COMPUTED)
-        return walk.c_call(node)
+        return self.walk(node).c_call(node)
 
 
 GATHERED_AXES = 4

@@ -32,11 +32,12 @@ from diagmem.ops.kind import (
     Shapes,
     Values,
     axis_of,
-    constant_ints,
     input_at,
+    known_ints,
     only_axis,
+    unless_computed,
 )
-from diagmem.ops.loops.chunks import COMPUTED, Chunks, RearrangeKind
+from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.loops.pixels import all_have_pitches
 from diagmem.ops.numerics.quantised import require_same_quantisation, scale_of, zero_point_of
 from diagmem.ops.options import Activation, Table
@@ -65,7 +66,7 @@ class ConcatenationKind(RearrangeKind):
             raise ModelError(f"shapes {[list(s) for s in shapes]} differ in more than axis {axis}; the file is damaged")
         return ((*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :]),)
 
-    def chunks(self, node: Node, order: Order) -> Chunks:
+    def moves(self, node: Node, order: Order) -> Chunks:
         axis = axis_of(node.attributes.axis, len(node.output.shape))
         lengths = np.array([math.prod(node.input(p).shape[axis:]) for p in range(len(node.inputs))])
         outer = np.arange(math.prod(node.output.shape[:axis]))[:, None]
@@ -183,7 +184,7 @@ class PackKind(RearrangeKind):
     def output_shapes(self, name: str, attributes: Pack, inputs: Inputs) -> Shapes:
         return (_stacked if name == "PACK" else _unstacked)(attributes, inputs)
 
-    def chunks(self, node: Node, order: Order) -> Chunks:
+    def moves(self, node: Node, order: Order) -> Chunks:
         stack = node.output.shape if node.op.kind == "PACK" else node.input(0).shape
         axis = axis_of(node.attributes.axis, len(stack))
         tensors = np.arange(stack[axis], dtype=np.int64)
@@ -258,18 +259,13 @@ class SplitKind(RearrangeKind):
             return Signature((2, 2), (1, MANY), data=1, numbers=(0,), single=(0,))
         return Signature((3, 3), (1, MANY), numbers=(1, 2), single=(2,))
 
-    def output_shapes(self, name: str, attributes: Split, inputs: Inputs) -> Shapes | None:
-        cut = _cut(name, attributes, inputs)
-        if cut is None:
-            return None
-        shape, (axis, sizes) = input_at(inputs, _data(name)).shape, cut
+    @unless_computed
+    def output_shapes(self, name: str, attributes: Split, inputs: Inputs) -> Shapes:
+        shape, (axis, sizes) = input_at(inputs, _data(name)).shape, _cut(name, attributes, inputs)
         return tuple((*shape[:axis], size, *shape[axis + 1 :]) for size in sizes)
 
-    def chunks(self, node: Node, order: Order) -> Chunks | None:
-        cut = _cut(node.op.kind, node.attributes, node.inputs)
-        if cut is None:
-            return None
-        position, (axis, sizes) = _data(node.op.kind), cut
+    def moves(self, node: Node, order: Order) -> Chunks:
+        position, (axis, sizes) = _data(node.op.kind), _cut(node.op.kind, node.attributes, node.inputs)
         shape = node.input(position).shape
         lengths = np.array(sizes, dtype=np.int64) * math.prod(shape[axis + 1 :])
         rows = np.arange(math.prod(shape[:axis]), dtype=np.int64)[:, None]
@@ -277,10 +273,8 @@ class SplitKind(RearrangeKind):
         return Chunks.of(starts, lengths, position=position, output=np.arange(len(lengths)))
 
     def c_call(self, node: Node) -> CCall:
-        cut = _cut(node.op.kind, node.attributes, node.inputs)
-        if cut is None:
-            raise Unsupported(COMPUTED)
-        data, (axis, sizes) = node.input(_data(node.op.kind)), cut
+        data = node.input(_data(node.op.kind))
+        axis, sizes = _cut(node.op.kind, node.attributes, node.inputs)
         return split_call(node, data, [size * math.prod(data.shape[axis + 1 :]) for size in sizes])
 
     def sample(self, name: str, draw: Draw) -> Node:
@@ -318,12 +312,10 @@ def _data(name: str) -> int:
     return 1 if name == "SPLIT" else 0
 
 
-def _cut(name: str, attributes: Split, inputs: Inputs) -> tuple[int, tuple[int, ...]] | None:
-    """The axis, and the outputs' sizes along it; None where they are not constant in the file."""
-    axes = constant_ints(inputs, 0 if name == "SPLIT" else 2)
-    sizes = constant_ints(inputs, 1) if name == "SPLIT_V" else ()
-    if axes is None or sizes is None:
-        return None
+def _cut(name: str, attributes: Split, inputs: Inputs) -> tuple[int, tuple[int, ...]]:
+    """The axis, and the outputs' sizes along it."""
+    axes = known_ints(inputs, 0 if name == "SPLIT" else 2)
+    sizes = known_ints(inputs, 1) if name == "SPLIT_V" else ()
     shape = input_at(inputs, _data(name)).shape
     axis = only_axis(axes, len(shape))
     return axis, _equal(shape[axis], attributes.num_splits) if name == "SPLIT" else _given(shape[axis], sizes)

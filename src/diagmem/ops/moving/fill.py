@@ -12,7 +12,18 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, CTable, Unsupported, element_code, kernel_call, require_types
-from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, constant_ints, input_at, swept
+from diagmem.ops.kind import (
+    Array,
+    Computed,
+    Inputs,
+    OpKind,
+    Shapes,
+    Values,
+    input_at,
+    known_ints,
+    swept,
+    unless_computed,
+)
 from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind, strided
 from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
@@ -27,9 +38,9 @@ class FillKind(OpKind):
     takes = Signature((2, 2), data=1, numbers=(0,), single=(1,))
     needs = Fitting((DType.INT8, DType.INT16, DType.FLOAT32), data=1)
 
-    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes | None:
-        shape = constant_ints(inputs, 0)
-        return None if shape is None else (shape,)
+    @unless_computed
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
+        return (known_ints(inputs, 0),)
 
     def accesses(self, node: Node, order: Order) -> Accesses:
         return swept(node, {1: Runs.of(0, 1, 0)})
@@ -61,10 +72,11 @@ class NumberRangeKind(RearrangeKind):
     takes = Signature((3, 3), all_alike=True, single=(0, 1, 2))
     needs = Fitting(is_drawn_whole=True)
 
-    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes | None:
+    @unless_computed
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
         tensors = [input_at(inputs, position) for position in range(3)]
         if any(t.data is None for t in tensors):
-            return None
+            raise Computed("its numbers are computed")
         if any(t.elems != 1 for t in tensors):
             raise ModelError("a range has a first number, an end and a distance, and not several of any")
         first, end, step = (float(np.asarray(t.data).reshape(())) for t in tensors)
@@ -73,7 +85,7 @@ class NumberRangeKind(RearrangeKind):
             raise ModelError(f"numbers from {first:g} to {end:g} by {step:g} have no end; the file is damaged")
         return ((max(0, int(count)),),)
 
-    def chunks(self, node: Node, order: Order) -> Chunks:
+    def moves(self, node: Node, order: Order) -> Chunks:
         return Chunks.of(FILL, node.output.elems)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
@@ -126,7 +138,7 @@ class ZerosLikeKind(RearrangeKind):
         shape = input_at(inputs, 0).shape
         return ({"SHAPE": (len(shape),), "RANK": ()}.get(name, shape),)
 
-    def chunks(self, node: Node, order: Order) -> Chunks:
+    def moves(self, node: Node, order: Order) -> Chunks:
         return Chunks.of(FILL, node.output.elems)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
@@ -169,10 +181,9 @@ class OneHotKind(OpKind):
     needs = Fitting(data=2)
     table = Table(OneHot, ("Axis",))
 
-    def output_shapes(self, name: str, attributes: OneHot, inputs: Inputs) -> Shapes | None:
-        depth, shape = constant_ints(inputs, 1), input_at(inputs, 0).shape
-        if depth is None:
-            return None
+    @unless_computed
+    def output_shapes(self, name: str, attributes: OneHot, inputs: Inputs) -> Shapes:
+        depth, shape = known_ints(inputs, 1), input_at(inputs, 0).shape
         if len(depth) != 1 or depth[0] < 0 or not -1 <= attributes.axis <= len(shape):
             raise ModelError(f"depth {list(depth)} or axis {attributes.axis} is out of range; the file is damaged")
         axis = attributes.axis if attributes.axis >= 0 else len(shape)

@@ -19,8 +19,8 @@ from diagmem.ops.kind import (
     Shapes,
     Values,
     axis_of,
-    constant_ints,
     input_at,
+    known_ints,
     swept,
 )
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
@@ -50,11 +50,9 @@ class GatherKind(RearrangeKind):
         data, indices = input_at(inputs, 0).shape, input_at(inputs, 1).shape
         return ((*data[:axis], *indices[batch_dims:], *data[axis + 1 :]),)
 
-    def chunks(self, node: Node, order: Order) -> Chunks | None:
+    def moves(self, node: Node, order: Order) -> Chunks:
         axis, _ = _axes(node.attributes, node.inputs)
-        shape, indices = node.input(0).shape, constant_ints(node.inputs, 1)
-        if indices is None:
-            return None
+        shape, indices = node.input(0).shape, known_ints(node.inputs, 1)
         if not all(0 <= index < shape[axis] for index in indices):
             raise ModelError(f"{node.label}: an index lies outside axis {axis} of {list(shape)}; the file is damaged")
         sizes = _sizes(node)
@@ -143,10 +141,8 @@ class GatherNdKind(RearrangeKind):
             raise ModelError(f"indices {list(indices)} do not suit {list(data)}; the file is damaged")
         return ((*indices[:-1], *data[indices[-1] :]),)
 
-    def chunks(self, node: Node, order: Order) -> Chunks | None:
-        indices = constant_ints(node.inputs, 1)
-        if indices is None:
-            return None
+    def moves(self, node: Node, order: Order) -> Chunks:
+        indices = known_ints(node.inputs, 1)
         rows, sizes = np.array(indices, np.int64).reshape(-1, _depth(node)), node.input(0).shape[: _depth(node)]
         if ((rows < 0) | (rows >= np.array(sizes, np.int64))).any():
             raise ModelError(f"{node.label}: an index lies outside {list(sizes)}; the file is damaged")

@@ -11,7 +11,7 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, IntArray, Node, Shape, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, CRow, CTable, Unsupported, cut_to_row, kernel_call, require_types, values_of
-from diagmem.ops.kind import Array, Inputs, Shapes, Values, constant_ints, input_at
+from diagmem.ops.kind import Array, Inputs, Shapes, Values, input_at, known_ints, unless_computed
 from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind, gathered, gathered_call
 from diagmem.ops.numerics.quantised import zero_point_of
 from diagmem.ops.options import BuiltinOptions
@@ -59,38 +59,32 @@ class PadKind(RearrangeKind):
             else Signature((2, 2), numbers=(1,))
         )
 
-    def output_shapes(self, name: str, attributes: Pad | MirrorPad, inputs: Inputs) -> Shapes | None:
-        pads = _paddings(attributes, inputs)
-        if pads is None:
-            return None
-        shape = input_at(inputs, 0).shape
-        return (tuple(before + size + after for size, (before, after) in zip(shape, pads, strict=True)),)
+    @unless_computed
+    def output_shapes(self, name: str, attributes: Pad | MirrorPad, inputs: Inputs) -> Shapes:
+        sizes = zip(input_at(inputs, 0).shape, _paddings(attributes, inputs), strict=True)
+        return (tuple(before + size + after for size, (before, after) in sizes),)
 
     def accesses(self, node: Node, order: Order) -> Accesses:
         found = super().accesses(node, order)
-        if len(node.inputs) < 3 or node.input(2).is_constant or _paddings(node.attributes, node.inputs) is None:
+        if len(node.inputs) < 3 or node.input(2).is_constant or self.chunks(node, order) is None:
             return found
         value = Runs.of(0, node.input(2).elems, 0, stride=0)
         return replace(found, reads=(*found.reads[:2], value))
 
-    def chunks(self, node: Node, order: Order) -> Chunks | None:
-        if _paddings(node.attributes, node.inputs) is None:
-            return None
+    def moves(self, node: Node, order: Order) -> Chunks:
         shape, indices = node.input(0).shape, _indices(node)
         if order is Order.MEMCPY:
             return gathered(shape, indices, len(shape) - 2).moved_at_once()
         return gathered(shape, indices)
 
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
-        pads = _paddings(node.attributes, node.inputs)
-        if isinstance(node.attributes, MirrorPad) or pads is None:
+        if isinstance(node.attributes, MirrorPad):
             return super().reference(node, inputs)
-        return (np.pad(inputs[0], pads, constant_values=_value(node)),)
+        return (np.pad(inputs[0], _paddings(node.attributes, node.inputs), constant_values=_value(node)),)
 
     def has_row_kernel(self, node: Node) -> bool:
-        pads = _paddings(node.attributes, node.inputs)
         is_image = len(node.output.shape) == 4 and node.output.shape[0] == 1
-        return is_image and pads is not None and not isinstance(node.attributes, MirrorPad)
+        return is_image and node.input(1).data is not None and not isinstance(node.attributes, MirrorPad)
 
     def c_row_call(self, node: Node) -> CCall:
         """Rows are added by taking one that the input does not have."""
@@ -149,14 +143,14 @@ def zero_paddings_of(node: Node) -> list[tuple[int, int]] | None:
         value = node.input(2).data
         if value is None or (value != zero).any():
             return None
-    return _paddings(node.attributes, node.inputs)
+    return unless_computed(_paddings)(node.attributes, node.inputs)
 
 
 def _joined(node: Node) -> tuple[tuple[int, ...], ...]:
     """Sizes and paddings, before and after, of exactly four axes: one that is not padded is part of its neighbour in
     front."""
     axes: list[tuple[int, int, int]] = []
-    for size, pad in zip(node.input(0).shape, _paddings(node.attributes, node.inputs) or (), strict=True):
+    for size, pad in zip(node.input(0).shape, _paddings(node.attributes, node.inputs), strict=True):
         if axes and not any(pad):
             axes[-1] = (axes[-1][0] * size, axes[-1][1] * size, axes[-1][2] * size)
         else:
@@ -170,11 +164,9 @@ def _mirror(attributes: Pad | MirrorPad) -> Mirror | None:
     return attributes.mirror if isinstance(attributes, MirrorPad) else None
 
 
-def _paddings(attributes: Pad | MirrorPad, inputs: Inputs) -> list[tuple[int, int]] | None:
-    """(before, after) for each axis; None where they are not constant in the file."""
-    shape, flat = input_at(inputs, 0).shape, constant_ints(inputs, 1)
-    if flat is None:
-        return None
+def _paddings(attributes: Pad | MirrorPad, inputs: Inputs) -> list[tuple[int, int]]:
+    """(before, after) for each axis."""
+    shape, flat = input_at(inputs, 0).shape, known_ints(inputs, 1)
     pads = list(zip(flat[::2], flat[1::2], strict=False))
     if len(flat) != 2 * len(shape) or min(flat, default=0) < 0 or not _can_mirror(shape, pads, _mirror(attributes)):
         raise ModelError(f"paddings {list(flat)} do not suit shape {list(shape)}; the file is damaged")
@@ -189,7 +181,7 @@ def _can_mirror(shape: Shape, pads: list[tuple[int, int]], mirror: Mirror | None
 
 def _indices(node: Node) -> list[IntArray]:
     """For each axis and each output index along it, the input index that it copies."""
-    pads = _paddings(node.attributes, node.inputs) or ()
+    pads = _paddings(node.attributes, node.inputs)
     return [_index(s, *p, _mirror(node.attributes)) for s, p in zip(node.input(0).shape, pads, strict=True)]
 
 

@@ -11,7 +11,18 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape
 from diagmem.model.multicore import Cut
 from diagmem.ops.c_call import CCall, kernel_call
-from diagmem.ops.kind import Array, Inputs, Shapes, Values, axis_of, constant_ints, input_at, only_axis
+from diagmem.ops.kind import (
+    Array,
+    Computed,
+    Inputs,
+    Shapes,
+    Values,
+    axis_of,
+    input_at,
+    known_ints,
+    only_axis,
+    unless_computed,
+)
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind, StridedKind, Walk
 from diagmem.ops.options import BuiltinOptions
 from diagmem.ops.orders import Order, Variant
@@ -57,16 +68,16 @@ class ReshapeKind(RearrangeKind):
         least, most = {"RESHAPE": (1, 2), "EXPAND_DIMS": (2, 2)}.get(name, (1, 1))
         return Signature((least, most), numbers=tuple(range(1, most)), single=(1,) if name == "EXPAND_DIMS" else ())
 
-    def output_shapes(self, name: str, attributes: Reshape, inputs: Inputs) -> Shapes | None:
+    @unless_computed
+    def output_shapes(self, name: str, attributes: Reshape, inputs: Inputs) -> Shapes:
         if name == "DENSIFY":
             return (input_at(inputs, 0).shape,)
-        shape = {"RESHAPE": _reshaped, "SQUEEZE": _squeezed, "EXPAND_DIMS": _expanded}[name](attributes, inputs)
-        return None if shape is None else (shape,)
+        return ({"RESHAPE": _reshaped, "SQUEEZE": _squeezed, "EXPAND_DIMS": _expanded}[name](attributes, inputs),)
 
     def can_make(self, node: Node) -> bool:
         return node.input(0).elems == node.output.elems
 
-    def chunks(self, node: Node, order: Order) -> Chunks:
+    def moves(self, node: Node, order: Order) -> Chunks:
         if node.input(0).elems != node.output.elems:
             raise ModelError(f"{node.label}: its input and output differ in element count; the file is damaged")
         chunks = Chunks.of(0, node.output.elems)
@@ -100,11 +111,11 @@ class ReshapeKind(RearrangeKind):
         return node_of(self, name, Reshape(new_shape=tuple(new)), [data], (dtype,))
 
 
-def _reshaped(attributes: Reshape, inputs: Inputs) -> Shape | None:
+def _reshaped(attributes: Reshape, inputs: Inputs) -> Shape:
     given = len(inputs) > 1 and inputs[1] is not None
-    wanted = constant_ints(inputs, 1) if given else attributes.new_shape
+    wanted = known_ints(inputs, 1) if given else attributes.new_shape
     if wanted is None:
-        return None
+        raise Computed("its new shape is not in the file")
     elems, known = input_at(inputs, 0).elems, math.prod(size for size in wanted if size != -1)
     shape = tuple(elems // max(1, known) if size == -1 else size for size in wanted)
     if wanted.count(-1) > 1 or min(shape, default=1) < 0 or math.prod(shape) != elems:
@@ -122,10 +133,8 @@ def _squeezed(attributes: Reshape, inputs: Inputs) -> Shape:
     return tuple(s for a, s in enumerate(shape) if (a not in dropped if attributes.squeeze_dims else s != 1))
 
 
-def _expanded(attributes: Reshape, inputs: Inputs) -> Shape | None:
-    shape, axes = input_at(inputs, 0).shape, constant_ints(inputs, 1)
-    if axes is None:
-        return None
+def _expanded(attributes: Reshape, inputs: Inputs) -> Shape:
+    shape, axes = input_at(inputs, 0).shape, known_ints(inputs, 1)
     axis = only_axis(axes, len(shape) + 1)
     return (*shape[:axis], 1, *shape[axis:])
 

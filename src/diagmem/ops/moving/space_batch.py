@@ -10,8 +10,8 @@ import numpy as np
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import IntArray, Node, Shape, row_major_strides
 from diagmem.ops.c_call import CCall, CTable, Unsupported, kernel_call, require_types
-from diagmem.ops.kind import Inputs, Shapes, constant_ints, input_at
-from diagmem.ops.loops.chunks import COMPUTED, FILL, Chunks, RearrangeKind, gathered_call, outer_sum
+from diagmem.ops.kind import Inputs, Shapes, input_at, known_ints, unless_computed
+from diagmem.ops.loops.chunks import FILL, Chunks, RearrangeKind, gathered_call, outer_sum
 from diagmem.ops.numerics.quantised import stored_zero
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, ints, node_of
@@ -38,18 +38,13 @@ class SpaceBatchKind(RearrangeKind):
     orders = (Order.REFERENCE, Order.MEMCPY)
     takes = Signature((3, 3), numbers=(1, 2))
 
-    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes | None:
-        blocks = _blocks(inputs)
-        if blocks is None:
-            return None
-        shape = input_at(inputs, 0).shape
-        return ((_batched if name == "SPACE_TO_BATCH_ND" else _spread)(shape, blocks),)
+    @unless_computed
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
+        spread = _batched if name == "SPACE_TO_BATCH_ND" else _spread
+        return (spread(input_at(inputs, 0).shape, _blocks(inputs)),)
 
-    def chunks(self, node: Node, order: Order) -> Chunks | None:
-        blocks = _blocks(node.inputs)
-        if blocks is None:
-            return None
-        shape, out = node.input(0).shape, node.output.shape
+    def moves(self, node: Node, order: Order) -> Chunks:
+        blocks, shape, out = _blocks(node.inputs), node.input(0).shape, node.output.shape
         to_batch = node.op.kind == "SPACE_TO_BATCH_ND"
         pixel = math.prod(shape[len(blocks.sizes) + 1 :])
         chunks = Chunks.of((_batched_sources if to_batch else _spread_sources)(shape, out, blocks), pixel)
@@ -63,8 +58,6 @@ class SpaceBatchKind(RearrangeKind):
     def c_call(self, node: Node) -> CCall:
         require_types(node.output.dtype, (node.input(0),))
         blocks = _blocks(node.inputs)
-        if blocks is None:
-            raise Unsupported(COMPUTED)
         if node.op.kind == "BATCH_TO_SPACE_ND":
             shape, out = node.input(0).shape, node.output.shape
             return gathered_call(node, _spread_terms(shape, out, blocks), math.prod(shape[len(blocks.sizes) + 1 :]))
@@ -90,11 +83,8 @@ def _drawn_margins(size: int, draw: Draw) -> list[int]:
     return [before, draw.integer(0, min(3, size - before))]
 
 
-def _blocks(inputs: Inputs) -> _Blocks | None:
-    """None where the values are not constant in the file."""
-    shape, sizes, margins = input_at(inputs, 0).shape, constant_ints(inputs, 1), constant_ints(inputs, 2)
-    if sizes is None or margins is None:
-        return None
+def _blocks(inputs: Inputs) -> _Blocks:
+    shape, sizes, margins = input_at(inputs, 0).shape, known_ints(inputs, 1), known_ints(inputs, 2)
     if (
         len(margins) != 2 * len(sizes)
         or len(sizes) >= len(shape)

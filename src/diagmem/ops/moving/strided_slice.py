@@ -8,9 +8,9 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Shape, row_major_strides
-from diagmem.ops.c_call import CCall, CRow, Unsupported
-from diagmem.ops.kind import Inputs, Shapes, constant_ints, input_at
-from diagmem.ops.loops.chunks import COMPUTED, Chunks, StridedKind, Walk, outer_sum
+from diagmem.ops.c_call import CCall, CRow
+from diagmem.ops.kind import Inputs, Shapes, input_at, known_ints, unless_computed
+from diagmem.ops.loops.chunks import Chunks, StridedKind, Walk, outer_sum
 from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, activation, ints, node_of
@@ -46,38 +46,33 @@ class StridedSliceKind(StridedKind):
         count = 3 if name == "SLICE" else 4
         return Signature((count, count), numbers=tuple(range(1, count)))
 
-    def output_shapes(self, name: str, attributes: StridedSlice | None, inputs: Inputs) -> Shapes | None:
-        box = _box(name, attributes, inputs)
-        return None if box is None else (box.out_shape,)
+    @unless_computed
+    def output_shapes(self, name: str, attributes: StridedSlice | None, inputs: Inputs) -> Shapes:
+        return (_box(name, attributes, inputs).out_shape,)
 
-    def walk(self, node: Node) -> Walk | None:
+    def walk(self, node: Node) -> Walk:
         box = _box(node.op.kind, node.attributes, node.inputs)
-        if box is None:
-            return None
         taken = list(zip(box.ranges, row_major_strides(node.input(0).shape), strict=True))
         offset = sum(r.start * stride for r, stride in taken)
         return Walk(box.sizes, tuple(r.step * stride for r, stride in taken), offset)
 
     def has_row_kernel(self, node: Node) -> bool:
         """Rows of an image, from top to bottom, and whatever of each."""
-        box = _box(node.op.kind, node.attributes, node.inputs)
+        box = unless_computed(_box)(node.op.kind, node.attributes, node.inputs)
         is_image = len(node.input(0).shape) == 4 and node.input(0).shape[0] == 1
         return box is not None and is_image and box.sizes == node.output.shape and box.ranges[1].step > 0
 
     def c_row_call(self, node: Node) -> CCall:
-        box, walk = _box(node.op.kind, node.attributes, node.inputs), self.walk(node)
-        if box is None or walk is None:
-            raise Unsupported(COMPUTED)
-        rows = box.ranges[1]
+        walk, rows = self.walk(node), _box(node.op.kind, node.attributes, node.inputs).ranges[1]
         row_elems = node.input(0).elems // node.input(0).shape[1]
         row = Walk((1, 1, *walk.shape[2:]), walk.strides, walk.offset - rows.start * row_elems)
         taken = CRow(node.input(0), first=rows.start, step=rows.step)
         return replace(row.c_call(node), arguments=(taken, CRow(node.output)))
 
-    def chunks(self, node: Node, order: Order) -> Chunks | None:
+    def moves(self, node: Node, order: Order) -> Chunks:
         box = _box(node.op.kind, node.attributes, node.inputs)
-        if box is None or order is not Order.MEMCPY or not box.ranges or box.ranges[-1].step != 1:
-            return super().chunks(node, order)
+        if order is not Order.MEMCPY or not box.ranges or box.ranges[-1].step != 1:
+            return super().moves(node, order)
         *outer, last = box.ranges
         rows = zip(outer, row_major_strides(node.input(0).shape), strict=False)
         starts = outer_sum(*(np.array(r, dtype=np.int64) * stride for r, stride in rows))
@@ -122,15 +117,10 @@ class _Box:
         return tuple(len(r) for r in self.ranges)
 
 
-def _box(name: str, attributes: StridedSlice | None, inputs: Inputs) -> _Box | None:
+def _box(name: str, attributes: StridedSlice | None, inputs: Inputs) -> _Box:
     shape = input_at(inputs, 0).shape
-    bounds = [constant_ints(inputs, position) for position in range(1, 3 if name == "SLICE" else 4)]
-    known = [b for b in bounds if b is not None]
-    if len(known) < len(bounds):
-        return None
-    if attributes is None:
-        return _plain_box(shape, known[0], known[1])
-    return _strided_box(attributes, shape, known[0], known[1], known[2])
+    bounds = [known_ints(inputs, position) for position in range(1, 3 if name == "SLICE" else 4)]
+    return _plain_box(shape, *bounds) if attributes is None else _strided_box(attributes, shape, *bounds)
 
 
 def _plain_box(shape: Shape, begin: tuple[int, ...], size: tuple[int, ...]) -> _Box:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Nhwc, Node, Shape, row_major_strides
-from diagmem.ops.kind import Inputs, Shapes, axis_of, constant_ints, input_at
+from diagmem.ops.kind import Inputs, Shapes, axis_of, input_at, known_ints, unless_computed
 from diagmem.ops.loops.chunks import Chunks, StridedKind, Walk
 from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
@@ -21,16 +21,13 @@ class TransposeKind(StridedKind):
     tflm_agrees = True
     takes = Signature((2, 2), numbers=(1,))
 
-    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes | None:
-        permutation = _permutation(inputs)
-        return None if permutation is None else (tuple(input_at(inputs, 0).shape[a] for a in permutation),)
+    @unless_computed
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
+        return (tuple(input_at(inputs, 0).shape[a] for a in _permutation(inputs)),)
 
-    def walk(self, node: Node) -> Walk | None:
-        permutation = _permutation(node.inputs)
-        if permutation is None:
-            return None
+    def walk(self, node: Node) -> Walk:
         strides = row_major_strides(node.input(0).shape)
-        return Walk(node.output.shape, tuple(strides[a] for a in permutation))
+        return Walk(node.output.shape, tuple(strides[a] for a in _permutation(node.inputs)))
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Any permutation of up to six axes; sometimes it is not known."""
@@ -41,10 +38,8 @@ class TransposeKind(StridedKind):
         return node_of(self, name, None, [activation(shape, dtype), second], (dtype,), (out,))
 
 
-def _permutation(inputs: Inputs) -> tuple[int, ...] | None:
-    shape, given = input_at(inputs, 0).shape, constant_ints(inputs, 1)
-    if given is None:
-        return None
+def _permutation(inputs: Inputs) -> tuple[int, ...]:
+    shape, given = input_at(inputs, 0).shape, known_ints(inputs, 1)
     permutation = tuple(axis_of(a, len(shape)) for a in given)
     if sorted(permutation) != list(range(len(shape))):
         raise ModelError(f"{list(given)} is no permutation of the axes of {list(shape)}; the file is damaged")
@@ -57,10 +52,8 @@ class ReverseKind(StridedKind):
     names = ("REVERSE_V2",)
     takes = Signature((2, 2), numbers=(1,))
 
-    def walk(self, node: Node) -> Walk | None:
-        shape, given = node.input(0).shape, constant_ints(node.inputs, 1)
-        if given is None:
-            return None
+    def walk(self, node: Node) -> Walk:
+        shape, given = node.input(0).shape, known_ints(node.inputs, 1)
         turned = {axis_of(axis, len(shape)) for axis in given}
         strides = row_major_strides(shape)
         offset = sum((shape[axis] - 1) * strides[axis] for axis in turned)
@@ -80,10 +73,9 @@ class BroadcastToKind(StridedKind):
     names = ("BROADCAST_TO", "TILE")
     takes = Signature((2, 2), numbers=(1,))
 
-    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes | None:
-        shape, given = input_at(inputs, 0).shape, constant_ints(inputs, 1)
-        if given is None:
-            return None
+    @unless_computed
+    def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
+        shape, given = input_at(inputs, 0).shape, known_ints(inputs, 1)
         if name == "TILE":
             if len(given) != len(shape) or any(count < 0 for count in given):
                 raise ModelError(f"{list(given)} does not say how often to repeat {list(shape)}; the file is damaged")
@@ -93,10 +85,8 @@ class BroadcastToKind(StridedKind):
             raise ModelError(f"{list(shape)} cannot be repeated to make {list(given)}; the file is damaged")
         return (given,)
 
-    def walk(self, node: Node) -> Walk | None:
-        shape, given = node.input(0).shape, constant_ints(node.inputs, 1)
-        if given is None:
-            return None
+    def walk(self, node: Node) -> Walk:
+        shape, given = node.input(0).shape, known_ints(node.inputs, 1)
         strides = row_major_strides(shape)
         if node.op.kind == "BROADCAST_TO":
             missing = len(given) - len(shape)
@@ -152,7 +142,7 @@ class SpaceDepthKind(StridedKind):
         swapped, strides = ((a[0], a[1], a[3], a[2], a[4]) for a in (axes, row_major_strides(axes)))
         return Walk(swapped, strides)
 
-    def chunks(self, node: Node, order: Order) -> Chunks:
+    def moves(self, node: Node, order: Order) -> Chunks:
         chunks = self.walk(node).chunks()
         return chunks if order is Order.REFERENCE else chunks.sorted_by(chunks.source)
 

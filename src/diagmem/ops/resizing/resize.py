@@ -29,8 +29,9 @@ from diagmem.ops.kind import (
     Inputs,
     Shapes,
     Values,
-    constant_ints,
     input_at,
+    known_ints,
+    unless_computed,
 )
 from diagmem.ops.loops.chunks import gathered_call
 from diagmem.ops.loops.pixels import HeldPixels, Pitches, PixelLoop
@@ -82,10 +83,9 @@ class ResizeKind(PixelKind):
             raise ModelError(f"{name}: align_corners and half_pixel_centers exclude each other; the file is damaged")
         return attributes
 
-    def output_shapes(self, name: str, attributes: Resize, inputs: Inputs) -> Shapes | None:
-        image, size = Nhwc.of(input_at(inputs, 0)), constant_ints(inputs, 1)
-        if size is None:
-            return None
+    @unless_computed
+    def output_shapes(self, name: str, attributes: Resize, inputs: Inputs) -> Shapes:
+        image, size = Nhwc.of(input_at(inputs, 0)), known_ints(inputs, 1)
         if len(size) != 2 or min(size) < 1:
             raise ModelError(f"new size {list(size)} is not a height and a width; the file is damaged")
         return ((image.batch, *size, image.depth),)
@@ -112,7 +112,7 @@ class ResizeKind(PixelKind):
         return (inputs[0][:, rows][:, :, cols],)
 
     def has_row_kernel(self, node: Node) -> bool:
-        return Nhwc.of(node.output).batch == 1 and constant_ints(node.inputs, 1) is not None
+        return Nhwc.of(node.output).batch == 1 and node.input(1).data is not None
 
     def c_row_call(self, node: Node) -> CCall:
         """Rows are sampled like columns: no rule tells which, so they are listed."""
