@@ -13,7 +13,7 @@ import tflite as schema
 from diagmem.frontends.tflite import parse
 from diagmem.model.graph import DType, Node
 from diagmem.ops import kinds
-from diagmem.ops.numerics.quantised import real_weights
+from diagmem.ops.numerics.quantised import float_weights
 from diagmem.ops.numerics.weighted_sums import halves, kernel_suffix
 from diagmem.ops.sampling import constant_of
 from tests.frontends.tflite.flat import FlatModel, FlatOp, FlatTensor
@@ -36,7 +36,7 @@ def test_narrow_weights_compute_what_the_real_ones_compute(case: str, suffix: st
     for number, node in enumerate(with_kernel(case, suffix, 6)):
         kept = node.input(1)
         assert kept.data is not None
-        real = real_weights(kept, kept.data, AXES[case])
+        real = float_weights(kept, kept.data, AXES[case])
         plain = replace(kept, dtype=DType.FLOAT32, quantisation=None, data=real)
         other = replace(node, inputs=(node.inputs[0], plain, *node.inputs[2:]))
         values = input_values(node, np.random.default_rng(number))

@@ -254,6 +254,6 @@ def test_blocks_of_real_numbers_are_filled_only_where_that_is_faster() -> None:
     net = IdleNet(3, DType.FLOAT32)
     x = net.dense(net.dense(net.image(1, 5, 5, 3), 12), 6, kernel=1)
     graph = net.graph(net.connected(_flattened(net, x), 3))
-    alone, filled = (without(graph, ChannelBlock(8, 1, of_reals)) for of_reals in (False, True))
+    alone, filled = (without(graph, ChannelBlock(8, 1, of_float32)) for of_float32 in (False, True))
     assert macs_of(alone) == macs_of(without(graph)) < macs_of(filled)
     check_the_same(graph, filled)

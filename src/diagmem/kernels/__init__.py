@@ -34,7 +34,7 @@ DIAGMEM = Library(
     "the C kernels that `diagmem emit c` writes",
     addresses_views=True,
     is_own=True,
-    channel_block=ChannelBlock(8, least_rest=3, of_reals=False),
+    channel_block=ChannelBlock(8, least_rest=3, of_float32=False),
 )
 
 DIAGMEM_DSP = replace(

@@ -29,11 +29,11 @@ def own_order(node: Node) -> Order | None:
 class ChannelBlock(NamedTuple):
     """Output channels that kernels compute together, `size` of them. Where at least `least_rest` are left over behind
     the last whole block, a whole block more is faster, though it computes channels that nobody needs: measured.
-    `of_reals`: for real numbers too; a core that has no instructions for them takes longer with each."""
+    `of_float32`: for float32 too; without an FPU, every channel costs the same number of instructions."""
 
     size: int = 1
     least_rest: int = 1
-    of_reals: bool = True
+    of_float32: bool = True
 
     def filled(self, channels: int) -> int:
         """How many channels to compute where so many are needed."""

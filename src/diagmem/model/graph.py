@@ -66,7 +66,7 @@ _BITS = {dtype: 4 if dtype is DType.INT4 else 8 * dtype.numpy.itemsize for dtype
 
 class Rounding(enum.Enum):
     """How results become stored values. TensorFlow Lite's reference kernels scale in fixed point and round twice;
-    onnxruntime scales in single precision and rounds once, halves to even. Where its values have no sign, ours are 128
+    onnxruntime scales in float32 and rounds once, halves to even. Where its values have no sign, ours are 128
     lower, and sums that have the zero point in them are rounded where they were."""
 
     TFLITE = "tflite"

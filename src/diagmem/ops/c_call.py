@@ -22,7 +22,7 @@ MAX_TAPS = "DIAGMEM_MAX_TAPS"
 TYPES = (DType.INT8, DType.INT16, DType.FLOAT32)
 """The types of elements that most kernels are written for."""
 
-QUANTISED_OR_REAL = (*TYPES, DType.UINT8)
+QUANTISED_OR_FLOAT = (*TYPES, DType.UINT8)
 """The same, and that of networks which an older converter has quantised."""
 
 SUFFIXES = {

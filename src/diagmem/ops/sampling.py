@@ -139,7 +139,7 @@ class Fitting:
     `types`: the types of data that kernels take; None: the node is drawn with the right one.
     `data`: the position of the data among the inputs.
     `weights_axis`: the axis of the output channels, where input 1 holds weights and the next one a bias.
-    `has_narrow_weights`: these may have 4 bits beside data of 8, and 16, 8 or 4 beside real numbers.
+    `has_narrow_weights`: these may have 4 bits beside data of 8, and 16, 8 or 4 beside float32.
     `gain`: about how large outputs are for data of size 1; None: they have no scale of their own, but that of the data.
     `fixed`: the output's scale and zero point for data of a type, where TFLite insists on them.
     `scaled`: the types that have a scale.

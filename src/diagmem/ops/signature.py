@@ -217,7 +217,7 @@ def _fits(found: Quantisation, tensor: Tensor) -> bool:
 
 
 def _attributes(node: Node) -> Iterator[str]:
-    """Real numbers among the options: slopes, factors."""
+    """Floats among the options: slopes, factors."""
     if not dataclasses.is_dataclass(node.attributes):
         return
     for one in dataclasses.fields(node.attributes):

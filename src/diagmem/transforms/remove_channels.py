@@ -100,7 +100,7 @@ class _Closure:
         """With enough channels more to fill whole blocks: in each layer those that need the fewest inputs."""
         for node in self.graph.nodes:
             sums = self.sums[node.op.index]
-            if sums is None or (sums.is_float32 and not block.of_reals):
+            if sums is None or (sums.is_float32 and not block.of_float32):
                 continue
             made = self.kept[node.output.index]
             needed = int(made.sum())

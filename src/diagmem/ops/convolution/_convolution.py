@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from diagmem.model.graph import DType, Nhwc, Node, Window2D
-from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, by_type
+from diagmem.ops.c_call import QUANTISED_OR_FLOAT, CCall, by_type
 from diagmem.ops.kind import Array, ColumnsAsRows, Inputs, Rewritten, Shapes, Values
 from diagmem.ops.loops.windowed import WindowedKind, WindowedLoop
-from diagmem.ops.numerics.quantised import centred_weights, real_weights, zero_point_of
+from diagmem.ops.numerics.quantised import centred_weights, float_weights, zero_point_of
 from diagmem.ops.numerics.weighted_sums import finished, weighted_fitting
 from diagmem.ops.sampling import Fitting
 
@@ -66,13 +66,13 @@ class ConvolutionKind(WindowedKind):
     def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
         loop, (image, filters, *rest) = self.loop(node), inputs
         if node.input(0).dtype is DType.FLOAT32:
-            sums = self.sums(loop, image, real_weights(node.input(1), filters, self.axis), None)
+            sums = self.sums(loop, image, float_weights(node.input(1), filters, self.axis), None)
         else:
             sums = self.sums(loop, image, centred_weights(node.input(1), filters), zero_point_of(node.input(0)))
         return (finished(node, self.axis, sums, rest[0] if rest else None),)
 
     def c_call(self, node: Node) -> CCall:
-        return by_type(node, dict.fromkeys(QUANTISED_OR_REAL, self.plain_call))
+        return by_type(node, dict.fromkeys(QUANTISED_OR_FLOAT, self.plain_call))
 
     def fitting(self, node: Node) -> Fitting:
         return weighted_fitting(self, node, self.axis)

@@ -13,7 +13,7 @@ from diagmem.model.multicore import Along, Cut
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import (
     MAX_ROWS,
-    QUANTISED_OR_REAL,
+    QUANTISED_OR_FLOAT,
     SUFFIXES,
     CCall,
     CChannels,
@@ -123,7 +123,7 @@ class TransposeConvKind(PixelKind):
         return replace(call, function=f"{call.function}_row", arguments=arguments)
 
     def c_call(self, node: Node) -> CCall:
-        return by_type(node, dict.fromkeys(QUANTISED_OR_REAL, _call), data=IMAGE)
+        return by_type(node, dict.fromkeys(QUANTISED_OR_FLOAT, _call), data=IMAGE)
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Any padding, stride and window; strides above the window leave output pixels that nothing reaches."""

@@ -176,11 +176,11 @@ def _scaled(tensor: Tensor, scale: float, zero_point: int) -> Tensor:
     return replace(tensor, quantisation=Quantisation((float(np.float32(scale)),), (zero_point,)))
 
 
-def _real(tensor: Tensor, stored: Array) -> Reals:
+def _real(tensor: Tensor, stored: Array) -> Floats:
     """What stored numbers stand for."""
     if tensor.dtype is DType.FLOAT32:
         return stored
-    real: Reals = (stored.astype(np.float32) - np.float32(zero_point_of(tensor))) * np.float32(scale_of(tensor))
+    real: Floats = (stored.astype(np.float32) - np.float32(zero_point_of(tensor))) * np.float32(scale_of(tensor))
     return real
 
 
@@ -194,11 +194,11 @@ def _c_real(tensor: Tensor) -> CStruct:
     )
 
 
-Reals = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.float32]
 
 
-def decoded(encoded: Reals, anchors: Reals, scales: tuple[float, ...]) -> Reals:
-    """Lowest and highest y and x of each box, from its place and size relative to an anchor. In double precision, each
+def decoded(encoded: Floats, anchors: Floats, scales: tuple[float, ...]) -> Floats:
+    """Lowest and highest y and x of each box, from its place and size relative to an anchor. In float64, each
     result rounded."""
     y, x, h, w = (encoded[:, i].astype(np.float64) / float(np.float32(scales[i])) for i in range(4))
     at_y, at_x, height, width = (anchors[:, i].astype(np.float64) for i in range(4))
@@ -210,7 +210,7 @@ def decoded(encoded: Reals, anchors: Reals, scales: tuple[float, ...]) -> Reals:
     return np.stack(corners, axis=1)
 
 
-def overlap(one: Reals, other: Reals) -> Any:
+def overlap(one: Floats, other: Floats) -> Any:
     """The part that two boxes share, of what both cover together; 0 where one covers nothing."""
     with np.errstate(all="ignore"):
         areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (one, other)]
@@ -223,7 +223,7 @@ def overlap(one: Reals, other: Reals) -> Any:
 
 
 def chosen(
-    scores: Reals, boxes: Reals, limits: tuple[float, float], most: int, per_class: int
+    scores: Floats, boxes: Floats, limits: tuple[float, float], most: int, per_class: int
 ) -> list[tuple[int, int]]:
     """(box, class) of the best, in order; of equal ones the first class, then the first box. One that overlaps a better
     one of its class too far is left out. `limits`: the least score, and the largest overlap."""

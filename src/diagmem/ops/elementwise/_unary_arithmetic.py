@@ -52,7 +52,7 @@ STORED = (DType.INT8, DType.UINT8, DType.INT16, DType.INT32)
 
 
 def _cast(node: Node, data: Array) -> Array:
-    """Real numbers lose what is behind the point, and are clamped to the integers' range; integers wrap around."""
+    """float32 loses its fraction and is clamped to the integers' range; integers wrap around."""
     to = node.output.dtype
     if data.dtype.kind != "f" or to in (DType.FLOAT32, DType.BOOL):
         return data.astype(to.numpy)
@@ -90,7 +90,7 @@ def _quantize(node: Node, data: Array) -> Array:
 
 
 def stored_to_even(output: Tensor, real: Array) -> Array:
-    """Real numbers as onnxruntime stores them: halves to even."""
+    """Real values as onnxruntime stores them: halves to even."""
     low, high = _limits(output.dtype)
     zero_point = zero_point_of(output)
     with np.errstate(all="ignore"):
@@ -111,7 +111,7 @@ def _quantize_call(node: Node) -> CCall:
 
 
 def _dequantize(node: Node, data: Array) -> Array:
-    """Halves have no scale; they are real numbers already."""
+    """float16 has no scale."""
     if node.input(0).dtype is DType.FLOAT16:
         return data.astype(np.float32)
     scale, zero_point = np.float32(scale_of(node.input(0))), zero_point_of(node.input(0))
@@ -136,7 +136,7 @@ def _requantize_call(node: Node, output: Requantisation) -> CCall:
 
 
 def _table_to_even(node: Node, function: Callable[[Node, Array], Array]) -> Array:
-    """The outputs of -128, -127, … 127: real numbers in between, through a function of them."""
+    """The outputs of -128, -127, … 127: dequantised, through a float32 function, and stored again."""
     require_types(DType.INT8, (node.input(0), node.output))
     stored = np.arange(-128, 128, dtype=np.int8)
     return stored_to_even(node.output, function(node, stored))
@@ -176,7 +176,7 @@ def _limits(dtype: DType) -> tuple[int, int]:
 
 
 def _in_double(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """What the function gives in double precision, in single."""
+    """The function in float64, its results in float32."""
     return lambda x: function(x.astype(np.float64)).astype(np.float32)
 
 
@@ -220,7 +220,7 @@ CLAMPS = {
     "RELU_N1_TO_1": real_range(Activation.RELU_N1_TO_1),
     "RELU_0_TO_1": (0.0, 1.0),
 }
-"""Kinds that clamp, and the real numbers that they leave."""
+"""Kinds that clamp, and the real values that they leave."""
 
 
 def single(x: float) -> Any:
@@ -230,8 +230,8 @@ def single(x: float) -> Any:
 
 @np.errstate(over="ignore")
 def _unit(node: Node) -> float:
-    """What one unit of the input is worth, in units of the output. TFLite Micro as built divides in double precision,
-    LiteRT, which is the judge of unsigned numbers, in single; of 65,536 stored numbers a few are then off by one."""
+    """What one unit of the input is worth, in units of the output. TFLite Micro as built divides in float64,
+    LiteRT, which is the judge of unsigned numbers, in float32; of 65,536 stored numbers a few are then off by one."""
     return _coarse_unit(node) if _is_unsigned(node) else scale_of(node.input(0)) / scale_of(node.output)
 
 
@@ -244,7 +244,7 @@ def _is_unsigned(node: Node) -> bool:
 
 
 def _clamp_requantisation(node: Node) -> Requantisation:
-    """RELU as TFLite Micro does it; of the others LiteRT is the judge, which divides in single precision."""
+    """RELU as TFLite Micro does it; of the others LiteRT is the judge, which divides in float32."""
     unit = _unit(node) if node.op.kind == "RELU" else _coarse_unit(node)
     return Requantisation.between([unit], node.output, CLAMPS[node.op.kind])
 
@@ -319,7 +319,7 @@ def _tanh(node: Node, x: Ints) -> Ints:
 
 
 def _by_real(function: Callable[[Node, Any], Any]) -> Function:
-    """To real numbers, through a function of them in single precision, and back."""
+    """Dequantised, through a float32 function, and quantised again."""
 
     def stored(node: Node, x: Ints) -> Ints:
         real = single(scale_of(node.input(0))) * (x - zero_point_of(node.input(0))).astype(np.float32)

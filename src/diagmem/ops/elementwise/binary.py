@@ -187,7 +187,7 @@ def _addends(node: Node, way: Sum, struct: str) -> dict[str, CStruct]:
 
 
 def product_requantisation(node: Node) -> Requantisation:
-    """The scales of unsigned numbers are multiplied in single precision."""
+    """The scales of unsigned numbers are multiplied in float32."""
     first, second, out = (scale_of(t) for t in (node.input(0), node.input(1), node.output))
     real = first * second / out
     if node.output.dtype is DType.UINT8:
@@ -214,7 +214,7 @@ def _zero_points(node: Node) -> dict[str, int]:
 
 @np.errstate(over="ignore")
 def quotient_requantisation(node: Node) -> Requantisation:
-    """TFLite Micro as built divides scales in double precision, LiteRT in single."""
+    """TFLite Micro as built divides scales in float64, LiteRT in float32."""
     real = scale_of(node.input(0)) / (scale_of(node.input(1)) * scale_of(node.output))
     return Requantisation.of([real], node.output, node.attributes.activation)
 

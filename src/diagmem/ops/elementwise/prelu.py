@@ -7,7 +7,7 @@ import numpy as np
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.c_call import (
-    QUANTISED_OR_REAL,
+    QUANTISED_OR_FLOAT,
     SUFFIXES,
     CCall,
     CPointers,
@@ -32,7 +32,7 @@ class PreluKind(BroadcastKind):
     tflm_agrees = True
     is_pointwise = True
     takes = Signature((2, 2))
-    needs = Fitting(QUANTISED_OR_REAL, gain=OPERAND_SIZE, other_types={DType.INT16: DType.INT8})
+    needs = Fitting(QUANTISED_OR_FLOAT, gain=OPERAND_SIZE, other_types={DType.INT16: DType.INT8})
     """Slopes have 8 bits, also those of 16-bit data."""
 
     def output_shapes(self, name: str, attributes: None, inputs: Inputs) -> Shapes:
@@ -52,7 +52,7 @@ class PreluKind(BroadcastKind):
         return (found.astype(data.dtype).reshape(data.shape),)
 
     def c_call(self, node: Node) -> CCall:
-        return by_type(node, {**dict.fromkeys(QUANTISED_OR_REAL, _call_int), DType.FLOAT32: _call_f32})
+        return by_type(node, {**dict.fromkeys(QUANTISED_OR_FLOAT, _call_int), DType.FLOAT32: _call_f32})
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Slopes for each element, each channel, or one for all; in RAM or constant."""
@@ -62,8 +62,8 @@ class PreluKind(BroadcastKind):
 
 
 def _requantisations(node: Node) -> tuple[Requantisation, Requantisation]:
-    """Of elements above zero, and of the others times their slope. Scales of unsigned numbers are taken in single
-    precision."""
+    """Of elements above zero, and of the others times their slope. Scales of unsigned numbers are taken as
+    float32."""
     number = np.float32 if node.output.dtype is DType.UINT8 else np.float64
     data, slope, out = (number(scale_of(t)) for t in (node.input(0), node.input(1), node.output))
     unit, sloped = float(data / out), float(data * slope / out)

@@ -160,13 +160,13 @@ def _batch_loops(shape: Shape, batch: Shape) -> list[tuple[int, int]]:
 
 
 def _requantisation(node: Node) -> Requantisation:
-    """TFLite multiplies the scales in single precision here."""
+    """TFLite multiplies the scales in float32 here."""
     unit = float(np.float32(scale_of(node.input(0))) * np.float32(scale_of(node.input(1))))
     return Requantisation.of([unit / scale_of(node.output)], node.output)
 
 
 def _c_output(node: Node) -> CStruct | None:
-    """None for real numbers."""
+    """None for float32."""
     if node.output.dtype is DType.FLOAT32:
         return None
     output = _requantisation(node)

@@ -12,11 +12,11 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node
 from diagmem.model.multicore import Along, Cut
 from diagmem.ops.accesses import Accesses, Runs
-from diagmem.ops.c_call import QUANTISED_OR_REAL, CCall, CChannels, by_type, kernel_call, values_of
+from diagmem.ops.c_call import QUANTISED_OR_FLOAT, CCall, CChannels, by_type, kernel_call, values_of
 from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, held_separation, input_at, swept
 from diagmem.ops.loops.pixels import AxisTerm, separation_of
 from diagmem.ops.numerics.packed import Channels, c_eights, c_packed, is_8_bit, packed_channels, vectors_of
-from diagmem.ops.numerics.quantised import centred_weights, real_weights, scale_of, zero_point_of
+from diagmem.ops.numerics.quantised import centred_weights, float_weights, scale_of, zero_point_of
 from diagmem.ops.numerics.single_precision import product_in_order
 from diagmem.ops.numerics.weighted_sums import (
     BY_CHANNEL,
@@ -88,7 +88,7 @@ class FullyConnectedKind(OpKind):
         data, weights, *rest = inputs
         bias, rows = rest[0] if rest else None, data.reshape(-1, weights.shape[1])
         if node.input(0).dtype is DType.FLOAT32:
-            sums = product_in_order(rows, real_weights(node.input(1), weights, 0).T)
+            sums = product_in_order(rows, float_weights(node.input(1), weights, 0).T)
         else:
             centred = rows.astype(np.float64) - zero_point_of(node.input(0))
             sums = centred @ centred_weights(node.input(1), weights).T.astype(np.float64)
@@ -114,7 +114,7 @@ class FullyConnectedKind(OpKind):
         return (Cut(Along.CHANNELS, outputs, CHANNELS_OF_A_BLOCK, can_hold=True),) if has_blocks else ()
 
     def c_call(self, node: Node) -> CCall:
-        return by_type(node, dict.fromkeys(QUANTISED_OR_REAL, _call))
+        return by_type(node, dict.fromkeys(QUANTISED_OR_FLOAT, _call))
 
     def sample(self, name: str, draw: Draw) -> Node:
         """One or more rows, of more outputs than a block has now and then; the data may have any shape that the weights

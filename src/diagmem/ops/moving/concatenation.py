@@ -12,7 +12,7 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Rounding, Shape, Tensor, row_major_strides
 from diagmem.model.views import in_one_piece
 from diagmem.ops.c_call import (
-    QUANTISED_OR_REAL,
+    QUANTISED_OR_FLOAT,
     CCall,
     CPointers,
     CStretch,
@@ -110,7 +110,7 @@ class ConcatenationKind(RearrangeKind):
 
     def sample(self, name: str, draw: Draw) -> Node:
         """One to four inputs along any axis, counted from either end; some are constant."""
-        shape, dtype = draw.shape(least_axes=1), draw.choice(QUANTISED_OR_REAL)
+        shape, dtype = draw.shape(least_axes=1), draw.choice(QUANTISED_OR_FLOAT)
         axis = draw.axis(len(shape))
         parts = [
             [size if a == axis % len(shape) else s for a, s in enumerate(shape)] for size in draw.many(1, 5, draw.small)
@@ -132,7 +132,7 @@ def _is_rescaled(node: Node) -> bool:
 
 
 def _rescaled(source: Tensor, target: Tensor) -> Array:
-    """What each of the 256 numbers of an input becomes, in the single precision in which LiteRT computes it."""
+    """What each of the 256 numbers of an input becomes, in float32, as LiteRT computes it."""
     numbers = np.arange(256, dtype=np.float32)
     if source.quantisation == target.quantisation:
         return numbers.astype(np.uint8)

@@ -246,7 +246,7 @@ class EmbeddingLookupKind(OpKind):
         return node_of(self, name, None, inputs, (draw.choice((DType.INT8, DType.FLOAT32)),))
 
     def fitting(self, node: Node) -> Fitting:
-        """To real numbers from real numbers or 8-bit integers, to 8-bit integers from such."""
+        """float32 from float32 or int8, int8 from int8."""
         types = (DType.INT8, DType.FLOAT32) if node.output.dtype is DType.FLOAT32 else (DType.INT8,)
         return Fitting(types, data=1, draws_output_types=True)
 

@@ -1,1 +1,1 @@
-"""Operations that look at all numbers along the last axis, then write them anew."""
+"""Operations that normalise each row along the last axis."""

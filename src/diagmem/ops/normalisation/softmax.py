@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from diagmem.model.graph import DType, Node
 from diagmem.ops.c_call import (
-    QUANTISED_OR_REAL,
+    QUANTISED_OR_FLOAT,
     SUFFIXES,
     CCall,
     CTable,
@@ -81,7 +81,7 @@ class SoftmaxKind(RowwiseKind):
         if _is_widening(node):
             return Fitting((DType.INT8,), fixed={DType.INT8: (1 / 65536, -(2**15))}, draws_output_types=True)
         fixed = {DType.INT8: (1 / 256, -128), DType.UINT8: (1 / 256, 0), DType.INT16: (1 / 32768, 0)}
-        return Fitting(QUANTISED_OR_REAL, fixed=fixed)
+        return Fitting(QUANTISED_OR_FLOAT, fixed=fixed)
 
 
 def _is_to_even(node: Node) -> bool:

@@ -1,4 +1,4 @@
-"""What quantised kernels have in common: real numbers as scaled integers, activations as ranges of them."""
+"""What quantised kernels have in common: real values as scaled integers, activations as ranges of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NARROW_WEIGHTS = (DType.INT8, DType.INT4)
 """Types of weights that may stand beside data of a wider type. Values of 4 bits are held in bytes."""
 
 TO_EVEN = "DIAGMEM_TO_EVEN"
-"""Limit: some multipliers are in single precision, and their products rounded once."""
+"""Limit: some multipliers are float32, and their products are rounded once."""
 
 LARGEST = float(np.finfo(np.float32).max)
 """This number stands for "no limit", as in TFLite."""
@@ -33,7 +33,7 @@ _BOUNDS = {
 
 
 def real_range(activation: Activation) -> tuple[float, float]:
-    """The interval that a fused activation clamps real numbers to."""
+    """The interval of real values that a fused activation clamps to."""
     if activation not in _BOUNDS:
         raise Unsupported(f"a fused {activation.name}; supported: {', '.join(a.name for a in _BOUNDS)}")
     return _BOUNDS[activation]
@@ -45,14 +45,14 @@ def integer_range(activation: Activation, output: Tensor) -> tuple[int, int]:
 
 
 def stored_range(bounds: tuple[float, float], output: Tensor) -> tuple[int, int]:
-    """The stored values, closed, that stand for a range of real numbers."""
+    """The stored values, closed, that stand for a range of real values."""
     info = np.iinfo(output.dtype.numpy)
     low, high = (quantised(bound, output) for bound in bounds)
     return int(max(info.min, low)), int(min(info.max, high))
 
 
 def quantised(real: float, tensor: Tensor) -> float:
-    """The stored value nearest to a real number, in the single precision in which TFLite computes it."""
+    """The stored value nearest to a real value, in float32 as TFLite computes it."""
     if abs(real) == LARGEST:
         return math.copysign(math.inf, real)
     with np.errstate(over="ignore"):
@@ -116,8 +116,8 @@ def centred_weights(filters: Tensor, values: npt.NDArray[Any]) -> npt.NDArray[An
     return values.astype(np.int64) - zero_point_of(filters) if filters.dtype is DType.UINT8 else values
 
 
-def real_weights(filters: Tensor, values: npt.NDArray[Any], axis: int) -> npt.NDArray[Any]:
-    """The real numbers that the values of a filter stand for, in single precision. `axis`: that of its channels."""
+def float_weights(filters: Tensor, values: npt.NDArray[Any], axis: int) -> npt.NDArray[Any]:
+    """A filter's weights as float32, dequantised where they are quantised. `axis`: that of its channels."""
     if filters.dtype not in NARROW_WEIGHTS:
         return values.astype(np.float32)
     scales = np.array(channel_scales(filters, axis), np.float32)
@@ -128,7 +128,7 @@ def real_weights(filters: Tensor, values: npt.NDArray[Any], axis: int) -> npt.ND
 @dataclass(frozen=True, slots=True, eq=False)
 class Requantisation:
     """32-bit accumulators to stored values of an output, a multiplier for each channel (the last axis). `singles`: the
-    same in single precision, where the output is rounded once, halves to even; mantissas then have 24 bits."""
+    same in float32, where the output is rounded once, halves to even; mantissas then have 24 bits."""
 
     mantissas: Ints
     shifts: Ints
@@ -144,7 +144,7 @@ class Requantisation:
 
     @classmethod
     def between(cls, reals: Sequence[float], output: Tensor, bounds: tuple[float, float]) -> Requantisation:
-        """The same, clamped to a range of real numbers."""
+        """The same, clamped to a range of real values."""
         to_even = rounds_to_even(output)
         if to_even:
             columns = zip(*(SingleMultiplier.of(real) for real in reals), strict=True)

@@ -1,4 +1,4 @@
-"""Functions of real numbers in single precision: the same operations in the same order as in C, so the same bits.
+"""float32 functions: the same operations in the same order as in C, so the same bits.
 
 C libraries differ in the last bits of exp(); these functions are the same on every machine. Their twins
 are in `_exp_f32.h` and `_real_f32.h`.

@@ -10,7 +10,7 @@ import numpy as np
 
 from diagmem.model.graph import DType, Node, Tensor
 from diagmem.ops.c_call import (
-    QUANTISED_OR_REAL,
+    QUANTISED_OR_FLOAT,
     SUFFIXES,
     CCall,
     CStruct,
@@ -139,7 +139,10 @@ def weighted_fitting(kind: OpKind, node: Node, axis: int) -> Fitting:
     terms = kind.macs(node) / max(1, node.output.elems)
     has_narrow = node.op.kind != "TRANSPOSE_CONV"
     return Fitting(
-        QUANTISED_OR_REAL, weights_axis=axis, has_narrow_weights=has_narrow, gain=WEIGHT_SIZE * math.sqrt(max(1, terms))
+        QUANTISED_OR_FLOAT,
+        weights_axis=axis,
+        has_narrow_weights=has_narrow,
+        gain=WEIGHT_SIZE * math.sqrt(max(1, terms)),
     )
 
 
@@ -149,7 +152,7 @@ def bias_of(node: Node) -> Tensor | None:
 
 def requantisation_of(node: Node, axis: int) -> Requantisation:
     """With a multiplier for each channel along the filter's `axis`. The product of the scales of unsigned numbers is
-    rounded to single precision."""
+    rounded to float32."""
     unit, output = scale_of(node.input(0)), scale_of(node.output)
     scales = channel_scales(node.input(1), axis)
     if rounds_to_even(node.output):
@@ -179,7 +182,7 @@ def finished_8_bit(node: Node, sums: Array, bias: Array | None, output: Requanti
 
 
 def _rounded_once(node: Node, sums: Array, bias: Array | None) -> Array:
-    """Unsigned outputs from the sums of their products, in double precision and rounded once, as LiteRT does it."""
+    """Unsigned outputs from the sums of their products, in float64 and rounded once, as LiteRT does it."""
     factor = scale_of(node.input(0)) * scale_of(node.input(1)) / scale_of(node.output)
     real = (sums + (0 if bias is None else bias.reshape(-1))) * factor
     whole = np.trunc(real)
@@ -190,7 +193,7 @@ def _rounded_once(node: Node, sums: Array, bias: Array | None) -> Array:
 
 
 def finished_f32(node: Node, sums: Array, bias: Array | None) -> Array:
-    """A real output from the sums of its products."""
+    """A float32 output from the sums of its products."""
     whole: Array = clamped(sums if bias is None else sums + bias.reshape(-1), *real_range(node.attributes.activation))
     return whole
 
@@ -201,7 +204,7 @@ def _finished_s16(node: Node, sums: Array, bias: Array | None, output: Requantis
 
 
 def is_hybrid(node: Node) -> bool:
-    """Whether it multiplies real numbers with weights of 8 or 4 bits."""
+    """Whether it multiplies float32 data with weights of 8 or 4 bits."""
     is_real = node.op.kind in _WEIGHTED and node.input(0).dtype is DType.FLOAT32
     return is_real and node.input(1).dtype in NARROW_WEIGHTS
 

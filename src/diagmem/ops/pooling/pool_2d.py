@@ -13,7 +13,7 @@ from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Rou
 from diagmem.model.multicore import Along, Cut
 from diagmem.ops.c_call import (
     MAX_ROWS,
-    QUANTISED_OR_REAL,
+    QUANTISED_OR_FLOAT,
     SUFFIXES,
     CCall,
     CChannels,
@@ -132,7 +132,7 @@ class Pool2DKind(WindowedKind):
         require_types(node.input(0).dtype, (node.output,))
         if node.op.kind == "L2_POOL_2D":
             return by_type(node, {DType.FLOAT32: _call_f32})
-        return by_type(node, {**dict.fromkeys(QUANTISED_OR_REAL, _call_int), DType.FLOAT32: _call_f32})
+        return by_type(node, {**dict.fromkeys(QUANTISED_OR_FLOAT, _call_int), DType.FLOAT32: _call_f32})
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Any padding, stride and window."""
@@ -142,7 +142,7 @@ class Pool2DKind(WindowedKind):
         return node_of(self, name, attributes, [image], (draw.dtype(),))
 
     def fitting(self, node: Node) -> Fitting:
-        return Fitting((DType.FLOAT32,)) if node.op.kind == "L2_POOL_2D" else Fitting(QUANTISED_OR_REAL)
+        return Fitting((DType.FLOAT32,)) if node.op.kind == "L2_POOL_2D" else Fitting(QUANTISED_OR_FLOAT)
 
 
 def _variant_call(node: Node, name: str) -> CCall:
@@ -175,7 +175,7 @@ def _lower(tensor: Tensor) -> int:
 
 
 def _average_to_even(node: Node, loop: WindowedLoop, image: Array) -> Array:
-    """As onnxruntime: sums of real numbers, one after the other; the zero point is added before rounding."""
+    """As onnxruntime: float32 sums, one element after the other; the zero point is added before rounding."""
     source, target = node.input(0), node.output
     real = np.float32(scale_of(source)) * (image.astype(np.int64) - zero_point_of(source)).astype(np.float32)
     lower = _lower(target)

@@ -98,7 +98,7 @@ class LstmKind(OpKind):
         return by_type(node, {DType.INT8: _call_int, DType.INT16: _call_int, DType.FLOAT32: _call_f32})
 
     def sample(self, name: str, draw: Draw) -> Node:
-        """Both layouts, with and without clipping; on 8 and 16 bits, and on real numbers."""
+        """Both layouts, with and without clipping; on 8 and 16 bits, and in float32."""
         sizes = _Sizes(draw.small(), draw.small(), draw.size(), draw.size(), draw.integer(0, 2))
         dtype = draw.choice((DType.INT8, DType.INT16, DType.FLOAT32))
         rng = np.random.default_rng(draw.integer(0, 1 << 16))

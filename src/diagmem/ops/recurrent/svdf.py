@@ -86,7 +86,7 @@ class SvdfKind(OpKind):
         return by_type(node, {DType.INT8: _call_int, DType.FLOAT32: _call_f32})
 
     def sample(self, name: str, draw: Draw) -> Node:
-        """With and without bias; state and weights of time of 8 or 16 bits, or all of real numbers."""
+        """With and without bias; state and weights of time of 8 or 16 bits, or all of float32."""
         sizes = _Sizes(draw.small(), draw.size(), 0, draw.size(), draw.integer(1, 3))
         units, rng = draw.size(), np.random.default_rng(draw.integer(0, 1 << 16))
         sizes = sizes._replace(filters=units * sizes.rank)
@@ -154,7 +154,7 @@ def _whole(node: Node, sizes: _Sizes, inputs: Values, state: Array) -> Array:
 
 
 def _to_state(node: Node) -> Multiplier:
-    """TFLite Micro as built computes both multipliers in double precision, LiteRT in single."""
+    """TFLite Micro as built computes both multipliers in float64, LiteRT in float32."""
     return Multiplier.of(scale_of(node.input(0)) * scale_of(node.input(1)) / scale_of(node.input(STATE)))
 
 

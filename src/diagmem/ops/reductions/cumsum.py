@@ -89,7 +89,7 @@ def walk_of(node: Node) -> tuple[int, int, int]:
 
 
 def _sums(node: Node, data: Array, start: int) -> Array:
-    """One element after the other, for the sum of real numbers depends on the order."""
+    """One element after the other, for a float32 sum depends on the order."""
     moved = np.moveaxis(data, _axis(node.inputs), 0)
     moved = moved[::-1] if node.attributes.reverse else moved
     total: Array = np.full(moved.shape[1:], start, data.dtype)

@@ -10,7 +10,7 @@ import numpy as np
 from diagmem.model.graph import DType, Node, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import (
-    QUANTISED_OR_REAL,
+    QUANTISED_OR_FLOAT,
     SUFFIXES,
     CCall,
     Fields,
@@ -119,7 +119,7 @@ class ReduceKind(ReducingKind):
         return _drawn(self, name, draw, draw.dtype())
 
     def fitting(self, node: Node) -> Fitting:
-        types = {"MEAN": QUANTISED_OR_REAL, "REDUCE_PROD": _WHOLE_OR_REAL}.get(node.op.kind, _ALL)
+        types = {"MEAN": QUANTISED_OR_FLOAT, "REDUCE_PROD": _INT32_OR_FLOAT}.get(node.op.kind, _ALL)
         return Fitting(types, gain={"MEAN": 1.0, "SUM": math.sqrt(_count(node))}.get(node.op.kind))
 
 
@@ -177,7 +177,7 @@ def _sum_f32_call(node: Node) -> CCall:
 
 
 def _folded(node: Node, fibres: Array) -> Array:
-    """Sums of whole numbers, products of these or of real ones; what does not fit wraps around."""
+    """Sums of integers, products of integers or float32; what does not fit wraps around."""
     is_sum = node.op.kind == "SUM"
     found = np.full(len(fibres), 0 if is_sum else 1, fibres.dtype)
     for column in fibres.T:
@@ -215,10 +215,10 @@ def _call(node: Node, name: str, parameters: str, fields: Fields) -> CCall:
 
 
 _INT = (DType.INT8, DType.UINT8, DType.INT16)
-_WHOLE_OR_REAL = (DType.INT32, DType.FLOAT32)
-_ALL = (*QUANTISED_OR_REAL, DType.INT32)
+_INT32_OR_FLOAT = (DType.INT32, DType.FLOAT32)
+_ALL = (*QUANTISED_OR_FLOAT, DType.INT32)
 _SUM = {**dict.fromkeys(_INT, Way(_sum_int, _sum_int_call)), DType.FLOAT32: Way(_sum_f32, _sum_f32_call)}
-_EXTREME = dict.fromkeys((*_INT, *_WHOLE_OR_REAL), Way(_extreme, _extreme_call))
+_EXTREME = dict.fromkeys((*_INT, *_INT32_OR_FLOAT), Way(_extreme, _extreme_call))
 _FOLDED = Way(_folded, _folded_call)
 
 _WAYS = {
@@ -226,7 +226,7 @@ _WAYS = {
     "SUM": {**_SUM, DType.INT32: _FOLDED},
     "REDUCE_MAX": _EXTREME,
     "REDUCE_MIN": _EXTREME,
-    "REDUCE_PROD": dict.fromkeys(_WHOLE_OR_REAL, _FOLDED),
+    "REDUCE_PROD": dict.fromkeys(_INT32_OR_FLOAT, _FOLDED),
 }
 
 

@@ -1,1 +1,1 @@
-"""Images sampled anew at other places."""
+"""Images that are resampled."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, IntArray, Nhwc, Node, Tensor
 from diagmem.ops.c_call import (
-    QUANTISED_OR_REAL,
+    QUANTISED_OR_FLOAT,
     SUFFIXES,
     CCall,
     CRow,
@@ -75,7 +75,7 @@ class ResizeKind(PixelKind):
     table = Table(Resize, ("AlignCorners", "HalfPixelCenters"))
     tflm_agrees = True
     takes = Signature((2, 2), numbers=(1,))
-    needs = Fitting(QUANTISED_OR_REAL)
+    needs = Fitting(QUANTISED_OR_FLOAT)
 
     def decode(self, name: str, options: Any) -> Resize:
         attributes: Resize = super().decode(name, options)
@@ -134,7 +134,7 @@ class ResizeKind(PixelKind):
         require_types(node.output.dtype, (node.input(0),))
         require_same_quantisation((node.input(0), node.output))
         if node.op.kind == "RESIZE_BILINEAR":
-            return by_type(node, dict.fromkeys(QUANTISED_OR_REAL, _bilinear_call))
+            return by_type(node, dict.fromkeys(QUANTISED_OR_FLOAT, _bilinear_call))
         image, (image_in, row_in, pixel_in) = Nhwc.of(node.input(0)), Pitches.of(node.input(0))
         out = Nhwc.of(node.output)
         places = [
@@ -162,7 +162,7 @@ def sampled_axis(name: str, attributes: Resize, dtype: DType, size_in: int, size
     if name == "RESIZE_NEAREST_NEIGHBOR":
         nearest = _nearest(attributes, size_in, size_out)
         return SampledAxis(nearest, nearest)
-    is_float = dtype in _REAL_PLACES
+    is_float = dtype in _FLOAT_PLACES
     low, high = (_neighbours if is_float else _fixed_point_neighbours)(attributes, size_in, size_out)
     return SampledAxis(np.clip(low, 0, size_in - 1), np.clip(high, 0, size_in - 1))
 
@@ -181,7 +181,7 @@ def _single_precision(attributes: Resize, size_in: int, size_out: int) -> tuple[
 
 def _nearest(attributes: Resize, size_in: int, size_out: int) -> IntArray:
     output, scale = _single_precision(attributes, size_in, size_out)
-    # Halves round up; added in double precision, else the sum itself could round up.
+    # Halves round up; added in float64, else the sum itself could round up.
     half = 0.5 if attributes.align_corners else 0.0
     return np.clip(np.floor((output * scale).astype(np.float64) + half).astype(np.int64), 0, size_in - 1)
 
@@ -208,8 +208,8 @@ def _fixed_point_neighbours(attributes: Resize, size_in: int, size_out: int) -> 
     return place // _ONE, -(-place // _ONE)
 
 
-_REAL_PLACES = (DType.FLOAT32, DType.FLOAT16, DType.UINT8)
-"""Types whose kernels compute places in single precision."""
+_FLOAT_PLACES = (DType.FLOAT32, DType.FLOAT16, DType.UINT8)
+"""Types whose kernels compute places in float32."""
 
 _ONE = 1 << 10
 """Quantised kernels compute in integers, with 10 bits behind the point."""
@@ -223,7 +223,7 @@ def _fixed_point_places(attributes: Resize, size_in: int, size_out: int) -> IntA
 
 
 class _Blend(NamedTuple):
-    """For each output along an axis: its neighbours in the input, and the share of the second one, a real number or one
+    """For each output along an axis: its neighbours in the input, and the share of the second one, float32 or an integer
     with 10 bits behind the point."""
 
     low: IntArray
@@ -233,7 +233,7 @@ class _Blend(NamedTuple):
 
 def _blend(node: Node, axis: int) -> _Blend:
     size_in, size_out = node.input(0).shape[axis], node.output.shape[axis]
-    is_real = node.input(0).dtype in _REAL_PLACES
+    is_real = node.input(0).dtype in _FLOAT_PLACES
     place: Array = (_real_places if is_real else _fixed_point_places)(node.attributes, size_in, size_out)
     one = np.float32(1) if is_real else _ONE
     low = np.clip(np.floor(place / one).astype(np.int64), 0, size_in - 1)
@@ -243,7 +243,7 @@ def _blend(node: Node, axis: int) -> _Blend:
 
 def _blended(node: Node, data: Array) -> Array:
     rows, cols = _blend(node, 1), _blend(node, 2)
-    is_real = node.input(0).dtype in _REAL_PLACES
+    is_real = node.input(0).dtype in _FLOAT_PLACES
     values, one = (data.astype(np.float32), np.float32(1)) if is_real else (data.astype(np.int64), _ONE)
     y, x = rows.share[:, None, None], cols.share[:, None]
     above, below = values[:, rows.low], values[:, rows.high]
@@ -274,7 +274,7 @@ def _bilinear_call(node: Node) -> CCall:
         "col_shares": CTable("col_shares", _stored_shares(cols)),
     }
     function = f"resize_bilinear_{SUFFIXES[node.output.dtype]}"
-    struct = f"resize_bilinear_{'f32' if node.output.dtype in _REAL_PLACES else 'int'}"
+    struct = f"resize_bilinear_{'f32' if node.output.dtype in _FLOAT_PLACES else 'int'}"
     call = kernel_call("resize_bilinear", fields, (node.input(0), node.output), function=function, struct=struct)
     stretch = CStretch(out.height, "shape.out_height", (0, pitches.row), {"shape.rows": 2, "row_shares": 1})
     return replace(call, stretch=stretch if out.batch == 1 else None)

@@ -1,4 +1,4 @@
-"""SignalRfft, SignalIrfft: the spectrum of real numbers, and back."""
+"""SignalRfft, SignalIrfft: the spectrum of a real signal, and back."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _pairs(numbers: Complex, dtype: DType) -> Array:
 
 
 Numbers = npt.NDArray[Any]
-"""Whole numbers, wide enough for products; or real ones."""
+"""Integers, wide enough for products; or float32."""
 
 
 class Complex(NamedTuple):
@@ -193,7 +193,7 @@ class FixedFft(NamedTuple):
         return self.turned(-2 * np.pi * np.arange(size) / size)
 
     def real_twiddles(self, size: int) -> Complex:
-        """That join a transform of `size` complex numbers to one of twice as many real numbers."""
+        """That join a transform of `size` complex numbers to one of twice as many real samples."""
         return self.turned(-np.pi * (np.arange(1, size // 2 + 1) / size + 0.5))
 
     def transform(self, x: Complex) -> Complex:
@@ -227,8 +227,8 @@ class FixedFft(NamedTuple):
         return first, second
 
 
-class RealNumbersFft(FixedFft):
-    """In single precision."""
+class Float32Fft(FixedFft):
+    """The same in float32."""
 
     def wrapped(self, x: Numbers) -> Numbers:
         return x
@@ -250,7 +250,7 @@ class RealNumbersFft(FixedFft):
 
 def way_of(dtype: DType, is_inverse: bool = False) -> FixedFft:
     """How numbers of a type are transformed."""
-    return (RealNumbersFft if dtype is DType.FLOAT32 else FixedFft)(dtype.bits, is_inverse)
+    return (Float32Fft if dtype is DType.FLOAT32 else FixedFft)(dtype.bits, is_inverse)
 
 
 def _sum(x: Complex, y: Complex) -> Complex:
@@ -262,7 +262,7 @@ def _difference(x: Complex, y: Complex) -> Complex:
 
 
 def forward(samples: Numbers, dtype: DType) -> Numbers:
-    """Half of the spectrum of real numbers, and its middle: parts of complex numbers in turn."""
+    """The first half of the spectrum of a real signal, and its middle: real and imaginary parts in turn."""
     way, size = way_of(dtype), len(samples) // 2
     x = way.transform(Complex(samples[0::2], samples[1::2]))
     start = way.divided(Complex(x.real[:1], x.imaginary[:1]), 2)
@@ -284,7 +284,7 @@ def _folded(way: FixedFft, x: Complex, size: int) -> tuple[IntArray, Complex, Co
 
 
 def backward(spectrum: Numbers, dtype: DType) -> Numbers:
-    """The real numbers whose half of the spectrum, and its middle, is given."""
+    """The real signal whose spectrum has this first half and middle."""
     way, size = way_of(dtype, is_inverse=True), len(spectrum) // 2 - 1
     x = Complex(spectrum[0::2], spectrum[1::2])
     ends = [way.wrapped(x.real[:1] + sign * x.real[size:]) for sign in (1, -1)]
