@@ -223,8 +223,8 @@ def _fixed_point_places(attributes: Resize, size_in: int, size_out: int) -> IntA
 
 
 class _Blend(NamedTuple):
-    """For each output along an axis: its neighbours in the input, and the share of the second one, float32 or an integer
-    with 10 bits behind the point."""
+    """For each output along an axis: its neighbours in the input, and the share of the second one: float32, or an
+    integer with 10 bits behind the point."""
 
     low: IntArray
     high: IntArray
