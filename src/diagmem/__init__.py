@@ -2,15 +2,15 @@
 
     import diagmem
 
-    made = diagmem.plan("model.tflite", schedule="rows")
+    made = diagmem.plan("model.tflite", target="NUCLEO-L4R5ZI")
     made.arena_bytes, made.baseline_bytes, made.optimal
 
-    files = diagmem.emit_c("model.tflite", schedule="rows").files
+    diagmem.emit_c("model.tflite", target="NUCLEO-L4R5ZI").write("firmware")
 
-A model is a path to a .tflite file, its bytes, `zoo:NAME` for a built-in one, or a Graph; `Source(model, shapes)` is
-one whose inputs get other shapes. `plan`, `pareto` and
-`plan_many` find where every tensor lies in one arena; `check` judges plans from anywhere; `emit_c` and `emit_tflm` hand
-them on; `verify` runs what is handed on and compares bit for bit; `inspect`, `overlap` and `report` explain.
+A model is a path to a .tflite or .onnx file, its bytes, `zoo:NAME` for a built-in one, or a Graph; one whose inputs get
+other shapes is `Source(model, shapes)`. `plan`, `pareto` and `plan_many` find where every tensor lies in one arena;
+`check` judges plans from anywhere; `emit_c` and `emit_tflm` hand them on; `verify` runs what is handed on and compares
+bit for bit; `inspect`, `overlap` and `report` explain.
 """
 
 from typing import TYPE_CHECKING, Any

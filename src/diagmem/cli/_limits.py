@@ -11,6 +11,7 @@ from diagmem.cli._work import working
 from diagmem.model.errors import PlanError, shell_word
 
 if TYPE_CHECKING:
+    from diagmem.costs import Costs
     from diagmem.frontends.source import Source
     from diagmem.kernels import Library
     from diagmem.pipeline.fitting import Attempt
@@ -47,9 +48,10 @@ class Limits:
         from diagmem import pipeline
         from diagmem.reports.fit import Fit
 
-        cost = pipeline.costs_of(source, made).on(self.chip, plan.options.core or usual_core(plan.options.library))
+        core, costs = plan.options.core or usual_core(plan.options.library), pipeline.costs_of(source, made)
+        cost = costs.on(self.chip, core)
         fit = None if self.chip is None else Fit(self.chip, cost, missing)
-        return Verdict(self, made.arena_bytes, missing or 0, cost.flash.total_bytes, fit)
+        return Verdict(self, made.arena_bytes, missing or 0, cost.flash.total_bytes, fit, costs, core.name)
 
     def missing_bytes(self, made: Planned) -> int:
         """Of RAM: by how much the plan is too large."""
@@ -70,13 +72,33 @@ def usual_core(library: Library) -> Core:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """Whether a plan fits. `pools_missing`: what its memories lack. `flash_bytes`: where flash was asked about; `fit`
-    where a chip was named."""
+    where a chip was named. `core_name`: whose code was counted."""
 
     limits: Limits
     arena_bytes: int
     pools_missing: int = 0
     flash_bytes: int | None = None
     fit: Fit | None = None
+    costs: Costs | None = None
+    core_name: str = ""
+
+    @property
+    def larger_chip(self) -> Chip | None:
+        """The chip nearest by name, and then the smallest, with a like core, that holds what the target does not."""
+        if self.fit is None or self.costs is None or self.fit.fits:
+            return None
+        from diagmem.reports.fit import Fit
+        from diagmem.targets import chips
+
+        name, cpu = self.fit.chip.name, self.fit.chip.core.cpu
+        alike = (chip for chip in chips() if chip.core.cpu == cpu and chip.core.refusal is None)
+        fitting = [chip for chip in alike if Fit(chip, self.costs.on(chip)).fits]
+
+        def nearness(chip: Chip) -> tuple[int, int, int]:
+            shared = [a == b for a, b in zip(chip.name, name, strict=False)]
+            return -[*shared, False].index(False), chip.sram_bytes, chip.flash_bytes
+
+        return min(fitting, key=nearness, default=None)
 
     @property
     def missing(self) -> Mapping[str, int]:

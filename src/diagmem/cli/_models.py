@@ -29,7 +29,7 @@ STANDARD_INPUT = "-"
 
 
 class ModelParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A path to a .tflite file, or zoo:NAME; completes both."""
+    """A path to a .tflite or .onnx file, or zoo:NAME; completes both."""
 
     name = "model"
 

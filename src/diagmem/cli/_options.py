@@ -40,7 +40,7 @@ WHY_NOT = {
 """Command -> why it does not take the other options of a plan, and what does."""
 
 EVERYDAY = {
-    "The chip, or what there is": ("target", "cpu", "budget", "flash", "kernels"),
+    "Chip and limits": ("target", "cpu", "budget", "flash", "kernels"),
     "Where it runs": ("places", "core", "mhz", "inputs", "place", "threads"),
     "How the model runs": ("plan_path", "schedule", "input_rows", "buffers", "together", "effort", "fit"),
     "What to show and write": (
@@ -296,8 +296,12 @@ def _checked(found: Mapping[str, Any], where: str) -> dict[str, Any]:
             hint = did_you_mean(name, OF_A_PLAN, f"known: {', '.join(OF_A_PLAN)}")
             raise PlanError(f"{where}'{one_line(name)}' is no option of a plan; {hint}")
         kind = str(OF_A_PLAN[name].type).partition(" ")[0]
-        sort, what = kinds.get(kind, (list | dict | str, "a list of texts"))
-        if not isinstance(value, sort) or (isinstance(value, bool) and kind != "bool"):
+        sort, what = kinds.get(kind, ((list, str), "a list of texts"))
+        words = value if isinstance(value, list) else ()
+        if isinstance(value, dict) and name == "buffers":
+            sort, words = dict, list(value.values())
+        is_one = isinstance(value, sort) and all(isinstance(word, str) for word in words)
+        if not is_one or (isinstance(value, bool) and kind != "bool"):
             raise PlanError(f"{where}{name}: {one_line(repr(value), 40)} is not {what}")
     return dict(found)
 

@@ -353,7 +353,7 @@ def screen(result: Result) -> Iterator[str | Table]:
         yield ""
     yield from _ways(result)
     refused = list(_as_c(result))
-    asides = (_state, _next_frame, _cores, _pools, _tried, _why)
+    asides = (_state, _next_frame, _cores, _pools, _tried, _larger, _why)
     entries = (*_figures(result), *refused, *(entry for section in asides for entry in section(result)))
     yield from (f"  {line}" if line else line for line in _wrapped(iter(entries)))
     if result.layers:
@@ -361,6 +361,14 @@ def screen(result: Result) -> Iterator[str | Table]:
         yield layer_table(result.layers)
     yield ""
     yield f"next: {_next(result, is_refused=bool(refused))}"
+
+
+def _larger(result: Result) -> Iterator[Entry]:
+    """A chip that holds the plan, where the one that was named does not."""
+    chip = result.verdict.larger_chip
+    if chip is not None:
+        flash = f"{chip.flash_bytes // 1024:,} KB of flash" if chip.flash_bytes else "flash off the chip"
+        yield "fits on", f"{chip.name}: {chip.sram_bytes // 1024:,} KB of RAM, {flash}  (--target)"
 
 
 def _wrapped(entries: Iterator[Entry]) -> Iterator[str]:
@@ -403,7 +411,7 @@ def _bars(fit: Fit) -> Iterator[str]:
         of = f"{_kb(used)} of {has // 1024:,} KB" if has else f"{_kb(used)}, off the chip"
         eighths = min(8 * BAR_WIDTH, max(1, round(8 * BAR_WIDTH * used / has))) if has else 0
         bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
-        head = f"  {what:<6}{of:<22}{bar:<{BAR_WIDTH}}  "
+        head = f"  {what:<6}{of:<21} {bar:<{BAR_WIDTH}}  "
         yield from wrap(head + note, SCREEN_WIDTH, subsequent_indent=" " * len(head), drop_whitespace=True)
     for note in fit.cost.notes:
         yield from wrap(f"  without {note}", SCREEN_WIDTH, subsequent_indent="  ")
@@ -439,7 +447,9 @@ def _asked_of_firmware(way: Way) -> str:
 
 
 def _figures(result: Result) -> Iterator[Entry]:
-    made, plan = result.made, result.made.plan
+    made, plan, verdict = result.made, result.made.plan, result.verdict
+    if verdict.flash_bytes is not None and verdict.fit is None:
+        yield "flash", f"about {verdict.flash_bytes:,} B, with the code for {verdict.core_name}"
     if not result.ways:
         yield "arena", f"{plan.pools.single_bytes or plan.arena_bytes:>9,} B{'   in one pool' if plan.pools else ''}"
     yield "without overlap", f"{made.baseline_bytes:>9,} B"
@@ -496,7 +506,8 @@ def _next(result: Result, is_refused: bool) -> str:
             return _emit(result, is_refused, way)
     if "RAM" in result.missing() or result.made.plan.options.pools:
         return f"{_typed('plan')} --fit"
-    return "diagmem targets"
+    chip = result.verdict.larger_chip
+    return "diagmem targets" if chip is None else f"{_typed('plan', ['target'])} --target {shell_word(chip.name)}"
 
 
 def _emit(result: Result, is_refused: bool, way: Way | None = None) -> str:

@@ -51,7 +51,7 @@ def command(
     \b
     Examples:
       diagmem diff old.tflite new.tflite
-      diagmem diff old.tflite new.tflite --on cortex-m4 --markdown >> "$GITHUB_STEP_SUMMARY"
+      diagmem diff old.tflite new.tflite --on cortex-m4 --markdown
       diagmem diff main.json branch.json
       diagmem diff main.json branch.json --max-growth 2%
     """

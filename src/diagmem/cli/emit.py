@@ -92,7 +92,7 @@ def emit_c(
       diagmem emit c model.tflite -o firmware/model --target NUCLEO-L4R5ZI
       diagmem emit c model.tflite -o firmware/model --plan plan.json
       diagmem emit c model.tflite -o libraries/model --layout arduino
-      diagmem emit c ears.tflite eyes.tflite -o firmware/models --together run-one-at-a-time
+      diagmem emit c ears.tflite eyes.tflite -o both --together keep-outputs
     """
     from diagmem import pipeline
 

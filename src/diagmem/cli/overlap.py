@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 )
 @plan_option("kernels")
 @json_option
-def command(source: Source, op_index: int | None, method: str, kernels: str, json_path: str | None) -> None:
+def command(source: Source, op_index: int | None, method: str, kernels: str | None, json_path: str | None) -> None:
     """Show how many bytes of each op's input may lie over the end of its output (O_s), by each method.
 
     \b
@@ -51,6 +51,7 @@ def command(source: Source, op_index: int | None, method: str, kernels: str, jso
     from diagmem.kernels import library
     from diagmem.kernels.overlaps import METHODS, overlaps
 
+    kernels = kernels or "diagmem"
     if method == "traced" and kernels != "diagmem":
         raise click.UsageError("Only diagmem's own kernels can be traced here; for others see 'diagmem trace --elf'.")
     with naming_model(source.label):

@@ -67,8 +67,8 @@ def command(
     \b
     Examples:
       diagmem sweep 'models/*.tflite' --out results.jsonl
-      diagmem sweep 'models/*.tflite' --schedule rows --effort quick --out rows.jsonl
-      diagmem sweep 'models/*.tflite' --on dask://10.0.0.5:8786 --out results.jsonl
+      diagmem sweep 'models/*.tflite' --target NUCLEO-L4R5ZI --out all.jsonl
+      diagmem sweep 'models/*.tflite' --on dask://10.0.0.5:8786 --out all.jsonl
     """
     from diagmem.pipeline.several import keys_of, swept
 

@@ -226,12 +226,29 @@ def in_chip(
 
 def with_baseline(source: Source, plan: GivenPlan | Plan) -> Planned:
     """A plan that was given, beside the one that takes no overlap."""
-    chosen = given_plan(source, plan, Options())
+    chosen = _with_lives(given_plan(source, plan, Options()))
     graph = source.graph_for("weights" if chosen.weight_copies else "")
     usual = replace(chosen.options, overlap=False, schedule="file", pools=(), cores=1, skip=ALL)
     apart = planner.planned(graph, usual).plan
     rungs = (Rung("whole tensors", apart.arena_bytes), Rung("the given plan", chosen.arena_bytes))
     return Planned(chosen, apart, last_rungs=rungs)
+
+
+def _with_lives(plan: Plan) -> Plan:
+    """The plan with what people look at, and its JSON does not tell: when its buffers live, and the pressure."""
+    from diagmem.planning.needs.build_problem import build_problem
+    from diagmem.planning.needs.footprint import footprint
+
+    by_rows: dict[str, Any] = {"schedule": ROWS, "input_rows": plan.input_rows} if plan.runs_by_rows else {}
+    problem = build_problem(footprint(plan.graph, replace(plan.options, **by_rows)), plan.schedule)
+    offsets = []
+    for buffer in problem.buffers:
+        if buffer.scratch_of is not None:
+            offsets.append(plan.scratch[buffer.scratch_of])
+        else:
+            held = next(plan.storage[tensor] for tensor in buffer.tensors if tensor in plan.storage)
+            offsets.append(held.offsets[buffer.rows.start if buffer.rows is not None else 0])
+    return replace(plan, buffers=problem.buffers, buffer_offsets=tuple(offsets), pressure=problem.pressure)
 
 
 def inspect(model: Model) -> Inspection:

@@ -13,6 +13,7 @@ from typing import Any
 
 from diagmem.backends.json import LARGEST_TEXT_BYTES
 from diagmem.model.errors import PlanError, one_line, reading
+from diagmem.model.notebook import ShownAsTable
 from diagmem.model.pools import parsed_size
 from diagmem.model.schedule import PUSH
 from diagmem.planning.planner import Planned
@@ -94,7 +95,7 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(ShownAsTable):
     before: Side
     after: Side
     ops: tuple[Pair, ...]

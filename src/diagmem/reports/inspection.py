@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from diagmem.model.graph import Graph
+from diagmem.model.notebook import ShownAsTable
 from diagmem.ops import kind_of
 from diagmem.planning.bounds import tensor_buffers
 from diagmem.planning.needs.problem import live_bytes
@@ -13,7 +14,7 @@ from diagmem.transforms.remove_channels import ChannelCounts, channel_counts
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
+class Inspection(ShownAsTable):
     """`live`: bytes of the tensors that live while op i runs, in file order. `channels`: how many channels of op i's
     output need not exist; none, where the model has no weights."""
 

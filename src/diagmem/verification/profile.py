@@ -10,6 +10,7 @@ import numpy as np
 from diagmem.backends.c.program import Program
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Node
+from diagmem.model.notebook import ShownAsTable
 from diagmem.model.schedule import PUSH
 from diagmem.ops import kind_of
 from diagmem.planning.needs.build_problem import build_problem
@@ -41,7 +42,7 @@ class OpProfile:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(ShownAsTable):
     """`instructions`: of one whole run, from the call to the return. Those that belong to no operation are the
     difference. `peak_op`: which sets the arena's size."""
 
