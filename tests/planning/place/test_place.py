@@ -23,8 +23,7 @@ from diagmem.planning.place.exact import (
     solve_by_cp_sat,
     spanning_forest,
 )
-from diagmem.planning.place.greedy import modified_heap, reordered_heap
-from diagmem.planning.place.local_search import SqueakyWheel, improve
+from diagmem.planning.place.local_search import SqueakyWheel, improve, modified_heap, reordered_heap
 from tests.networks import chain
 from tests.planning.problems import problems, smallest_arena
 from tests.profiles import examples

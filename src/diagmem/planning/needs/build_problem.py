@@ -26,7 +26,7 @@ from diagmem.model.errors import PlanError
 from diagmem.model.graph import IntArray
 from diagmem.model.schedule import PUSH, PushState, Schedule, Step
 from diagmem.ops.kind import SUM_BYTES
-from diagmem.planning.needs.footprint import Footprint, Store, live_hulls, most_covered
+from diagmem.planning.needs.footprint import Footprint, Store, live_hulls, most_covered, most_shared
 from diagmem.planning.needs.problem import BEFORE_RUN, Buffer, Problem
 
 RowStep = tuple[int, int]
@@ -446,16 +446,16 @@ class Built:
 
     def _shared(self, at: int) -> int:
         """The most units that what is made at a step can share with what dies."""
-        unit = self.needs.unit_bytes
+
+        def units(size_bytes: int) -> int:
+            return -(-size_bytes // self.needs.unit_bytes)
+
         dying: dict[int, list[_Met]] = defaultdict(list)
         for met in self._met_at(at):
             dying[met.out].append(met)
-        covered, gone = 0, {}
-        for made in dying.values():
-            jobs = [(-(-met.apart // unit), -(-met.in_bytes // unit)) for met in made]
-            covered += most_covered(-(-made[0].out_bytes // unit), jobs)
-            gone.update({(met.source, met.source_at): -(-met.in_bytes // unit) for met in made})
-        return min(covered, sum(gone.values()))
+        made = ((units(met[0].out_bytes), [(units(m.apart), units(m.in_bytes)) for m in met]) for met in dying.values())
+        sources = {(m.source, m.source_at): units(m.in_bytes) for met in dying.values() for m in met}
+        return most_shared(made, sources.values())
 
 
 def _check_order(needs: Footprint, schedule: Schedule) -> None:

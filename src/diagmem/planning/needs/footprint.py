@@ -429,14 +429,14 @@ class Footprint:
         is best.
         """
         gone = set(dying)
-        jobs: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        jobs: dict[int, list[Job]] = defaultdict(list)
         for (out, store), separation in self.separations(op).items():
             if store in gone and out in fresh:
                 # What passes of a store with state may lie anywhere in it.
                 is_whole = not (self.stores[out].holds_state or self.stores[store].holds_state)
                 jobs[out].append((-(-separation // self.unit_bytes) if is_whole else 0, self.sizes[store]))
-        covered = sum(most_covered(self.sizes[out], inputs) for out, inputs in jobs.items())
-        return sum(self.sizes[s] for s in fresh) - min(covered, sum(self.sizes[s] for s in gone))
+        shared = most_shared(((self.sizes[out], inputs) for out, inputs in jobs.items()), (self.sizes[s] for s in gone))
+        return sum(self.sizes[s] for s in fresh) - shared
 
 
 def _bits(ops: int) -> Iterator[int]:
@@ -446,7 +446,17 @@ def _bits(ops: int) -> Iterator[int]:
         ops &= ops - 1
 
 
-def most_covered(size: int, inputs: Iterable[tuple[int, int]]) -> int:
+Job = tuple[int, int]
+"""An input that dies: its separation from the output, and its size."""
+
+
+def most_shared(made: Iterable[tuple[int, Iterable[Job]]], dying: Iterable[int]) -> int:
+    """The most that what is made can share with what dies. `made`: sizes of outputs, and the inputs that each may lie
+    over. `dying`: sizes of all inputs."""
+    return min(sum(most_covered(size, inputs) for size, inputs in made), sum(dying))
+
+
+def most_covered(size: int, inputs: Iterable[Job]) -> int:
     """The most of [0, size) that disjoint stretches (earliest start, length) can cover."""
     covered = end = 0
     for start, length in sorted(inputs):

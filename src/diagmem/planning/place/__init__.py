@@ -11,8 +11,7 @@ from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.effort import Effort
 from diagmem.planning.place.exact import multi_start, optimal, solve_by_cp_sat
 from diagmem.planning.place.fit import Offsets, Placement
-from diagmem.planning.place.greedy import greedy, heap, orders
-from diagmem.planning.place.local_search import SqueakyWheel
+from diagmem.planning.place.local_search import SqueakyWheel, greedy, heap, orders
 
 __all__ = ["MULTI_START", "OPTIMAL", "Allocator", "Placement", "greedy", "heap", "multi_start", "optimal", "pinned"]
 

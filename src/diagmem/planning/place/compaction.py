@@ -14,8 +14,7 @@ from diagmem.planning.needs.problem import Problem
 from diagmem.planning.place.branch_and_bound import MOST_MEMBERS, MOST_SHARING, FeasibilitySearch
 from diagmem.planning.place.effort import Effort, Meter
 from diagmem.planning.place.fit import Offsets, Placement
-from diagmem.planning.place.greedy import orders
-from diagmem.planning.place.local_search import MinConflicts, SqueakyWheel
+from diagmem.planning.place.local_search import MinConflicts, SqueakyWheel, orders
 
 FIRST_ROUNDS = 50
 """Of squeaky wheel optimisation for an order; twice as many each time that no order has brought anything."""

@@ -26,8 +26,7 @@ from diagmem.planning.place.branch_and_bound import cliques
 from diagmem.planning.place.compaction import Compaction
 from diagmem.planning.place.effort import NORMAL, THOROUGH, Effort, Purse
 from diagmem.planning.place.fit import Offsets, Placement
-from diagmem.planning.place.greedy import greedy
-from diagmem.planning.place.local_search import SqueakyWheel, improve
+from diagmem.planning.place.local_search import SqueakyWheel, greedy, improve
 
 MOST_ROUNDS = 8
 

@@ -20,7 +20,7 @@ from diagmem.planning.needs.problem import Problem
 from diagmem.planning.options import Options
 from diagmem.planning.order.search import file_order
 from diagmem.planning.place.fit import Offsets
-from diagmem.planning.place.greedy import modified_heap, reordered_heap
+from diagmem.planning.place.local_search import modified_heap, reordered_heap
 from diagmem.planning.plan import Plan
 
 OVERLAPPED = ("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D")
