@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType
 from diagmem.planning.plan import Storage
 from diagmem.validation import Fault
+from diagmem.verification import harness, host
 from diagmem.verification.host import run_on_host
 from diagmem.verification.inputs import sample_inputs
 from tests.backends.c.models import compiler, program, tiny
@@ -28,7 +30,7 @@ def _gcc() -> None:
 @pytest.mark.parametrize("schedule", ["auto", "best"])
 @pytest.mark.parametrize("dtype", [DType.INT8, DType.FLOAT32])
 def test_a_planned_model_is_right(dtype: DType, schedule: str) -> None:
-    """Every operation, bit for bit, real numbers too, though tensors overlap."""
+    """Every operation, bit for bit, float32 too, though tensors overlap."""
     graph = tiny(dtype)
     made = program(graph, schedule=schedule)
     assert made.arena_bytes < sum(t.size_bytes for t in made.tensors)
@@ -61,6 +63,27 @@ def test_memory_outside_the_arena_is_watched() -> None:
     failure = run_on_host(short, sample_inputs(graph, 1)).failure
     assert failure is not None
     assert "AddressSanitizer" in failure
+
+
+def test_undefined_behaviour_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the sanitizer's words, though the first build ends without any."""
+    write, compiled = harness.write_model, list[str]()
+
+    def with_overflow(program: Program, runs: int, directory: Path) -> str:
+        weights, model = write(program, runs, directory), directory / "model.c"
+        start = "void model_invoke_in(void *arena) {\n"
+        text = model.read_text()
+        assert start in text
+        model.write_text(text.replace(start, f"{start}    volatile int most = 2147483647;\n    most = most + 1;\n"))
+        compiled.append(weights)
+        return weights
+
+    monkeypatch.setattr(host, "write_model", with_overflow)
+    graph = tiny()
+    failure = run_on_host(program(graph), sample_inputs(graph, 1)).failure
+    assert failure is not None
+    assert "runtime error: signed integer overflow" in failure
+    assert len(compiled) == 2
 
 
 def test_plans_from_files_are_checked_for_sense() -> None:
