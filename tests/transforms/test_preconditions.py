@@ -286,6 +286,15 @@ def test_moves_that_move_nothing() -> None:
     assert left(net.graph(net.relu(net.reshape(y, 12))), "drop-no-ops") == ["RELU", "RELU"]
 
 
+def test_any_kind_of_move_may_move_nothing() -> None:
+    """Tiles of one, and axes of size 1 in reverse order: no table lists the kinds, each says that it only moves."""
+    net = Tangle()
+    x = net.relu(net.input(1, 1, 4, 3))
+    tiled = net.op("TILE", None, x, net.ints(4, values=[1, 1, 1, 1]))
+    graph = net.graph(net.relu(net.op("REVERSE_V2", None, tiled, net.ints(1, values=[1]))))
+    assert left(graph, "drop-no-ops") == ["RELU", "RELU"]
+
+
 def test_a_move_to_the_caller_becomes_a_reshape() -> None:
     """Which the plan leaves where it is."""
     net = Tangle()

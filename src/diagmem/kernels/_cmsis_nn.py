@@ -157,12 +157,9 @@ def _order_of_fully_connected(node: Node) -> Order | None:
     return Order.REFERENCE if _has_8_bit_kernel(node) and not as_convolution else None
 
 
-def _order_of_max_pool(node: Node) -> Order | None:
-    return Order.ACCUMULATE if node.input(0).dtype in (DType.INT8, DType.INT16) else Order.REFERENCE
-
-
-def _order_of_pad(node: Node) -> Order | None:
-    return Order.MEMCPY if node.input(0).dtype is DType.INT8 else Order.REFERENCE
+def _for(order: Order, *types: DType) -> Callable[[Node], Order | None]:
+    """This order for data of these types; else that of the reference kernel."""
+    return lambda node: order if node.input(0).dtype in types else Order.REFERENCE
 
 
 def _is_not_8_bit(node: Node) -> bool:
@@ -191,8 +188,8 @@ def _exceptions(mve: bool) -> Mapping[str, OrderRule]:
         "CONV_2D": partial(_order_of_conv, mve=mve),
         "DEPTHWISE_CONV_2D": partial(_order_of_depthwise_conv, mve=mve),
         "FULLY_CONNECTED": _order_of_fully_connected,
-        "MAX_POOL_2D": _order_of_max_pool,
-        **dict.fromkeys(("PAD", "PADV2"), _order_of_pad),
+        "MAX_POOL_2D": _for(Order.ACCUMULATE, DType.INT8, DType.INT16),
+        **dict.fromkeys(("PAD", "PADV2"), _for(Order.MEMCPY, DType.INT8)),
         **dict.fromkeys(("TRANSPOSE", "TRANSPOSE_CONV"), _unless(DType.INT8)),
         **dict.fromkeys(("BATCH_MATMUL", "UNIDIRECTIONAL_SEQUENCE_LSTM", "SVDF"), _unless(DType.INT8, DType.INT16)),
     }
@@ -255,16 +252,14 @@ def _safest_order(node: Node) -> Order | None:
     return next((order for order in reversed(_SAFEST_LAST) if order in found), None) if found <= _KNOWN else None
 
 
-def _most_scratch(node: Node) -> int:
-    return max(part.scratch_bytes(node) for part in PARTS)
-
-
 TFLM = Library(
     "tflm",
     "TensorFlow Lite Micro with reference or CMSIS-NN kernels, on any core: safe for each of these",
     {},
     _safest_order,
-    dict.fromkeys({kind for part in PARTS for kind in part.scratch}, _most_scratch),
+    dict.fromkeys(
+        {kind for part in PARTS for kind in part.scratch}, lambda node: max(p.scratch_bytes(node) for p in PARTS)
+    ),
     ALIGN_BYTES,
     keeps_variables=True,
 )

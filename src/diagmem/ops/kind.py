@@ -120,6 +120,10 @@ class OpKind(ABC):
         sizes from the inputs and some from the outputs."""
         return True
 
+    def only_moves(self, name: str) -> bool:
+        """Whether it computes nothing: where every element keeps its place, and type and scale too, it does nothing."""
+        return False
+
     def default_order(self, node: Node) -> Order | None:
         """The loop order of our own kernel for the node; None where there is none. Kinds with several kernels override
         this."""

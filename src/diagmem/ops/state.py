@@ -22,7 +22,10 @@ def with_own_states(graph: Graph) -> Graph:
     for node in graph.nodes:
         added = _own_states(node)
         places = range(len(tensors), len(tensors) + len(added))
-        tensors += [_variable(node, tensor, place) for tensor, place in zip(added, places, strict=True)]
+        tensors += [
+            replace(tensor, index=place, name=f"{node.output.name}/{tensor.name}", is_variable=True)
+            for tensor, place in zip(added, places, strict=True)
+        ]
         ops.append(replace(node.op, inputs=(*node.op.inputs, *places)))
     return graph if len(tensors) == len(graph.tensors) else replace(graph, tensors=tuple(tensors), ops=tuple(ops))
 
@@ -45,7 +48,3 @@ def _own_states(node: Node) -> tuple[Tensor, ...]:
     if len(node.inputs) != 1:
         raise ModelError(f"{node.label}: it has {len(node.inputs)} inputs; expected: 1; the file is damaged")
     return kind.own_states(node)
-
-
-def _variable(node: Node, like: Tensor, index: int) -> Tensor:
-    return replace(like, index=index, name=f"{node.output.name}/{like.name}", is_variable=True)

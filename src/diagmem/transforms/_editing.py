@@ -19,15 +19,14 @@ Choice = Callable[[Op], bool]
 
 RESHAPES = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
 
-MOVES = (
-    *RESHAPES,
-    *("CAST", "QUANTIZE", "TRANSPOSE", "PAD", "PADV2", "MIRROR_PAD", "SLICE", "STRIDED_SLICE", "GATHER"),
-    *("CONCATENATION", "SPLIT", "SPLIT_V", "PACK", "UNPACK", "SPACE_TO_DEPTH", "DEPTH_TO_SPACE"),
-)
-"""Kinds whose output may be the input itself, or come to lie where it does."""
-
 MOST_VIEWS = 128
 """Of one tensor: all pairs of them are compared."""
+
+
+def only_moves(op: Op) -> bool:
+    """Whether its output may be the input itself, or come to lie where it does."""
+    kind = kind_of(op.kind)
+    return kind is not None and kind.only_moves(op.kind)
 
 
 def edited(

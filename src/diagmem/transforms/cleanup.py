@@ -19,13 +19,13 @@ from diagmem.ops.moving.pad import zero_paddings_of
 from diagmem.ops.moving.reshape import Reshape
 from diagmem.ops.pooling import pool_2d
 from diagmem.transforms._editing import (
-    MOVES,
     Choice,
     Draft,
     NotExpressible,
     edited,
     is_movable,
     is_seen_by_caller,
+    only_moves,
     part_at,
     taken_by,
 )
@@ -98,7 +98,7 @@ def drop_no_ops(graph: Graph, choice: Choice) -> Graph:
     draft, reshapes = Draft(graph), {}
     for op in graph.ops:
         node = draft.node(op.index)
-        source = _source(node) if op.kind in MOVES and choice(op) else None
+        source = _source(node) if only_moves(op) and choice(op) else None
         if source is not None and not _remove(draft, node, source):
             whole = draft.tensors[source.base]
             if source.is_in_one_piece and source.elems == whole.elems and node.output.view is None:

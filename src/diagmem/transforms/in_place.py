@@ -10,7 +10,6 @@ from diagmem.model.graph import Graph, Node, Op, Tensor, View, row_major_strides
 from diagmem.ops import Activation
 from diagmem.ops.kind import axis_of
 from diagmem.transforms._editing import (
-    MOVES,
     Choice,
     Draft,
     NotExpressible,
@@ -18,6 +17,7 @@ from diagmem.transforms._editing import (
     is_movable,
     is_seen_by_caller,
     moved_into,
+    only_moves,
     part_at,
     part_of,
     taken_by,
@@ -193,7 +193,7 @@ def _moved_from(graph: Graph, tensors: list[int]) -> set[int]:
     """The tensors that may come to lie where some tensors lie, or hold them."""
     reached = {member for t in tensors for member in graph.sharing.get(t, (t,))}
     for op in graph.ops:
-        if op.kind in MOVES and reached & {*op.inputs}:
+        if only_moves(op) and reached & {*op.inputs}:
             reached |= {member for t in op.outputs for member in graph.sharing.get(t, (t,))}
     return reached
 

@@ -21,23 +21,8 @@ from diagmem.ops.c_call import (
 )
 from diagmem.ops.kind import Array, Way
 from diagmem.ops.loops.broadcast import c_elementwise
-from diagmem.ops.numerics import single_precision
-from diagmem.ops.numerics.fixed_point import (
-    INT32_MAX,
-    Ints,
-    Multiplier,
-    hard_swish,
-    inverse_sqrt,
-    rescale,
-    rounding_shift,
-    scaled_argument,
-    sigmoid,
-    sigmoid_16,
-    sigmoid_table,
-    tanh,
-    tanh_16,
-    wrapped,
-)
+from diagmem.ops.numerics import fixed_point, single_precision
+from diagmem.ops.numerics.fixed_point import INT32_MAX, Ints, Multiplier, rescale, wrapped
 from diagmem.ops.numerics.quantised import (
     Requantisation,
     quantisation_of,
@@ -283,7 +268,7 @@ def _rsqrt(node: Node, x: Ints) -> Ints:
     fine = 20
     results = []
     for value in (x - zero_point_of(node.input(0))).tolist():
-        root = inverse_sqrt(max(0, value))
+        root = fixed_point.inverse_sqrt(max(0, value))
         data = rescale(1, root.mantissa, root.shift + fine)
         result = int(rescale(data, mantissa, shift - fine)) + zero_point_of(node.output)
         results.append(result if value > 0 else INT32_MAX)
@@ -296,7 +281,7 @@ def _hard_swish(node: Node, x: Ints) -> Ints:
     to_output, to_sixth = float(fine / single(scale_of(node.output))), float(fine / (single(3) / single(32768)))
     if Multiplier.of(to_output).shift > 0:
         raise Unsupported("an output scale far smaller than the input's; TensorFlow Lite refuses it too")
-    return hard_swish(x - zero_point_of(node.input(0)), to_output, to_sixth) + zero_point_of(node.output)
+    return fixed_point.hard_swish(x - zero_point_of(node.input(0)), to_output, to_sixth) + zero_point_of(node.output)
 
 
 def _require_output(node: Node, scale: float, zero_point: int) -> None:
@@ -307,15 +292,15 @@ def _require_output(node: Node, scale: float, zero_point: int) -> None:
 
 def _logistic(node: Node, x: Ints) -> Ints:
     _require_output(node, 1 / 256, -128)
-    argument, beyond = scaled_argument(x - zero_point_of(node.input(0)), scale_of(node.input(0)))
-    inside = rounding_shift(sigmoid(argument), 23) - 128
+    argument, beyond = fixed_point.scaled_argument(x - zero_point_of(node.input(0)), scale_of(node.input(0)))
+    inside = fixed_point.rounding_shift(fixed_point.sigmoid(argument), 23) - 128
     return np.where(beyond, beyond * 128, inside)
 
 
 def _tanh(node: Node, x: Ints) -> Ints:
     _require_output(node, 1 / 128, 0)
-    argument, beyond = scaled_argument(x - zero_point_of(node.input(0)), scale_of(node.input(0)))
-    return np.where(beyond, beyond * 128, rounding_shift(tanh(argument), 24))
+    argument, beyond = fixed_point.scaled_argument(x - zero_point_of(node.input(0)), scale_of(node.input(0)))
+    return np.where(beyond, beyond * 128, fixed_point.rounding_shift(fixed_point.tanh(argument), 24))
 
 
 def _by_real(function: Callable[[Node, Any], Any]) -> Function:
@@ -432,13 +417,13 @@ def _sigmoid_scaling(node: Node) -> tuple[int, int]:
 def _sigmoid_s16(node: Node, data: Array) -> Array:
     multiplier, shift = _sigmoid_scaling(node)
     place = (data.astype(np.int64) * multiplier + ((1 << shift) >> 1)) >> shift
-    return (sigmoid_16 if node.op.kind == "LOGISTIC" else tanh_16)(place).astype(np.int16)
+    return (fixed_point.sigmoid_16 if node.op.kind == "LOGISTIC" else fixed_point.tanh_16)(place).astype(np.int16)
 
 
 def _sigmoid_s16_call(node: Node) -> CCall:
     require_types(DType.INT16, (node.output,))
     multiplier, shift = _sigmoid_scaling(node)
-    table = CTable("sigmoid", sigmoid_table().astype(np.uint16))
+    table = CTable("sigmoid", fixed_point.sigmoid_table().astype(np.uint16))
     fields = {"shape": c_elementwise(node), "multiplier": multiplier, "shift": shift, "table": table}
     return kernel_call("sigmoid_s16", fields, (node.input(0), node.output), function=f"{node.op.kind.lower()}_s16")
 

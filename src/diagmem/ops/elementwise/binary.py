@@ -21,17 +21,8 @@ from diagmem.ops.c_call import (
 )
 from diagmem.ops.kind import Array, Way
 from diagmem.ops.loops.broadcast import BroadcastKind, c_broadcast, outer_cut
-from diagmem.ops.numerics import single_precision
-from diagmem.ops.numerics.fixed_point import (
-    Ints,
-    Multiplier,
-    bit_lengths,
-    high_mul,
-    reciprocal,
-    rescale,
-    rounding_shift,
-    wrapped,
-)
+from diagmem.ops.numerics import fixed_point, single_precision
+from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale, wrapped
 from diagmem.ops.numerics.quantised import (
     Requantisation,
     real_range,
@@ -201,11 +192,9 @@ def product(node: Node, first: Array, second: Array) -> Array:
 
 
 def product_call(node: Node) -> CCall:
-    return binary_call(node, "product", {**_zero_points(node), "output": product_requantisation(node).c_struct()})
-
-
-def quotient_call(node: Node) -> CCall:
-    return binary_call(node, "product", {**_zero_points(node), "output": quotient_requantisation(node).c_struct()})
+    """Of a product or a quotient."""
+    output = quotient_requantisation(node) if node.op.kind == "DIV" else product_requantisation(node)
+    return binary_call(node, "product", {**_zero_points(node), "output": output.c_struct()})
 
 
 def _zero_points(node: Node) -> dict[str, int]:
@@ -226,10 +215,10 @@ def quotient(node: Node, first: Array, second: Array) -> Array:
     to = quotient_requantisation(node)
     x, y = (v.astype(np.int64) - zero_point_of(node.input(i)) for i, v in enumerate((first, second)))
     x, y = np.broadcast_arrays(np.where(y < 0, -x, x), np.abs(y))
-    inverse, inverse_bits = reciprocal(np.where(y == 0, 1, y), 31)
-    headroom = 31 - bit_lengths(np.where(x < 0, -x - 1, x))
-    scaled = high_mul(high_mul(x << headroom, inverse), to.mantissas)
-    shifted = rounding_shift(scaled, np.clip(inverse_bits + headroom - to.shifts, 0, _MOST_SHIFT))
+    inverse, inverse_bits = fixed_point.reciprocal(np.where(y == 0, 1, y), 31)
+    headroom = 31 - fixed_point.bit_lengths(np.where(x < 0, -x - 1, x))
+    scaled = fixed_point.high_mul(fixed_point.high_mul(x << headroom, inverse), to.mantissas)
+    shifted = fixed_point.rounding_shift(scaled, np.clip(inverse_bits + headroom - to.shifts, 0, _MOST_SHIFT))
     result = wrapped(shifted + to.zero_point)
     beyond = np.sign(x) * 2**31
     return np.clip(np.where(y == 0, beyond, result), to.low, to.high).astype(first.dtype)
@@ -363,7 +352,7 @@ _WAYS = {
     "ADD": _ADDITIVE,
     "SUB": _ADDITIVE,
     "MUL": {**dict.fromkeys((*QUANTISED, *UNSIGNED), Way(product, product_call)), **_WITHOUT_SCALES},
-    "DIV": {DType.INT8: Way(quotient, quotient_call), **_WITHOUT_SCALES},
+    "DIV": {DType.INT8: Way(quotient, product_call), **_WITHOUT_SCALES},
     "MAXIMUM": _EXTREME,
     "MINIMUM": _EXTREME,
     "SQUARED_DIFFERENCE": {**dict.fromkeys(QUANTISED, _SUM), **_WITHOUT_SCALES},

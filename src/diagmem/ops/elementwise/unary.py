@@ -84,6 +84,9 @@ class UnaryKind(RearrangeKind):
         made = {"QUANTIZE": STORED, "DEQUANTIZE": (DType.FLOAT32, DType.FLOAT16)}.get(name)
         return Signature(made={} if made is None else dict.fromkeys(DType, made))
 
+    def only_moves(self, name: str) -> bool:
+        return name in ("CAST", "QUANTIZE")
+
     def ways(self, name: str) -> dict[DType, Way]:
         return ways_of(name)
 

@@ -164,6 +164,9 @@ class Chunks:
 class RearrangeKind(OpKind):
     """An op kind whose kernel is a table of chunks."""
 
+    def only_moves(self, name: str) -> bool:
+        return True
+
     @abstractmethod
     def moves(self, node: Node, order: Order) -> Chunks:
         """The table; raises Computed where it depends on values that are not constant in the file."""

@@ -45,7 +45,8 @@ def fibre_separation(node: Node, axes: Collection[int]) -> int | None:
     """The separation where one output after the other reads its fibre, then is written. A fibre's lowest element has
     index 0 on all reduced axes."""
     data, out_size = node.input(0), node.output.dtype.size_bytes
-    reached = zip(data.shape, data.strides, _output_strides(data.shape, axes), strict=True)
+    out_strides = row_major_strides(kept_shape(data.shape, axes, keep_dims=True))
+    reached = zip(data.shape, data.strides, out_strides, strict=True)
     in_size = data.dtype.size_bytes
     return separation_of(
         [
@@ -65,10 +66,6 @@ def c_fibres(shape: Shape, strides: Strides, axes: Collection[int]) -> CStruct:
 
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     return CStruct("diagmem_fibres", {"kept": struct(kept), "reduced": struct(sorted(axes))})
-
-
-def _output_strides(shape: Shape, axes: Collection[int]) -> tuple[int, ...]:
-    return row_major_strides(kept_shape(shape, axes, keep_dims=True))
 
 
 def _offsets(shape: Shape, strides: Sequence[int], axes: Sequence[int]) -> IntArray:

@@ -106,11 +106,6 @@ def has_pitches(tensor: Tensor) -> bool:
     )
 
 
-def pitches_of(*tensors: Tensor) -> tuple[Pitches | None, ...]:
-    """For each tensor its pitches, if it is a view."""
-    return tuple(None if tensor.view is None else Pitches.of(tensor) for tensor in tensors)
-
-
 def all_have_pitches(node: Node) -> bool:
     """Whether pitches say where all elements are that a node reads and writes in RAM."""
     return all(has_pitches(tensor) for tensor in (*(t for _, t in node.activations()), *node.outputs))
@@ -152,7 +147,8 @@ class PixelLoop:
     @classmethod
     def of(cls: type[Loop], source: Tensor, target: Tensor, rows: Any, cols: Any, groups: int) -> Loop:
         """The loops from an image to an output."""
-        sizes, pitches = (source.dtype.size_bytes, target.dtype.size_bytes), pitches_of(source, target)
+        sizes = source.dtype.size_bytes, target.dtype.size_bytes
+        pitches = (None if tensor.view is None else Pitches.of(tensor) for tensor in (source, target))
         return cls(Nhwc.of(source), Nhwc.of(target), rows, cols, groups, *sizes, *pitches)
 
     @property

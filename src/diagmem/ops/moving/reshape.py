@@ -146,6 +146,10 @@ class VariableKind(StridedKind):
     is_copy = True
     takes = Signature()
 
+    def only_moves(self, name: str) -> bool:
+        """State changes from run to run, though no element moves."""
+        return False
+
     def walk(self, node: Node) -> Walk:
         return Walk((node.output.elems,), (1,))
 

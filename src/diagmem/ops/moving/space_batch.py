@@ -47,7 +47,8 @@ class SpaceBatchKind(RearrangeKind):
         blocks, shape, out = _blocks(node.inputs), node.input(0).shape, node.output.shape
         to_batch = node.op.kind == "SPACE_TO_BATCH_ND"
         pixel = math.prod(shape[len(blocks.sizes) + 1 :])
-        chunks = Chunks.of((_batched_sources if to_batch else _spread_sources)(shape, out, blocks), pixel)
+        sources = _batched_sources(shape, out, blocks) if to_batch else outer_sum(*_spread_terms(shape, out, blocks))
+        chunks = Chunks.of(sources, pixel)
         if order is Order.REFERENCE:
             return chunks
         return (chunks if to_batch else chunks.sorted_by(chunks.source)).moved_at_once()
@@ -132,13 +133,8 @@ def _batched_sources(shape: Shape, out: Shape, blocks: _Blocks) -> IntArray:
     return sources
 
 
-def _spread_sources(shape: Shape, out: Shape, blocks: _Blocks) -> IntArray:
-    """BATCH_TO_SPACE_ND: for each output pixel, the first element of the input pixel that it copies."""
-    return outer_sum(*_spread_terms(shape, out, blocks))
-
-
 def _spread_terms(shape: Shape, out: Shape, blocks: _Blocks) -> list[IntArray]:
-    """What each axis of the output adds to that."""
+    """BATCH_TO_SPACE_ND: what each axis of the output adds to the first element of the input pixel that it copies."""
     strides = row_major_strides(shape)
     places = row_major_strides(blocks.sizes)
     terms = [np.arange(out[0], dtype=np.int64) * strides[0]]

@@ -67,7 +67,10 @@ class SoftmaxKind(RowwiseKind):
     def c_call(self, node: Node) -> CCall:
         if not _is_widening(node):
             require_types(node.output.dtype, (node.input(0),))
-        return _call(node, "softmax_to_even_s8", _to_even_fields(node)) if _is_to_even(node) else super().c_call(node)
+        if not _is_to_even(node):
+            return super().c_call(node)
+        fields = {"table": CTable("exponentials", _table_to_even(node)), "steps": _steps(node)}
+        return _call(node, "softmax_to_even_s8", {**fields, "zero_point": zero_point_of(node.output)})
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Rows of any rank; the output's elements may be wider or narrower than the input's."""
@@ -310,11 +313,6 @@ def _softmax_to_even(node: Node, data: Array) -> Array:
     units = exponentials * np.float32(_steps(node)) / single_precision.sum_in_order(exponentials)
     stored: Array = np.clip(np.rint(units).astype(np.int64) + zero_point_of(node.output), -128, 127).astype(np.int8)
     return stored
-
-
-def _to_even_fields(node: Node) -> Fields:
-    table = CTable("exponentials", _table_to_even(node))
-    return {"table": table, "steps": _steps(node), "zero_point": zero_point_of(node.output)}
 
 
 _8_BIT = Way(_softmax_8_bit, _call_8_bit)

@@ -7,7 +7,7 @@ addition and one shift. Not all numbers allow that; where some do not, there are
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -138,13 +138,19 @@ def _of_channel(output: Requantisation, channel: int) -> Requantisation:
 def _steps(one: Requantisation, low: int, high: int) -> Ints:
     """Sums from `low` to `high`: if a function that never falls agrees with the channel's on these, it does everywhere.
     They are those before and after each step of the channel's outputs, and the ends."""
-    below, above = np.full(256, low, np.int64), np.full(256, high, np.int64)
     levels = np.arange(INT8[0], INT8[1] + 1)
+    below = _least_sums(one.apply, np.full(256, low, np.int64), np.full(256, high, np.int64), levels)
+    return np.unique(np.clip(np.concatenate([below, below - 1, [low, high]]), low, high))
+
+
+def _least_sums(outputs: Callable[[Ints], Ints], least: Ints, most: Ints, levels: Ints) -> Ints:
+    """The least sum from `least` on whose output is at least each level; `most` where there is none below."""
+    below, above = least, most
     while (below < above).any():
         middle = (below + above) >> 1
-        is_reached = one.apply(middle) >= levels
+        is_reached = outputs(middle) >= levels
         below, above = np.where(is_reached, below, middle + 1), np.where(is_reached, middle, above)
-    return np.unique(np.clip(np.concatenate([below, below - 1, [low, high]]), low, high))
+    return below
 
 
 def in_fours(weights: Ints) -> Ints:
@@ -303,11 +309,8 @@ class _Steps:
         products = channels.weights * INT8[0], channels.weights * INT8[1]
         least, most = np.minimum(*products).sum(axis=1), np.maximum(*products).sum(axis=1)
         levels = _levels()
-        below, above = np.broadcast_arrays(least, np.zeros_like(levels))[0], np.broadcast_arrays(most, levels)[0]
-        while (below < above).any():
-            middle = (below + above) >> 1
-            is_reached = channels.output.apply(middle + channels.bias) >= levels
-            below, above = np.where(is_reached, below, middle + 1), np.where(is_reached, middle, above)
+        low, high = (np.broadcast_arrays(end, levels)[0] for end in (least, most))
+        below = _least_sums(lambda sums: channels.output.apply(sums + channels.bias), low, high, levels)
         first, last = (channels.output.apply(sums + channels.bias) for sums in (least, most))
         return cls(least, most, first, last, below)
 

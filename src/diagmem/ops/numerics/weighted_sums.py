@@ -172,11 +172,8 @@ def finished(node: Node, axis: int, sums: Array, bias: Array | None) -> Array:
     if dtype is DType.UINT8 and node.op.kind == "FULLY_CONNECTED":
         return _rounded_once(node, sums, bias)
     output = requantisation_of(node, axis)
-    return _finished_s16(node, sums, bias, output) if dtype is DType.INT16 else finished_8_bit(node, sums, bias, output)
-
-
-def finished_8_bit(node: Node, sums: Array, bias: Array | None, output: Requantisation) -> Array:
-    """An output of 8-bit numbers, signed or not, from the sums of its products."""
+    if dtype is DType.INT16:
+        return ChannelsS16.of(node, output, bias_of(node)).apply(sums, bias)
     whole = sums.astype(np.int64) + (0 if bias is None else bias.reshape(-1))
     return output.apply(whole).astype(node.output.dtype.numpy)
 
@@ -196,11 +193,6 @@ def finished_f32(node: Node, sums: Array, bias: Array | None) -> Array:
     """A float32 output from the sums of its products."""
     whole: Array = clamped(sums if bias is None else sums + bias.reshape(-1), *real_range(node.attributes.activation))
     return whole
-
-
-def _finished_s16(node: Node, sums: Array, bias: Array | None, output: Requantisation) -> Array:
-    """A 16-bit output from the sums of its products."""
-    return ChannelsS16.of(node, output, bias_of(node)).apply(sums, bias)
 
 
 def is_hybrid(node: Node) -> bool:

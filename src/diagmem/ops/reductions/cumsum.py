@@ -9,7 +9,7 @@ import numpy as np
 
 from diagmem.model.graph import DType, Node
 from diagmem.ops.accesses import Accesses, Runs
-from diagmem.ops.c_call import SUFFIXES, CCall, Fields, Unsupported, by_type, kernel_call, require_types, values_of
+from diagmem.ops.c_call import SUFFIXES, CCall, Unsupported, by_type, kernel_call, require_types, values_of
 from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, input_at, only_axis
 from diagmem.ops.numerics.fixed_point import wrapped
 from diagmem.ops.numerics.quantised import Requantisation, scale_of, zero_point_of
@@ -64,9 +64,7 @@ class CumSumKind(OpKind):
     def c_call(self, node: Node) -> CCall:
         require_types(node.input(0).dtype, (node.output,))
         values_of(node.input(1))
-        return by_type(
-            node, {DType.INT8: _call_s8, **dict.fromkeys((DType.FLOAT32, DType.INT32), lambda n: _call(n, {}))}
-        )
+        return by_type(node, dict.fromkeys((DType.INT8, DType.FLOAT32, DType.INT32), _call))
 
     def sample(self, name: str, draw: Draw) -> Node:
         """Any axis, either way round, with or without the element itself."""
@@ -109,15 +107,13 @@ def _output(node: Node) -> Requantisation:
     return Requantisation.of([real], node.output)
 
 
-def _call_s8(node: Node) -> CCall:
-    return _call(node, {"zero_point": zero_point_of(node.input(0)), "output": _output(node).c_struct()})
-
-
-def _call(node: Node, fields: Fields) -> CCall:
+def _call(node: Node) -> CCall:
     outer, size, inner = walk_of(node)
+    is_scaled = node.output.dtype is DType.INT8
+    fields = {"zero_point": zero_point_of(node.input(0)), "output": _output(node).c_struct()} if is_scaled else {}
     a, suffix = node.attributes, SUFFIXES[node.output.dtype]
     walk = {"outer": outer, "size": size, "inner": inner, "is_exclusive": int(a.exclusive)}
-    struct = "cumsum_s8" if fields else "cumsum"
+    struct = "cumsum_s8" if is_scaled else "cumsum"
     own, tensors = {**walk, "is_reverse": int(a.reverse), **fields}, (node.input(0), node.output)
     return kernel_call("cumsum", own, tensors, function=f"cumsum_{suffix}", struct=struct)
 
