@@ -120,12 +120,13 @@ def test_emit_alone_shows_its_help() -> None:
     assert "tflm" in done.stdout
 
 
-def test_options_that_cannot_work_are_not_there() -> None:
+@pytest.mark.parametrize("words", [("--kernels", "tflm-reference"), ("--external-io",)])
+def test_options_that_cannot_work_are_refused(words: tuple[str, ...], tmp_path: Path) -> None:
     """C code runs our own kernels, and keeps inputs and outputs in its arena."""
-    shown = call("emit", "c", "--help").stdout
-    assert "--kernels" not in shown
-    assert "--external-io" not in shown
-    assert "--keep-inputs" in shown
+    done = call("emit", "c", "zoo:kws_dscnn_int8", "-o", str(tmp_path / "c"), *words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "plan again with" in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_every_stage_of_planning_is_told() -> None:

@@ -206,7 +206,7 @@ def test_what_is_taken_along(desk: Desk, tmp_path: Path) -> None:
     report = desk.download("[data-take=report]", tmp_path).read_text()
     assert report.startswith("<!doctype html>")
     lines = desk.text("#shell").split("\n")
-    assert lines[0] == "diagmem plan 'my model.tflite' --json plan.json"
+    assert lines[0] == "diagmem plan 'my model.tflite' -o plan.json"
     page.select_option("#layout", "arduino")
     assert desk.text("#shell").endswith("--plan plan.json -o firmware --layout arduino")
     assert 'layout="arduino"' in desk.text("#python")
@@ -402,7 +402,7 @@ def test_tensors_are_named(desk: Desk) -> None:
     desk.tried(1)
     desk.page.fill("#switch-buffers", "conv_2d_0=keep; conv_2d_2=keep")
     desk.page.keyboard.press("Tab")
-    assert "tensors kept conv_2d_0 + conv_2d_2" in desk.tried(2)
+    assert "buffers of the firmware conv_2d_0=keep + conv_2d_2=keep" in desk.tried(2)
     assert "--buffer conv_2d_0=keep --buffer conv_2d_2=keep" in desk.text("#shell")
     desk.page.fill("#switch-buffers", "")
     desk.page.keyboard.press("Tab")

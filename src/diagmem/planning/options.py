@@ -66,7 +66,9 @@ class Options:
     external_io: bool = _option(False, "All inputs and outputs lie outside the arena.")
     overlap: bool = _option(True, "Live tensors may share addresses.")
     target: str = _option(
-        "", "Chip, board or FILE.toml (see `diagmem targets`): settles kernels, memories, flash and clock.", unit="CHIP"
+        "",
+        "Chip or board: settles kernels, memories, flash and clock. Or FILE.toml; see `diagmem targets`.",
+        unit="CHIP",
     )
     cpu: str = _option("", "Core to choose kernels for, such as cortex-m4f, m33 or esp32-c3.", unit="CORE")
     schedule: str = _option(

@@ -177,7 +177,8 @@ def _pareto(job: Job, send: Send) -> None:
 
 def _settings(job: Job, plan: Plan) -> dict[str, Any]:
     """The options that make this plan of a front."""
-    shared = {**job.settings.plain, "kernels": plan.options.kernels}
+    lean = {} if plan.options.kernels == job.options.kernels else {"kernels": plan.options.kernels}
+    shared = {**job.settings.plain, **lean}
     if not plan.runs_by_rows:
         return {**shared, "schedule": BEST, "input_rows": False, "recompute": 1}
     again = math.ceil(plan.recompute * 10_000 - 1e-6) / 10_000
