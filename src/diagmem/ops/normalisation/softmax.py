@@ -1,4 +1,4 @@
-"""SOFTMAX, LOG_SOFTMAX: along the last axis, row by row."""
+"""SOFTMAX, LOG_SOFTMAX, L2_NORMALIZATION: along the last axis, row by row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node
+from diagmem.model.multicore import Along, Cut
+from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import (
     QUANTISED_OR_FLOAT,
     SUFFIXES,
@@ -19,27 +22,58 @@ from diagmem.ops.c_call import (
     CTable,
     Fields,
     Unsupported,
+    is_row_local,
     kernel_call,
     require_types,
 )
-from diagmem.ops.kind import Array, Values, Way
-from diagmem.ops.loops.fibres import RowwiseKind
-from diagmem.ops.numerics import single_precision
-from diagmem.ops.numerics.fixed_point import (
-    Ints,
-    Multiplier,
-    exp_of_negative,
-    high_mul,
-    log_of_sum,
-    reciprocal,
-    rescale,
-    rounding_shift,
-    wrapped,
-)
-from diagmem.ops.numerics.quantised import quantisation_of, rounds_to_even, scale_of, zero_point_of
-from diagmem.ops.options import Table
+from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, Way, input_at, swept
+from diagmem.ops.loops.pixels import AxisTerm, separation_of
+from diagmem.ops.numerics import fixed_point, single_precision
+from diagmem.ops.numerics.fixed_point import Ints, Multiplier, rescale, rounding_shift, wrapped
+from diagmem.ops.numerics.quantised import quantisation_of, rounds_to_even, scale_of, stored_zero, zero_point_of
+from diagmem.ops.options import Activation, Table
+from diagmem.ops.orders import Order, Variant
 from diagmem.ops.sampling import Draw, Fitting, activation, node_of
 from diagmem.ops.signature import Signature
+
+
+class RowwiseKind(OpKind):
+    """For each row: passes that read all of it and write nothing, then element c is read and written, in order."""
+
+    def output_shapes(self, name: str, attributes: Any, inputs: Inputs) -> Shapes:
+        shape = input_at(inputs, 0).shape
+        if not shape:
+            raise ModelError(f"{name} needs an input with at least one axis; the file is damaged")
+        return (shape,)
+
+    def has_row_kernel(self, node: Node) -> bool:
+        return is_row_local(node)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        data = node.input(0)
+        size = data.shape[-1]
+        row = np.arange(data.elems // max(1, size), dtype=np.int64)
+        first_step = row * (size + 1)
+        passes = Runs.of(row * size, size, first_step, stride=0)
+        swept = Runs.of(row * size, size, first_step + 1)
+        return Accesses(len(row) * (size + 1), (Runs.join(passes, swept), *(None for _ in node.inputs[1:])), (swept,))
+
+    def cut_accesses(self, node: Node) -> Accesses:
+        """All elements of a row are made of all of it."""
+        size = node.input(0).shape[-1]
+        row = np.arange(node.output.elems // max(1, size), dtype=np.int64) * size
+        return swept(node, {0: Runs.of(row, size, row, stride=0, hold=size)})
+
+    def cuts(self, node: Node, variant: Variant | None) -> tuple[Cut, ...]:
+        """Several cores share rows."""
+        return (Cut(Along.PIXELS, node.output.elems // max(1, node.output.shape[-1]), can_hold=True),)
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        """A row's passes come before its own writes, so only the sweep counts: element-wise."""
+        if position:
+            return None
+        gain = node.output.dtype.size_bytes - node.input(0).dtype.size_bytes
+        return separation_of((AxisTerm.even(node.output.elems, gain),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +173,13 @@ def _softmax_8_bit(node: Node, data: Array) -> Array:
     (mantissa, shift), least = _difference_scaling(node)
     difference = data.astype(np.int64) - data.max(axis=-1, keepdims=True)
     is_counted = difference >= least
-    exponentials = exp_of_negative(high_mul(np.where(is_counted, difference, 0) << shift, mantissa))
+    exponentials = fixed_point.exp_of_negative(
+        fixed_point.high_mul(np.where(is_counted, difference, 0) << shift, mantissa)
+    )
     total = np.where(is_counted, rounding_shift(exponentials, _SUM_BITS), 0).sum(axis=-1, keepdims=True)
-    scale, bits_over_unit = reciprocal(total, _SUM_BITS)
+    scale, bits_over_unit = fixed_point.reciprocal(total, _SUM_BITS)
     info = np.iinfo(node.output.dtype.numpy)
-    scaled = rounding_shift(high_mul(scale, exponentials), bits_over_unit + 31 - info.bits)
+    scaled = rounding_shift(fixed_point.high_mul(scale, exponentials), bits_over_unit + 31 - info.bits)
     shares: Array = np.clip(np.where(is_counted, scaled, 0) + info.min, info.min, info.max).astype(info.dtype)
     return shares
 
@@ -182,7 +218,7 @@ def _log_softmax_f32(node: Node, data: Array) -> Array:
 
 def _exponent_sums(difference: Ints, scaled: Ints, least: int) -> Ints:
     """With `_SUM_BITS` before the binary point."""
-    exponentials = rounding_shift(exp_of_negative(scaled), _SUM_BITS)
+    exponentials = rounding_shift(fixed_point.exp_of_negative(scaled), _SUM_BITS)
     sums: Ints = np.where(difference >= least, exponentials, 0).sum(axis=-1, keepdims=True)
     return sums
 
@@ -196,7 +232,9 @@ def _log_softmax_s8(node: Node, data: Array) -> Array:
     multiplier, least = _difference_scaling(node)
     difference = data.astype(np.int64) - data.max(axis=-1, keepdims=True)
     scaled = rescale(difference, *multiplier)
-    logarithm = log_of_sum(_exponent_sums(difference, np.where(difference >= least, scaled, 0), least), _SUM_BITS)
+    logarithm = fixed_point.log_of_sum(
+        _exponent_sums(difference, np.where(difference >= least, scaled, 0), least), _SUM_BITS
+    )
     shortest = np.maximum(least - 1, rescale(wrapped(logarithm - 2**31), *_inverse_scaling(multiplier)))
     result = rounding_shift(wrapped(scaled - logarithm), 31 - _DIFFERENCE_BITS - 4) + 127
     return np.clip(np.where(difference > shortest, result, -128), -128, 127).astype(np.int8)
@@ -331,4 +369,81 @@ _WAYS = {
 }
 
 
-KIND = SoftmaxKind()
+_OUTPUT_BITS = 7
+"""Quantised outputs are in units of 1/128."""
+
+_MIDDLE = {DType.INT8: 0, DType.UINT8: 128}
+"""Type -> the stored number that stands for 0 in an output."""
+
+
+@dataclass(frozen=True, slots=True)
+class L2Normalization:
+    """Input: rows."""
+
+    activation: Activation = Activation.NONE
+
+
+class L2NormalizationKind(RowwiseKind):
+    names = ("L2_NORMALIZATION",)
+    tflm_agrees = True
+    is_pointwise = True
+    takes = Signature()
+    table = Table(L2Normalization, ("FusedActivationFunction",), "L2NormOptions")
+
+    def ways(self, name: str) -> dict[DType, Way]:
+        return _L2_WAYS
+
+    def c_call(self, node: Node) -> CCall:
+        require_types(node.output.dtype, (node.input(0),))
+        if node.attributes.activation is not Activation.NONE:
+            raise Unsupported(f"a fused {node.attributes.activation.name}; TensorFlow Lite refuses it too")
+        return super().c_call(node)
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Rows of any rank."""
+        data = activation(draw.many(1, 5, draw.size), draw.dtype())
+        return node_of(self, name, L2Normalization(), [data], (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        fixed = {dtype: (1 / 2**_OUTPUT_BITS, zero_point) for dtype, zero_point in _MIDDLE.items()}
+        return Fitting((*_MIDDLE, DType.FLOAT32), fixed=fixed)
+
+
+def _normalised_int(node: Node, data: Array) -> Array:
+    value = data.astype(np.int64) - zero_point_of(node.input(0))
+    squares = (value**2).sum(axis=-1, keepdims=True)
+    roots = np.array([fixed_point.inverse_sqrt(int(square)) for square in squares.reshape(-1)]).reshape(
+        *squares.shape, 2
+    )
+    # Unsigned numbers get their bits before they are multiplied, signed ones afterwards; roundings differ.
+    before = _OUTPUT_BITS if node.output.dtype is DType.UINT8 else 0
+    scaled = rescale(value << before, roots[..., 0], roots[..., 1] + _OUTPUT_BITS - before)
+    info = np.iinfo(node.output.dtype.numpy)
+    return np.clip(scaled + _MIDDLE[node.output.dtype], info.min, info.max).astype(info.dtype)
+
+
+def _normalised_f32(node: Node, data: Array) -> Array:
+    normalised: Array = data / np.maximum(np.sqrt(single_precision.sum_in_order(data * data)), np.float32(1e-6))
+    return normalised
+
+
+def _l2_call_int(node: Node) -> CCall:
+    output, middle = quantisation_of(node.output), _MIDDLE[node.output.dtype]
+    if output.scales[0] != 2**-_OUTPUT_BITS or output.zero_points[0] != middle:
+        raise Unsupported(f"an output scale other than 1/128 with zero point {middle}; TensorFlow Lite refuses it too")
+    return _l2_call(node)
+
+
+def _l2_call(node: Node) -> CCall:
+    size = node.output.shape[-1]
+    zero_point = stored_zero(node.input(0)) if node.output.dtype in _MIDDLE else 0
+    fields = {"rows": node.output.elems // size, "size": size, "zero_point": zero_point}
+    function = f"l2_normalization_{SUFFIXES[node.output.dtype]}"
+    return kernel_call("l2_normalization", fields, (node.input(0), node.output), function=function)
+
+
+_INTEGER = Way(_normalised_int, _l2_call_int)
+_L2_WAYS = {DType.INT8: _INTEGER, DType.UINT8: _INTEGER, DType.FLOAT32: Way(_normalised_f32, _l2_call)}
+
+
+KINDS = (SoftmaxKind(), L2NormalizationKind())
