@@ -188,12 +188,12 @@ def test_what_does_not_agree_is_refused(what: dict[str, Any], said: str) -> None
 @pytest.mark.parametrize(
     ("wires", "said"),
     [
-        (["front:0=back"], "is no wire"),
+        (["front:0=back"], "is not a wire"),
         (["front:0=rear:0"], "no model is called 'rear'; the models: front, back"),
         (["front:7=back:0"], "has no output 7"),
         (["front:0=back:7"], "has no input 7"),
         (["front:0=back:0", "front:0=back:0"], "wired twice"),
-        (["front:0*0=back:0"], "is no wire"),
+        (["front:0*0=back:0"], "is not a wire"),
         (["front:0*2=back:0"], "they may differ in sizes of 1 only"),
         (["front:0=front:0"], "wire them all"),
         ([], "wire them all"),

@@ -38,8 +38,8 @@ class Wire:
         found = _ENDS.fullmatch(text)
         if found is None or found[3] in ("0", "00"):
             raise ModelError(
-                f"'{one_line(text, 60)}' is no wire; such as a:0=b:0, output 0 of a is input 0 of b, or a:0*3=b:0, "
-                "three runs of a for one of b"
+                f"'{one_line(text, 60)}' is not a wire such as a:0=b:0 (output 0 of a is input 0 of b) or a:0*3=b:0 "
+                "(three runs of a for one of b)"
             )
         return cls(found[1], int(found[2]), found[4], int(found[5]), int(found[3] or 1))
 
@@ -79,8 +79,8 @@ class Wired(Source):
     @cached_property
     def content(self) -> bytes:
         raise ModelError(
-            "models that are wired have no file together, and no other runtime runs them as one: emit C, or do this "
-            "with each model by itself"
+            "wired models have no common file, and no other runtime runs them as one: emit C, or do this with each "
+            "model by itself"
         )
 
     @cached_property
@@ -217,7 +217,7 @@ def order_of(names: Sequence[str], wires: Sequence[Wire]) -> list[str]:
         )
         following = next(ready, None)
         if following is None or any(w.maker == w.reader for w in wires):
-            raise ModelError("the wires go in a circle: a model cannot wait for what is made of its own output")
+            raise ModelError("the wires form a cycle: a model cannot wait for its own output")
         found.append(following)
     return found
 

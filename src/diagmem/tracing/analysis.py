@@ -112,7 +112,7 @@ def call_rows(trace: CallTrace, node: Node | None) -> list[TracedRow]:
 
 class RowRead(NamedTuple):
     """A row that is read while another one is made: separation(row made below, this row above) in bytes, by closed form
-    and as traced. `is_loaded`: whether the compiled code looks at it at all."""
+    and as traced. `is_loaded`: whether the compiled code reads it at all."""
 
     tensor: int
     row: int
@@ -128,7 +128,7 @@ class RowRead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TracedTurn:
-    """One turn of an op. `made`: the row that it makes. `reads`: of it what may overlap."""
+    """One turn of an op. `made`: the row that it computes. `reads`: the rows that it may overlap."""
 
     node: Node
     made: int
@@ -187,7 +187,7 @@ def _place(program: Program, tensor: int, row: int) -> slice:
 
 
 def remade_places(program: Program, step: Step) -> Iterator[slice]:
-    """Where the rows lie that the step makes, if it may have made them before."""
+    """The places of the rows that the step computes, perhaps again."""
     op = program.rows.ops[step.op]
     if step.turn is not None and op.makes_rows:
         yield from (_place(program, tensor, step.turn) for tensor in op.makes)
@@ -203,7 +203,7 @@ def gathered(turns: Sequence[TracedTurn]) -> tuple[TracedTurns, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """An address at which two buffers of a plan, by what was traced, hold values at once."""
+    """An address at which, by the trace, two buffers of a plan hold values at once."""
 
     first: str
     second: str
@@ -238,7 +238,7 @@ class TracedWindows:
         self._end[written] = np.maximum(self._end[written], span.first_write[written])
 
     def end_lives(self, places: Iterable[slice]) -> None:
-        """What lies there is about to be recomputed."""
+        """The values there are about to be recomputed."""
         for place in places:
             byte = np.arange(place.start, place.stop)
             self._ended.append(_Lives(byte, self._begin[byte], self._end[byte]))
@@ -470,7 +470,7 @@ def _rows(model: TracedModel, node: Node, span: Span) -> Iterator[TracedRow]:
 
 @dataclass(frozen=True, slots=True)
 class PlanRun:
-    """A plan as it really ran. `peak_bytes`: the end of the highest byte touched. `op_ends`: in instructions."""
+    """A plan as it ran. `peak_bytes`: the end of the highest byte touched. `op_ends`: in instructions."""
 
     raster: Raster
     op_ends: tuple[int, ...]
@@ -478,7 +478,7 @@ class PlanRun:
 
 
 def run_plan(model: TracedModel, plan: Plan) -> PlanRun:
-    """Runs a plan's own layout: once to know how long it takes, once to look."""
+    """Runs a plan's own layout twice: the first run tells how long the picture must be."""
     starts: list[int] = []
     ends: list[int] = []
     contents = model.contents(SEEDS[0])

@@ -26,7 +26,7 @@ _ARCHIVE = b"!<arch>\n"
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """`node`: the operation of a model that the call computes, if it is told."""
+    """`node`: the operation of a model that the call computes, if given."""
 
     call: Call
     node: Node | None = None
@@ -91,7 +91,7 @@ def _kernel_call(where: str, entry: dict[str, Any], graph: Graph | None) -> Kern
 
 def kernel_program(call: Call, files: Sequence[Path], on: str | None, place: Path) -> tuple[Executable, str]:
     """The program that makes the call, built in the directory `place`, and where it runs. `files`: objects, archives or
-    one linked ELF file; `on` None: where they are made for, Cortex-M4 for ARM."""
+    one linked ELF file; `on`: None for the machine that they are built for, Cortex-M4 for ARM."""
     elfs = [Elf.read(path) for path in files if path.read_bytes()[: len(_ARCHIVE)] != _ARCHIVE]
     machines = {elf.machine for elf in elfs}
     if len(machines) > 1:

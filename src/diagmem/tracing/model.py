@@ -48,20 +48,20 @@ class TracedModel:
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """What is traced, one operation or row after the other. Rows that the caller hands over belong to the step
-        behind them, or to a last one of their own."""
+        """What is traced, one operation or row after the other. Rows that the caller pushes belong to the step behind
+        them, or to a last one of their own."""
         return _traced_steps(self.program)
 
     def label(self, number: int) -> str:
-        """What to call a step."""
+        """A step's name in messages."""
         step = self.steps[number]
         if step.op == PUSH:
-            return "the rows handed over last"
+            return "the rows pushed last"
         row = "" if step.turn is None else f", row {step.turn}"
         return f"{self.program.graph.nodes[step.op].label}{row}"
 
     def contents(self, seed: int) -> Sequence[bytes]:
-        """An arena with random bytes in it, and inputs at their places, or the input that is handed over."""
+        """An arena of random bytes with the inputs in their places, or with the input that is pushed beside it."""
         arena = np.frombuffer(np.random.default_rng(seed).bytes(self.program.arena_bytes), dtype=np.uint8).copy()
         graph = self.program.graph
         # The first samples are edge cases: not random enough to tell data apart.
@@ -85,7 +85,7 @@ def offsets_apart(plan: Plan) -> tuple[int, ...]:
 
 
 def apart(plan: Plan) -> Program:
-    """The plan's order with every buffer in a place of its own, so that each touch tells whose it is."""
+    """The plan's order with every buffer in a place of its own, so that each access shows its buffer."""
     *offsets, end = offsets_apart(plan)
     moved = plan.with_buffers(plan.buffers, offsets)
     return Program(
@@ -101,7 +101,7 @@ def apart(plan: Plan) -> Program:
 
 
 def side_by_side(nodes: Sequence[Node], kernels: str = "diagmem") -> Program:
-    """Operations that have nothing to do with each other, as one model: op i is nodes[i]. All tensors lie apart."""
+    """Unrelated operations as one model: op i is nodes[i]. No tensors share addresses."""
     scratch: dict[int, int] = {}
     tensors: list[Tensor] = []
     ops: list[Op] = []

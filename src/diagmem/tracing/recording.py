@@ -230,7 +230,7 @@ def _by_byte(events: Events) -> tuple[IntArray, IntArray]:
 
 
 SAMPLES = 512
-"""Bytes looked at before all of them are: an overlap that is unsafe mostly is so in many places."""
+"""Bytes checked before all of them are: an unsafe overlap is usually unsafe in many places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +290,7 @@ SEEDS = (1, 2)
 
 
 class Executable(Protocol):
-    """Compiled code that a tracer can run. `contents`: what each of its buffers holds before."""
+    """Compiled code that a tracer can run. `contents`: of each of its buffers before the run."""
 
     @property
     def space_bytes(self) -> int: ...
@@ -351,7 +351,7 @@ def overlap_of(span: Span, source: range, target: range) -> TracedOverlap:
 
 
 def observe(program: Executable, contents: Sequence[bytes], on_touches: Callable[[TouchedBytes], None]) -> Recorder:
-    """Runs the program once more, for a picture. The recorder that comes back knows what the bytes hold at the end."""
+    """Runs the program once more, for a picture. The recorder knows the values in the space at the end."""
     recorder = Recorder(program.space_bytes, lambda _: None, on_touches)
     program.run(contents, recorder)
     return recorder

@@ -28,7 +28,7 @@ def as_asked(model: Graph, keep: Sequence[str], double_buffer: Sequence[str]) ->
     for name in (name for name in dict.fromkeys(double_buffer) if next_frame_name(name) not in there):
         tensor = tensor_named(model, name)
         if tensor.index not in model.inputs:
-            raise PlanError(f"'{one_line(name, 60)}' is no input of the model: it has no next frame")
+            raise PlanError(f"'{one_line(name, 60)}' is not an input of the model: it has no next frame")
         tensors.append(replace(tensor, index=len(tensors), name=next_frame_name(name)))
     added = range(len(model.tensors), len(tensors))
     inputs, outputs = (*model.inputs, *added), (*model.outputs, *added)
@@ -47,7 +47,7 @@ def tensor_named(graph: Graph, name: str) -> Tensor:
     if len(found) == 1:
         return found[0]
     if found:
-        raise PlanError(f"{len(found)} tensors are called '{one_line(name, 60)}': this cannot say which")
+        raise PlanError(f"{len(found)} tensors are called '{one_line(name, 60)}': the name is ambiguous")
     import difflib
 
     near = difflib.get_close_matches(name, [tensor.name for tensor in held], n=3, cutoff=0.5)
@@ -60,4 +60,4 @@ def check_external(graph: Graph, names: Sequence[str]) -> None:
     """Only inputs and outputs can lie in the caller's memory."""
     for name in names:
         if tensor_named(graph, name).index not in (*graph.inputs, *graph.outputs):
-            raise PlanError(f"'{one_line(name, 60)}' is no input or output of the model: it cannot lie with the caller")
+            raise PlanError(f"'{one_line(name, 60)}' is not an input or output of the model: the caller cannot hold it")

@@ -141,5 +141,5 @@ def test_where_there_is_none(options: dict[str, Any], said: str) -> None:
         diagmem.plan(graph, buffers={name_of(graph): "double"}, **options)
     with pytest.raises(PlanError, match="have two buffers"):
         diagmem.plan(graph, buffers=[f"{name_of(graph)}={how}" for how in ("double", "external")])
-    with pytest.raises(PlanError, match="is no input"):
+    with pytest.raises(PlanError, match="is not an input"):
         diagmem.plan(graph, buffers={graph.tensors[graph.outputs[0]].name: "double"})

@@ -218,7 +218,7 @@ class Builder:
         except ModelError as error:
             raise ModelError(f"{self.about}: {error}") from None
         if found is None:
-            raise ModelError(f"{self.about}: the shape of its output cannot be known")
+            raise ModelError(f"{self.about}: the shape of its output cannot be inferred")
         first = next((t for t in inputs if t is not None and not t.is_constant), None) or inputs[0]
         made = dtype or (first.dtype if first is not None else DType.FLOAT32)
         names = [name or f"{kind.lower()}_{len(self.ops)}", *(f"{name}_{n}" for n in range(1, len(found)))]

@@ -156,7 +156,7 @@ def _external(directory: Path | None, places: Mapping[str, str], size_bytes: int
     """The bytes of a tensor that takes `size_bytes`, in a file beside the model."""
     location = places.get("location", "")
     if not set(places) <= set(KEYS) or not location:
-        raise ModelError(f"{where}: its external data is described by other than {', '.join(KEYS)}")
+        raise ModelError(f"{where}: its external data has other keys than {', '.join(KEYS)}")
     if directory is None:
         raise ModelError(f"{where}: its values are in '{one_line(location)}' beside the model; give the model's path")
     if Path(location).name != location or location in (".", "..") or "\\" in location or "\0" in location:
@@ -184,7 +184,7 @@ def _bytes(path: Path, offset: int, size_bytes: int, where: str) -> bytes:
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-            raise ModelError(f"{where}: external data '{one_line(path.name)}' is not a plain file of its own")
+            raise ModelError(f"{where}: external data '{one_line(path.name)}' is not a regular file of its own")
         if offset + size_bytes > found.st_size:
             raise ModelError(f"{where}: external data '{one_line(path.name)}' ends before it")
         file.seek(offset)
@@ -255,7 +255,7 @@ def read_model(content: bytes, directory: Path | None) -> OnnxModel:
     opset = within("the list of opsets", _opset)
     found = message.read({7: lambda _, field: message.message(field, "the graph"), 8: opset, 25: Message.data})
     if found[25]:
-        raise ModelError("the model has functions of its own; export it with functions inlined")
+        raise ModelError("model functions are not supported; export it with functions inlined")
     if not found[7]:
         raise ModelError("not an ONNX model: it has no graph")
     version = max(found[8], default=0)

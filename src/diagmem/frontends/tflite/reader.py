@@ -395,7 +395,7 @@ def dense_values(sparsity: Any, stored: npt.NDArray[np.uint8], tensor: Tensor) -
     their own. A level is dense, with all of its indices, or sparse: then each entry of the level before has a segment
     of the indices that are stored."""
     if tensor.dtype is DType.INT4 or stored.size % tensor.dtype.size_bytes:
-        raise ModelError(f"tensor '{tensor.label}': {tensor.dtype.value} elements cannot be sparse; supported: others")
+        raise ModelError(f"tensor '{tensor.label}': {tensor.dtype.value} elements cannot be sparse")
     values = stored.view(tensor.dtype.numpy.newbyteorder("<"))
     order = [sparsity.TraversalOrder(n) for n in range(_count(sparsity.TraversalOrderLength()))]
     blocked = [sparsity.BlockMap(n) for n in range(_count(sparsity.BlockMapLength()))]

@@ -95,7 +95,7 @@ class _Unrolled:
             else:
                 found = self._plain(node, given, place)
             if len(found) != len(node.op.outputs):
-                raise ModelError(f"{node.label}: it has {len(node.op.outputs)} outputs, what it calls {len(found)}")
+                raise ModelError(f"{node.label}: it has {len(node.op.outputs)} outputs, its subgraph {len(found)}")
             place.update(zip(node.op.outputs, found, strict=True))
 
     def _plain(self, node: Node, given: list[int], place: Mapping[int, int]) -> list[int]:
