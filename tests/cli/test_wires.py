@@ -41,7 +41,7 @@ def test_emit(models: tuple[str, str], tmp_path: Path) -> None:
     assert (tmp_path / "c" / "front_back.h").exists()
     done = call("emit", "tflm", *models, *WIRE, "-o", str(tmp_path / "planned.tflite"))
     assert done.returncode == 2
-    assert "no file together" in done.stderr
+    assert "no common file" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_wires_that_are_none(wires: list[str], said: str) -> None:
 def test_no_circle() -> None:
     """A model cannot wait for what is made of its own output."""
     model = chain(3, size=4)
-    with pytest.raises(ModelError, match="circle"):
+    with pytest.raises(ModelError, match="cycle"):
         _ = diagmem.wired({"a": model, "b": model}, ["a:0=b:0", "b:0=a:0"]).graph
 
 
