@@ -1,4 +1,4 @@
-"""An order, what it poses, and where everything goes; and the best such choice among orders."""
+"""An order, its placement problem, and where everything goes; and the best such choice among orders."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Place = Callable[[Problem], Placement]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An order, the problem that it poses, and where everything goes. `bound_bytes`: that of the placement, or one that
+    """An order, its placement problem, and where everything goes. `bound_bytes`: that of the placement, or one that
     holds for all orders."""
 
     schedule: Schedule
@@ -99,7 +99,7 @@ def row_by_row(needs: Footprint, order: RowSchedule, place: Allocator, others: C
     orders = dict.fromkeys((order.schedule, *others))
     best = min((Choice.of(needs, each, place) for each in orders), key=lambda choice: choice.arena_bytes)
     if order.plain is not None:
-        # It seldom wins, so it gets a quarter of the time.
+        # It rarely wins, so it gets a quarter of the effort.
         posed = build_problem(needs, order.plain)
         if posed.lower_bound_bytes <= best.arena_bytes:
             placement = place.times(0.25)(posed)

@@ -64,7 +64,7 @@ class FlatRows:
 
 @dataclass(eq=False, repr=False)
 class Drops:
-    """By tensor: after how many turns of its reader its rows are made again, 0 if they are held. By op: how many turns
+    """By tensor: after how many turns of its reader its rows are recomputed, 0 if they are held. By op: how many turns
     come at once."""
 
     again: list[int]
@@ -166,7 +166,7 @@ class Demand:
 
     @cached_property
     def _held(self) -> Drops:
-        """Nothing is made again."""
+        """Nothing is recomputed."""
         return Drops(filled(len(self.rows.rows)), filled(len(self.rows.ops), 1))
 
     @cached_property
@@ -223,7 +223,7 @@ def new_from(need: int, turn: int, rows: FlatRows, drops: Drops) -> int:
 
 
 def own_rows(need: int, turn: int, rows: FlatRows, drops: Drops) -> int:
-    """How many rows are made again for a turn. No op leaves out a turn, so rows that lie between those of two turns,
+    """How many rows are recomputed for a turn. No op leaves out a turn, so rows that lie between those of two turns,
     and that nobody asks for, are made on the way."""
     at, begin = rows.need_turns[need] + turn, new_from(need, turn, rows, drops)
     skipped = min(begin, rows.end[at]) - rows.reached[at]

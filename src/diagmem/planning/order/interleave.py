@@ -58,8 +58,8 @@ def interleaved(rows: RowGraph, steps: Sequence[RowStep], kept: frozenset[int]) 
 
 @dataclass(frozen=True)
 class _Steps:
-    """Turns, counted in the order given, and what they are to each other in any order. A row that is made again lives
-    again: `lives` are rows, `makers` the steps that make them (-1: it is there before the run), `reads` the lives that
+    """Turns, counted in the order given, and what they are to each other in any order. A recomputed row has several
+    lives: `lives` are rows, `makers` the steps that make them (-1: it is there before the run), `reads` the lives that
     each step reads. `before`: the steps that must come before each. `shares`: what a step can share with lives that die
     there, as far as that is known."""
 
@@ -80,7 +80,7 @@ class _Steps:
         readers: dict[int, list[int]] = defaultdict(list)
         for number, step in enumerate(steps):
             read = [now[row] if row in now else found._born(row, -1, now) for row in rows_read(rows, step)]
-            # The same op's steps stay in their order, and a row is not made again before the last use of the old one.
+            # The same op's steps stay in their order, and a row is not recomputed before the last use of the old one.
             before = {found.makers[life] for life in read} | {latest.get(step[0], -1)}
             for row in rows_made(rows, step):
                 if row in now:

@@ -29,7 +29,7 @@ MOST_SEGMENTS = 12_000
 LEAST_LONGEST = 24
 
 Dropped = frozenset[tuple[int, int]]
-"""Tensors with a single reader whose rows are made again, and after how many rows."""
+"""Tensors with a single reader whose rows are recomputed, and after how many rows."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Segment:
 
     @cached_property
     def dropped(self) -> Mapping[int, int]:
-        """Tensors whose rows are made again and again, and after how many rows."""
+        """Tensors whose rows are recomputed, and after how many rows."""
         graph = self.rows.graph
         return {
             tensor: rows
@@ -78,7 +78,7 @@ class Segment:
         return found
 
     def piece_of(self, tensor: int) -> int:
-        """After how many rows of its reader a tensor is made again; 0 if it is not dropped."""
+        """After how many rows of its reader a tensor is recomputed; 0 if it is not dropped."""
         if tensor not in self.dropped:
             return 0
         end = self._ends[tensor]
@@ -86,7 +86,7 @@ class Segment:
 
     def _end_of_block(self, tensor: int) -> int | None:
         """Of the ops behind a dropped tensor that turn single rows into single rows, the one that makes the smallest;
-        None if some of them is made again itself."""
+        None if some of them is recomputed itself."""
         graph, ops = self.rows.graph, self.rows.ops
         block = [graph.consumers[tensor][0]]
         while not self.dropped.keys() & set(ops[block[-1]].makes):
@@ -213,7 +213,7 @@ PIECES = (2, 4, 8)
 """Rows that are made at once, other than one by one."""
 
 MOST_CUT = 4
-"""Choices of tensors, of all that are tried, for which the ops are cut into segments anew."""
+"""Choices of tensors, of all that are tried, for which the ops are cut into segments again."""
 
 MOST_ORDERS = 8
 
@@ -240,7 +240,7 @@ def _tried(orders: RowOrders, once: RowSchedule, most: float) -> list[RowSchedul
     best, pool = once, []
     while True:
         tensors = _candidates(orders.rows, best, {tensor for tensor, _ in dropped})
-        # Where several tensors are held alike, dropping one of them alone may bring nothing.
+        # Where several tensors are held alike, dropping one of them alone may gain nothing.
         sets = [tensors[n : n + 1] for n in range(len(tensors))] + [tensors[:n] for n in range(2, len(tensors) + 1)]
         more = [dropped.union((tensor, 1) for tensor in some) for some in sets]
         # A new cut is looked for only where the old one already tells that it may be worth while, and for all at once.

@@ -37,7 +37,7 @@ SHARING = (("WAT", 2), ("TWA", 2), ("EW", 2), ("WAT", 2), ("TZ", 2))
 """The same for buffers that may overlap, after the order of the present offsets."""
 
 RENEWED_NODES = 25_000
-"""After so many nodes that brought nothing such an order is shaken anew, and what it has learned forgotten."""
+"""After so many nodes without success such an order is shuffled again, and its failure counts start from zero."""
 
 SHAKES = 100
 """Of one attempt, at the most: numbers of the next one's begin so much further on."""
@@ -160,8 +160,8 @@ class FeasibilitySearch:
     """One arena's size, and the search for a placement within it, started again and again: buffers that failed often
     come earlier the next time.
 
-    `shake`: the number of the last shake of an order that brought nothing; None: all go on. `taken`: nodes by start.
-    `is_impossible`: the search has shown that nothing fits. `nodes`: of one run, in hundredths.
+    `shake`: the number of the last shuffle of an order without success; None: no order is shuffled again. `taken`:
+    nodes by start. `is_impossible`: the search has shown that nothing fits. `nodes`: of one run, in hundredths.
     """
 
     tree: BranchAndBound

@@ -70,7 +70,7 @@ def multi_start(problem: Problem, effort: Effort = NORMAL) -> Placement:
 
 
 def _proven(problem: Problem, found: Placement, effort: Effort) -> Placement:
-    """The placement, or a smaller one, with the bound that CP-SAT proves for the whole: for those who have the time."""
+    """The placement, or a smaller one, with the bound that CP-SAT proves for the whole: at thorough effort."""
     members, limit = range(len(problem.buffers)), found.arena_bytes - problem.unit_bytes
     bound = found.lower_bound_bytes
     solution = solve_by_cp_sat(problem, members, found.offsets, bound, limit, effort.times(0.1), as_rectangles=True)

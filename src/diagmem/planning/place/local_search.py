@@ -181,7 +181,7 @@ def in_order_of_creation(problem: Problem) -> list[int]:
 
 
 def improve(problem: Problem, offsets: Offsets, target: int, rounds: int = ROUNDS, seed: int = 1) -> Offsets:
-    """Lowers the arena until it meets `target`, or until so many rounds in a row bring nothing."""
+    """Lowers the arena until it meets `target`, or until so many rounds in a row do not lower it."""
     if problem.arena_bytes(offsets) <= target:
         return offsets
     search = SqueakyWheel.of(problem, seed)
