@@ -85,7 +85,7 @@ def test_a_profile_adds_a_column(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     page = (tmp_path / "out" / "report.html").read_text()
     assert '<button type="button">instructions</button>' in page
-    assert '<td class="number">1420179</td>' in page
+    assert '<td class="number">1,420,179</td>' in page
     profile.write_text("[]")
     done = CliRunner().invoke(diagmem, [*report, str(tmp_path / "no")])
     assert "is not a profile" in str(done.exception)

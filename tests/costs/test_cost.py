@@ -10,7 +10,7 @@ import pytest
 import diagmem
 from diagmem.backends.c.kernels import sources
 from diagmem.backends.c.program import Program
-from diagmem.costs import Costs, cost_of, kernel_shares, layers
+from diagmem.costs import Costs, cost_of, layers
 from diagmem.costs.code import code_sizes
 from diagmem.frontends.source import Source
 from diagmem.kernels import kernels_for
@@ -84,7 +84,7 @@ def test_instructions_give_the_shares_where_they_were_counted() -> None:
     ("kernels", "shares"), [("diagmem", {"plain C"}), ("diagmem-dsp", {"dsp"}), ("tflm-reference", {"tflm-reference"})]
 )
 def test_shares_say_which_kernels_do_the_work(kernels: str, shares: set[str]) -> None:
-    found = kernel_shares(diagmem.plan(Source("zoo:autoencoder_int8").runnable, kernels=kernels))
+    found = cost_of(diagmem.plan(Source("zoo:autoencoder_int8").runnable, kernels=kernels)).shares
     assert set(found) == shares
     assert sum(found.values()) == pytest.approx(1)
 

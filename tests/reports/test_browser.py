@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from diagmem import pipeline
-from diagmem.backends.json import to_json
 from diagmem.model.graph import Graph
 from diagmem.reports.report import report_page
 from diagmem.targets import chips
@@ -84,10 +83,10 @@ def test_a_click_tells_why_a_buffer_lies_there(opened: Opened) -> None:
 def test_table_sorts_searches_and_chooses(opened: Opened) -> None:
     """Headings sort and say so; the search narrows the table and marks blocks; a click shows the step."""
     page = opened.page
-    page.click("#table th:has-text('output bytes') button")
-    sizes = [int(t) for t in page.locator("#table tbody td:nth-child(6)").all_text_contents()]
+    page.click("#table th:has-text('MACs') button")
+    sizes = [int(t.replace(",", "")) for t in page.locator("#table tbody td:nth-child(6)").all_text_contents()]
     assert sizes == sorted(sizes, reverse=True)
-    assert page.get_attribute("#table th:has-text('output bytes')", "aria-sort") == "descending"
+    assert page.get_attribute("#table th:has-text('MACs')", "aria-sort") == "descending"
     page.fill("#search", "softmax")
     assert page.locator("#table tbody tr:visible").count() == 1
     assert page.locator("#map-after .block.found").count() == 1
@@ -102,7 +101,7 @@ def test_plan_can_be_downloaded(opened: Opened) -> None:
         opened.page.click("#download")
     assert download.value.suggested_filename == "plan.json"
     saved = json.loads(Path(download.value.path()).read_text())
-    assert saved == json.loads(json.dumps(to_json(pipeline.plan(MOBILENET, schedule="best"))))
+    assert saved == json.loads(json.dumps(pipeline.plan(MOBILENET, schedule="best").to_json()))
 
 
 def test_dark_and_light(browser: Any, opened: Opened) -> None:

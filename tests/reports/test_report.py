@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem import pipeline
-from diagmem.costs import cost_of
+from diagmem.costs import Fit, cost_of
 from diagmem.model.graph import Graph
-from diagmem.reports.fit import Fit
 from diagmem.reports.pages import as_json
 from diagmem.reports.report import report_page
 from diagmem.targets import RESERVE_BYTES, chip_named, chips

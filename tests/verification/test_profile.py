@@ -61,4 +61,4 @@ def test_a_plan_that_was_written_is_profiled_alike(options: dict[str, Any]) -> N
     read = pipeline.profile(tall(), on="cortex-m4", plan=made.to_json())
     planned = pipeline.profile(tall(), on="cortex-m4", cpu="generic", **options)
     assert read.instructions == planned.instructions
-    assert [op.needed_bytes for op in read.ops] == [op.needed_bytes for op in planned.ops]
+    assert [op.live_bytes for op in read.ops] == [op.live_bytes for op in planned.ops]

@@ -11,13 +11,12 @@ from diagmem.cli._work import working
 from diagmem.model.errors import PlanError, shell_word
 
 if TYPE_CHECKING:
-    from diagmem.costs import Costs
+    from diagmem.costs import Costs, Fit
     from diagmem.frontends.source import Source
     from diagmem.kernels import Library
     from diagmem.pipeline.fitting import Attempt
     from diagmem.planning.options import Options
     from diagmem.planning.planner import Planned
-    from diagmem.reports.fit import Fit
     from diagmem.targets import Chip, Core
 
 
@@ -46,7 +45,7 @@ class Limits:
         if self.chip is None and self.flash is None:
             return Verdict(self, made.arena_bytes, missing or 0)
         from diagmem import pipeline
-        from diagmem.reports.fit import Fit
+        from diagmem.costs import Fit
 
         core, costs = plan.options.core or usual_core(plan.options.library), pipeline.costs_of(source, made)
         cost = costs.on(self.chip, core)
@@ -87,7 +86,7 @@ class Verdict:
         """The chip nearest by name, and then the smallest, with a like core, that holds what the target does not."""
         if self.fit is None or self.costs is None or self.fit.fits:
             return None
-        from diagmem.reports.fit import Fit
+        from diagmem.costs import Fit
         from diagmem.targets import chips
 
         name, cpu = self.fit.chip.name, self.fit.chip.core.cpu

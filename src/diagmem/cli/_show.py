@@ -17,6 +17,7 @@ from diagmem.cli._files import write_json
 from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
+    from diagmem.costs import Cost
     from diagmem.model.graph import Node
 
 EMPTY = ("", "-")
@@ -108,6 +109,20 @@ def shape_text(shape: Sequence[int]) -> str:
 def size_text(size_bytes: int) -> str:
     """`36880 B (36.0 KB)`; KB is 1024 bytes, as in the paper."""
     return f"{size_bytes} B" if size_bytes < 1024 else f"{size_bytes} B ({size_bytes / 1024:.1f} KB)"
+
+
+def cost_lines(cost: Cost) -> Iterator[str]:
+    """What is known of a plan's cost; a bound and an estimate are called so."""
+    from diagmem.kernels.work import shares_text
+
+    ram, flash = cost.ram, cost.flash
+    yield f"arena {size_text(ram.arena_bytes)}"
+    if ram.stack_bytes is not None:
+        yield f"stack up to {size_text(ram.stack_bytes)}"
+    known = {"weights": flash.weights_bytes, "tables": flash.tables_bytes, "code": flash.code_bytes}
+    parts = (f"{'about ' * (of == 'code')}{size_text(size)} of {of}" for of, size in known.items() if size)
+    yield f"flash {', '.join(parts)}"
+    yield f"work  {cost.macs:,} multiply-accumulates, {shares_text(cost.shares)}"
 
 
 def count_text(count: int, what: str) -> str:

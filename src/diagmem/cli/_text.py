@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from diagmem.backends.tflm.planned_file import EmbeddedPlan
     from diagmem.cli._limits import Fitting, Verdict
     from diagmem.cli.plan import Bad, Result
-    from diagmem.costs import Layer
+    from diagmem.costs import Fit, Layer
     from diagmem.pipeline.several import Together
     from diagmem.planning.plan import Form, Plan
     from diagmem.planning.planner import Planned, Way
-    from diagmem.reports.fit import Fit
 
 Entry = tuple[str | None, str]
 """A line: its label, "" where it goes on with the line before, None for a line that has no label."""
@@ -315,7 +314,7 @@ def _chip(fit: Fit) -> Iterator[Entry]:
     if fit.pools_missing is not None:
         rest = f"short by {size_text(fit.pools_missing)}" if fit.pools_missing else "all within its memories"
     elif fit.ram_left_bytes >= 0:
-        rest = f"{size_text(fit.ram_left_bytes + fit.ram_kept_bytes)} left for stack, data and the rest"
+        rest = f"{size_text(fit.ram_free_bytes)} left for stack, data and the rest"
     else:
         kept = size_text(fit.ram_kept_bytes)
         rest = f"short by {size_text(-fit.ram_left_bytes)} ({kept} must stay free for stack and data)"

@@ -74,7 +74,7 @@ def _verdict(grown: Sequence[str], most: Growth | None) -> Iterator[str]:
 
     if most is not None:
         yield ""
-        names = ", ".join(FIGURES[figure] for figure in grown)
+        names = ", ".join(FIGURES[figure][1] for figure in grown)
         yield f"grown by more than {most.text}: {names}" if grown else f"nothing has grown by more than {most.text}"
 
 
@@ -83,20 +83,19 @@ def _tables(found: Difference) -> Iterator[str | Table]:
 
     headings = (Column(""), number("before"), number("after"), number("change"))
     sums = [
-        (FIGURES[figure], *("" if v is None else f"{v:,}" for v in (old, new)), change_text(old, new))
+        (FIGURES[figure][1], *("" if v is None else f"{v:,}" for v in (old, new)), change_text(old, new))
         for figure, old, new in found.figures()
     ]
     yield Table(headings, sums)
     if not found.changed:
         return
     yield ""
-    sides = [op for side in (found.before, found.after) for op in side.ops]
-    shown = [figure for figure in OP_FIGURES if any(getattr(op, figure) is not None for op in sides)]
-    rows = []
+    shown, rows = found.op_figures, []
     for pair in found.changed:
-        cells = [index_text(pair), getattr(pair.after or pair.before, "kind", "")]
+        values = {figure: both for figure, *both in pair.figures()}
+        cells = [index_text(pair), pair.known.kind]
         for figure in shown:
-            old, new = getattr(pair.before, figure, None), getattr(pair.after, figure, None)
+            old, new = values.get(figure, (None, None))
             value = old if new is None else new
             cells += ["" if value is None else f"{value:,}", change_text(old, new)]
         rows.append(cells)

@@ -19,7 +19,7 @@ from diagmem.cli._options import (
     plan_path_option,
     with_common_options,
 )
-from diagmem.cli._show import show, size_text
+from diagmem.cli._show import cost_lines, show, size_text
 from diagmem.cli._work import working
 from diagmem.model.errors import PlanError
 
@@ -110,9 +110,10 @@ def emit_c(
     for path in emitted.files:
         (output / path).parent.mkdir(parents=True, exist_ok=True)
     write_files({output / path: data for path, data in emitted.files.items()})
-    found = {"model": names, "arena_bytes": emitted.arena_bytes, "files": sorted(emitted.files)}
-    files = [f"{size_text(len(data)):>22}  {output / path}" for path, data in emitted.files.items()]
-    show(json_path, lambda: found, (*files, f"arena {size_text(emitted.arena_bytes)}"))
+    cost = emitted.cost
+    told = {"model": names, "arena_bytes": emitted.arena_bytes, "cost": cost.to_json(), "files": sorted(emitted.files)}
+    lines = [f"{size_text(len(data)):>22}  {output / path}" for path, data in emitted.files.items()]
+    show(json_path, lambda: told, (*lines, *cost_lines(cost)))
 
 
 @command.command("tflm", short_help="Inside a .tflite file, for TensorFlow Lite Micro.")

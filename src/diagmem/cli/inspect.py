@@ -85,6 +85,6 @@ def _summary(found: Inspection) -> Iterator[str]:
     if removable:
         whole = sum(counts.channels for counts in found.channels)
         yield f"channels      {removable} of {whole} are not needed: see `diagmem plan`"
-    yield f"weights       {size_text(found.weights_bytes)}"
+    yield f"file          {size_text(found.weights_bytes)} of weights"
     yield f"activations   {size_text(found.activations_bytes)} if no two tensors shared memory"
     yield f"MACs          {sum(found.macs)}"

@@ -153,13 +153,15 @@ class Result:
         return self.verdict.fits and not (self.carried and self.carried.findings)
 
     def to_json(self) -> dict[str, Any]:
-        from diagmem.backends.json import to_json
+        from diagmem import pipeline
 
+        cost = self.verdict.fit.cost if self.verdict.fit else None
+        told = pipeline.costs_of(self.source, self.made, is_measured=False).plan_json(self.made, cost)
         carried = {"embedded": _embedded_json(self.carried)} if self.carried else {}
         tried = self.fitting.to_json() if self.fitting else {}
         why = {"why": [chain.to_json() for chain in self.why]} if self.why else {}
         layers = {"layers": [layer.to_json() for layer in self.layers]} if self.layers else {}
-        return {**to_json(self.made), **self.verdict.to_json(), **carried, **tried, **why, **layers}
+        return {**told, **self.verdict.to_json(), **carried, **tried, **why, **layers}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import click
 
 from diagmem.cli._models import model_argument, naming_model
 from diagmem.cli._options import Command, CoreParameter, json_option, plan_options, plan_path_option
-from diagmem.cli._show import Column, Table, number, show, size_text
+from diagmem.cli._show import Column, Table, cost_lines, number, show
 from diagmem.cli._work import working
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _table(found: Profile, mhz: float | None) -> Table:
 
 
 def _summary(found: Profile, mhz: float | None) -> list[str]:
-    macs = sum(op.macs for op in found.ops)
+    macs = found.cost.macs
     clock = "" if mhz is None else f", {found.milliseconds(found.instructions, mhz):.2f} ms at {mhz:g} MHz at best"
     each = f", {found.instructions / macs:.2f} for each of {macs:,} MACs" if macs else ""
-    return ["", f"instructions  {found.instructions:,}{each}{clock}", f"arena         {size_text(found.arena_bytes)}"]
+    return ["", f"instructions  {found.instructions:,}{each}{clock}", *cost_lines(found.cost)]

@@ -11,7 +11,7 @@ import click
 from diagmem.cli._files import write_files
 from diagmem.cli._models import model_argument, naming_model
 from diagmem.cli._options import Command, json_option, plan_options, plan_path_option
-from diagmem.cli._show import show, size_text
+from diagmem.cli._show import cost_lines, show, size_text
 from diagmem.cli._work import working
 from diagmem.model.errors import DiagmemError, one_line
 
@@ -66,14 +66,20 @@ def command(
         raise DiagmemError(f"{one_line(str(output))} is a file: give a directory, or a page whose name ends in .html")
     with naming_model(source.label), working("planning and drawing"):
         counted = None if profile_path is None else _instructions(Path(profile_path))
-        made = pipeline.planned(source, options) if plan_path is None else pipeline.with_baseline(source, plan_path)
+        made = (
+            pipeline.planned(source, options, is_measured=True)
+            if plan_path is None
+            else pipeline.with_baseline(source, plan_path)
+        )
         files = pipeline.report_of(made, counted)
     page = output if is_page else output / PAGE
     page.parent.mkdir(parents=True, exist_ok=True)
     write_files({page: files[PAGE]} if is_page else {output / name: content for name, content in files.items()})
     size = size_text(len(files[PAGE]))
     sizes = (f"before  {size_text(made.baseline_bytes)}", f"after   {size_text(made.arena_bytes)}")
-    show(json_path, made.to_json, (*sizes, f"wrote   {page}: {size}"))
+    flash = list(cost_lines(made.costs.on()))[1:]
+    lines = (*sizes, *flash, f"wrote   {page}: {size}")
+    show(json_path, made.to_json, lines)
 
 
 def _instructions(path: Path) -> dict[int, int]:

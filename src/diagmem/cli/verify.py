@@ -158,12 +158,14 @@ def _c_lines(found: CVerdict, by_turns: bool) -> list[str]:
     )
     if found.within and others:
         verdict += f"; {others[0]}'s outputs are the same to {found.within:g} of the largest"
+    flash = found.cost.flash
+    code = (flash.code_bytes or 0) + (flash.tables_bytes or 0)
     sizes = (
         ("arena", run.arena_bytes, "B"),
-        ("stack", run.stack_bytes, "B"),
+        ("stack", run.stack_bytes, f"B, up to {found.cost.ram.stack_bytes or 0:,} foretold"),
         (".data/.bss", run.static_bytes, "B"),
-        ("code", run.code_bytes, "B"),
-        ("weights", run.weights_bytes, "B"),
+        ("code", run.code_bytes, f"B, about {code:,} foretold, tables of rows included"),
+        ("weights", run.weights_bytes, f"B, {found.cost.flash.weights_bytes or 0:,} without padding"),
         ("instructions", run.instructions, ""),
         ("barriers", run.barriers, ""),
         ("critical path", run.critical_instructions, ""),

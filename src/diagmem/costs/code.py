@@ -7,6 +7,7 @@ functions, takes somewhat less.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -32,20 +33,20 @@ class Code(NamedTuple):
     stack_bytes: int
 
 
-def code_of(program: Program, core: Core) -> Code:
-    """What a program takes on a core."""
+def code_of(programs: Sequence[Program], core: Core) -> Code:
+    """What programs take on a core that share their kernels and run one at a time."""
     compiled_for = MEASURED_AS.get(core.cpu, core.cpu)
     sizes = {source: cores[compiled_for] for source, cores in code_sizes()["kernels"].items()}
     # A kernel that was not measured counts as the largest that was.
     largest = max(sizes.values(), key=lambda size: size["code_bytes"])
-    calls = [call for call in program.calls.values() if call is not None]
+    calls = [call for program in programs for call in program.calls.values() if call is not None]
     kernels = [sizes.get(source, largest) for source in {call.source for call in calls}]
     shared = {function for kernel in kernels for function in kernel["uses"]}
     code = sum(kernel["code_bytes"] for kernel in kernels)
     code += sum(code_sizes()["shared"][compiled_for][function] for function in shared)
     code += sum(sizes.get(call.source, largest)["call_bytes"] + CALL_BYTES for call in calls)
-    code += CALL_BYTES * sum(len(weights.parts) for weights in program.copied_weights.values())
-    code += ROWS_BYTES if program.visits else 0
+    code += CALL_BYTES * sum(len(weights.parts) for program in programs for weights in program.copied_weights.values())
+    code += ROWS_BYTES * sum(bool(program.visits) for program in programs)
     return Code(code, sum(kernel["stack_bytes"] for kernel in kernels))
 
 

@@ -6,8 +6,7 @@ TensorFlow Lite Micro the whole file lies in flash, and the runtime keeps someth
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,19 +14,16 @@ from typing import Any
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.steps import sequence_bytes
 from diagmem.backends.c.tables import Tables
+from diagmem.backends.json import to_json
 from diagmem.costs.code import code_of
-from diagmem.kernels.rows import row_graph
-from diagmem.model.graph import DType, Graph, Node
+from diagmem.kernels.work import kernel_shares, macs_as_run
+from diagmem.model.graph import DType, Graph
 from diagmem.model.schedule import PUSH
-from diagmem.ops import kind_of
 from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import footprint
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
-from diagmem.targets import Chip, Core
-
-PLAIN_C = "plain C"
-"""What runs an op for which a library has no kernel with special instructions."""
+from diagmem.targets import RESERVE_BYTES, Chip, Core, core_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +63,12 @@ class Flash:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What is not known is None. `macs`: multiply-accumulates as run, those of recomputed rows included. `notes`: what
-    is not counted."""
+    """What is not known is None. `shares`: of the work, by what does it (`dsp`, `mve`, `plain C`), most first. `macs`:
+    multiply-accumulates as run, those of recomputed rows included. `notes`: what is not counted."""
 
     target: str | None
     core: str | None
-    kernels: str
+    shares: Mapping[str, float]
     ram: Ram
     flash: Flash
     macs: int
@@ -89,7 +85,7 @@ class Cost:
         told = asdict(self)
         for part in ("ram", "flash"):
             told[part]["total_bytes"] = getattr(self, part).total_bytes
-        return {key: value for key, value in told.items() if key not in ("kernels", "notes")}
+        return {key: value for key, value in told.items() if key not in ("shares", "notes")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +124,12 @@ Subject = Planned | Plan
 @dataclass(frozen=True)
 class Costs:
     """A plan whose costs are asked for, on one core or several: what they share is worked out once. `model`: the graph
-    as its file has it. `runtime`: for kernels that are not ours."""
+    as its file has it. `runtime`: for kernels that are not ours. `emitted`: the plan as C, if it is there already."""
 
     plan: Plan
     model: Graph | None = None
     runtime: Runtime | None = None
+    emitted: Program | None = None
 
     @classmethod
     def of(cls, made: Subject, runtime: Runtime | None = None) -> Costs:
@@ -144,7 +141,9 @@ class Costs:
         core: Core | None = None,
         instructions: int | None = None,
     ) -> Cost:
-        """The sums. Code and stack are known only for a core."""
+        """The sums, by default for what the plan was made for. Code and stack are known only for a core."""
+        if target is None and core is None:
+            target, core = self.plan.options.chip, self.plan.options.core
         core = target.core if target is not None else core
         ram, flash = Ram(self.plan.arena_bytes), Flash(self._file_weights_bytes)
         notes: tuple[str, ...] = ()
@@ -154,7 +153,7 @@ class Costs:
         elif self.program is None:
             notes = ("the code of kernels, which is not known",)
         else:
-            code = None if core is None else code_of(self.program, core)
+            code = None if core is None else code_of([self.program], core)
             ram = Ram(self.plan.arena_bytes, code and code.stack_bytes, 0)
             flash = Flash(self.tables.size_bytes, self.tables_bytes, code and code.code_bytes)
             if core is not None and not core.has_fpu and self._has_reals:
@@ -162,7 +161,7 @@ class Costs:
         return Cost(
             None if target is None else target.name,
             None if core is None else core.key,
-            self.plan.options.kernels,
+            self.kernel_shares,
             ram,
             flash,
             sum(self.macs.values()),
@@ -170,14 +169,27 @@ class Costs:
             notes=notes,
         )
 
+    def emulated_on(self, cpu: str, instructions: int | None = None) -> Cost:
+        """On the core that is called so, for the chip that the plan was made for if that has such a core."""
+        chip = self.plan.options.chip
+        is_its = chip is not None and chip.core.cpu == cpu
+        return self.on(chip if is_its else None, core_named(cpu.removesuffix("x2")), instructions)
+
     @cached_property
     def program(self) -> Program | None:
         """The plan as C; None where there is none."""
         options = self.plan.options
+        if self.emitted is not None:
+            return self.emitted
         if not options.library.is_own or options.external_io:
             return None
         found = Program.running(replace(self.plan, pools=self.plan.pools.enlarged), self.model)
         return None if found.refused_ops or found.refused_tensors else found
+
+    @property
+    def firmware(self) -> Program:
+        """The plan as C. Raises PlanError where there is none."""
+        return self.emitted or Program.running(self.plan, self.model)
 
     @cached_property
     def tables(self) -> Tables:
@@ -204,10 +216,7 @@ class Costs:
     @cached_property
     def macs(self) -> Mapping[int, int]:
         """Op -> its multiply-accumulates; rows that are made again count each time."""
-        graph, visits = self.plan.graph, Counter(s.op for s in self.plan.schedule.steps if s.turn is not None)
-        rows = row_graph(graph, self.plan.options.library).ops if visits else ()
-        whole = {node.op.index: _macs(node) for node in graph.nodes}
-        return {op: macs * visits[op] // rows[op].turns if op in visits else macs for op, macs in whole.items()}
+        return macs_as_run(self.plan.graph, self.plan.options.library, self.plan.schedule.steps)
 
     @cached_property
     def live(self) -> Mapping[int, int]:
@@ -215,11 +224,13 @@ class Costs:
         plan = self.plan
         # A plan that was read says where things lie, and not what no placement can do without.
         pressure = plan.pressure or build_problem(footprint(plan.graph, plan.options), plan.schedule).pressure
-        found: dict[int, int] = {}
-        for op, held in zip(plan.schedule.ops, pressure, strict=True):
-            if op != PUSH:
-                found[op] = max(found.get(op, 0), held)
-        return found
+        return most_live(zip(plan.schedule.ops, pressure, strict=True))
+
+    def plan_json(self, made: Planned, cost: Cost | None = None) -> dict[str, Any]:
+        """The plan as JSON, with what it costs."""
+        cost = cost or self.on()
+        told = {"macs": cost.macs, "weights_bytes": cost.flash.weights_bytes, "cost": cost.to_json()}
+        return {**to_json(made), **told}
 
     def layers(self, instructions: Mapping[int, int] | None = None) -> tuple[Layer, ...]:
         """One for each op, in the order of their first steps. `instructions`: those of each op, by its index in the
@@ -264,15 +275,8 @@ class Costs:
 
     @cached_property
     def kernel_shares(self) -> Mapping[str, float]:
-        """Which kernels do which share of the multiply-accumulates (of the ops, where there are none), most first."""
-        library, work = self.plan.options.library, Counter[str]()
-        total = sum(self.macs.values())
-        for node in self.plan.graph.nodes:
-            name = library.name if not library.is_own else PLAIN_C
-            if library.instructions is not None and library.variant(node) is not None:
-                name = library.instructions.value
-            work[name] += self.macs[node.op.index] if total else 1
-        return {name: done / max(1, work.total()) for name, done in work.most_common() if done}
+        """Which kernels do which share of the work, most first: `dsp`, `mve` or `plain C`."""
+        return kernel_shares(self.plan.graph, self.plan.options.library, self.macs)
 
 
 def cost_of(
@@ -282,16 +286,82 @@ def cost_of(
     return Costs.of(made).on(target, core, instructions)
 
 
+def cost_together(costs: Sequence[Costs], arena_bytes: int, core: Core | None = None) -> Cost:
+    """Of models that share an arena, of which one runs at a time, and their kernels."""
+    each = [one.on(core=core) for one in costs]
+    programs = [one.firmware for one in costs]
+    code = None if core is None else code_of(programs, core)
+    ram = Ram(arena_bytes, code and code.stack_bytes, 0)
+    tables = sum(one.flash.tables_bytes or 0 for one in each)
+    flash = Flash(sum(one.flash.weights_bytes or 0 for one in each), tables, code and code.code_bytes)
+    macs, shares = sum(one.macs for one in each), dict[str, float]()
+    for one in each:
+        for name, share in one.shares.items():
+            shares[name] = shares.get(name, 0) + share * one.macs / max(1, macs)
+    return replace(each[0], shares=shares, ram=ram, flash=flash, macs=macs)
+
+
+def most_live(steps: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Op -> the most that must be held at one of its steps."""
+    found: dict[int, int] = {}
+    for op, held in steps:
+        if op != PUSH:
+            found[op] = max(found.get(op, 0), held)
+    return found
+
+
 def layers(made: Subject, instructions: Mapping[int, int] | None = None) -> tuple[Layer, ...]:
     """A table of a plan's layers."""
     return Costs.of(made).layers(instructions)
 
 
-def kernel_shares(made: Subject) -> Mapping[str, float]:
-    """How much of a plan's work runs on which kernels: `dsp`, `mve` or `plain C`."""
-    return Costs.of(made).kernel_shares
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A cost against what a chip has. Part of its RAM must stay free for stack and data. `pools_missing`: bytes that
+    its memories lack where the arena is split over several; None where it is in one."""
 
+    chip: Chip
+    cost: Cost
+    pools_missing: int | None = None
 
-def _macs(node: Node) -> int:
-    kind = kind_of(node.op.kind)
-    return 0 if kind is None else kind.macs(node)
+    @property
+    def ram_bytes(self) -> int:
+        """The arena, with what a runtime keeps for itself as far as that is known."""
+        return self.cost.ram.arena_bytes + (self.cost.ram.static_bytes or 0)
+
+    @property
+    def ram_kept_bytes(self) -> int:
+        """What the region must have beside it: for the stack of a run, and at least what any firmware needs."""
+        return min(max(RESERVE_BYTES, self.cost.ram.stack_bytes or 0), self.chip.largest_region[1])
+
+    @property
+    def region(self) -> tuple[str, int]:
+        """Name and bytes of the memory that the arena goes into."""
+        return self.chip.region_for(self.ram_bytes + self.ram_kept_bytes)
+
+    @property
+    def ram_left_bytes(self) -> int:
+        """Negative: so many are missing."""
+        if self.pools_missing is not None:
+            return -self.pools_missing
+        return self.region[1] - self.ram_kept_bytes - self.ram_bytes
+
+    @property
+    def ram_free_bytes(self) -> int:
+        """What is left for the stack, data and the rest."""
+        return self.ram_left_bytes + self.ram_kept_bytes
+
+    @property
+    def flash_left_bytes(self) -> int | None:
+        """None where flash is external, so that its size is the board's."""
+        return self.chip.flash_bytes - self.cost.flash.total_bytes if self.chip.flash_bytes else None
+
+    @property
+    def fits(self) -> bool:
+        return self.ram_left_bytes >= 0 and (self.flash_left_bytes is None or self.flash_left_bytes >= 0)
+
+    def missing(self) -> Iterator[tuple[str, int]]:
+        """What there is too little of, and by how many bytes."""
+        for name, left in (("RAM", self.ram_left_bytes), ("flash", self.flash_left_bytes)):
+            if left is not None and left < 0:
+                yield name, -left

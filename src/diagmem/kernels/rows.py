@@ -20,7 +20,7 @@ from diagmem.kernels import Library
 from diagmem.model.graph import Graph, IntArray, Node, Tensor
 from diagmem.model.schedule import PUSH
 from diagmem.model.views import span
-from diagmem.ops import OpKind, Unsupported, kind_of
+from diagmem.ops import OpKind, Unsupported, kind_of, node_macs
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CPointers, CRow, CRows
 
@@ -323,6 +323,5 @@ def _cuts_a_constant(node: Node, kind: OpKind) -> bool:
 
 def _whole(node: Node) -> RowOp:
     needs = {t.index: Need(t.index, (0,), (t.rows,), ((),)) for _, t in node.activations()}
-    kind = kind_of(node.op.kind)
-    macs = 0 if kind is None else kind.macs(node)
-    return RowOp(node.op.index, 1, tuple(needs.values()), tuple(t.index for t in node.outputs), macs, is_whole=True)
+    made = tuple(t.index for t in node.outputs)
+    return RowOp(node.op.index, 1, tuple(needs.values()), made, node_macs(node), is_whole=True)

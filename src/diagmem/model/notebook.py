@@ -21,7 +21,11 @@ class ShownAsTable:
         names = list(dict.fromkeys(name for row in rows for name in row))
         lines = [_row("th", [name.replace("_", " ") for name in names])]
         lines += [_row("td", [row.get(name) for name in names]) for row in rows]
-        shown = {name.replace("_", " "): value for name, value in figures.items() if not isinstance(value, list)}
+        shown = {
+            name.replace("_", " "): value
+            for name, value in figures.items()
+            if name != "cost" and not isinstance(value, list)
+        }
         words = (f"{name}: {_text(value)}" for name, value in shown.items())
         return f"<p>{escape('; '.join(words))}</p>\n<table>\n{chr(10).join(lines)}\n</table>"
 

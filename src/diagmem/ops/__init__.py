@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from diagmem.model.graph import Node
 from diagmem.ops.c_call import Unsupported
 from diagmem.ops.kind import OpKind
 from diagmem.ops.options import Activation, BuiltinOptions
@@ -25,6 +26,7 @@ __all__ = [
     "Variant",
     "kind_of",
     "kinds",
+    "node_macs",
 ]
 
 SHARED = ("loops", "numerics")
@@ -49,6 +51,12 @@ def kind_of(name: str) -> OpKind | None:
     kinds, and to load all of them takes longer than to plan it: those whose text has the name are asked first."""
     mentioning = (kind for module, text in _texts().items() if f'"{name}"' in text for kind in _kinds_in(module))
     return next((kind for kind in mentioning if name in kind.names), None) or kinds().get(name)
+
+
+def node_macs(node: Node) -> int:
+    """Multiply-accumulates of an op; 0 where nobody knows it."""
+    kind = kind_of(node.op.kind)
+    return 0 if kind is None else kind.macs(node)
 
 
 def _kinds_in(module: str) -> tuple[OpKind, ...]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from diagmem.backends.c import FileLayout
     from diagmem.backends.tflm.planned_file import PlannedFile
+    from diagmem.costs import Cost, Costs
     from diagmem.pipeline.costs import costs_of, diff, profile
     from diagmem.pipeline.several import emit_c_together, verify_together, wired
     from diagmem.planning.bounds import Bounds
@@ -96,8 +97,19 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
+@dataclass(frozen=True, repr=False)
 class Planned(planner.Planned):
-    """A plan, and what it is worth beside other plans of the same model. It shows itself as a picture in a notebook."""
+    """A plan, and what it is worth beside other plans of the same model. It shows itself as a picture in a notebook.
+    `source`: where the model comes from."""
+
+    source: Source | None = field(default=None, compare=False)
+
+    @cached_property
+    def costs(self) -> Costs:
+        """What it takes: `costs.on(chip)` in sum, `costs.layers()` op by op."""
+        from diagmem.pipeline.costs import costs_of
+
+        return costs_of(self.source, self, is_measured=False)
 
     def _repr_html_(self) -> str:
         from diagmem.reports import plan_html
@@ -106,9 +118,7 @@ class Planned(planner.Planned):
 
     def to_json(self) -> dict[str, Any]:
         """The plan as `diagmem plan --json` writes it."""
-        from diagmem.backends import json as plan_json
-
-        return plan_json.to_json(self)
+        return self.costs.plan_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +146,12 @@ class Files(dict[str, bytes]):
 
 @dataclass(frozen=True, slots=True)
 class EmittedC:
-    """C code: the contents of its files by path, and the arena that it runs in."""
+    """C code: the contents of its files by path, the arena that it runs in, and what it costs, on the core that it was
+    made for if one was named."""
 
     files: dict[str, bytes]
     arena_bytes: int
+    cost: Cost
 
     def write(self, folder: str | Path) -> Path:
         """Writes the files below a folder, which is made if it is missing."""
@@ -227,11 +239,11 @@ def in_chip(
 def with_baseline(source: Source, plan: GivenPlan | Plan) -> Planned:
     """A plan that was given, beside the one that takes no overlap."""
     chosen = _with_lives(given_plan(source, plan, Options()))
-    graph = source.graph_for("weights" if chosen.weight_copies else "")
+    graph = source.runnable
     usual = replace(chosen.options, overlap=False, schedule="file", pools=(), cores=1, skip=ALL)
     apart = planner.planned(graph, usual).plan
     rungs = (Rung("whole tensors", apart.arena_bytes), Rung("the given plan", chosen.arena_bytes))
-    return Planned(chosen, apart, last_rungs=rungs)
+    return Planned(chosen, apart, last_rungs=rungs, source=source)
 
 
 def _with_lives(plan: Plan) -> Plan:
@@ -308,7 +320,7 @@ def plan(model: Model, example_inputs: Any = None, **options: Any) -> Planned:
 
 def planned(source: Source, options: Options, tell: Tell = silently, is_measured: bool = False) -> Planned:
     """As `plan`. `tell` is called as each stage begins. `is_measured`: what the plan takes on a chip will be asked."""
-    return _shown(in_chip(source.graph_for(is_measured, options.weights_pool), options, tell))
+    return _shown(in_chip(source.graph_for(is_measured, options.weights_pool), options, tell), source)
 
 
 def ways(source: Source, options: Options, tell: Tell = silently, is_measured: bool = False) -> tuple[Way, ...]:
@@ -319,8 +331,8 @@ def ways(source: Source, options: Options, tell: Tell = silently, is_measured: b
     chosen = next(way.made for way in found if way.is_chosen and way.made is not None)
     split = in_chip(graph, options, tell, chosen)
     if split is not chosen:
-        return (Way(LAYER_BY_LAYER, _shown(split), is_chosen=True),)
-    return tuple(way if way.made is None else replace(way, made=_shown(way.made)) for way in found)
+        return (Way(LAYER_BY_LAYER, _shown(split, source), is_chosen=True),)
+    return tuple(way if way.made is None else replace(way, made=_shown(way.made, source)) for way in found)
 
 
 def pareto(model: Model, **options: Any) -> tuple[Planned, ...]:
@@ -341,7 +353,7 @@ def planned_front(
     most = MOST_RECOMPUTE if options.recompute == 1 else options.recompute
     asked = replace(options, schedule=ROWS, recompute=most)
     graph = source.graph_for(is_measured, asked.weights_pool)
-    return tuple(_shown(made) for made in planner.planned_front(graph, asked, tell))
+    return tuple(_shown(made, source) for made in planner.planned_front(graph, asked, tell))
 
 
 def plan_many(models: Iterable[Model], executor: Executor | None = None, **options: Any) -> Iterator[Planned | Failed]:
@@ -389,16 +401,20 @@ def emit_c(
     """
     from diagmem.backends import c
     from diagmem.backends.c.program import Program
+    from diagmem.costs import Costs
 
     source = source_of(model)
     if plan is None:
-        program = Program.of(in_chip(source.runnable, asked_for(options, changes)))
+        chosen = in_chip(source.runnable, asked_for(options, changes)).plan
     else:
-        program = Program.running(given_plan(source, plan, asked_for(options, changes)), source.runnable)
+        chosen = given_plan(source, plan, asked_for(options, changes))
+    program = Program.running(chosen, source.runnable)
+    costs = Costs(chosen, source.runnable, emitted=program)
     from hashlib import sha256 as digest  # Slow to load: only where a plan is written.
 
     sha256 = digest(source.content).hexdigest() if source.has_file else None
-    return EmittedC(c.emit(program, name, layout, sha256), program.arena_bytes)
+    files = c.emit(program, name, layout, sha256)
+    return EmittedC(files, program.arena_bytes, costs.on())
 
 
 def emit_tflm(
@@ -500,12 +516,13 @@ def report(model: Model, *, plan: GivenPlan | Plan | None = None, **options: Any
     ['arena-dark.png', 'arena.png', 'arena.svg']
     """
     source = source_of(model)
-    return report_of(planned(source, Options.of(options)) if plan is None else with_baseline(source, plan))
+    if plan is not None:
+        return report_of(with_baseline(source, plan))
+    return report_of(planned(source, Options.of(options), is_measured=True))
 
 
-def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = None) -> Files:
+def report_of(made: Planned, instructions: Mapping[int, int] | None = None) -> Files:
     """The report about a plan that is there already. `instructions`: those of each op, by its index in the file."""
-    from diagmem.backends import json as plan_json
     from diagmem.reports.arena import before_after_drawing
     from diagmem.reports.charts import live_drawing
     from diagmem.reports.cores import cores_drawing
@@ -515,8 +532,8 @@ def report_of(made: planner.Planned, instructions: Mapping[int, int] | None = No
     shown = [chip for chip in chips() if chip.core.refusal is None]
     files = Files(
         {
-            "report.html": report_page(made, shown, instructions).encode(),
-            "plan.json": (json.dumps(plan_json.to_json(made), indent=2) + "\n").encode(),
+            "report.html": report_page(made, shown, instructions, made.costs).encode(),
+            "plan.json": (json.dumps(made.to_json(), indent=2) + "\n").encode(),
         }
     )
     for name, draw in (("arena", before_after_drawing), ("live", live_drawing)):
@@ -548,5 +565,5 @@ def zoo_models() -> tuple[str, ...]:
     return tuple(zoo.models())
 
 
-def _shown(made: planner.Planned) -> Planned:
-    return Planned(**{field.name: getattr(made, field.name) for field in fields(made)})
+def _shown(made: planner.Planned, source: Source) -> Planned:
+    return Planned(**{field.name: getattr(made, field.name) for field in fields(made)}, source=source)

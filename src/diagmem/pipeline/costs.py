@@ -39,7 +39,7 @@ def profile(
     >>> sum(op.macs for op in found.ops)
     2656768
     """
-    from diagmem.backends.c.program import Program
+    from diagmem.costs import Costs
     from diagmem.verification.profile import profiled
 
     source = source_of(model)
@@ -49,7 +49,7 @@ def profile(
     else:
         core = on or emulated_core(asked_for(options, changes), CORE)
         chosen = in_chip(source.runnable, asked_for(options, changes, core)).plan
-    return profiled(Program.running(chosen, source.runnable), chosen, core, seed)
+    return profiled(Costs(chosen, source.runnable), core, seed)
 
 
 def diff(
@@ -80,26 +80,25 @@ def _side(model: Model, on: str | None, options: Options) -> Side:
         return read_side(Path(model))
     source = source_of(model)
     try:
-        made = in_chip(source.graph_for(on, options.weights_pool), options)
+        costs = costs_of(source, in_chip(source.runnable, options), is_measured=False)
         if on is None:
-            return planned_side(source.name, made)
-        from diagmem.backends.c.program import Program
+            return planned_side(source.name, costs)
         from diagmem.verification.profile import profiled
 
-        return planned_side(source.name, made, profiled(Program.of(made), made.plan, on))
+        return planned_side(source.name, costs, profiled(costs, on))
     except UnreadableFileError:
         raise
     except DiagmemError as error:
         raise type(error)(f"{one_line(source.name)}: {error}") from error
 
 
-def costs_of(source: Source, made: planner.Planned, is_measured: bool = True) -> Costs:
+def costs_of(source: Source | None, made: planner.Planned, is_measured: bool = True) -> Costs:
     """What a plan of a model costs, wherever it runs: as C, or in TensorFlow Lite Micro, which keeps the file in flash
     and something of its own in RAM. `is_measured`: how much that is, is worth a run."""
     from diagmem.backends.tflm.planned_file import LIBRARIES
     from diagmem.costs import Costs, Runtime
 
-    if made.plan.options.kernels not in LIBRARIES or source.is_onnx:
+    if made.plan.options.kernels not in LIBRARIES or source is None or not source.has_file or source.is_onnx:
         return Costs.of(made)
     runtime = Runtime(len(source.content), notes=("TFLM's code, which depends on its build",))
     if is_measured:

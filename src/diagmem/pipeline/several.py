@@ -138,10 +138,13 @@ def emit_c_together(
     """
     from diagmem.backends.c.program import Program
     from diagmem.backends.c.several import emit_several
+    from diagmem.costs import Costs, cost_together
 
     found = _together({own: source_of(model) for own, model in models.items()}, options, changes)
     programs = {own: Program.of(made) for own, made in zip(models, found.plans, strict=True)}
-    return EmittedC(emit_several(programs, name, layout), found.total_bytes)
+    costs = [Costs(made.plan, made.model, emitted=programs[own]) for own, made in zip(models, found.plans, strict=True)]
+    cost = cost_together(costs, found.total_bytes, found.plans[0].plan.options.core)
+    return EmittedC(emit_several(programs, name, layout), found.total_bytes, cost)
 
 
 def _together(sources: Mapping[str, Source], options: Options | None, changes: Mapping[str, Any]) -> Together:

@@ -4,69 +4,95 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from html import escape
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from diagmem.backends.json import LARGEST_TEXT_BYTES
+from diagmem.costs import Costs, most_live
 from diagmem.model.errors import PlanError, one_line, reading
 from diagmem.model.notebook import ShownAsTable
 from diagmem.model.pools import parsed_size
-from diagmem.model.schedule import PUSH
-from diagmem.planning.planner import Planned
-from diagmem.reports.inspection import inspect
 from diagmem.verification.profile import Profile
 
 FIGURES = {
-    "arena_bytes": "RAM: arena",
-    "weights_bytes": "flash: weights",
-    "macs": "multiply-accumulates",
-    "instructions": "instructions",
+    "arena_bytes": ("ram", "RAM: arena"),
+    "stack_bytes": ("ram", "RAM: stack, up to"),
+    "weights_bytes": ("flash", "flash: weights"),
+    "tables_bytes": ("flash", "flash: tables"),
+    "code_bytes": ("flash", "flash: code, about"),
+    "macs": ("", "multiply-accumulates"),
+    "instructions": ("", "instructions"),
 }
-"""What is compared in sum, and what it is called."""
+"""What is compared in sum: its name in a cost's JSON, the part it stands in, and what it is called."""
 
-OP_FIGURES = {"needed_bytes": "bytes needed", "macs": "MACs", "instructions": "instructions"}
+OP_FIGURES = {"live_bytes": "live RAM", "weights_bytes": "weights", "macs": "MACs", "instructions": "instructions"}
+
+Values = Mapping[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """Of one op. What is not known is None. `needed_bytes`: the most that must be held while it runs."""
+class Op:
+    """An op of either side; of a plan that was read, neither kind nor name is known. `values`: by OP_FIGURES."""
 
     index: int
     kind: str
     name: str
-    needed_bytes: int
-    macs: int | None = None
-    instructions: int | None = None
+    values: Values
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A model, or a plan of one, and what it costs. A plan alone does not tell its weights."""
+    """A model, or a plan of one, and what it costs, as JSON has it."""
 
     name: str
-    arena_bytes: int
-    ops: tuple[Cost, ...]
-    weights_bytes: int | None = None
-    macs: int | None = None
-    instructions: int | None = None
+    cost: Mapping[str, Any]
+    ops: tuple[Op, ...]
+
+    @property
+    def arena_bytes(self) -> int:
+        return int(self.cost["ram"]["arena_bytes"])
+
+    @property
+    def flash_bytes(self) -> int | None:
+        """None where the weights are not known."""
+        flash = self.cost["flash"]
+        return None if flash["weights_bytes"] is None else flash["total_bytes"]
+
+    @property
+    def values(self) -> Values:
+        """By FIGURES; what is not known is None."""
+        return {figure: (self.cost[part] if part else self.cost)[figure] for figure, (part, _) in FIGURES.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """An op before and after; None where there is none."""
 
-    before: Cost | None
-    after: Cost | None
+    before: Op | None
+    after: Op | None
 
     @property
     def has_changed(self) -> bool:
-        if self.before is None or self.after is None:
-            return True
-        return any(getattr(self.before, figure) != getattr(self.after, figure) for figure in OP_FIGURES)
+        return self.before is None or self.after is None or self.before.values != self.after.values
+
+    @property
+    def known(self) -> Op:
+        """The op after, or before where it is gone."""
+        found = self.after or self.before
+        assert found is not None
+        return found
+
+    def figures(self) -> Iterator[tuple[str, int | None, int | None]]:
+        """What is known of at least one side."""
+        for figure in OP_FIGURES:
+            old, new = (None if op is None else op.values[figure] for op in (self.before, self.after))
+            if (old, new) != (None, None):
+                yield figure, old, new
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,58 +131,45 @@ class Difference(ShownAsTable):
         return tuple(pair for pair in self.ops if pair.has_changed)
 
     def figures(self) -> Iterator[tuple[str, int | None, int | None]]:
-        """What is known of at least one side."""
+        """What at least one side has."""
+        before, after = self.before.values, self.after.values
         for figure in FIGURES:
-            values = getattr(self.before, figure), getattr(self.after, figure)
-            if values != (None, None):
-                yield figure, *values
+            if before[figure] or after[figure]:
+                yield figure, before[figure], after[figure]
+
+    @property
+    def op_figures(self) -> list[str]:
+        """What is known of at least one op that has changed."""
+        known = {figure for pair in self.changed for figure, *_ in pair.figures()}
+        return [figure for figure in OP_FIGURES if figure in known]
 
     def grown(self, most: Growth) -> list[str]:
-        """The figures that grow by more than that."""
+        """The figures that grow by more than that. Parts of flash count only if flash in all grows by more."""
+        before, after = self.before.flash_bytes, self.after.flash_bytes
+        has_room = before is None or after is None or most.allows("flash_bytes", before, after)
         return [
             figure
             for figure, old, new in self.figures()
             if old is not None and new is not None and not most.allows(figure, old, new)
+            if FIGURES[figure][0] != "flash" or not has_room
         ]
 
     def to_json(self) -> dict[str, Any]:
         return {
             "before": self.before.name,
             "after": self.after.name,
+            "cost": {"before": self.before.cost, "after": self.after.cost},
             **{figure: {"before": old, "after": new} for figure, old, new in self.figures()},
             "ops": [_pair_json(pair) for pair in self.changed],
         }
 
 
-def planned_side(name: str, made: Planned, profile: Profile | None = None) -> Side:
+def planned_side(name: str, costs: Costs, profile: Profile | None = None) -> Side:
     """`profile`: a run of this plan, where instructions are to be compared."""
-    plan, found = made.plan, inspect(made.model)
-    counted = {op.node.op.number: op.instructions for op in profile.ops} if profile else {}
-    numbers = (op if op == PUSH else plan.graph.ops[op].number for op in plan.schedule.ops)
-    needed = _needed(zip(numbers, plan.pressure, strict=True))
-    macs = inspect(plan.graph).macs
-    costs = tuple(
-        Cost(
-            node.op.number,
-            node.op.kind,
-            node.outputs[0].name if node.outputs else "",
-            needed.get(node.op.number, 0),
-            macs[node.op.index],
-            counted.get(node.op.number),
-        )
-        for node in plan.graph.nodes
-    )
-    total = profile.instructions if profile else None
-    return Side(name, plan.arena_bytes, costs, found.weights_bytes, sum(macs), total)
-
-
-def _needed(steps: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Op -> the most bytes that one of its steps needs."""
-    found: dict[int, int] = {}
-    for number, size_bytes in steps:
-        if number != PUSH:
-            found[number] = max(found.get(number, 0), size_bytes)
-    return found
+    counted = {op.node.op.number: op.instructions for op in profile.ops} if profile else None
+    layers = [(layer, layer.to_json()) for layer in costs.layers(counted)]
+    ops = (Op(one.index, one.kind, one.name, {figure: told[figure] for figure in OP_FIGURES}) for one, told in layers)
+    return Side(name, (profile.cost if profile else costs.on()).to_json(), tuple(ops))
 
 
 def read_side(path: Path) -> Side:
@@ -166,50 +179,47 @@ def read_side(path: Path) -> Side:
         text = file.read(LARGEST_TEXT_BYTES + 1)
     try:
         plan: Any = json.loads(text)
-        arena, schedule, pressure = plan["arena_bytes"], plan["schedule"], plan["pressure"]
-        steps = list(zip(schedule, pressure, strict=True))
-        if not all(isinstance(number, int) for number in (arena, *schedule, *pressure)):
+        cost, steps = plan["cost"], list(zip(plan["schedule"], plan["pressure"], strict=True))
+        side = Side(name, cost, ())
+        numbers = (*(value or 0 for value in side.values.values()), *chain.from_iterable(steps))
+        if not all(isinstance(number, int) for number in numbers):
             raise TypeError
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise PlanError(
-            f"{name}: not a plan: it needs arena_bytes, schedule and pressure, as `diagmem plan --json` writes them"
+            f"{name}: not a plan: it needs cost, schedule and pressure, as `diagmem plan --json` writes them"
         ) from error
-    needed = _needed(steps)
-    return Side(name, arena, tuple(Cost(number, "", "", needed[number]) for number in sorted(needed)))
+    unknown = dict.fromkeys(OP_FIGURES)
+    ops = (Op(op, "", "", {**unknown, "live_bytes": held}) for op, held in sorted(most_live(steps).items()))
+    return replace(side, ops=tuple(ops))
 
 
 def difference(before: Side, after: Side) -> Difference:
     return Difference(before, after, tuple(_pairs(before.ops, after.ops)))
 
 
-def _pairs(before: tuple[Cost, ...], after: tuple[Cost, ...]) -> Iterator[Pair]:
+def _pairs(before: tuple[Op, ...], after: tuple[Op, ...]) -> Iterator[Pair]:
     """Ops of the same name and kind, in order; of the same kind where names have nothing in common; of the same index
     where neither is known."""
-    keys = [[(cost.kind, cost.name) for cost in side] for side in (before, after)]
-    if any(not cost.kind for cost in (*before, *after)):
-        keys = [[(str(cost.index), "") for cost in side] for side in (before, after)]
+    keys = [[(op.kind, op.name) for op in side] for side in (before, after)]
+    if any(not op.kind for op in (*before, *after)):
+        keys = [[(str(op.index), "") for op in side] for side in (before, after)]
     elif 2 * len({*keys[0]} & {*keys[1]}) < min(len(before), len(after)):
-        keys = [[(cost.kind, "") for cost in side] for side in (before, after)]
+        keys = [[(op.kind, "") for op in side] for side in (before, after)]
     for tag, a, a_end, b, b_end in SequenceMatcher(None, keys[0], keys[1], autojunk=False).get_opcodes():
         if tag == "equal":
             yield from (Pair(*pair) for pair in zip(before[a:a_end], after[b:b_end], strict=True))
             continue
-        yield from (Pair(cost, None) for cost in before[a:a_end])
-        yield from (Pair(None, cost) for cost in after[b:b_end])
+        yield from (Pair(op, None) for op in before[a:a_end])
+        yield from (Pair(None, op) for op in after[b:b_end])
 
 
 def _pair_json(pair: Pair) -> dict[str, Any]:
-    known = pair.after or pair.before
-    values = {
-        figure: {"before": getattr(pair.before, figure, None), "after": getattr(pair.after, figure, None)}
-        for figure in OP_FIGURES
-    }
     return {
-        "kind": getattr(known, "kind", ""),
-        "name": getattr(known, "name", ""),
-        "before": getattr(pair.before, "index", None),
-        "after": getattr(pair.after, "index", None),
-        **{figure: value for figure, value in values.items() if {*value.values()} != {None}},
+        "kind": pair.known.kind,
+        "name": pair.known.name,
+        "before": pair.before and pair.before.index,
+        "after": pair.after and pair.after.index,
+        **{figure: {"before": old, "after": new} for figure, old, new in pair.figures()},
     }
 
 
@@ -229,24 +239,21 @@ def markdown(found: Difference) -> str:
         "| | before | after | change |",
         "|---|---:|---:|---:|",
         *(
-            f"| {FIGURES[figure]} | {_count(old)} | {_count(new)} | {change_text(old, new)} |"
+            f"| {FIGURES[figure][1]} | {_count(old)} | {_count(new)} | {change_text(old, new)} |"
             for figure, old, new in found.figures()
         ),
         "",
     ]
     if not found.changed:
         return "\n".join([*lines, "No op has changed.", ""])
-    shown = [figure for figure in OP_FIGURES if any(figure in _pair_json(pair) for pair in found.changed)]
+    shown = found.op_figures
     headings = "".join(f" {OP_FIGURES[figure]} before | after |" for figure in shown)
     lines += [f"<details><summary>{len(found.changed)} of {len(found.ops)} ops have changed</summary>", ""]
     lines += [f"| op | kind |{headings}", f"|---|---|{'---:|---:|' * len(shown)}"]
     for pair in found.changed:
-        known = pair.after or pair.before
-        cells = "".join(
-            f" {_count(getattr(pair.before, figure, None))} | {_count(getattr(pair.after, figure, None))} |"
-            for figure in shown
-        )
-        lines.append(f"| {index_text(pair)} | {_escaped(getattr(known, 'kind', ''))} |{cells}")
+        values = {figure: both for figure, *both in pair.figures()}
+        cells = "".join(f" {_count(value)} |" for figure in shown for value in values.get(figure, (None, None)))
+        lines.append(f"| {index_text(pair)} | {_escaped(pair.known.kind)} |{cells}")
     return "\n".join([*lines, "", "</details>", ""])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from diagmem.model.graph import Graph
 from diagmem.model.notebook import ShownAsTable
-from diagmem.ops import kind_of
+from diagmem.ops import node_macs
 from diagmem.planning.bounds import tensor_buffers
 from diagmem.planning.needs.problem import live_bytes
 from diagmem.transforms.remove_channels import ChannelCounts, channel_counts
@@ -78,9 +78,5 @@ class Inspection(ShownAsTable):
 
 
 def inspect(graph: Graph) -> Inspection:
-    def macs(node: Any) -> int:
-        kind = kind_of(node.op.kind)
-        return kind.macs(node) if kind else 0
-
     live = live_bytes(tensor_buffers(graph, range(len(graph.ops))).values(), len(graph.ops))
-    return Inspection(graph, live, tuple(macs(node) for node in graph.nodes), channel_counts(graph))
+    return Inspection(graph, live, tuple(map(node_macs, graph.nodes)), channel_counts(graph))

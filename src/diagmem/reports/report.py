@@ -7,8 +7,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from diagmem import __version__
-from diagmem.backends.json import to_json
-from diagmem.costs import Costs
+from diagmem.costs import Costs, Fit, Layer
 from diagmem.kernels import Library
 from diagmem.kernels.overlaps import METHODS, overlaps
 from diagmem.model.graph import Node
@@ -21,14 +20,15 @@ from diagmem.reports.arena import legend_entries, page_map
 from diagmem.reports.blocks import Fronts, Picture, sort_of
 from diagmem.reports.charts import live_drawing
 from diagmem.reports.cores import cores_drawing
-from diagmem.reports.fit import Fit
-from diagmem.reports.inspection import inspect
 from diagmem.reports.pages import render
 from diagmem.reports.why import Reasons
 from diagmem.targets import RESERVE_BYTES, Chip
+from diagmem.transforms import weights_of
 
 MOST_CHAINS = 500
 """Buffers: for more than these the page does not tell why each lies where it does."""
+
+LAYER_HEADINGS = ("step", "op", "kind", "output", "shape", "MACs", "weights", "live RAM", "shared")
 
 MOST_TOUCHES = 1_000_000
 """Loops that touch more are not replayed for the page, which is to be there in seconds."""
@@ -119,9 +119,11 @@ def report_page(
     """The page about a plan, beside the best one without overlap in the file's order. `instructions`: those of each op,
     by its index in the file, where they were counted. `costs`: the plan's, if they are there already."""
     before, after = made.baseline, made.plan
-    found, pictures = inspect(after.graph), (Picture(before), Picture(after))
+    pictures = Picture(before), Picture(after)
+    counted = ["instructions"] if instructions is not None else []
+    headings = [*LAYER_HEADINGS, *counted, "share"]
     largest = max(1, before.end_bytes, after.end_bytes)
-    costs = Costs.of(made) if costs is None else costs
+    costs = costs or Costs.of(made)
     both = (Costs(before, made.model, costs.runtime), costs)
     fits = [tuple(Fit(chip, of_plan.on(chip)) for of_plan in both) for chip in chips]
     return render(
@@ -133,7 +135,6 @@ def report_page(
         graph=after.graph,
         rungs=made.ladder,
         removals=made.removals,
-        found=found,
         largest=largest,
         # Row by row so little is left that it would hardly be seen beside the whole: each map has a scale of its own.
         maps=[page_map(p, p.plan.end_bytes if after.runs_by_rows else largest).inline() for p in pictures],
@@ -143,12 +144,15 @@ def report_page(
         fits=fits,
         fitting=[after.chip.name for _, after in fits if after.fits],
         new=[after.chip.name for before, after in fits if after.fits and not before.fits],
-        ops=list(_op_rows(pictures[1], instructions or {})),
+        headings=[(name, "number" if name not in ("kind", "output", "shape") else "") for name in headings],
+        ops=list(_op_rows(pictures[1], costs.layers(instructions), instructions is not None)),
         has_instructions=instructions is not None,
+        cost=costs.on(),
+        file_bytes=weights_of(made.model),
         parts=list(_parts(after)),
         weights=list(_weights(after)),
         data=steps_data(pictures),
-        plan=to_json(made),
+        plan=costs.plan_json(made),
         reserve=RESERVE_BYTES,
     )
 
@@ -161,7 +165,7 @@ def _of_cores(plan: Plan) -> dict[str, Any]:
     return {"cores": drawn.inline(), "barriers": plan.multicore.barriers(running_steps(plan))}
 
 
-def _op_rows(picture: Picture, instructions: Mapping[int, int]) -> Iterator[dict[str, Any]]:
+def _op_rows(picture: Picture, layers: Sequence[Layer], is_counted: bool) -> Iterator[dict[str, Any]]:
     """A row of the page's table for each op, in the order of their first steps; the caller's rows of input are one."""
     plan, shared = picture.plan, dict.fromkeys(range(picture.rows), 0)
     for piece in picture.shared:
@@ -169,22 +173,35 @@ def _op_rows(picture: Picture, instructions: Mapping[int, int]) -> Iterator[dict
     steps: dict[int, list[int]] = {}
     for step, op in enumerate(plan.schedule.ops):
         steps.setdefault(op, []).append(step)
+    by_op = {layer.index: layer for layer in layers}
     for op, taken in steps.items():
-        node = None if op == PUSH else plan.graph.nodes[op]
-        kind = "rows of the input" if node is None else node.op.kind.lower().replace("_", " ")
+        if op == PUSH:
+            layer = Layer(
+                PUSH, "rows of the input", "", (), 0, None, max(plan.pressure[step] for step in taken), None, 0
+            )
+        else:
+            layer = by_op[plan.graph.ops[op].number]
+        kind = layer.kind.lower().replace("_", " ")
         yield {
             "step": taken[0],
-            "steps": len(taken),
             "index": op,
-            "op": "" if node is None else node.op.number,
+            "op": "" if op == PUSH else layer.index,
             "kind": kind if len(taken) == 1 else f"{kind}, {len(taken)} steps",
-            "name": node.outputs[0].label if node and node.outputs else "",
-            "in_bytes": sum(t.size_bytes for _, t in node.activations()) if node else 0,
-            "out_bytes": sum(t.size_bytes for t in node.outputs) if node else 0,
-            "needed": max(plan.pressure[step] for step in taken),
-            "shared": max(shared[step] for step in taken),
-            "instructions": instructions.get(node.op.number, 0) if node else 0,
+            "name": "" if op == PUSH else plan.graph.nodes[op].outputs[0].label,
+            "cells": _cells(layer, max(shared[step] for step in taken), is_counted),
         }
+
+
+def _cells(layer: Layer, shared_bytes: int, is_counted: bool) -> Iterator[str]:
+    """What stands under the headings after the output."""
+    yield "×".join(map(str, layer.shape))
+    yield f"{layer.macs:,}"
+    yield "" if layer.weights_bytes is None else f"{layer.weights_bytes:,}"
+    yield f"{layer.live_bytes:,}"
+    yield f"{shared_bytes:,}"
+    if is_counted:
+        yield f"{layer.instructions or 0:,}"
+    yield f"{100 * layer.share:.1f} %"
 
 
 def _weights(plan: Plan) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from functools import partial
 
 from diagmem.kernels import ONE_BY_ONE, ChannelBlock
 from diagmem.model.graph import Graph, Op, Tensor
-from diagmem.ops import kind_of
+from diagmem.ops import node_macs
 from diagmem.transforms._editing import Choice
 from diagmem.transforms.cleanup import (
     drop_dead,
@@ -155,4 +155,4 @@ def weights_of(graph: Graph) -> int:
 
 def macs_of(graph: Graph) -> int:
     """Multiply-accumulates of one run."""
-    return sum(kind.macs(node) for node in graph.nodes if (kind := kind_of(node.op.kind)) is not None)
+    return sum(map(node_macs, graph.nodes))

@@ -17,7 +17,7 @@ from diagmem.backends.c.literals import identifier
 from diagmem.backends.c.program import Program
 from diagmem.backends.c.several import emit_several
 from diagmem.model.errors import PlanError
-from diagmem.ops import kind_of
+from diagmem.ops import node_macs
 from diagmem.planning.memory.caller import KEPT
 from diagmem.verification import reference, tools
 from diagmem.verification.harness import (
@@ -75,7 +75,7 @@ def _traced(program: Program, inputs: Inputs, machine: Machine) -> tuple[bytes, 
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         directory = Path(place)
         tools.write_firmware(directory, "trace.h")
-        macs = len(inputs) * sum(kind.macs(node) for node in program.graph.nodes if (kind := kind_of(node.op.kind)))
+        macs = len(inputs) * sum(map(node_macs, program.graph.nodes))
         optimised = "-O1" if macs > WORTH_OPTIMISING_MACS else "-O0"
         common = [tools.find(machine.compiler, machine.compiler), "-I.", optimised, *machine.flags]
         _build_harness(program, len(inputs), directory, common, "trace.h", ["-DHARNESS_TRACE"])

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from diagmem.backends.c.program import Program
 from diagmem.backends.tflm import metadata, planned_file
 from diagmem.backends.tflm.planned_file import PlannedFile
+from diagmem.costs import Cost, Costs
 from diagmem.frontends.model_chain import Wired
 from diagmem.frontends.source import Source
 from diagmem.model.errors import PlanError, UnsafePlanError, one_line, shell_word
@@ -56,9 +57,10 @@ INTERPRETER_KERNELS = ("tflm-reference", "tflm")
 class CVerdict:
     """What running the C code has shown. `compared_with`: who computed what the outputs should be. `deviations`: where
     one of them computes something else, as documented. `within`: how near numpy's outputs are to the other's, as a
-    part of the largest; 0 where they are the same bit for bit."""
+    part of the largest; 0 where they are the same bit for bit. `cost`: what was foretold."""
 
     run: Run
+    cost: Cost
     compared_with: tuple[str, ...]
     deviations: tuple[str, ...] = ()
     within: float = 0.0
@@ -77,7 +79,7 @@ class CVerdict:
 
     def to_json(self) -> dict[str, Any]:
         told = {"compared_with": list(self.compared_with), "deviations": list(self.deviations), "within": self.within}
-        return {**self.run.to_json(), **told}
+        return {**self.run.to_json(), **told, "cost": self.cost.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +143,15 @@ class Verification:
 
     @cached_property
     def program(self) -> Program:
+        return self.costs.firmware
+
+    @cached_property
+    def costs(self) -> Costs:
         if self.made is None:
             raise PlanError("C code needs a plan")
         if isinstance(self.made, Plan):
-            return Program.running(self.made, self.source.runnable)
-        return Program.of(self.made)
+            return Costs(self.made, self.source.runnable)
+        return Costs.of(self.made)
 
     @cached_property
     def second_opinion(self) -> Opinion | None:
@@ -179,19 +185,19 @@ class Verification:
     def judged(self, run: Run) -> CVerdict:
         """What a run of the C code has shown, with what others make of the model."""
         opinion = self.second_opinion
+        cost = self.costs.emulated_on(run.on) if run.on in CORES else self.costs.on()
         if self.range_fault is not None:
             run = run.failed(f"a channel was taken for what it is not: {self.range_fault}")
         if opinion is None:
-            return CVerdict(run, ("numpy",))
+            return CVerdict(run, cost, ("numpy",))
         if opinion.disagreement is not None:
             run = run.failed(f"{opinion.oracle} disagrees: {opinion.disagreement}")
         notes = tuple(f"{opinion.oracle} differs as documented: {found}" for found in opinion.deviations)
         is_real = not opinion.is_exact and any(
             self.program.model.tensors[t].dtype is DType.FLOAT32 for t in self.program.model.outputs
         )
-        return CVerdict(
-            run, ("numpy",) if notes else ("numpy", opinion.oracle), notes, RELATIVE_TOLERANCE if is_real else 0.0
-        )
+        judges = ("numpy",) if notes else ("numpy", opinion.oracle)
+        return CVerdict(run, cost, judges, notes, RELATIVE_TOLERANCE if is_real else 0.0)
 
     def _run(self, place: str, samples: Inputs) -> Run:
         cores = cores_of(place)

@@ -7,15 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.backends.c.program import Program
+from diagmem.costs import Cost, Costs
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Node
 from diagmem.model.notebook import ShownAsTable
 from diagmem.model.schedule import PUSH
-from diagmem.ops import kind_of
-from diagmem.planning.needs.build_problem import build_problem
-from diagmem.planning.needs.footprint import footprint
-from diagmem.planning.plan import Plan
 from diagmem.verification.cortex_m import CORES, count_marks
 from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.tools import ToolError
@@ -26,7 +22,7 @@ SAMPLE = 5
 
 @dataclass(frozen=True, slots=True)
 class OpProfile:
-    """`read_bytes`, `written_bytes`: of the arena, each load and each store counted. `needed_bytes`: the most that must
+    """`read_bytes`, `written_bytes`: of the arena, each load and each store counted. `live_bytes`: the most that must
     be held while it runs."""
 
     node: Node
@@ -34,7 +30,7 @@ class OpProfile:
     macs: int
     read_bytes: int
     written_bytes: int
-    needed_bytes: int
+    live_bytes: int
 
     @property
     def instructions_per_mac(self) -> float | None:
@@ -44,7 +40,7 @@ class OpProfile:
 @dataclass(frozen=True, slots=True)
 class Profile(ShownAsTable):
     """`instructions`: of one whole run, from the call to the return. Those that belong to no operation are the
-    difference. `peak_op`: which sets the arena's size."""
+    difference. `peak_op`: which sets the arena's size. `cost`: what the plan costs on this core."""
 
     model: str
     on: str
@@ -52,6 +48,7 @@ class Profile(ShownAsTable):
     instructions: int
     ops: tuple[OpProfile, ...]
     peak_op: int | None
+    cost: Cost
 
     def share(self, op: OpProfile) -> float:
         return op.instructions / max(1, self.instructions)
@@ -69,6 +66,7 @@ class Profile(ShownAsTable):
             "instructions": self.instructions,
             **clock,
             "peak_op": self.peak_op,
+            "cost": self.cost.to_json(),
             "ops": [
                 {
                     "index": op.node.op.number,
@@ -80,42 +78,34 @@ class Profile(ShownAsTable):
                     "instructions_per_mac": op.instructions_per_mac,
                     "read_bytes": op.read_bytes,
                     "written_bytes": op.written_bytes,
-                    "needed_bytes": op.needed_bytes,
+                    "live_bytes": op.live_bytes,
                 }
                 for op in self.ops
             ],
         }
 
 
-def profiled(program: Program, plan: Plan, core: str, seed: int = 0) -> Profile:
+def profiled(costs: Costs, core: str, seed: int = 0) -> Profile:
     """Runs the plan's C once on an emulated core, and counts."""
     if core not in CORES:
         raise PlanError(f"core '{core}' is not known; known: {', '.join(CORES)}")
+    program, plan = costs.firmware, costs.plan
     inputs = sample_inputs(program.graph, SAMPLE + 1, seed)[SAMPLE:]
     marks, total = count_marks(program.in_one_arena, inputs, CORES[core])
-    own_steps = [(number, step) for number, step in enumerate(program.steps) if step.op != PUSH]
+    own_steps = [step for step in program.steps if step.op != PUSH]
     if len(marks) != len(own_steps):
         raise ToolError(f"{len(own_steps)} steps were to be counted, and {len(marks)} were seen")
     done = {op: np.zeros(3, dtype=np.int64) for op in program.order}
-    needed = dict.fromkeys(program.order, 0)
-    # A plan that was read says where things lie, and not what no placement can do without.
-    pressure = plan.pressure or build_problem(footprint(plan.graph, plan.options), plan.schedule).pressure
     before = np.zeros(3, dtype=np.int64)
-    for (number, step), mark in zip(own_steps, marks, strict=True):
+    for step, mark in zip(own_steps, marks, strict=True):
         now = np.array([mark.instructions, mark.read_bytes, mark.written_bytes])
         done[step.op] += now - before
-        needed[step.op] = max(needed[step.op], pressure[number])
         before = now
     ops = []
     for node in program.nodes:
-        instructions, read, written = done[node.op.index].tolist()
-        ops.append(OpProfile(node, instructions, _macs(program, node), read, written, needed[node.op.index]))
+        op = node.op.index
+        instructions, read, written = done[op].tolist()
+        ops.append(OpProfile(node, instructions, costs.macs[op], read, written, costs.live[op]))
     peak = None if plan.peak_op is None else plan.graph.ops[plan.peak_op].number
-    return Profile(program.model.name, core, program.arena_bytes, total, tuple(ops), peak)
-
-
-def _macs(program: Program, node: Node) -> int:
-    """Recomputed rows count each time."""
-    kind, visits = kind_of(node.op.kind), program.visits.get(node.op.index)
-    macs = kind.macs(node) if kind is not None else 0
-    return macs * len(visits) // program.rows.ops[node.op.index].turns if visits else macs
+    cost = costs.emulated_on(core, total)
+    return Profile(program.model.name, core, program.arena_bytes, total, tuple(ops), peak, cost)

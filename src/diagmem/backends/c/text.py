@@ -19,6 +19,7 @@ from diagmem.backends.c.multicore import split_values
 from diagmem.backends.c.program import C_TYPES, Program
 from diagmem.backends.c.steps import repeated_turns, rows_of_tensors, run_values, sequence_bytes
 from diagmem.backends.c.tables import Tables
+from diagmem.kernels.work import kernel_shares, macs_as_run, shares_text
 from diagmem.model.graph import DType, Tensor
 
 if TYPE_CHECKING:
@@ -32,10 +33,14 @@ def origin(program: Program, name: str, model_sha256: str | None) -> str:
     """The comment at the start of every file."""
     bound = "" if program.lower_bound_bytes is None else f" (lower bound {program.lower_bound_bytes})"
     digest = "" if model_sha256 is None else f", sha256 {model_sha256}"
+    work = ""
+    if program.library.instructions is not None:
+        macs = macs_as_run(program.graph, program.library, program.steps)
+        work = f"\n * work: {shares_text(kernel_shares(program.graph, program.library, macs))}"
     return f"""\
 /* {name}: made by diagmem {__version__}; do not edit.
  * model: {comment(program.graph.name)}{digest}
- * kernels: {program.kernels}; arena: {program.arena_bytes} bytes{bound} */
+ * kernels: {program.kernels}; arena: {program.arena_bytes} bytes{bound}{work} */
 """
 
 

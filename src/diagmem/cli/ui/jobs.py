@@ -33,6 +33,7 @@ from diagmem.backends.tflm.planned_file import LIBRARIES as TFLM_LIBRARIES
 from diagmem.cli._models import naming_model
 from diagmem.cli._text import how
 from diagmem.cli.ui.switches import Settings, commands, setting_words
+from diagmem.costs import Fit
 from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.model.graph import Shape
@@ -40,9 +41,7 @@ from diagmem.model.schedule import PUSH
 from diagmem.planning.cores.multicore import estimated_speedup
 from diagmem.planning.options import ALL, BEST, ROWS, Options
 from diagmem.planning.plan import Plan
-from diagmem.planning.planner import Planned
 from diagmem.reports.charts import Point, front_drawing
-from diagmem.reports.fit import Fit
 from diagmem.reports.inspection import inspect
 from diagmem.reports.report import report_page
 from diagmem.targets import chips
@@ -126,7 +125,7 @@ def _plan(job: Job, send: Send) -> None:
     send("figures", {**figures(job, made), "pools": written.get("pools"), "seconds": seconds})
     send("plan", json.dumps(written, indent=2) + "\n")
     send("told", ["drawing", 1, 1])
-    send("page", report_page(made, _chips()))
+    send("page", report_page(made, _chips(), None, made.costs))
 
 
 def _told(send: Send) -> Callable[[str, int, int], None]:
@@ -137,9 +136,9 @@ def _chips() -> list[Any]:
     return [chip for chip in chips() if chip.core.refusal is None]
 
 
-def figures(job: Job, made: Planned) -> dict[str, Any]:
+def figures(job: Job, made: pipeline.Planned) -> dict[str, Any]:
     """What the page shows of a plan beside its report."""
-    plan, team, costs = made.plan, made.plan.multicore, pipeline.costs_of(job.source, made, is_measured=False)
+    plan, team, costs = made.plan, made.plan.multicore, made.costs
     cost, fits = costs.on(), [Fit(chip, costs.on(chip)) for chip in _chips()]
     return {
         "words": setting_words(job.settings),
@@ -151,6 +150,7 @@ def figures(job: Job, made: Planned) -> dict[str, Any]:
         "steps": len(plan.schedule.steps),
         "macs": cost.macs,
         "weights_bytes": cost.flash.weights_bytes,
+        "tables_bytes": cost.flash.tables_bytes or 0,
         "peak": _peak_words(plan),
         "speedup": round(estimated_speedup(plan, team, team.cores), 2) if team else None,
         "chips": [fit.chip.name for fit in fits if fit.fits],
@@ -223,9 +223,9 @@ def _profile(job: Job, send: Send) -> None:
     send("told", [f"running on {job.choice}", 0, 2])
     ran = pipeline.profile(job.source, plan=job.plan, on=job.choice)
     send("told", ["drawing", 1, 2])
-    made = pipeline.planned(job.source, job.options)
+    made = pipeline.planned(job.source, job.options, is_measured=True)
     counted = {op.node.op.number: op.instructions for op in ran.ops}
-    send("page", report_page(made, _chips(), counted))
+    send("page", report_page(made, _chips(), counted, made.costs))
     send("instructions", {"on": job.choice, "instructions": ran.instructions})
 
 

@@ -23,7 +23,7 @@ from diagmem.kernels import Library
 from diagmem.model.graph import IntArray, Node, Tensor
 from diagmem.model.multicore import Along, Cut, How, Phase, Phases, Split
 from diagmem.model.views import places
-from diagmem.ops import OpKind, Order, kind_of
+from diagmem.ops import OpKind, Order, kind_of, node_macs
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.orders import PIXEL_BY_PIXEL
 from diagmem.planning.plan import Plan
@@ -40,10 +40,7 @@ _FAR = 1 << 48
 
 def estimated_work(node: Node) -> float:
     """Instructions of an op, roughly: what kernels in plain C need for a product and for an output."""
-    kind = kind_of(node.op.kind)
-    macs = 0 if kind is None else kind.macs(node)
-    outputs = sum(tensor.elems for tensor in node.outputs)
-    return 2.5 * macs + 25.0 * outputs
+    return 2.5 * node_macs(node) + 25.0 * sum(tensor.elems for tensor in node.outputs)
 
 
 def op_path(node: Node, split: Split | None, cores: int) -> float:

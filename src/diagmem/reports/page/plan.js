@@ -315,7 +315,7 @@ root.querySelectorAll("#table thead button").forEach((button, column) => {
     const numeric = heading.classList.contains("number");
     const was = heading.getAttribute("aria-sort");
     const direction = was ? (was === "ascending" ? -1 : 1) : numeric && column > 1 ? -1 : 1;
-    const key = (row) => row.cells[column].textContent;
+    const key = (row) => (numeric ? row.cells[column].textContent.replace(/[^\d.]/g, "") : row.cells[column].textContent);
     const compare = numeric ? (a, b) => key(a) - key(b) : (a, b) => key(a).localeCompare(key(b));
     body.append(...[...body.rows].sort((a, b) => direction * compare(a, b)));
     root.querySelectorAll("#table th").forEach((th) => th.removeAttribute("aria-sort"));

@@ -144,7 +144,7 @@ async function plan() {
   const { settings, model } = state;
   const made = { model: model.id, settings }; // without its page it is a line of the list, to be made again if chosen
   const early = ({ ops, whole_bytes, weights_bytes }) => {
-    get("glance").textContent = `${count(ops)} operations, ${size(whole_bytes)} in whole tensors, ${size(weights_bytes)} of weights`;
+    get("glance").textContent = `${count(ops)} operations, ${size(whole_bytes)} in whole tensors; file: ${size(weights_bytes)} of weights`;
   };
   const is_done = await work("plan", settings, "", {
     early,
@@ -171,8 +171,8 @@ function show() {
   showFigures(result, beside);
   showFront();
   get("counted").textContent = result.counted ?? "";
-  showDifferences(result, beside);
-  views.show([result, beside].filter(Boolean).map((one) => ({ key: keyOf(one.settings), text: one.page, label: wordsOf(one) })));
+  showDifferences(beside, result);
+  views.show([beside, result].filter(Boolean).map((one) => ({ key: keyOf(one.settings), text: one.page, label: wordsOf(one) })));
   const { arena_bytes, baseline_bytes } = result.figures;
   get("said").textContent = `${wordsOf(result)}: ${count(arena_bytes)} bytes, before ${count(baseline_bytes)}`;
   seen = { ...state };
@@ -248,17 +248,19 @@ function pools(a, b) {
   return names.map((name) => [`in ${name}, bytes`, words(used(a, name)), words(used(b, name)), ""]);
 }
 
-function showDifferences(shown, beside) {
-  get("compared").hidden = !beside;
-  if (!beside) return;
-  const [a, b] = [shown.figures, beside.figures];
+// From one plan to the one that is shown.
+function showDifferences(base, shown) {
+  get("compared").hidden = !base;
+  if (!base) return;
+  const [a, b] = [base.figures, shown.figures];
   const change = (from, to) => (from === to ? "the same" : `${to > from ? "+" : "−"}${count(Math.abs(to - from))}${from ? ` (${to > from ? "+" : "−"}${(100 * Math.abs(to - from) / from).toFixed(1)} %)` : ""}`);
   const figure = (words, name) => [words, count(a[name]), count(b[name]), change(a[name], b[name]), b[name] - a[name]];
   const only = (one, two) => one.chips.filter((chip) => !two.chips.includes(chip)).join(", ") || "none";
   const rows = [
     figure("arena, bytes", "arena_bytes"),
     figure("lower bound, bytes", "bound_bytes"),
-    figure("weights, bytes", "weights_bytes"),
+    figure("weights, bytes of flash", "weights_bytes"),
+    figure("tables of rows, bytes of flash", "tables_bytes"),
     figure("multiply-accumulates", "macs"),
     figure("operations", "ops").slice(0, 4),
     figure("steps", "steps").slice(0, 4),
@@ -269,7 +271,7 @@ function showDifferences(shown, beside) {
     ["chips that fit only with it", only(a, b), only(b, a), ""],
   ];
   const heading = (words) => make("th", { scope: "col", class: words ? "number" : "" }, words);
-  get("differences").tHead.replaceChildren(make("tr", {}, heading(""), heading(wordsOf(shown)), heading(wordsOf(beside)), heading("change")));
+  get("differences").tHead.replaceChildren(make("tr", {}, heading(""), heading(wordsOf(base)), heading(wordsOf(shown)), heading("change")));
   get("differences").tBodies[0].replaceChildren(...rows.map(([words, left, right, changed, by]) => make("tr", {},
     make("th", { scope: "row" }, words), make("td", { class: "number" }, left), make("td", { class: "number" }, right),
     make("td", { class: `number ${by < 0 ? "yes" : by > 0 ? "no" : ""}` }, changed))));
