@@ -15,6 +15,7 @@ from typing import Any
 
 from diagmem import pipeline
 from diagmem.backends.c.program import Program
+from diagmem.costs import Costs
 from diagmem.frontends.source import Source
 from diagmem.model.schedule import PUSH, Step
 from diagmem.planning.cores.multicore import most_held_bytes, running_steps, speedup, step_work
@@ -51,7 +52,7 @@ def _row(model: str, way: Mapping[str, Any]) -> Iterator[str]:
         raise SystemExit(f"{model}: {run.failure}")
     # A row takes as long whoever hands over the input.
     whole = pipeline.plan(source, **{**way, "input_rows": False})
-    work = {op.node.op.index: op.instructions for op in profiled(Program.of(whole), whole.plan, ON).ops}
+    work = {op.node.op.index: op.instructions for op in profiled(Costs.of(whole), ON).ops}
     yield model
     yield str(made.arena_bytes)
     yield f"{made.arena_bytes - alone.arena_bytes:+}"
