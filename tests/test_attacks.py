@@ -335,10 +335,12 @@ def test_numbers_and_names_that_the_command_line_is_given(text: str, tmp_path: P
     refused in one line, soon."""
     path = tmp_path / "model.tflite"
     path.write_bytes(tflite_content())
-    names = ["--align", "--input-align", "--budget", "--time-limit", "--cores", "--cores-cost", "--recompute"]
-    names += ["--keep", "--external", "--shape", "--pin", "--pool", "--together"]
+    names = ["--align", "--budget", "--flash", "--cores", "--recompute", "--target", "--cpu", "--config", "-O"]
+    names += ["--buffer", "--skip", "--shape", "--pool", "--together"]
     asked: list[tuple[str, ...]] = [(name, text) for name in names]
-    asked += [("--schedule", "rows", "--recompute", text), ("--pin", f"input@{text}"), ("--pin", f"{text}@0")]
+    asked += [("-O", f"{key}={text}") for key in ("input_align", "time_limit", "cores_cost", "weights_pool", "buffers")]
+    asked += [("--schedule", "rows", "--recompute", text), ("--buffer", f"input=@{text}"), ("--buffer", f"{text}=@0")]
+    asked += [("--buffer", f"{text}=keep"), ("--buffer", f"{text}=external"), ("-O", f"{text}=1")]
     asked += [("--pool", f"{text}:64K"), ("--pool", f"a:{text}"), ("--pool", f"a:64K:{text}")]
     asked += [("--shape", f"input={text}"), ("--shape", f"input=1x{text}x3x3"), ("--shape", f"{text}=1x2")]
     for options in asked:
