@@ -128,7 +128,7 @@ def emit_c(
 )
 @click.option("--align", type=click.IntRange(min=1), default=16, show_default=True, help="Alignment of every offset.")
 @click.option("--keep-inputs", is_flag=True, help="Inputs survive a run; TFLM alone does not promise that.")
-@click.option("--no-remove-channels", is_flag=True, help="Keep channels that change no output.")
+@click.option("--skip", type=click.Choice(("remove-channels",)), help="Keep channels that change no output.")
 @click.option("--force", is_flag=True, help="Write the file even if TFLM, where installed, does not run the model.")
 @json_option
 def emit_tflm(
@@ -137,7 +137,7 @@ def emit_tflm(
     kernels: str,
     align: int,
     keep_inputs: bool,
-    no_remove_channels: bool,
+    skip: str | None,
     force: bool,
     json_path: str | None,
 ) -> None:
@@ -171,7 +171,7 @@ def emit_tflm(
     if kernels == "tflm-reference":
         click.echo(REFERENCE_WARNING, err=True)
     with naming_model(source.label), working("planning") as bar:
-        asked = {"align": align, "keep_inputs": keep_inputs, "remove_channels": not no_remove_channels}
+        asked = {"align": align, "keep_inputs": keep_inputs, "remove_channels": skip is None}
         made = _make(source, kernels, asked, bar, force)
     write_file(output, made.emitted.data)
     show(json_path, lambda: _to_json(source.label, output, made), _report(output, made))
