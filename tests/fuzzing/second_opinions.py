@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from diagmem.model.graph import DType
 from diagmem.verification import reference
-from diagmem.verification.deviations import TFLM, deviation
+from diagmem.verification.oracles import TFLM, deviation
 from tests.fuzzing.growth import Case
 from tests.ops.single_op import Job, answered, is_installed
 from tests.tflite_files import file_of

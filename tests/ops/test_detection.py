@@ -11,7 +11,7 @@ import pytest
 from diagmem.frontends import tflite
 from diagmem.model.graph import DType, Node
 from diagmem.ops import kinds
-from diagmem.verification.deviations import deviation
+from diagmem.verification.oracles import deviation
 from tests.ops.drawing import sampled
 from tests.ops.fitting import input_values
 from tests.ops.single_op import ORACLES, ask, is_installed, to_tflite

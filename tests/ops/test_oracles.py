@@ -17,7 +17,7 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Quantisation, Tensor
 from diagmem.ops import kinds
 from diagmem.ops.options import CUSTOM
-from diagmem.verification.deviations import deviation
+from diagmem.verification.oracles import deviation
 from tests.ops.cases import activation, node_of
 from tests.ops.drawing import CASES, drawn, runnable
 from tests.ops.fitting import input_values

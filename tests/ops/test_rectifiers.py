@@ -16,7 +16,7 @@ from diagmem.model.graph import DType, Node, Quantisation
 from diagmem.ops import kinds
 from diagmem.ops.elementwise.unary import Unary
 from diagmem.ops.sampling import activation, constant, node_of
-from diagmem.verification.deviations import deviation
+from diagmem.verification.oracles import deviation
 from tests.ops.compiled import COMPILER, compiled, disjoint
 from tests.ops.drawing import is_supported
 from tests.ops.single_op import ORACLES, ask, is_installed

@@ -16,7 +16,7 @@ from diagmem.ops.elementwise.unary import Unary
 from diagmem.ops.kind import Array, Values
 from diagmem.ops.moving.strided_slice import StridedSlice
 from diagmem.ops.sampling import activation, ints, node_of
-from diagmem.verification import deviations, oracles, reference, tflm
+from diagmem.verification import oracles, reference, tflm
 from diagmem.verification.places import CVerdict
 from diagmem.verification.reference import differing
 from tests.backends.c.models import compiler
@@ -62,10 +62,10 @@ def test_a_difference_that_nobody_documented_is_a_failure(
         assert inputs[0] is not None
         return (inputs[0],)
 
-    known = deviations.DEVIATIONS
+    known = oracles.DEVIATIONS
     changed = tuple(replace(d, theirs=otherwise) if d.kinds == ("RELU6",) else d for d in known)
     for listed in ((), changed):
-        monkeypatch.setattr(deviations, "DEVIATIONS", listed)
+        monkeypatch.setattr(oracles, "DEVIATIONS", listed)
         failure = verdict(rescaling_relu6).failure
         assert failure is not None
         assert "tflm disagrees" in failure
@@ -88,17 +88,17 @@ def slice_of(attributes: StridedSlice, begin: list[int], end: list[int], *shape:
     ],
 )
 def test_slices_that_tflm_takes_for_others_are_known(node: Node, is_known: bool) -> None:
-    assert (deviations.deviation(deviations.TFLM, node) is not None) == is_known
+    assert (oracles.deviation(oracles.TFLM, node) is not None) == is_known
 
 
 def test_tflm_takes_a_new_axis_for_a_slice() -> None:
     """Element 2 of a list, as a list of one: TFLM reads what stands for the new axis as where to begin."""
-    if not is_installed(deviations.TFLM):
+    if not is_installed(oracles.TFLM):
         pytest.skip("needs tflite-micro")
     node = slice_of(StridedSlice(new_axis_mask=1, shrink_axis_mask=2), [0, 2], [1, 3], 3)
     values = [np.array([5, 6, 7], np.int8), *(np.asarray(t.data) for t in node.inputs[1:] if t is not None)]
     assert kinds()["STRIDED_SLICE"].reference(node, values)[0].tolist() == [7]
-    assert [np.asarray(made).tolist() for answer in ask(deviations.TFLM, [node], [values]) for made in answer] == [[5]]
+    assert [np.asarray(made).tolist() for answer in ask(oracles.TFLM, [node], [values]) for made in answer] == [[5]]
 
 
 def test_what_is_not_known_spreads_to_what_depends_on_it() -> None:

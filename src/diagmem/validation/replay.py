@@ -16,19 +16,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from itertools import islice
+from itertools import chain, islice, pairwise
 
 import numpy as np
 
 from diagmem.kernels import Library
-from diagmem.model.graph import Graph, Tensor
+from diagmem.model.graph import Graph, IntArray, Node, Tensor
+from diagmem.model.multicore import Along, How, Multicore, Split
 from diagmem.model.schedule import PUSH, Schedule, Step
+from diagmem.ops import Order, kind_of
 from diagmem.ops.accesses import Runs
+from diagmem.ops.orders import PIXEL_BY_PIXEL
 from diagmem.ops.state import changed_variables
 from diagmem.validation.findings import Fault, Finding, Rules
-from diagmem.validation.kernel import Kernel
-from diagmem.validation.places import Checker, copied_bytes, held_bytes, with_caller
+from diagmem.validation.kernel import Kernel, TurnedRuns, cut_to_turns
+from diagmem.validation.places import Checker, Placed, copied_bytes, held_bytes, with_caller
 from diagmem.validation.shadow import FAR, Layout, Touched, Touches, clash, shared_bytes
 from diagmem.validation.values import Read, ReplayedRun, Value
 
@@ -162,6 +166,172 @@ def faults_of_views(graph: Graph, library: Library, kernels: Sequence[Kernel]) -
             yield Finding(Fault.UNADDRESSABLE, op=node.op.index, number=node.op.number)
 
 
+MOST_TOUCHES = 1 << 21
+"""That are looked at together."""
+
+
+def faults_of_multicore(
+    graph: Graph, library: Library, schedule: Schedule, placed: Placed, multicore: Multicore
+) -> Iterator[Finding]:
+    """What is wrong with how cores share steps: whether every byte is there until it is read, in whatever order they
+    run. One finding for each op or turn of it.
+
+    Time is counted in barriers: between two of them anything may happen at any moment. A byte that is written must have
+    been read by all that read it before the barrier behind which that may happen; but for a unit that reads what it
+    overwrites itself, and for units that one core does alone, in the kernel's own order, which is replayed.
+    """
+    step_of = {step: number for number, step in enumerate(schedule.steps)}
+    seen: set[Step] = set()
+    for split in multicore.splits:
+        steps = [Step(split.op, turn) for turn in ((None,) if split.turns is None else split.turns)]
+        if not step_of.keys() >= {*steps} or seen & {*steps} or len({*steps}) < len(steps) or split.op < 0:
+            yield Finding(Fault.SHARED_UNKNOWN, tensor=f"op {split.op}")
+            continue
+        seen.update(steps)
+        node = graph.nodes[split.op]
+        fault = _fault_of_cut(node, library, split)
+        if fault is not None:
+            yield Finding(fault, step_of[steps[0]] if steps else None, split.op, number=node.op.number)
+            continue
+        if node.output.base in placed.rows:
+            work = SharedWork.of(node, placed, split)
+            for step in steps:
+                yield from work.races(step.turn, step_of[step])
+
+
+def _fault_of_cut(node: Node, library: Library, split: Split) -> Fault | None:
+    """What is wrong with the units and phases, whatever lies where."""
+    cut, is_row = split.cut, split.turns is not None
+    kind = kind_of(node.op.kind)
+    is_known = kind is not None and Order.REFERENCE in kind.orders and len(node.outputs) == 1
+    # Rows that are parts of others lie where phases are not checked for them.
+    is_known &= not (is_row and any(t is not None and t.view is not None for t in (*node.inputs, *node.outputs)))
+    known = library.row_cuts(node) if is_row else library.cuts(node)
+    if not is_known or cut not in known or _made_elems(node, split) % max(1, cut.units):
+        return Fault.SHARED_UNKNOWN
+    ends = [0, *(phases.end for phases in split.phases)]
+    is_ascending = all(end > begin for begin, end in pairwise(ends))
+    if not is_ascending or ends[-1] != cut.units or any(phases.step < 1 for phases in split.phases):
+        return Fault.PHASES_AMISS
+    if cut.along is Along.CHANNELS and any(phase.first % cut.grain for phase in split.each_phase()):
+        return Fault.PHASES_AMISS
+    hows = {phases.how for phases in split.phases}
+    if How.HELD in hows and not (cut.can_hold and node.output.is_in_one_piece):
+        return Fault.HELD_AMISS
+    order = library.row_order(node) if is_row else library.order(node)
+    if How.ALONE in hows and (len(list(split.each_phase())) > 1 and order not in PIXEL_BY_PIXEL):
+        return Fault.ALONE_AMID
+    return None
+
+
+def _made_elems(node: Node, split: Split) -> int:
+    """Elements that are made at once: all of the output, or a row of it."""
+    return node.output.elems // (1 if split.turns is None else node.output.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedWork:
+    """What cores share of an op: `made` elements at once, each of them at the kernel step of its number. `reads`: for
+    each input its touches, by turn where there are turns; `places`: tensor -> where each element lies. For each unit:
+    between which barriers its inputs are `read` and it is `written`, and `by` whom: units of one number are done by one
+    core in order."""
+
+    node: Node
+    split: Split
+    made: int
+    reads: Sequence[tuple[Tensor, Runs | TurnedRuns]]
+    places: Mapping[int, IntArray]
+    read: IntArray
+    written: IntArray
+    by: IntArray
+
+    @classmethod
+    def of(cls, node: Node, placed: Placed, split: Split) -> SharedWork:
+        kind, made, units = kind_of(node.op.kind), _made_elems(node, split), split.cut.units
+        assert kind is not None
+        tensors = (node.output, *(t for _, t in node.activations()))
+        places = {t.index: _addresses(t, placed.rows[t.base]) for t in tensors if t.base in placed.rows}
+        ends = None if split.turns is None else np.arange(1, node.output.rows + 1, dtype=np.int64) * made
+        accesses = kind.cut_accesses(node)
+        given = ((t, accesses.reads[position]) for position, t in node.activations() if t.index in places)
+        reads = [(t, runs if ends is None else cut_to_turns(runs, ends)) for t, runs in given if runs is not None]
+        read, written, by = np.zeros(units, dtype=np.int64), np.zeros(units, dtype=np.int64), np.arange(units)
+        for barriers, phase in enumerate(split.each_phase()):
+            span = slice(phase.first, phase.end)
+            read[span], written[span] = barriers, barriers + (phase.how is How.HELD)
+            if phase.how is How.ALONE:
+                by[span] = units + barriers
+        return cls(node, split, made, reads, places, read, written, by)
+
+    def races(self, turn: int | None, step: int) -> Iterator[Finding]:
+        """The first byte of an input that may be overwritten too early, for each input."""
+        out, first = self.node.output, (turn or 0) * self.made
+        written = self.places[out.index][first : first + self.made]
+        low, high = int(written.min(initial=0)), int(written.max(initial=0)) + out.dtype.size_bytes
+        # The unit that writes each byte; below 0: none does.
+        writer = np.full(high - low, -1, dtype=np.int64)
+        made = self._units(np.arange(self.made, dtype=np.int64))
+        for byte in range(out.dtype.size_bytes):
+            writer[written - low + byte] = made
+        for tensor, reads in self.reads:
+            runs = reads if isinstance(reads, Runs) else reads.of_turn(turn or 0)
+            at = self._first_race(tensor, runs, first, writer, low)
+            if at is not None:
+                yield Finding(Fault.RACE, step, self.split.op, tensor.label, at, number=self.node.op.number)
+
+    def _first_race(self, tensor: Tensor, runs: Runs, made_from: int, writer: IntArray, low: int) -> int | None:
+        """The first byte of an input that may be gone when it is read. `made_from`: the first element that is made;
+        `writer`: which unit writes each byte from the address `low` on."""
+        for some in _in_parts(runs):
+            element, first, last = some.touches()
+            for byte in range(tensor.dtype.size_bytes):
+                at = self.places[tensor.index][element] + (byte - low)
+                inside = np.flatnonzero((at >= 0) & (at < len(writer)))
+                inside = inside[writer[at[inside]] >= 0]
+                lost = self._clash(first[inside] - made_from, last[inside] - made_from, writer[at[inside]])
+                if lost.any():
+                    return low + int(at[inside][np.flatnonzero(lost)].min())
+        return None
+
+    def _clash(self, first: IntArray, last: IntArray, writer: IntArray) -> IntArray:
+        """Which of some touches, at the kernel steps from `first` to `last`, find a byte that its writer may have
+        written by then. Units read at the steps that make their elements."""
+        begin, end = (self._units(np.minimum(at, self.made - 1)) for at in (first, last))
+        is_channel = self.split.cut.along is Along.CHANNELS
+        late = np.maximum(self.read[begin], self.read[end])
+        late = np.full_like(late, self.read.max()) if is_channel and (first != last).any() else late
+        is_own = (self.by[begin] == self.by[writer]) & (self.by[end] == self.by[writer])
+        is_own &= (first == last) | (not is_channel)
+        found: IntArray = (late > self.written[writer]) | ((late == self.written[writer]) & ~is_own)
+        return found
+
+    def _units(self, elements: IntArray) -> IntArray:
+        """The units that elements of the output belong to, counted from the first that is made at once with them."""
+        units = self.split.cut.units
+        return elements % units if self.split.cut.along is Along.CHANNELS else elements // (self.made // units)
+
+
+def _in_parts(runs: Runs) -> Iterator[Runs]:
+    """Runs of a bounded number of touches each, but for a single one that has more."""
+    touched = np.cumsum(runs.length)
+    begin = 0
+    while begin < len(touched):
+        before = int(touched[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(touched, before + MOST_TOUCHES)))
+        yield runs.picked(slice(begin, end))
+        begin = end
+
+
+def _addresses(tensor: Tensor, rows: IntArray) -> IntArray:
+    """Where each element lies."""
+    size = tensor.dtype.size_bytes
+    layout = Layout(rows, tensor.elems // len(rows), size)
+    if tensor.view is not None:
+        layout = Layout.of(tensor, int(rows[0]) + tensor.offset_bytes)
+    found: IntArray = (layout.at[:, None] + np.arange(layout.piece_elems, dtype=np.int64) * size).reshape(-1)
+    return found
+
+
 NO_MORE = Rules()
 """Nothing is aligned, kept, elsewhere or recomputed beyond what must be."""
 
@@ -191,31 +361,15 @@ def replay(
     or of the sums that it keeps between its turns; PUSH -> that of the state of a run that waits for the caller's next
     row.
     """
-    return list(islice(_findings(graph, library, schedule, places, scratch, arena_bytes, rules), MOST_FINDINGS))
-
-
-def _findings(
-    graph: Graph,
-    library: Library,
-    schedule: Schedule,
-    places: Mapping[int, Sequence[int]],
-    scratch: Mapping[int, int],
-    arena_bytes: int,
-    rules: Rules,
-) -> Iterator[Finding]:
     kernels = [Kernel(node, library, rules.cores) for node in graph.nodes]
     found = [*faults_of_views(graph, library, kernels), *faults_of_order(graph, kernels, schedule, rules.recompute)]
-    yield from found
     variables = {t.index for t in graph.tensors if t.is_variable}
     outside = with_caller(graph) if rules.external_io else set()
     kept = {*graph.outputs, *(graph.inputs if rules.keep_inputs else ())}
     kept |= variables & places.keys() if library.keeps_variables else variables
     outside |= variables if library.keeps_variables else set()
-    used = {t for op in graph.ops for t in (*op.inputs, *op.outputs) if t >= 0} | {
-        *graph.inputs,
-        *kept,
-        *graph.families,
-    }
+    touched = {t for op in graph.ops for t in (*op.inputs, *op.outputs) if t >= 0}
+    used = touched | {*graph.inputs, *kept, *graph.families}
 
     checker = Checker(graph, arena_bytes, rules)
     held = held_bytes(kernels, graph, schedule)
@@ -223,18 +377,16 @@ def _findings(
     copies = copied_bytes(kernels, schedule, rules)
     checker.check_weight_copies(copies)
     checker.check_pieces(schedule)
-    yield from placed.findings
+    if found:
+        return [*found, *placed.findings][:MOST_FINDINGS]
+    run = ReplayedRun(graph, kernels, schedule, placed, held, copies)
+    found = [*run.faults_of_parts()] or [*run.walk(used, kept)]
     if not found:
-        run = ReplayedRun(graph, kernels, schedule, placed, held, copies)
-        found = [*run.faults_of_parts()]
-        found += run.walk(used, kept) if not found else []
-        yield from found
-        if not found:
-            yield from Losses(run).find()
-            if rules.multicore is not None:
-                from diagmem.validation.phases import faults_of_multicore
-
-                yield from faults_of_multicore(graph, library, schedule, placed, rules.multicore)
+        races = (
+            () if rules.multicore is None else faults_of_multicore(graph, library, schedule, placed, rules.multicore)
+        )
+        found = [*islice(chain(Losses(run).find(), races), MOST_FINDINGS)]
+    return [*placed.findings, *found][:MOST_FINDINGS]
 
 
 class Losses:

@@ -293,12 +293,13 @@ def _emulate(core: Core, directory: Path, inputs: Inputs, arena_bytes: int | Non
 def _counter(core: Core, emulator: str, directory: Path, arena_bytes: int | None) -> list[str]:
     """The option that makes the emulator count instructions of each run; with `arena_bytes` also step by step."""
     marks = _symbols(core, directory)
-    places = f"begin={marks['harness_begin']},end={marks['harness_end']}"
+    at = {name: address for name, (address, _) in marks.items()}
+    places = f"begin={at['harness_begin']},end={at['harness_end']}"
     waits = next((name for name in marks if name.startswith("wait_for_all")), None)
     if waits is not None and "harness_together" in marks:
-        places += f",wait={marks[waits]},waits={_sizes(core, directory)[waits]}"
+        places += f",wait={at[waits]},waits={marks[waits][1]}"
     if arena_bytes is not None:
-        places += f",marks=marks.bin,arena={marks['arena_memory']},bytes={arena_bytes}"
+        places += f",marks=marks.bin,arena={at['arena_memory']},bytes={arena_bytes}"
     (directory / "count.so").write_bytes(_plugin(emulator))
     return ["-plugin", f"./count.so,{places}"]
 
@@ -318,16 +319,11 @@ def _plugin(emulator: str) -> bytes:
         return (directory / "count.so").read_bytes()
 
 
-def _symbols(core: Core, directory: Path) -> Mapping[str, str]:
-    listed = tools.call([core.made_by.tool("nm"), "firmware.elf"], directory).stdout
-    return {name: f"0x{at}" for at, _, name in (line.split() for line in listed.decode().splitlines())}
-
-
-def _sizes(core: Core, directory: Path) -> Mapping[str, int]:
-    """Function of the firmware -> its bytes."""
+def _symbols(core: Core, directory: Path) -> Mapping[str, tuple[str, int]]:
+    """Symbol of the firmware -> its address, and its bytes, 0 where they are not told."""
     listed = tools.call([core.made_by.tool("nm"), "-S", "firmware.elf"], directory).stdout
     found = (line.split() for line in listed.decode().splitlines())
-    return {row[3]: int(row[1], 16) for row in found if len(row) == 4}
+    return {row[-1]: (f"0x{row[0]}", int(row[1], 16) if len(row) == 4 else 0) for row in found}
 
 
 def _is_multicore(program: Program, core: Core) -> bool:

@@ -52,6 +52,13 @@ class Run:
         return replace(self, failure=self.failure or reason)
 
     def to_json(self) -> dict[str, Any]:
+        of_cores = {
+            "cores": self.cores,
+            "stack_bytes_by_core": list(self.core_stacks_bytes) or None,
+            "barriers": self.barriers,
+            "critical_instructions": self.critical_instructions,
+            "speedup": None if self.speedup is None else round(self.speedup, 4),
+        }
         return {
             "on": self.on,
             "ok": self.ok,
@@ -63,7 +70,7 @@ class Run:
             "weights_bytes": self.weights_bytes,
             "instructions": self.instructions,
             "failure": self.failure,
-            **self._of_cores(),
+            **(of_cores if self.cores is not None else {}),
         }
 
     @property
@@ -72,18 +79,6 @@ class Run:
         if not self.instructions or not self.critical_instructions:
             return None
         return self.instructions / self.critical_instructions
-
-    def _of_cores(self) -> dict[str, Any]:
-        if self.cores is None:
-            return {}
-        speedup = None if self.speedup is None else round(self.speedup, 4)
-        return {
-            "cores": self.cores,
-            "stack_bytes_by_core": list(self.core_stacks_bytes) or None,
-            "barriers": self.barriers,
-            "critical_instructions": self.critical_instructions,
-            "speedup": speedup,
-        }
 
 
 MOST_TEXT_BYTES = 2**16
@@ -130,10 +125,11 @@ def header(program: Program, runs: int) -> str:
         f"#define HARNESS_RUNS {runs}",
         f"#define HARNESS_SPANS {len(rows)}",
         f"#define HARNESS_POOLS {max(1, len(program.pools.uses))}",
-        _pools(program),
+        # There is one arena if there are no pools.
+        _sizes("pool", [use.used_bytes for use in program.pools.uses] or [max(1, program.arena_bytes)]),
         *_state(program, runs),
-        _sizes("input", [graph.tensors[t] for t in graph.inputs]),
-        _sizes("output", [graph.tensors[t] for t in graph.outputs]),
+        _sizes("input", [graph.tensors[t].size_bytes for t in graph.inputs]),
+        _sizes("output", [graph.tensors[t].size_bytes for t in graph.outputs]),
         "#ifdef HARNESS_TRACE",
         "static const struct {",
         "    int step, pool;",
@@ -150,12 +146,6 @@ def _place(program: Program, address: int) -> str:
     """The number of a pool, and the offset in it."""
     number = program.pools.number_at(address)
     return f"0, {address}" if number is None else f"{number}, {address - program.pools.uses[number].start}"
-
-
-def _pools(program: Program) -> str:
-    """How large each arena is; there is one if there are no pools."""
-    sizes = ", ".join(str(use.used_bytes) for use in program.pools.uses) or max(1, program.arena_bytes)
-    return f"static const size_t harness_pool_bytes[] = {{{sizes}}};"
 
 
 def _state(program: Program, runs: int) -> Iterator[str]:
@@ -178,9 +168,8 @@ def write_model(program: Program, runs: int, directory: Path) -> str:
     return "model_weights.S" if "model_weights.S" in files else "model_weights.c"
 
 
-def _sizes(what: str, tensors: Sequence[Tensor]) -> str:
-    sizes = ", ".join(str(tensor.size_bytes) for tensor in tensors) or "0"
-    return f"static const size_t harness_{what}_bytes[] = {{{sizes}}};"
+def _sizes(what: str, sizes_bytes: Sequence[int]) -> str:
+    return f"static const size_t harness_{what}_bytes[] = {{{', '.join(map(str, sizes_bytes)) or '0'}}};"
 
 
 def encoded(inputs: Inputs, order: ByteOrder = "<") -> bytes:
@@ -196,10 +185,7 @@ def first_difference(
     size_bytes = sum(span.size_bytes for span in expected)
     wanted = reference.runs(program.model, inputs, restarts(program.model, len(inputs)))
     for run, values in enumerate(wanted):
-        received = sent[run * size_bytes : (run + 1) * size_bytes]
-        if len(received) != size_bytes:
-            return f"input {run}: the program stopped early"
-        wrong = next(differences(expected, values, received, order), None)
+        wrong = next(differences(expected, values, sent[run * size_bytes : (run + 1) * size_bytes], order), None)
         if wrong is not None:
             return f"input {run}: {wrong}"
     return None
@@ -208,7 +194,10 @@ def first_difference(
 def differences(
     expected: Sequence[Span], values: Mapping[int, npt.NDArray[Any]], received: bytes, order: ByteOrder = "<"
 ) -> Iterator[str]:
-    """For each span that is not what it should be, its first element that is wrong."""
+    """For each span that is not what it should be, its first element that is wrong; or that some are not there."""
+    if len(received) != sum(span.size_bytes for span in expected):
+        yield "the program stopped early"
+        return
     offset = 0
     for span in expected:
         tensor, shape, first = span.tensor, span.shape, 0 if span.row is None else span.row

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -194,17 +194,15 @@ def _sent_by_turns(
 
 
 def _build_library(programs: Mapping[str, Program], count: int, are_kept: bool, directory: Path) -> None:
-    compiler = tools.find("gcc", "gcc")
     files = emit_several(programs, LIBRARY)
     for name, content in files.items():
         (directory / name).write_bytes(content)
     (directory / "by_turns_models.h").write_text(_header(programs, count, are_kept))
     tools.write_firmware(directory, "by_turns.c")
-    own = [identifier(name).upper() for name in programs]
-    checked = [f"-D{LIBRARY.upper()}_DEBUG", *(f"-D{macro}_NO_STATIC_ARENA" for macro in own)]
+    checked = [f"-D{LIBRARY.upper()}_DEBUG", *(f"-D{identifier(name).upper()}_NO_STATIC_ARENA" for name in programs)]
     sources = [name for name in files if name.endswith(".c")]
     strict = [*tools.STANDARD, *tools.WARNINGS, *checked]
-    common = [compiler, "-I.", *SANITIZED]
+    common = [tools.find("gcc", "gcc"), "-I.", *SANITIZED]
     # What nothing uses without static arenas is no fault of the library's.
     tools.build([*common, *strict, "-Wno-unused-variable", "-c", *sources], directory)
     objects = [f"{Path(source).stem}.o" for source in sources]
@@ -259,7 +257,9 @@ def _model(name: str, program: Program, number: Mapping[str, int]) -> str:
     uses, graph = program.pools.uses, program.graph
     shared = ", ".join(str(-1 if use.pool.is_external else number.get(use.pool.name, -1)) for use in uses)
     pools = ", ".join(str(max(1, use.used_bytes)) for use in uses)
-    sizes = [", ".join(str(graph.tensors[t].size_bytes) for t in tensors) or "0" for tensors in _ends(program)]
+    sizes = [
+        ", ".join(str(graph.tensors[t].size_bytes) for t in tensors) or "0" for tensors in (graph.inputs, graph.outputs)
+    ]
     by_rows, whole = f"{name}_start_in, {name}_push_row_in", f"{name}_input_in, {name}_invoke_in"
     tensor = graph.tensors[graph.inputs[0]] if program.input_rows else None
     how = f"NULL, NULL, {by_rows}" if tensor else f"{whole}, NULL, NULL"
@@ -270,10 +270,6 @@ def _model(name: str, program: Program, number: Mapping[str, int]) -> str:
         f"{len(graph.inputs)}, {len(graph.outputs)}, (const size_t[]){{{sizes[0]}}}, (const size_t[]){{{sizes[1]}}},\n"
         f"     {reset}, {how}, {frame}, {name}_output_in}}"
     )
-
-
-def _ends(program: Program) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return program.graph.inputs, program.graph.outputs
 
 
 def _failures(
@@ -294,16 +290,8 @@ def _failures(
             expected = spans(programs[model], is_traced=False)
             size = sum(span.size_bytes for span in expected)
             received, at = sent[at : at + size], at + size
-            wrong = next(_wrong(programs[model], now[model], received), None)
+            wrong = next(differences(expected, now[model], received), None)
             if wrong is not None:
                 when = f"input {turn.run}" if model == turn.model else "kept while another model ran"
                 found.setdefault(model, f"{when}: {wrong}")
     return found
-
-
-def _wrong(program: Program, values: Values, received: bytes) -> Iterator[str]:
-    expected = spans(program, is_traced=False)
-    if len(received) != sum(span.size_bytes for span in expected):
-        yield "the program stopped early"
-    else:
-        yield from differences(expected, values, received)

@@ -158,14 +158,14 @@ class Verification:
         """Another runtime's view of what the model computes, where there is one."""
         if self.opinion is not None:
             return self.opinion
-        if isinstance(self.source, Wired):
-            model = self.source.runnable
-            return opinion_of_parts(self.source, model, sample_inputs(model, self.inputs, self.seed))
-        if not self.source.has_file:
+        if not isinstance(self.source, Wired) and not self.source.has_file:
             return None
         # As its file has it: values that are kept are no outputs there.
         model = self.source.runnable
-        return second_opinion(self.source, model, sample_inputs(model, self.inputs, self.seed))
+        samples = sample_inputs(model, self.inputs, self.seed)
+        if isinstance(self.source, Wired):
+            return opinion_of_parts(self.source, model, samples)
+        return second_opinion(self.source, model, samples)
 
     @cached_property
     def range_fault(self) -> str | None:
