@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.model.graph import ABSENT, Graph, Node
-from diagmem.model.views import places
+from diagmem.model.graph import ABSENT, Graph, Node, places
 from diagmem.ops import kind_of
 from diagmem.planning.plan import Plan
 

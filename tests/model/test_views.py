@@ -9,8 +9,20 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem.model.graph import DType, Graph, Op, Tensor, View
-from diagmem.model.views import in_one_piece, pieces, places, row_major_strides, share, span, strides_of
+from diagmem.model.graph import (
+    DType,
+    Graph,
+    Op,
+    Tensor,
+    View,
+    in_one_piece,
+    pieces,
+    places,
+    row_major_strides,
+    share,
+    span,
+    strides_of,
+)
 
 SHAPES = st.lists(st.integers(1, 4), max_size=4).map(tuple)
 

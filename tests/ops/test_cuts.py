@@ -15,7 +15,7 @@ from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.kernels import library
 from diagmem.model.graph import Node
-from diagmem.model.multicore import Along, How, Multicore, Phases, Split
+from diagmem.model.schedule import Along, How, Multicore, Phases, Split
 from diagmem.ops import OpKind
 from diagmem.planning.cores.split import SharedOp
 from diagmem.planning.plan import Plan, findings_of

@@ -13,7 +13,7 @@ import pytest
 from diagmem.backends.c.program import Program
 from diagmem.kernels import library
 from diagmem.model.graph import Node
-from diagmem.model.multicore import Along, Cut, How, Multicore, Split
+from diagmem.model.schedule import Along, Cut, How, Multicore, Split
 from diagmem.planning.cores.split import SharedTurn, SharedTurns
 from diagmem.planning.options import Options
 from diagmem.planning.plan import Plan, findings_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
-from diagmem.model.views import places as numbered_places
+from diagmem.model.graph import places as numbered_places
 from diagmem.ops import kinds
 from diagmem.ops.accesses import replayed_separation
 from diagmem.ops.orders import Order

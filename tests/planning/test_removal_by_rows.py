@@ -13,7 +13,7 @@ from diagmem.backends.json import from_json, to_json
 from diagmem.frontends.zoo.networks import Builder
 from diagmem.kernels.rows import lines_up
 from diagmem.model.graph import DType, Graph
-from diagmem.model.multicore import How, Multicore, Phases, Split
+from diagmem.model.schedule import How, Multicore, Phases, Split
 from diagmem.planning.choices import Choice
 from diagmem.planning.needs.build_problem import LiveWindows
 from diagmem.planning.needs.footprint import Store, footprint

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from diagmem import pipeline
 from diagmem.model.graph import DType
-from diagmem.model.multicore import Along, Cut, How, Multicore, Phase, Phases, Split
-from diagmem.model.schedule import Schedule, Step
+from diagmem.model.schedule import Along, Cut, How, Multicore, Phase, Phases, Schedule, Split, Step
 from diagmem.ops import Order, kind_of
 from diagmem.planning.plan import Plan, Storage, findings_of
 from diagmem.validation import Fault

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from diagmem.model.graph import DType, Tensor, View
 from diagmem.ops.accesses import Runs
+from diagmem.validation.kernel import FAR, Layout, Touched, Touches, clash, shared_bytes, stretches
 from diagmem.validation.replay import _around
-from diagmem.validation.shadow import FAR, Layout, Touched, Touches, clash, shared_bytes, stretches
 from tests.ops.simulation import by_step, places
 from tests.ops.test_accesses import ELEMS, some_runs
 from tests.profiles import examples

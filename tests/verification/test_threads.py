@@ -14,8 +14,7 @@ from diagmem.frontends.source import Source
 from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType
-from diagmem.model.multicore import How, Multicore, Phases, Split
-from diagmem.model.schedule import Step
+from diagmem.model.schedule import How, Multicore, Phases, Split, Step
 from diagmem.planning.cores.split import SharedOp, SharedTurns
 from diagmem.planning.plan import Plan
 from diagmem.verification.host import run_on_threads

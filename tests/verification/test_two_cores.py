@@ -13,7 +13,7 @@ from diagmem import pipeline
 from diagmem.backends.c.program import Program
 from diagmem.frontends.source import Source
 from diagmem.model.errors import PlanError
-from diagmem.model.multicore import How, Multicore, Phases
+from diagmem.model.schedule import How, Multicore, Phases
 from diagmem.planning.cores.multicore import running_steps
 from diagmem.verification.cortex_m import CORES, run_on_cores
 from diagmem.verification.inputs import sample_inputs

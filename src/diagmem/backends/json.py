@@ -15,9 +15,8 @@ from typing import Any
 from diagmem.kernels import library
 from diagmem.model.errors import PlanError, one_line
 from diagmem.model.graph import Graph, Tensor, View
-from diagmem.model.multicore import How, Multicore, Phases, Split
 from diagmem.model.pools import Pool, PoolLayout
-from diagmem.model.schedule import PUSH, Schedule, Step
+from diagmem.model.schedule import PUSH, How, Multicore, Phases, Schedule, Split, Step
 from diagmem.planning.needs.problem import Buffer
 from diagmem.planning.options import Options
 from diagmem.planning.plan import Plan, Storage

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from diagmem.model.graph import Node
-from diagmem.model.multicore import Cut
+from diagmem.model.schedule import Cut
 from diagmem.ops import InstructionSet, OpKind, Unsupported, Variant, kind_of
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import CCall, WeightCopies, weight_copies

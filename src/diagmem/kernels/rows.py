@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.kernels import Library
-from diagmem.model.graph import Graph, IntArray, Node, Tensor
+from diagmem.model.graph import Graph, IntArray, Node, Tensor, span
 from diagmem.model.schedule import PUSH
-from diagmem.model.views import span
 from diagmem.ops import OpKind, Unsupported, kind_of, node_macs
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CPointers, CRow, CRows

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
-from diagmem.model.views import IntArray
 
 if TYPE_CHECKING:
     from diagmem.model.graph import Tensor
+
+
+IntArray = npt.NDArray[np.int64]
 
 
 class Nhwc(NamedTuple):

@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Shape, Tensor
-from diagmem.model.multicore import Along, Cut
-from diagmem.model.views import pieces, places
+from diagmem.model.graph import DType, Node, Shape, Tensor, pieces, places
+from diagmem.model.schedule import Along, Cut
 from diagmem.ops.accesses import Accesses, Runs, node_reads, replayed_separation
 from diagmem.ops.c_call import CCall, CPointers, CRow, CRows, Unsupported, by_type, cut_to_row, row_call
 from diagmem.ops.loops.pixels import all_have_pitches

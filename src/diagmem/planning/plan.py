@@ -12,9 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 from diagmem.model.errors import UnsafePlanError
 from diagmem.model.graph import Graph, Tensor
-from diagmem.model.multicore import Multicore
 from diagmem.model.pools import NO_POOLS, PoolLayout, WeightsTraffic
-from diagmem.model.schedule import Schedule
+from diagmem.model.schedule import Multicore, Schedule
 from diagmem.planning.bounds import tensor_buffers
 from diagmem.planning.needs.problem import Buffer, Gap, Problem
 from diagmem.planning.options import BEST, Options

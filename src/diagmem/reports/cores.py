@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from diagmem.kernels.rows import RowGraph, row_graph
-from diagmem.model.multicore import Along, How, Multicore, Phase, Split
-from diagmem.model.schedule import PUSH, Step
+from diagmem.model.schedule import PUSH, Along, How, Multicore, Phase, Split, Step
 from diagmem.planning.cores.multicore import running_steps, step_work
 from diagmem.planning.cores.split import BARRIER_INSTRUCTIONS, SharedOp, critical_path
 from diagmem.planning.plan import Plan

@@ -9,8 +9,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from diagmem.model.graph import Graph, Node, Op, Shape, Tensor, View
-from diagmem.model.views import IntArray, Strides, places, row_major_strides, strides_of
+from diagmem.model.graph import (
+    Graph,
+    IntArray,
+    Node,
+    Op,
+    Shape,
+    Strides,
+    Tensor,
+    View,
+    places,
+    row_major_strides,
+    strides_of,
+)
 from diagmem.ops import kind_of
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 

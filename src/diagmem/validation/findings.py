@@ -6,8 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from diagmem.model.multicore import Multicore
-from diagmem.model.schedule import PUSH
+from diagmem.model.schedule import PUSH, Multicore
 
 
 class Fault(enum.Enum):

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from diagmem.model.graph import Graph, IntArray, Node, Tensor
+from diagmem.model.graph import Graph, IntArray, Node, Tensor, span
 from diagmem.model.schedule import PUSH, PushState, Schedule
-from diagmem.model.views import span
 from diagmem.ops import kind_of
 from diagmem.validation.findings import Fault, Finding, Rules
 from diagmem.validation.kernel import Kernel

@@ -24,16 +24,24 @@ import numpy as np
 
 from diagmem.kernels import Library
 from diagmem.model.graph import Graph, IntArray, Node, Tensor
-from diagmem.model.multicore import Along, How, Multicore, Split
-from diagmem.model.schedule import PUSH, Schedule, Step
+from diagmem.model.schedule import PUSH, Along, How, Multicore, Schedule, Split, Step
 from diagmem.ops import Order, kind_of
 from diagmem.ops.accesses import Runs
 from diagmem.ops.orders import PIXEL_BY_PIXEL
 from diagmem.ops.state import changed_variables
 from diagmem.validation.findings import Fault, Finding, Rules
-from diagmem.validation.kernel import Kernel, TurnedRuns, cut_to_turns
+from diagmem.validation.kernel import (
+    FAR,
+    Kernel,
+    Layout,
+    Touched,
+    Touches,
+    TurnedRuns,
+    clash,
+    cut_to_turns,
+    shared_bytes,
+)
 from diagmem.validation.places import Checker, Placed, copied_bytes, held_bytes, with_caller
-from diagmem.validation.shadow import FAR, Layout, Touched, Touches, clash, shared_bytes
 from diagmem.validation.values import Read, ReplayedRun, Value
 
 _ROUNDING = Fraction(1, 20_000)

@@ -24,13 +24,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from diagmem.model.graph import Graph, IntArray, Tensor
+from diagmem.model.graph import Graph, IntArray, Tensor, distinct, pieces
 from diagmem.model.schedule import PUSH, Schedule, Step
-from diagmem.model.views import distinct, pieces
 from diagmem.validation.findings import Fault, Finding
-from diagmem.validation.kernel import Kernel
+from diagmem.validation.kernel import Kernel, Layout, Touches
 from diagmem.validation.places import Held, Placed, is_reshape
-from diagmem.validation.shadow import Layout, Touches
 
 NOBODY = -1
 """Writer of elements that no op writes."""

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
 from diagmem.model.errors import one_line
-from diagmem.model.graph import DType, Shape, Tensor
-from diagmem.model.views import places
+from diagmem.model.graph import DType, Shape, Tensor, places
 from diagmem.transforms.narrow_types import quantised_values
 from diagmem.verification import reference
 from diagmem.verification.inputs import restarts

@@ -14,7 +14,7 @@ from diagmem.frontends.source import Source
 from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Graph
-from diagmem.model.multicore import How
+from diagmem.model.schedule import How
 from diagmem.planning.plan import findings_of
 from diagmem.planning.planner import Planned
 from diagmem.verification.host import run_on_threads

@@ -10,8 +10,7 @@ import pytest
 from diagmem import pipeline
 from diagmem.backends.json import from_json, to_json
 from diagmem.model.errors import PlanError
-from diagmem.model.multicore import Along, Cut, How, Multicore, Phases, Split
-from diagmem.model.schedule import Step
+from diagmem.model.schedule import Along, Cut, How, Multicore, Phases, Split, Step
 from diagmem.planning.cores.multicore import estimated_speedup, most_held_bytes, running_steps
 from diagmem.planning.cores.split import SharedOp, critical_path
 from diagmem.planning.plan import Storage

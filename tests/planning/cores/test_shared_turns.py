@@ -12,8 +12,7 @@ import pytest
 from diagmem import pipeline
 from diagmem.backends.json import from_json, to_json
 from diagmem.model.errors import PlanError
-from diagmem.model.multicore import Along, Cut, How, Multicore, Phases, Split
-from diagmem.model.schedule import PUSH, Step
+from diagmem.model.schedule import PUSH, Along, Cut, How, Multicore, Phases, Split, Step
 from diagmem.planning.cores.multicore import estimated_speedup, multicore, running_steps
 from diagmem.planning.plan import findings_of
 from diagmem.planning.planner import Planned

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from diagmem.model.graph import DType, Node, Op, Tensor
-from diagmem.model.views import View
+from diagmem.model.graph import DType, Node, Op, Tensor, View
 from diagmem.planning.needs.footprint import SeparationRule, Store, separations_of
 
 WRITTEN, READ = 0, 1

@@ -21,7 +21,7 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Node, Tensor
-from diagmem.model.multicore import Along, Split
+from diagmem.model.schedule import Along, Split
 from diagmem.ops.c_call import (
     CCall,
     CChannels,

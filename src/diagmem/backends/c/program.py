@@ -11,9 +11,8 @@ from diagmem.kernels import LIBRARIES, Library, library
 from diagmem.kernels.rows import RowGraph, row_graph, sums_of
 from diagmem.model.errors import ModelError, PlanError
 from diagmem.model.graph import DType, Graph, Node, Tensor
-from diagmem.model.multicore import Along, Multicore
 from diagmem.model.pools import NO_POOLS, PoolLayout
-from diagmem.model.schedule import PUSH, PushState, Schedule, Step
+from diagmem.model.schedule import PUSH, Along, Multicore, PushState, Schedule, Step
 from diagmem.ops.c_call import CCall, CPointers, CRow, CRows, Unsupported, WeightCopies, values_of, weight_copies
 from diagmem.ops.state import changed_variables
 from diagmem.planning.cores.split import stays

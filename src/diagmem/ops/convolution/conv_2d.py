@@ -11,7 +11,7 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Window1D
-from diagmem.model.multicore import Along, Cut
+from diagmem.model.schedule import Along, Cut
 from diagmem.ops.c_call import (
     MAX_ROWS,
     CCall,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from diagmem.model.graph import DType, Node, Tensor
-from diagmem.model.multicore import Cut
+from diagmem.model.schedule import Cut
 from diagmem.ops.c_call import (
     SUFFIXES,
     CCall,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from diagmem.model.graph import DType, Node, Tensor
-from diagmem.model.multicore import Cut
+from diagmem.model.schedule import Cut
 from diagmem.ops.c_call import TYPES, CCall, is_row_local
 from diagmem.ops.elementwise._unary_arithmetic import (
     CLAMPS,

@@ -7,7 +7,7 @@ from typing import Any
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import Node, Shape, row_major_strides
-from diagmem.model.multicore import Along, Cut
+from diagmem.model.schedule import Along, Cut
 from diagmem.ops.accesses import Accesses
 from diagmem.ops.c_call import CStruct, Unsupported, is_row_local, joined_axes
 from diagmem.ops.kind import Inputs, OpKind, Shapes, input_at, swept

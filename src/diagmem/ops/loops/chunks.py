@@ -16,8 +16,7 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
-from diagmem.model.graph import IntArray, Node, Shape, row_major_strides
-from diagmem.model.views import Pieces, Strides, distinct, pieces
+from diagmem.model.graph import IntArray, Node, Pieces, Shape, Strides, distinct, pieces, row_major_strides
 from diagmem.ops.accesses import Accesses, Ints, Runs, unknown_accesses
 from diagmem.ops.c_call import CCall, CStretch, CTable, Unsupported, joined_axes, kernel_call, outermost, require_types
 from diagmem.ops.kind import Array, OpKind, Values, unless_computed

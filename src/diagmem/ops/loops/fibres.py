@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from diagmem.model.graph import IntArray, Node, Shape, row_major_strides
-from diagmem.model.views import Strides
+from diagmem.model.graph import IntArray, Node, Shape, Strides, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CStruct, joined_axes
 from diagmem.ops.kind import Inputs, OpKind, Shapes, axis_of, held_separation, input_at, swept

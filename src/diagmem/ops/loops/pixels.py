@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from diagmem.model.graph import IntArray, Nhwc, Node, Tensor
-from diagmem.model.multicore import Along, Cut
+from diagmem.model.schedule import Along, Cut
 from diagmem.ops.accesses import Runs
 from diagmem.ops.orders import Order
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node
-from diagmem.model.multicore import Along, Cut
+from diagmem.model.schedule import Along, Cut
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import QUANTISED_OR_FLOAT, CCall, CChannels, by_type, kernel_call, values_of
 from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, held_separation, input_at, swept

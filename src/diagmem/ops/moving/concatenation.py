@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import DType, Node, Rounding, Shape, Tensor, row_major_strides
-from diagmem.model.views import in_one_piece
+from diagmem.model.graph import DType, Node, Rounding, Shape, Tensor, in_one_piece, row_major_strides
 from diagmem.ops.c_call import (
     QUANTISED_OR_FLOAT,
     CCall,

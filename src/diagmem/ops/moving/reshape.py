@@ -9,7 +9,7 @@ from typing import Any
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Shape
-from diagmem.model.multicore import Cut
+from diagmem.model.schedule import Cut
 from diagmem.ops.c_call import CCall, kernel_call
 from diagmem.ops.kind import (
     Array,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node
-from diagmem.model.multicore import Along, Cut
+from diagmem.model.schedule import Along, Cut
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import (
     QUANTISED_OR_FLOAT,

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding, Rounding, Tensor, Window2D
-from diagmem.model.multicore import Along, Cut
+from diagmem.model.schedule import Along, Cut
 from diagmem.ops.c_call import (
     MAX_ROWS,
     QUANTISED_OR_FLOAT,

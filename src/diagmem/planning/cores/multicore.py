@@ -12,8 +12,7 @@ from functools import cached_property
 
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph, Node
-from diagmem.model.multicore import Multicore, Split
-from diagmem.model.schedule import PUSH, Step
+from diagmem.model.schedule import PUSH, Multicore, Split, Step
 from diagmem.ops import kind_of
 from diagmem.planning.cores.split import (
     BARRIER_INSTRUCTIONS,

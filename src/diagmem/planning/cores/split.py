@@ -20,9 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from diagmem.kernels import Library
-from diagmem.model.graph import IntArray, Node, Tensor
-from diagmem.model.multicore import Along, Cut, How, Phase, Phases, Split
-from diagmem.model.views import places
+from diagmem.model.graph import IntArray, Node, Tensor, places
+from diagmem.model.schedule import Along, Cut, How, Phase, Phases, Split
 from diagmem.ops import OpKind, Order, kind_of, node_macs
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.orders import PIXEL_BY_PIXEL

@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diagmem.kernels.rows import RowGraph, row_graph
-from diagmem.model.graph import Graph, Node, Op, Tensor
-from diagmem.model.views import places
+from diagmem.model.graph import Graph, Node, Op, Tensor, places
 from diagmem.ops import kind_of
 from diagmem.ops.state import changed_variables
 from diagmem.planning.options import KEEP_OUTPUTS, Options
