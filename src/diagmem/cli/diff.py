@@ -99,5 +99,5 @@ def _tables(found: Difference) -> Iterator[str | Table]:
             value = old if new is None else new
             cells += ["" if value is None else f"{value:,}", change_text(old, new)]
         rows.append(cells)
-    figures = [column for figure in shown for column in (number(OP_FIGURES[figure]), number("change"))]
-    yield Table((Column(f"{len(found.changed)} of {len(found.ops)} ops"), Column("kind"), *figures), rows)
+    figures = [number(text, rank) for rank, figure in enumerate(shown) for text in (OP_FIGURES[figure], "change")]
+    yield Table((Column(f"{len(found.changed)} of {len(found.ops)} ops"), Column("kind", 1), *figures), rows)
