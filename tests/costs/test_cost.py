@@ -10,8 +10,7 @@ import pytest
 import diagmem
 from diagmem.backends.c.kernels import sources
 from diagmem.backends.c.program import Program
-from diagmem.costs import Costs, cost_of, layers
-from diagmem.costs.code import code_sizes
+from diagmem.costs import Costs, code_sizes
 from diagmem.frontends.source import Source
 from diagmem.kernels import kernels_for
 from diagmem.targets import chip_named, core_named
@@ -29,13 +28,13 @@ KEYS = {
 def test_json_has_all_keys_and_null_for_what_is_not_known() -> None:
     """Code and stack are those of a core; cycles are nowhere yet."""
     made = diagmem.plan(Source("zoo:kws_dscnn_int8").runnable)
-    told = cost_of(made).to_json()
+    told = Costs.of(made).on().to_json()
     assert set(told) == KEYS
     assert set(told["ram"]) == {"arena_bytes", "stack_bytes", "static_bytes", "total_bytes"}
     assert set(told["flash"]) == {"weights_bytes", "tables_bytes", "code_bytes", "total_bytes"}
     assert (told["target"], told["core"], told["cycles"]) == (None, None, None)
     assert (told["ram"]["stack_bytes"], told["flash"]["code_bytes"]) == (None, None)
-    on_chip = cost_of(made, chip_named("nRF52840")).to_json()
+    on_chip = Costs.of(made).on(chip_named("nRF52840")).to_json()
     assert (on_chip["target"], on_chip["core"]) == ("nRF52840", "cortex-m4f")
     assert on_chip["ram"]["total_bytes"] == made.arena_bytes + on_chip["ram"]["stack_bytes"]
     assert on_chip["flash"]["total_bytes"] == told["flash"]["total_bytes"] + on_chip["flash"]["code_bytes"]
@@ -44,15 +43,15 @@ def test_json_has_all_keys_and_null_for_what_is_not_known() -> None:
 def test_weights_that_nobody_loaded_are_not_known() -> None:
     """A built-in model has shapes alone unless its weights are asked for."""
     made = diagmem.plan("zoo:kws_dscnn_int8")
-    assert cost_of(made).flash.weights_bytes is None
-    assert {layer.weights_bytes for layer in layers(made)} == {None}
+    assert Costs.of(made).on().flash.weights_bytes is None
+    assert {layer.weights_bytes for layer in Costs.of(made).layers()} == {None}
 
 
 @pytest.mark.parametrize("schedule", ["best", "rows"])
 def test_layers_add_up(schedule: str) -> None:
     """To the weights, the multiply-accumulates, and the whole."""
     made = diagmem.plan(Source("zoo:resnet8_int8").runnable, schedule=schedule, kernels="diagmem-dsp")
-    found, cost = layers(made), cost_of(made)
+    found, cost = Costs.of(made).layers(), Costs.of(made).on()
     assert sum(layer.weights_bytes or 0 for layer in found) == cost.flash.weights_bytes
     assert sum(layer.macs for layer in found) == cost.macs
     assert sum(layer.share for layer in found) == pytest.approx(1)
@@ -68,14 +67,14 @@ def test_rows_that_are_made_again_count_again() -> None:
     graph = net.graph(net.mean(x))
     once, again = (diagmem.plan(graph, schedule="rows", input_rows=True, recompute=most).plan for most in (1.0, 2.0))
     assert again.recompute > 1.1
-    assert cost_of(again).macs == pytest.approx(again.recompute * cost_of(once).macs, rel=1e-3)
-    assert sum(layer.macs for layer in layers(again)) == cost_of(again).macs
+    assert Costs.of(again).on().macs == pytest.approx(again.recompute * Costs.of(once).on().macs, rel=1e-3)
+    assert sum(layer.macs for layer in Costs.of(again).layers()) == Costs.of(again).on().macs
 
 
 def test_instructions_give_the_shares_where_they_were_counted() -> None:
     made = diagmem.plan(Source("zoo:kws_dscnn_int8").runnable)
     counted = {op.number: 1 + op.number for op in made.plan.graph.ops}
-    found = layers(made, counted)
+    found = Costs.of(made).layers(counted)
     assert {layer.index: layer.instructions for layer in found} == counted
     assert found[1].share == pytest.approx(counted[found[1].index] / sum(counted.values()))
 
@@ -84,15 +83,15 @@ def test_instructions_give_the_shares_where_they_were_counted() -> None:
     ("kernels", "shares"), [("diagmem", {"plain C"}), ("diagmem-dsp", {"dsp"}), ("tflm-reference", {"tflm-reference"})]
 )
 def test_shares_say_which_kernels_do_the_work(kernels: str, shares: set[str]) -> None:
-    found = cost_of(diagmem.plan(Source("zoo:autoencoder_int8").runnable, kernels=kernels)).shares
+    found = Costs.of(diagmem.plan(Source("zoo:autoencoder_int8").runnable, kernels=kernels)).on().shares
     assert set(found) == shares
     assert sum(found.values()) == pytest.approx(1)
 
 
 def test_float32_without_a_floating_point_unit_is_told() -> None:
     made = diagmem.plan(Source("zoo:mobilenet_v1_0.25_224").runnable)
-    assert "float32" in cost_of(made, core=core_named("cortex-m3")).notes[0]
-    assert not cost_of(made, core=core_named("cortex-m4f")).notes
+    assert "float32" in Costs.of(made).on(core=core_named("cortex-m3")).notes[0]
+    assert not Costs.of(made).on(core=core_named("cortex-m4f")).notes
 
 
 def test_every_kernel_was_measured() -> None:
@@ -111,7 +110,7 @@ def test_code_is_about_as_large_as_said(model: str, tmp_path: Path) -> None:
     subprocess.run([gcc, *flags, "-c", "model.c", "-o", "model.o"], cwd=tmp_path, check=True)
     listed = subprocess.run(["arm-none-eabi-size", "model.o"], cwd=tmp_path, check=True, capture_output=True, text=True)
     built_bytes = int(listed.stdout.splitlines()[1].split()[0])
-    said = cost_of(made, core=core_named("cortex-m4f")).flash.code_bytes
+    said = Costs.of(made).on(core=core_named("cortex-m4f")).flash.code_bytes
     assert said is not None
     assert built_bytes <= said <= 2 * built_bytes
 
@@ -121,7 +120,7 @@ def test_code_is_about_as_large_as_said(model: str, tmp_path: Path) -> None:
 def test_flash_and_stack_are_about_those_of_the_firmware(core: str, schedule: str) -> None:
     """Weights but for padding, code up to two fifths too large, and a stack that holds what a run takes of it."""
     made = diagmem.plan(Source("zoo:kws_dscnn_int8").runnable, kernels=kernels_for(core), schedule=schedule)
-    program, said = Program.of(made), cost_of(made, core=core_named(core))
+    program, said = Program.of(made), Costs.of(made).on(core=core_named(core))
     built = run_on_core(program, sample_inputs(program.graph, 1, 0), CORES[core])
     assert built.code_bytes
     assert built.stack_bytes

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagmem import pipeline
-from diagmem.costs import Fit, cost_of
+from diagmem.costs import Costs, Fit
 from diagmem.model.graph import Graph
 from diagmem.reports.pages import as_json
 from diagmem.reports.report import report_page
@@ -123,7 +123,7 @@ def test_fit_leaves_room_for_a_stack() -> None:
     """An arena that takes all of a chip's RAM does not fit; the paper's example fits the paper's chip only after."""
     model = "zoo:mobilenet_v1_0.25_128_int8"
     chip = chip_named("STM32F103xF")
-    fits = [Fit(chip, cost_of(plan, chip)) for plan in (apart(model), pipeline.plan(model).plan)]
+    fits = [Fit(chip, Costs.of(plan).on(chip)) for plan in (apart(model), pipeline.plan(model).plan)]
     assert fits[0].ram_left_bytes == -RESERVE_BYTES
     assert [fit.fits for fit in fits] == [False, True]
 

@@ -17,8 +17,7 @@ from diagmem.cli._work import progress
 if TYPE_CHECKING:
     from diagmem.model.graph import Graph
     from diagmem.planning.planner import Planned
-    from diagmem.reports.paper.document import Table
-    from diagmem.reports.paper.published import PeakRow
+    from diagmem.reports.paper.document import PeakRow, Table
 
 
 @click.command(short_help="The paper, reproduced and corrected.")
@@ -36,8 +35,7 @@ def command(output: Path | None, no_png: bool, json_path: str | None) -> None:
       diagmem paper
       diagmem paper -o reproduced
     """
-    from diagmem.reports.paper.build import tables
-    from diagmem.reports.paper.published import TABLE_III
+    from diagmem.reports.paper.document import TABLE_III, tables
 
     found = tables([_planned(row) for row in progress(TABLE_III, "planning")])
     parts = [f"wrote {_write(output, found, no_png)}"] if output else _parts(found)
@@ -53,8 +51,7 @@ def _planned(row: PeakRow) -> tuple[PeakRow, Graph, Planned]:
 
 
 def _write(output: Path, found: tuple[Table, ...], no_png: bool) -> Path:
-    from diagmem.reports.paper.build import document
-    from diagmem.reports.paper.document import FIGURES, markdown, page
+    from diagmem.reports.paper.document import FIGURES, document, markdown, page
     from diagmem.reports.paper.figures import MAKERS
 
     figures = [maker.figure() for maker in progress(MAKERS, "drawing")]

@@ -24,7 +24,7 @@ from diagmem.planning.order.demand import Demand
 from diagmem.planning.order.interleave import interleaved
 from diagmem.planning.order.rows import RowOrders, Segment, recomputing_orders
 from diagmem.planning.planner import planned
-from diagmem.reports.paper.tables import splitting
+from diagmem.reports.paper.document import splitting
 from tests.networks import Net
 from tests.profiles import examples
 from tests.row_networks import Images, has_image_input, image_net

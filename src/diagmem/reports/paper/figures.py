@@ -25,9 +25,8 @@ from diagmem.reports.arena import arena_drawing, before_after_drawing
 from diagmem.reports.charts import live_drawing, separation_drawing
 from diagmem.reports.cores import cores_drawing
 from diagmem.reports.drawing import Axes, Drawing, line, number, path, tag, text, text_width
-from diagmem.reports.paper.document import Figure
+from diagmem.reports.paper.document import EXAMPLE, Figure
 from diagmem.reports.paper.procedure import ANALYTICAL, EXACT, reproduce
-from diagmem.reports.paper.published import EXAMPLE
 from diagmem.reports.trace import Panel, op_panel, plan_panel, trace_drawing
 from diagmem.tracing.analysis import run_plan, trace_ops
 from diagmem.tracing.kernel import NATIVE

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 
 from diagmem.model.graph import Graph, Node
@@ -62,6 +63,12 @@ def reference_overlap(node: Node, method: str) -> int | None:
     if method == ANALYTICAL:
         return kind.analytical(node, 0)
     return node.output.size_bytes - kind.separation(node, 0, Order.REFERENCE)
+
+
+def printed_overlap(node: Node) -> Fraction | None:
+    """O_s in bytes by equation (11) as printed; None where the paper has no formula."""
+    kind = kind_of(node.op.kind)
+    return kind.paper(node, 0) if kind else None
 
 
 def _rule(method: str) -> SeparationRule:

@@ -10,12 +10,24 @@ import pytest
 from diagmem import pipeline
 from diagmem.frontends import zoo
 from diagmem.kernels import library
-from diagmem.reports.paper.build import document, errata, tables
-from diagmem.reports.paper.document import Document, Table, markdown, page
+from diagmem.reports.paper.document import (
+    TABLE_I,
+    TABLE_II,
+    TABLE_III,
+    Document,
+    PeakRow,
+    Table,
+    closest,
+    document,
+    errata,
+    layer,
+    markdown,
+    page,
+    splitting,
+    tables,
+)
 from diagmem.reports.paper.figures import MAKERS
 from diagmem.reports.paper.procedure import ANALYTICAL, EXACT, reference_overlap, reproduce, with_other_ties
-from diagmem.reports.paper.published import TABLE_I, TABLE_II, TABLE_III, PeakRow
-from diagmem.reports.paper.tables import closest, layer, splitting
 from diagmem.validation import Rules, replay
 
 KB = 1024
