@@ -241,17 +241,13 @@ class Tensor:
 
     def shares_elements_with(self, other: Tensor) -> bool:
         """Whether both lie in the same tensor, and any element of it is in both."""
-        low, high = max(self.offset_bytes, other.offset_bytes), min(self._end_bytes, other._end_bytes)
+        both = self, other
+        low, high = max(t.offset_bytes for t in both), min(t.offset_bytes + t.span_bytes for t in both)
         if self.base != other.base or low >= high:
             return False
-        parts = [pieces(t.shape, t.strides) for t in (self, other)]
-        offsets = [0 if t.view is None else t.view.offset_elems for t in (self, other)]
+        parts = [pieces(t.shape, t.strides) for t in both]
+        offsets = [0 if t.view is None else t.view.offset_elems for t in both]
         return share(parts[0], offsets[0], parts[1], offsets[1])
-
-    @property
-    def _end_bytes(self) -> int:
-        """Of its last element, from the start of its base."""
-        return self.offset_bytes + self.span_bytes
 
     @property
     def size_bytes(self) -> int:

@@ -14,7 +14,6 @@ from diagmem.model.errors import ModelError
 if TYPE_CHECKING:
     from diagmem.model.graph import Tensor
 
-
 IntArray = npt.NDArray[np.int64]
 
 
@@ -74,11 +73,8 @@ class Window1D:
                 "each must be at least 1; the file is damaged"
             )
         extent = (kernel - 1) * dilation + 1
-        if padding is Padding.SAME:
-            size_out = -(-size_in // stride)
-            total = max(0, (size_out - 1) * stride + extent - size_in)
-            return cls(size_in, size_out, kernel, stride, dilation, total // 2, total - total // 2)
-        return cls.explicit(size_in, kernel, stride, dilation, 0, 0)
+        total = max(0, (-(-size_in // stride) - 1) * stride + extent - size_in) if padding is Padding.SAME else 0
+        return cls.explicit(size_in, kernel, stride, dilation, total // 2, total - total // 2)
 
     @classmethod
     def explicit(
@@ -135,13 +131,10 @@ class Window2D:
         padding: Padding | ExplicitPadding = Padding.VALID,
     ) -> Window2D:
         """Pairs are (height, width)."""
+        axes = list(zip(image[1:3], kernel, stride, dilation, strict=True))
         if isinstance(padding, ExplicitPadding):
-            axes = list(zip(image[1:3], kernel, stride, dilation, strict=True))
             return cls(
                 Window1D.explicit(*axes[0], padding.top, padding.bottom),
                 Window1D.explicit(*axes[1], padding.left, padding.right),
             )
-        return cls(
-            Window1D.resolve(image.height, kernel[0], stride[0], dilation[0], padding),
-            Window1D.resolve(image.width, kernel[1], stride[1], dilation[1], padding),
-        )
+        return cls(*(Window1D.resolve(*axis, padding) for axis in axes))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from diagmem.model.graph import Graph, IntArray, Node, Tensor, span
+from diagmem.model.graph import Graph, IntArray, Node, Tensor
 from diagmem.model.schedule import PUSH, PushState, Schedule
 from diagmem.ops import kind_of
 from diagmem.validation.findings import Fault, Finding, Rules
@@ -234,11 +234,10 @@ class Checker:
         base = self.placed.rows.get(tensor.base)
         if base is None or (by_row and tensor.view is None) or not tensor.elems:
             return True
-        row_bytes, size = self.graph.tensors[tensor.base].row_bytes, tensor.dtype.size_bytes
-        extent, pitch, rows = tensor.span_bytes, 0, 1
+        row_bytes, extent, pitch, rows = self.graph.tensors[tensor.base].row_bytes, tensor.span_bytes, 0, 1
         if by_row and tensor.rows > 1:
-            extent = span((1, 1, *tensor.shape[2:]), tensor.strides) * size
-            pitch, rows = tensor.strides[1] * size, tensor.rows
+            extent, pitch = tensor.row_span_bytes, tensor.strides[1] * tensor.dtype.size_bytes
+            rows = tensor.rows
         begin = tensor.offset_bytes + np.arange(rows, dtype=np.int64) * pitch
         first, last = (np.clip(at // row_bytes, 0, len(base) - 1) for at in (begin, begin + extent - 1))
         # How many rows of the base up to each one do not follow the row before.

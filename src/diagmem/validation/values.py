@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -288,8 +288,8 @@ class ReplayedRun:
         self._copied_now: dict[int, Value] = {}
         self._staying = {graph.producer[tensor] for tensor in self.memory.staying}
         self._done: set[int] = set()
-        self._looks: dict[Step, list[tuple[Tensor, list[Slot]]]] = {}
-        self._makes: dict[Step, list[tuple[Slot, Part, int]]] = {}
+        self._looked_at = cache(self._looks)
+        self._made_by = cache(lambda step: [*self._makings(step)])
         self._rows_read: dict[tuple[int, int], list[list[int]] | None] = {}
 
     def _parts(self, root: int) -> list[Part]:
@@ -448,12 +448,10 @@ class ReplayedRun:
         elems = self.memory.unit_elems(tensor)
         return [Slot(root, 0, int(unit)) for unit in distinct(elements // elems)]
 
-    def _looked_at(self, step: Step) -> list[tuple[Tensor, list[Slot]]]:
+    def _looks(self, step: Step) -> list[tuple[Tensor, list[Slot]]]:
         """What a step reads: tensors, and what the elements that it touches are made of."""
-        if step not in self._looks:
-            tensors = {t.index: t for _, t in self.graph.nodes[step.op].activations() if t.elems}
-            self._looks[step] = [(t, self._looked_at_by(step, t)) for t in tensors.values()]
-        return self._looks[step]
+        tensors = {t.index: t for _, t in self.graph.nodes[step.op].activations() if t.elems}
+        return [(t, self._looked_at_by(step, t)) for t in tensors.values()]
 
     def _looked_at_by(self, step: Step, tensor: Tensor) -> list[Slot]:
         kernel, turn = self.kernels[step.op], step.turn
@@ -474,13 +472,8 @@ class ReplayedRun:
         rows = self._rows_read[key]
         return self._slots(tensor, None) if rows is None else [Slot(root, 0, row) for row in rows[turn]]
 
-    def _made_by(self, step: Step) -> list[tuple[Slot, Part, int]]:
-        """What a step writes, and of which output."""
-        if step not in self._makes:
-            self._makes[step] = list(self._makings(step))
-        return self._makes[step]
-
     def _makings(self, step: Step) -> Iterator[tuple[Slot, Part, int]]:
+        """What a step writes, and of which output."""
         op, turn = step.op, step.turn
         if turn is not None and self.kernels[op].sums_bytes:
             if turn < self.kernels[op].turns - 1:

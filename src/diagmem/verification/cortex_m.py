@@ -142,9 +142,8 @@ def run_on_core(
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         directory = Path(place)
         build(program, len(inputs), core, memory or Memory(), directory, linked=linked)
-        said, status = _emulate(core, directory, inputs)
+        said, status, sent = _emulate(core, directory, inputs)
         sections = _sections(core, directory)
-        sent = (directory / "outputs.bin").read_bytes()
         stack = (directory / "stack.bin").read_bytes()
     failure = first_difference(program, inputs, sent, is_traced=False)
     if failure is not None or status:
@@ -194,8 +193,8 @@ def _traced_failure(program: Program, inputs: Inputs, core: Core) -> str | None:
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         directory = Path(place)
         build(program, len(inputs), core, Memory(), directory, hook=TRACE)
-        _emulate(core, directory, inputs)
-        return first_difference(program, inputs, (directory / "outputs.bin").read_bytes(), is_traced=True)
+        _, _, sent = _emulate(core, directory, inputs)
+        return first_difference(program, inputs, sent, is_traced=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +213,8 @@ def count_marks(program: Program, inputs: Inputs, core: Core) -> tuple[list[Mark
         build(program, 1, core, Memory(), directory, hook="profile.h")
         copy = core.made_by.tool("objcopy")
         tools.build([copy, "-O", "binary", "-j", ".marks", "firmware.elf", "marks.bin"], directory)
-        said, status = _emulate(core, directory, inputs, program.arena_bytes)
-        failure = first_difference(program, inputs, (directory / "outputs.bin").read_bytes(), is_traced=False)
+        said, status, sent = _emulate(core, directory, inputs, program.arena_bytes)
+    failure = first_difference(program, inputs, sent, is_traced=False)
     marks = [Mark(*map(int, found)) for found in re.findall(r"^mark (\d+) (\d+) (\d+)$", said, re.MULTILINE)]
     total = re.search(r"^instructions (\d+)$", said, re.MULTILINE)
     if failure is not None or status or total is None:
@@ -273,8 +272,8 @@ def _memories(program: Program) -> list[str]:
     return [f"-DHARNESS_FAST_BYTES={uses[0].used_bytes}", *([f"-DHARNESS_SLOW_BYTES={slow}"] if slow else [])]
 
 
-def _emulate(core: Core, directory: Path, inputs: Inputs, arena_bytes: int | None = None) -> tuple[str, int]:
-    """What the emulator says on standard error, and how the firmware ends."""
+def _emulate(core: Core, directory: Path, inputs: Inputs, arena_bytes: int | None = None) -> tuple[str, int, bytes]:
+    """What the emulator says on standard error, how the firmware ends, and what it sends."""
     made_by = core.made_by
     emulator = tools.find(made_by.emulator, made_by.emulator_package)
     (directory / "inputs.bin").write_bytes(encoded(inputs))
@@ -287,7 +286,7 @@ def _emulate(core: Core, directory: Path, inputs: Inputs, arena_bytes: int | Non
     if done.returncode and "plugin" in said:
         # An emulator that is built without plugins runs the firmware all the same, it only does not count.
         done = tools.call(command, directory)
-    return said, done.returncode
+    return said, done.returncode, (directory / "outputs.bin").read_bytes()
 
 
 def _counter(core: Core, emulator: str, directory: Path, arena_bytes: int | None) -> list[str]:

@@ -232,22 +232,7 @@ def _header(programs: Mapping[str, Program], count: int, are_kept: bool) -> str:
 
 static const size_t shared_bytes[] = {{{", ".join(map(str, shared.values()))}}};
 
-/* `shared`: for each memory of the model the number of the one that all share, or -1. */
-static const struct model {{
-    int pools;
-    const int *shared;
-    const size_t *pool_bytes;
-    int inputs, outputs;
-    const size_t *input_bytes, *output_bytes;
-    void (*reset)(void *const *);
-    void *(*input)(void *const *, int);
-    void (*invoke)(void *const *);
-    void (*start)(void *const *);
-    int (*push_row)(void *const *, const void *);
-    int rows;
-    size_t row_bytes;
-    const void *(*output)(void *const *, int);
-}} models[] = {{
+static const struct model models[] = {{
 {rows},
 }};
 """

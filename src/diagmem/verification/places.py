@@ -139,7 +139,7 @@ class Verification:
 
     def on(self, place: str) -> Verdict:
         check_place(place)
-        return self._in_tflm() if place == TFLM else self._as_c(place)
+        return self._in_tflm() if place == TFLM else self.judged(self._run(place))
 
     @cached_property
     def program(self) -> Program:
@@ -175,9 +175,6 @@ class Verification:
         model = self.program.model
         return next(range_faults(model, ranges_of(model), self.seed), None)
 
-    def _as_c(self, place: str) -> CVerdict:
-        return self.judged(self._run(place, self.samples))
-
     @property
     def samples(self) -> Inputs:
         return sample_inputs(self.program.graph, self.inputs, self.seed)
@@ -199,8 +196,8 @@ class Verification:
         judges = ("numpy",) if notes else ("numpy", opinion.oracle)
         return CVerdict(run, cost, judges, notes, RELATIVE_TOLERANCE if is_real else 0.0)
 
-    def _run(self, place: str, samples: Inputs) -> Run:
-        cores = cores_of(place)
+    def _run(self, place: str) -> Run:
+        cores, samples = cores_of(place), self.samples
         if place in CORES:
             return (run_on_core if cores == 1 else run_on_cores)(self.program, samples, CORES[place])
         return run_on_host(self.program, samples) if cores == 1 else run_on_threads(self.program, samples, cores)

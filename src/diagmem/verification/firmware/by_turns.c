@@ -7,6 +7,23 @@
 
 #include <sanitizer/asan_interface.h>
 
+/* `shared`: for each memory of the model the number of the one that all share, or -1. */
+struct model {
+    int pools;
+    const int *shared;
+    const size_t *pool_bytes;
+    int inputs, outputs;
+    const size_t *input_bytes, *output_bytes;
+    void (*reset)(void *const *);
+    void *(*input)(void *const *, int);
+    void (*invoke)(void *const *);
+    void (*start)(void *const *);
+    int (*push_row)(void *const *, const void *);
+    int rows;
+    size_t row_bytes;
+    const void *(*output)(void *const *, int);
+};
+
 #include "by_turns_models.h"
 
 #define POISON 0xA5
