@@ -21,8 +21,8 @@ from diagmem.model.schedule import PUSH, Step
 from diagmem.planning.cores.multicore import most_held_bytes, running_steps, speedup, step_work
 from diagmem.planning.plan import Plan
 from diagmem.verification.cortex_m import CORES, run_on_cores
-from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.profile import profiled
+from diagmem.verification.reference import sample_inputs
 
 MODELS = ("vww_96_int8", "kws_dscnn_int8", "resnet8_int8", "mobilenet_v1_0.25_128_int8", "autoencoder_int8")
 WAYS: Mapping[str, Mapping[str, Any]] = {

@@ -35,7 +35,7 @@ from diagmem.ops.sampling import activation, constant, node_of
 from diagmem.reports.drawing import Drawing, line, rect, text
 from diagmem.tracing.model import side_by_side
 from diagmem.verification.cortex_m import CORES, run_on_core
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

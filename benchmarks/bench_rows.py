@@ -17,7 +17,7 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.c.steps import sequence_bytes
 from diagmem.frontends.source import Source
 from diagmem.verification.cortex_m import CORES, run_on_core
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 
 SHARED = Path(os.environ.get("DIAGMEM_SHARED", Path(__file__).parents[2] / "shared")) / "models" / "mlperf_tiny"
 MODELS = {

@@ -15,7 +15,7 @@ from diagmem.frontends.source import Source
 from diagmem.kernels import kernels_for
 from diagmem.targets import chip_named, core_named
 from diagmem.verification.cortex_m import CORES, run_on_core
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from tests.backends.c.models import compiler
 from tests.networks import Net
 

@@ -21,7 +21,7 @@ from diagmem.model.graph import Graph
 from diagmem.planning import planner
 from diagmem.planning.options import Options
 from diagmem.reports.inspection import inspect
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from tests.frontends.tflite.test_hostile import corrupted
 from tests.fuzzing import batches
 from tests.fuzzing.attempts import attempted

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from diagmem.frontends.onnx.proto import BYTES, FIXED32, VARINT, Message
 from diagmem.frontends.source import Source
 from diagmem.verification import oracles, reference
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from tests.frontends.onnx import making
 from tests.frontends.tflite.test_hostile import corrupted
 from tests.fuzzing import batches

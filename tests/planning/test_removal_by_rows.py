@@ -26,7 +26,7 @@ from diagmem.planning.plan import Plan, checked, findings_of
 from diagmem.transforms import FOR_ROWS, TRANSFORMS, transformed
 from diagmem.validation.findings import Fault
 from diagmem.verification.host import run_on_host
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from tests.backends.c.models import compiler, with_weights
 from tests.row_networks import joined_net
 

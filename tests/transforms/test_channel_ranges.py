@@ -14,8 +14,8 @@ from diagmem.ops.matrix.fully_connected import FullyConnected
 from diagmem.transforms.channel_links import KINDS, STORED, Sums
 from diagmem.transforms.channel_ranges import Range, ranges_of
 from diagmem.verification import reference
-from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.places import range_faults
+from diagmem.verification.reference import sample_inputs
 from tests.ops.fitting import SeededDraw, fitted
 from tests.transforms.layers import UNIT, IdleNet, idle_net
 

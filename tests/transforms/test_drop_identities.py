@@ -14,7 +14,7 @@ from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.elementwise.unary import Unary
 from diagmem.transforms import transformed
 from diagmem.verification import reference
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from tests.transforms.layers import IdleNet
 
 

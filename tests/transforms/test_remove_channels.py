@@ -20,7 +20,7 @@ from diagmem.ops.resizing.resize import Resize
 from diagmem.transforms import macs_of, transformed, weights_of
 from diagmem.transforms.remove_channels import channel_counts
 from diagmem.verification import reference
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from tests.transforms.layers import IdleNet, idle_net
 
 NAME = "remove-channels"

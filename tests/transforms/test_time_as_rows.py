@@ -16,7 +16,7 @@ from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.matrix.fully_connected import FullyConnected
 from diagmem.transforms import transformed
 from diagmem.verification import reference
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from tests.profiles import examples
 from tests.row_networks import Lines, line_net, with_values
 

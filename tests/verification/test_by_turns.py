@@ -12,7 +12,7 @@ from diagmem.backends.c.program import Program
 from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.graph import DType, Graph
 from diagmem.verification.host import run_by_turns, turns
-from diagmem.verification.inputs import restarts, sample_inputs
+from diagmem.verification.reference import restarts, sample_inputs
 from tests.backends.c.models import compiler, tiny, with_weights
 from tests.cut_models import cut
 from tests.streams import stream

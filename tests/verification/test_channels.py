@@ -13,7 +13,7 @@ from diagmem.model.graph import Graph
 from diagmem.transforms.channel_ranges import Range, ranges_of
 from diagmem.verification import places
 from diagmem.verification.host import run_on_host
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from tests.backends.c.models import compiler
 from tests.transforms.layers import idle_net
 

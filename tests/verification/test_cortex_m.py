@@ -14,7 +14,7 @@ from diagmem.planning.plan import Storage
 from diagmem.targets import chip_named
 from diagmem.tracing.model import side_by_side
 from diagmem.verification.cortex_m import CORES, Core, Memory, run_on_core
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from diagmem.verification.tools import ToolError
 from tests.backends.c.models import compiler, program, tiny, with_weights
 from tests.ops.deep_nodes import KINDS, deep_nodes

@@ -18,7 +18,7 @@ from diagmem.planning.plan import Storage
 from diagmem.validation import Fault
 from diagmem.verification import harness, host
 from diagmem.verification.host import run_on_host
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from tests.backends.c.models import compiler, program, tiny
 
 

@@ -14,8 +14,8 @@ from diagmem.frontends.source import Source
 from diagmem.verification import reference, tflm
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
-from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.oracles import Opinion, second_opinion
+from diagmem.verification.reference import sample_inputs
 from tests.backends.c.models import compiler, program
 from tests.profiles import some
 

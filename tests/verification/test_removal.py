@@ -14,7 +14,7 @@ from diagmem.model.graph import DType, Graph
 from diagmem.transforms import TRANSFORMS, transformed
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from tests.backends.c.models import compiler, with_weights
 from tests.transforms.removable_ops import tangle
 

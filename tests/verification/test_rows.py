@@ -28,7 +28,7 @@ from diagmem.verification import reference
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.harness import differences, spans
 from diagmem.verification.host import Machine, run_on_host, trace_on_host
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from tests.backends.c.models import compiler, with_weights
 from tests.row_networks import UNOPTIMISED, image_net, image_to_image, line_net, side_by_side
 

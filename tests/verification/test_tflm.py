@@ -17,7 +17,7 @@ from diagmem.frontends import tflite
 from diagmem.frontends.tflite import writer as flatbuffer
 from diagmem.kernels import library
 from diagmem.verification import tflm
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from tests.backends.tflm import small_models
 
 needs_tflm = pytest.mark.skipif(not tflm.is_installed(), reason="needs the package tflite-micro")

@@ -18,7 +18,7 @@ from diagmem.model.schedule import How, Multicore, Phases, Split, Step
 from diagmem.planning.cores.split import SharedOp, SharedTurns
 from diagmem.planning.plan import Plan
 from diagmem.verification.host import run_on_threads
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from tests.backends.c.models import compiler
 from tests.row_networks import image_net, image_to_image, with_values
 

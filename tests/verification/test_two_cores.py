@@ -16,7 +16,7 @@ from diagmem.model.errors import PlanError
 from diagmem.model.schedule import How, Multicore, Phases
 from diagmem.planning.cores.multicore import running_steps
 from diagmem.verification.cortex_m import CORES, run_on_cores
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 
 TWO = CORES["cortex-m33x2"]
 

@@ -15,7 +15,7 @@ from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.graph import DType, Graph
 from diagmem.verification.cortex_m import CORES, run_on_core
 from diagmem.verification.host import run_on_host
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from tests.backends.c.models import compiler, program, tiny, with_weights, write
 from tests.execution import with_values
 from tests.networks import Net

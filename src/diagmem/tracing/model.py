@@ -24,7 +24,7 @@ from diagmem.tracing.calls import Call, MemoryArgument, Role
 from diagmem.tracing.native import AFTER_OP, harness
 from diagmem.tracing.recording import Executable
 from diagmem.tracing.toolchain import Elf
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 
 NAME = "net"
 APART_BYTES = 16

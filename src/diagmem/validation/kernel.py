@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from diagmem.kernels import Library
 from diagmem.model.graph import IntArray, Node, Tensor, distinct, pieces
-from diagmem.ops import kind_of
+from diagmem.ops import kind_of, node_macs
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import WeightCopies
 
@@ -80,7 +80,7 @@ class Kernel:
 
     @cached_property
     def macs(self) -> int:
-        return 0 if self.kind is None else self.kind.macs(self.node)
+        return node_macs(self.node)
 
     @cached_property
     def sums_bytes(self) -> int:

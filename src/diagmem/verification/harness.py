@@ -16,8 +16,7 @@ from diagmem.model.errors import one_line
 from diagmem.model.graph import DType, Shape, Tensor, places
 from diagmem.transforms.narrow_types import quantised_values
 from diagmem.verification import reference
-from diagmem.verification.inputs import restarts
-from diagmem.verification.reference import differing
+from diagmem.verification.reference import differing, restarts
 from diagmem.verification.tools import write_firmware
 
 
@@ -130,10 +129,7 @@ def header(program: Program, runs: int) -> str:
         _sizes("input", [graph.tensors[t].size_bytes for t in graph.inputs]),
         _sizes("output", [graph.tensors[t].size_bytes for t in graph.outputs]),
         "#ifdef HARNESS_TRACE",
-        "static const struct {",
-        "    int step, pool;",
-        "    size_t offset, bytes;",
-        "} harness_spans[] = {",
+        "static const struct { int step, pool; size_t offset, bytes; } harness_spans[] = {",
         *rows,
         "};",
         "#endif",

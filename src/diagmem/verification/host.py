@@ -30,7 +30,7 @@ from diagmem.verification.harness import (
     spans,
     write_model,
 )
-from diagmem.verification.inputs import restarts
+from diagmem.verification.reference import restarts
 
 SANITIZED = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 TRAPPING = "-fsanitize-undefined-trap-on-error"

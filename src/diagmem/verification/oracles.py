@@ -29,25 +29,21 @@ from diagmem.ops.numerics.weighted_sums import is_hybrid
 from diagmem.ops.state import changed_variables
 from diagmem.verification import reference, tflm
 from diagmem.verification.harness import Inputs
-from diagmem.verification.inputs import restarts
-from diagmem.verification.reference import differing
+from diagmem.verification.reference import Reference, differing, restarts
 from diagmem.verification.tflm import TflmError
 
 TFLM, LITERT, ONNXRUNTIME = "tflm", "litert", "onnxruntime"
 
-Theirs = Callable[[Node, Values], tuple[Array, ...]]
-"""What the runtime computes, like a kind's `reference`."""
-
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """`applies`: to which nodes of the kinds. `theirs` is None where nobody can say what the runtime computes."""
+    """`applies`: to which nodes of the kinds. `theirs`: what the runtime computes, None where nobody can say."""
 
     runtime: str
     kinds: tuple[str, ...]
     why: str
     applies: Callable[[Node], bool]
-    theirs: Theirs | None = None
+    theirs: Reference | None = None
 
 
 def deviation(runtime: str, node: Node) -> Deviation | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,8 @@ from diagmem.transforms.channel_ranges import Range, ranges_of
 from diagmem.verification.cortex_m import CORES, run_on_core, run_on_cores
 from diagmem.verification.harness import Inputs, Run
 from diagmem.verification.host import run_on_host, run_on_threads
-from diagmem.verification.inputs import sample_inputs
 from diagmem.verification.oracles import RELATIVE_TOLERANCE, Opinion, opinion_of_parts, second_opinion
+from diagmem.verification.reference import sample_inputs
 from diagmem.verification.tflm import Comparison, compare
 
 HOST, TFLM = "host", "tflm"
@@ -88,10 +88,7 @@ class TflmVerdict:
 
     found: Comparison
     weights_bytes: int
-
-    @property
-    def on(self) -> str:
-        return TFLM
+    on: ClassVar[str] = TFLM
 
     @property
     def ok(self) -> bool:

@@ -13,7 +13,7 @@ from diagmem.model.graph import Node
 from diagmem.model.notebook import ShownAsTable
 from diagmem.model.schedule import PUSH
 from diagmem.verification.cortex_m import CORES, count_marks
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from diagmem.verification.tools import ToolError
 
 SAMPLE = 5

@@ -1,22 +1,23 @@
-"""A model run in numpy, operation by operation, and when two results are the same."""
+"""A model run in numpy, operation by operation: on which inputs, and when two results are the same.
+
+Inputs are edges of the range, noise, and pictures of many scales.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from diagmem.model.errors import ModelError
-from diagmem.model.graph import ABSENT, Graph, Node
+from diagmem.model.graph import ABSENT, DType, Graph, Node, Shape, Tensor
 from diagmem.ops import Unsupported, kind_of
 from diagmem.ops.c_call import values_of
+from diagmem.ops.kind import Array, Values
 from diagmem.transforms.cleanup import drop_dead
 
-Array = npt.NDArray[Any]
-
-Reference = Callable[[Node, Sequence[Array | None]], tuple[Array, ...]]
+Reference = Callable[[Node, Values], tuple[Array, ...]]
 """What a node computes from the values of its inputs."""
 
 
@@ -64,18 +65,13 @@ def run(
             way = (instead or {}).get(node.op.index, kind.reference)
             outputs = way(node, [None if i == ABSENT else values[i] for i in node.op.inputs])
         except Unsupported as reason:
-            if _is_dead(graph, node):
+            if node.op.number not in {op.number for op in drop_dead(graph, lambda op: True).ops}:
                 unknown.update(node.op.outputs)
                 continue
             raise ModelError(f"{node.label}: {reason}; it cannot be verified") from reason
         written = (*node.op.outputs, *(node.op.inputs[p] for p in kind.states(node)))
         values.update(zip(written, outputs, strict=True))
     return values
-
-
-def _is_dead(graph: Graph, node: Node) -> bool:
-    """Whether an op makes nothing that an output depends on, and does nothing else."""
-    return node.op.number not in {op.number for op in drop_dead(graph, lambda op: True).ops}
 
 
 def differing(got: Array, wanted: Array) -> npt.NDArray[np.bool_]:
@@ -87,3 +83,57 @@ def differing(got: Array, wanted: Array) -> npt.NDArray[np.bool_]:
         bits &= ~(np.isnan(got) & np.isnan(wanted))
     found: npt.NDArray[np.bool_] = bits
     return found
+
+
+CELLS = (2, 4, 8, 16, 2**31)
+"""Structure of every size: networks answer plain noise almost always the same way, which would hide a difference."""
+
+
+def restarts(graph: Graph, count: int) -> tuple[int, ...]:
+    """Before which of so many runs a model that has state is set back to its first: half-way."""
+    return (count // 2,) if graph.variables and count > 1 else ()
+
+
+def sample_inputs(graph: Graph, count: int, seed: int = 0) -> list[list[Array]]:
+    """`count` runs, for each the values of each graph input: five edge cases first, then random ones. The same for the
+    same seed, and the first ones the same for any count."""
+    rng = np.random.default_rng(seed)
+    tensors = [graph.tensors[i] for i in graph.inputs]
+    return [[_values(t, n, rng) for t in tensors] for n in range(count)]
+
+
+def _values(tensor: Tensor, n: int, rng: np.random.Generator) -> Array:
+    dtype, shape = tensor.dtype, tensor.shape
+    low, high = _range(dtype)
+    zero = tensor.quantisation.zero_points[0] if tensor.quantisation else 0
+    ramp = np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
+    edges = (
+        np.full(shape, low),
+        np.full(shape, high),
+        np.full(shape, zero),
+        low + ramp % (high - low + 1),
+        low + ramp % 2,
+    )
+    if n < len(edges):
+        return np.asarray(edges[n]).astype(dtype.numpy)
+    unit = _picture(shape, rng) if n % 2 else rng.uniform(0, 1, shape)
+    values = low + unit * (high - low)
+    return np.asarray(values if dtype is DType.FLOAT32 else np.rint(values)).astype(dtype.numpy)
+
+
+def _range(dtype: DType) -> tuple[int, int]:
+    if dtype in (DType.INT8, DType.UINT8, DType.INT16):
+        return int(np.iinfo(dtype.numpy).min), int(np.iinfo(dtype.numpy).max)
+    # Wider integers are indices or lengths, which kernels do not check: stay where they are sure to be sound.
+    return (-4, 4) if dtype is DType.FLOAT32 else (0, 1)
+
+
+def _picture(shape: Shape, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    """Values in [0, 1]: noise on grids of several widths, of random contrast about a random mean."""
+    total = np.zeros(shape)
+    for cells in CELLS:
+        grid = rng.uniform(-1, 1, tuple(min(size, cells) for size in shape))
+        total += rng.uniform() * grid[np.ix_(*(np.arange(s) * g // s for s, g in zip(shape, grid.shape, strict=True)))]
+    largest = float(np.abs(total).max(initial=1e-9))
+    contrast, mean = rng.uniform(0, 0.5), rng.uniform(0, 1)
+    return np.asarray(np.clip(mean + contrast * total / largest, 0, 1))

@@ -19,8 +19,7 @@ import numpy as np
 from diagmem.model.errors import DiagmemError, install_command, one_line
 from diagmem.model.graph import DType, Graph
 from diagmem.verification.harness import Inputs
-from diagmem.verification.inputs import restarts
-from diagmem.verification.reference import differing
+from diagmem.verification.reference import differing, restarts
 
 AMPLE_ARENA_BYTES = 2**24
 TIMEOUT_SECONDS = 600.0

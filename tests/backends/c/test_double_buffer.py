@@ -15,7 +15,7 @@ from diagmem.model.errors import PlanError
 from diagmem.model.graph import Graph
 from diagmem.planning.plan import findings_of
 from diagmem.verification import reference
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from diagmem.verification.tools import STANDARD, WARNINGS
 from tests.backends.c.models import compiler, tiny, write
 

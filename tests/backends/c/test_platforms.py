@@ -14,7 +14,7 @@ from diagmem import pipeline
 from diagmem.backends.c import emit
 from diagmem.backends.c.program import Program
 from diagmem.verification.host import Machine, run_on_host
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from diagmem.verification.tools import STANDARD
 from tests.backends.c.everything import everything
 from tests.backends.c.models import compiler, tiny, write

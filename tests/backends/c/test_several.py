@@ -21,7 +21,7 @@ from diagmem.planning.memory.caller import kept_bytes
 from diagmem.planning.options import TOGETHER
 from diagmem.planning.plan import findings_of
 from diagmem.verification import reference
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from diagmem.verification.tools import STANDARD, WARNINGS
 from tests.backends.c.models import compiler, tiny, write
 from tests.profiles import some

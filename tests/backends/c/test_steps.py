@@ -20,7 +20,7 @@ from diagmem.frontends.zoo.networks import Builder
 from diagmem.model.graph import DType, Graph
 from diagmem.verification import reference
 from diagmem.verification.host import run_on_host, run_on_threads
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from diagmem.verification.tools import STANDARD, WARNINGS
 from tests.backends.c.models import COMPILERS, compiler, with_weights, write
 from tests.row_networks import Images, with_values

@@ -23,7 +23,7 @@ from diagmem.planning.needs.footprint import SeparationRule, footprint
 from diagmem.planning.place import optimal
 from diagmem.validation import Fault
 from diagmem.verification import tflm
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from diagmem.verification.tflm import compare
 from tests.backends.tflm import small_models
 from tests.frontends.tflite.test_hostile import corrupted

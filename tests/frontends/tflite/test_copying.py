@@ -12,7 +12,7 @@ from diagmem.frontends.tflite.writer import copied, to_tflite
 from diagmem.frontends.zoo import build
 from diagmem.transforms import transformed
 from diagmem.verification import reference, tflm
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 
 VWW = "mlperf_tiny/vww_96_int8"
 

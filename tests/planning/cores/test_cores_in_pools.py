@@ -18,7 +18,7 @@ from diagmem.model.schedule import How
 from diagmem.planning.plan import findings_of
 from diagmem.planning.planner import Planned
 from diagmem.verification.host import run_on_threads
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from tests.backends.c.models import compiler
 from tests.networks import Net
 from tests.row_networks import with_values

@@ -15,7 +15,7 @@ from diagmem.model.errors import PlanError
 from diagmem.planning.plan import Storage, findings_of
 from diagmem.validation import Fault
 from diagmem.verification.host import run_on_host
-from diagmem.verification.inputs import sample_inputs
+from diagmem.verification.reference import sample_inputs
 from tests.backends.c.models import compiler, tiny
 
 INPUT, MIDDLE, OUTPUT = "input", "depthwise_conv_2d_1", "softmax_8"
