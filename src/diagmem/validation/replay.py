@@ -29,7 +29,7 @@ from diagmem.ops import Order, kind_of
 from diagmem.ops.accesses import Runs
 from diagmem.ops.orders import PIXEL_BY_PIXEL
 from diagmem.ops.state import changed_variables
-from diagmem.validation.findings import Fault, Finding, Rules
+from diagmem.validation.findings import Checker, Fault, Finding, Placed, Rules, copied_bytes, held_bytes, with_caller
 from diagmem.validation.kernel import (
     FAR,
     Kernel,
@@ -41,7 +41,6 @@ from diagmem.validation.kernel import (
     cut_to_turns,
     shared_bytes,
 )
-from diagmem.validation.places import Checker, Placed, copied_bytes, held_bytes, with_caller
 from diagmem.validation.values import Read, ReplayedRun, Value
 
 _ROUNDING = Fraction(1, 20_000)
@@ -65,7 +64,16 @@ class _Order:
         self.done: Counter[int] = Counter()
         self.whole: set[int] = set()
         self.last_effect = -1
-        self.versions = _Versions(graph)
+        # How often each variable has been changed. An op must find it as often changed as in the model's order.
+        self.changed_by = [changed_variables(node) for node in graph.nodes] if graph.variables else []
+        self.changes: Counter[int] = Counter()
+        self.last_change: dict[int, int] = {}
+        self.wanted: list[dict[int, int]] = []
+        count: Counter[int] = Counter()
+        for node, changed in zip(graph.nodes, self.changed_by, strict=False):
+            touched = {v for t in (*node.op.inputs, *node.op.outputs) for v in graph.variables_in(t)}
+            self.wanted.append({v: count[v] for v in sorted(touched)})
+            count.update(changed)
         self.turned: Counter[int] = Counter()
 
     def step(self, at: int, step: Step) -> Iterator[Finding]:
@@ -102,12 +110,26 @@ class _Order:
         return None
 
     def _effects(self, at: int, op: int) -> Iterator[Finding]:
-        early = self.versions.early(op)
+        early = self._early(op)
         if early is None and not self.graph.nodes[op].outputs:
             early = self.last_effect if op < self.last_effect else None
             self.last_effect = max(op, self.last_effect)
         if early is not None:
             yield self._finding(Fault.EFFECT_TOO_EARLY, at, early)
+
+    def _early(self, op: int) -> int | None:
+        """Notes that an op runs. Which op has run too early by then: the one that last changed what it touches, or it
+        itself; None if all is in order."""
+        if not self.wanted:
+            return None
+        found = None
+        for variable, wanted in self.wanted[op].items():
+            if self.changes[variable] != wanted:
+                found = self.last_change[variable] if self.changes[variable] > wanted else op
+        for variable in self.changed_by[op]:
+            self.changes[variable] += 1
+            self.last_change[variable] = op
+        return found
 
     def work(self) -> Fraction:
         """Multiply-accumulates of the whole run; each turn of an op does as many."""
@@ -130,35 +152,6 @@ class _Order:
 
     def _finding(self, fault: Fault, at: int | None, op: int) -> Finding:
         return Finding(fault, at, op, number=None if op == PUSH else self.graph.ops[op].number)
-
-
-class _Versions:
-    """How often each variable has been changed. An op must find it as often changed as in the model's order."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.changed_by = [changed_variables(node) for node in graph.nodes] if graph.variables else []
-        self.now: Counter[int] = Counter()
-        self.last_change: dict[int, int] = {}
-        self.wanted: list[dict[int, int]] = []
-        count: Counter[int] = Counter()
-        for node, changed in zip(graph.nodes, self.changed_by, strict=False):
-            touched = {v for t in (*node.op.inputs, *node.op.outputs) for v in graph.variables_in(t)}
-            self.wanted.append({v: count[v] for v in sorted(touched)})
-            count.update(changed)
-
-    def early(self, op: int) -> int | None:
-        """Notes that an op runs. Which op has run too early by then: the one that last changed what it touches, or it
-        itself; None if all is in order."""
-        if not self.wanted:
-            return None
-        found = None
-        for variable, wanted in self.wanted[op].items():
-            if self.now[variable] != wanted:
-                found = self.last_change[variable] if self.now[variable] > wanted else op
-        for variable in self.changed_by[op]:
-            self.now[variable] += 1
-            self.last_change[variable] = op
-        return found
 
 
 def faults_of_views(graph: Graph, library: Library, kernels: Sequence[Kernel]) -> Iterator[Finding]:

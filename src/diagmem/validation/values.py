@@ -26,9 +26,8 @@ import numpy as np
 
 from diagmem.model.graph import Graph, IntArray, Tensor, distinct, pieces
 from diagmem.model.schedule import PUSH, Schedule, Step
-from diagmem.validation.findings import Fault, Finding
+from diagmem.validation.findings import Fault, Finding, Held, Placed, is_reshape
 from diagmem.validation.kernel import Kernel, Layout, Touches
-from diagmem.validation.places import Held, Placed, is_reshape
 
 NOBODY = -1
 """Writer of elements that no op writes."""
@@ -340,7 +339,8 @@ class ReplayedRun:
             self._held_now.clear()
             self._copied_now.clear()
             if self.is_streamed:
-                self._hold(PUSH, first + BEFORE_RUN, Read(end, None, None, None, 0))
+                waiting = Read(end, None, None, None, 0)
+                self._lay(self.held[PUSH], self.placed.held, self._held_now, first + BEFORE_RUN, waiting)
             for at, step in enumerate(self.schedule.steps, first):
                 yield from self._step(at, step)
             for index in sorted(kept):
@@ -410,21 +410,19 @@ class ReplayedRun:
         if turn is not None and self.kernels[op].sums_bytes and op in self._held_now:
             self._held_now[op].reads.append(own)
         else:
-            self._hold(op, at, own)
+            self._lay(self.held[op], self.placed.held, self._held_now, at, own)
 
     def _copy_weights(self, at: int) -> None:
         """Makes the copies that are due at a step. All steps of their ops read them."""
         for item in self.copies.get(self.when(at)[1], ()):
-            low = self.placed.weight_copies.get(item.op)
-            if low is not None:
-                self._copied_now[item.op] = Value(item.name, None, low, low + item.size_bytes, at)
-                self.values.append(self._copied_now[item.op])
+            self._lay(item, self.placed.weight_copies, self._copied_now, at)
 
-    def _hold(self, op: int, at: int, read: Read) -> None:
-        item, low = self.held[op], self.placed.held.get(op)
-        if low is not None:
-            self._held_now[op] = Value(item.name, None, low, low + item.size_bytes, at, reads=[read])
-            self.values.append(self._held_now[op])
+    def _lay(self, item: Held, places: Mapping[int, int], now: dict[int, Value], at: int, *reads: Read) -> None:
+        """Makes what belongs to no tensor, if it has a place."""
+        if item.op in places:
+            low = places[item.op]
+            now[item.op] = Value(item.name, None, low, low + item.size_bytes, at, reads=[*reads])
+            self.values.append(now[item.op])
 
     def _made(self, slot: Slot, part: Part, at: int, op: int | None, turn: int | None, output: int | None) -> None:
         tensor = self.graph.tensors[part.tensor]

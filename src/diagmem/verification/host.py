@@ -72,26 +72,26 @@ def trace_on_host(program: Program, inputs: Inputs, machine: Machine = HOST) -> 
 
 
 def _traced(program: Program, inputs: Inputs, machine: Machine) -> tuple[bytes, str]:
+    macs = len(inputs) * sum(map(node_macs, program.graph.nodes))
+    optimised = "-O1" if macs > WORTH_OPTIMISING_MACS else "-O0"
+    common = [tools.find(machine.compiler, machine.compiler), "-I.", optimised, "-DHARNESS_TRACE", *machine.flags]
+    return _sent_by_harness(program, inputs, common, "trace.h", machine=machine)
+
+
+def _sent_by_harness(
+    program: Program, inputs: Inputs, common: list[str], hooks: str, more: Sequence[str] = (), machine: Machine = HOST
+) -> tuple[bytes, str]:
+    """Builds and runs the harness. `hooks`: a header that is included before the model's own code. `more`: files of the
+    harness that it needs besides."""
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         directory = Path(place)
-        tools.write_firmware(directory, "trace.h")
-        macs = len(inputs) * sum(map(node_macs, program.graph.nodes))
-        optimised = "-O1" if macs > WORTH_OPTIMISING_MACS else "-O0"
-        common = [tools.find(machine.compiler, machine.compiler), "-I.", optimised, *machine.flags]
-        _build_harness(program, len(inputs), directory, common, "trace.h", ["-DHARNESS_TRACE"])
+        weights = write_model(program, len(inputs), directory)
+        tools.write_firmware(directory, hooks, "host.c", *more)
+        strict = [*tools.STANDARD, *tools.WARNINGS, "-DMODEL_NO_STATIC_ARENA", "-DMODEL_DEBUG", "-include", hooks]
+        tools.build([*common, *strict, "-c", "model.c", "-o", "model.o"], directory)
+        sources = ["harness.c", "host.c", *(name for name in more if name.endswith(".c"))]
+        tools.build([*common, *sources, "model.o", weights, "-lm", "-o", "harness"], directory)
         return _sent([*machine.runner, str(directory / "harness")], encoded(inputs, machine.order))
-
-
-def _build_harness(
-    program: Program, runs: int, directory: Path, common: list[str], hooks: str, told: Sequence[str] = (), *more: str
-) -> None:
-    """`hooks`: a header that is included before the model's own code. `told`, `more`: what the compiler is told of the
-    harness, and files of it."""
-    weights = write_model(program, runs, directory)
-    tools.write_firmware(directory, "host.c", *more)
-    strict = [*tools.STANDARD, *tools.WARNINGS, "-DMODEL_NO_STATIC_ARENA", "-DMODEL_DEBUG", "-include", hooks]
-    tools.build([*common, *strict, "-c", "model.c", "-o", "model.o"], directory)
-    tools.build([*common, *told, "harness.c", "host.c", *more, "model.o", weights, "-lm", "-o", "harness"], directory)
 
 
 def _sent(command: list[str], asked: bytes) -> tuple[bytes, str]:
@@ -125,13 +125,9 @@ def sent_by_threads(
     program: Program, inputs: Inputs, cores: int, flags: tuple[str, ...] = WATCHED_THREADS, is_traced: bool = True
 ) -> tuple[bytes, str]:
     """What the program sends, with `is_traced` all that steps have made, and what the sanitizer says, in one line."""
-    with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
-        directory = Path(place)
-        tools.write_firmware(directory, "threads.h", "together.h", "harness_team.h")
-        traced = ["-DHARNESS_TRACE"] if is_traced else []
-        common = [tools.find("gcc", "gcc"), "-I.", "-pthread", f"-DHARNESS_CORES={cores}", *traced, *flags]
-        _build_harness(program, len(inputs), directory, common, "threads.h", (), "threads.c")
-        return _sent([str(directory / "harness")], encoded(inputs))
+    traced = ["-DHARNESS_TRACE"] if is_traced else []
+    common = [tools.find("gcc", "gcc"), "-I.", "-pthread", f"-DHARNESS_CORES={cores}", *traced, *flags]
+    return _sent_by_harness(program, inputs, common, "threads.h", ("threads.c", "together.h", "harness_team.h"))
 
 
 LIBRARY = "by_turns_library"

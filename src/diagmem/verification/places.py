@@ -18,7 +18,7 @@ from diagmem.costs import Cost, Costs
 from diagmem.frontends.model_chain import Wired
 from diagmem.frontends.source import Source
 from diagmem.model.errors import PlanError, UnsafePlanError, one_line, shell_word
-from diagmem.model.graph import DType, Graph, Node, Padding
+from diagmem.model.graph import DType, Graph, Node, Padding, Tensor
 from diagmem.ops import Unsupported, kind_of
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
@@ -273,7 +273,7 @@ def _outputs(node: Node, ranges: Mapping[int, Range], rng: np.random.Generator) 
         if sums is not None and node.input(0).dtype in STORED:
             yield from _at_the_ends(node, sums, ranges[node.input(0).index])
         for _ in range(RANDOM_RUNS):
-            given = [None if t is None else _drawn(t.data, t.shape, t.dtype, ranges[t.index], rng) for t in node.inputs]
+            given = [None if t is None else _drawn(t, ranges[t.index], rng) for t in node.inputs]
             if any(t is not None and values is None for t, values in zip(node.inputs, given, strict=True)):
                 return
             with np.errstate(all="ignore"):
@@ -282,15 +282,13 @@ def _outputs(node: Node, ranges: Mapping[int, Range], rng: np.random.Generator) 
         return
 
 
-def _drawn(
-    data: Array | None, shape: tuple[int, ...], dtype: DType, found: Range, rng: np.random.Generator
-) -> Array | None:
+def _drawn(tensor: Tensor, found: Range, rng: np.random.Generator) -> Array | None:
     """Values within a range: its ends, and some between."""
-    if data is not None:
-        return data
+    shape, dtype = tensor.shape, tensor.dtype
+    if tensor.data is not None:
+        return tensor.data
     if dtype is DType.FLOAT32:
-        varied = rng.normal(0, 2, shape)
-        return np.where(found.is_constant, found.low, varied).astype(np.float32)
+        return np.where(found.is_constant, found.low, rng.normal(0, 2, shape)).astype(np.float32)
     if dtype not in STORED:
         return None
     low, high = (np.broadcast_to(limit.astype(np.int64), shape) for limit in (found.low, found.high))
