@@ -288,7 +288,11 @@ def second_opinion(source: Source, graph: Graph, inputs: Inputs) -> Opinion | No
     """What a runtime that is installed has to say; None where there is none, or where it does not run the model, which
     says nothing against ours."""
     if source.is_onnx:
-        return _onnxruntime_opinion(source, graph, inputs)
+        try:
+            is_there = importlib.util.find_spec("onnxruntime") is not None
+            return _compared(ONNXRUNTIME, graph, inputs, outputs_of(source, inputs)) if is_there else None
+        except Refused:
+            return None
     content = source.content
     for name, run in ((TFLM, _tflm), (LITERT, _litert)):
         if _is_judge(name, content, graph):
@@ -297,16 +301,6 @@ def second_opinion(source: Source, graph: Graph, inputs: Inputs) -> Opinion | No
             except (TflmError, ValueError, RuntimeError):
                 continue
     return None
-
-
-def _onnxruntime_opinion(source: Source, graph: Graph, inputs: Inputs) -> Opinion | None:
-    if not importlib.util.find_spec("onnxruntime"):
-        return None
-    try:
-        theirs = outputs_of(source, inputs)
-    except Refused:
-        return None
-    return _compared(ONNXRUNTIME, graph, inputs, theirs)
 
 
 def _is_judge(name: str, content: bytes, graph: Graph) -> bool:
