@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import diagmem
-from diagmem import pipeline
 
 DOCS = Path(__file__).parents[2] / "docs"
 FUNCTIONS = sorted(name for name in diagmem.__all__ if name.islower() and not name.startswith("_"))
@@ -29,7 +28,7 @@ def test_help_and_dir_show_it() -> None:
 def test_examples_are_true(name: str) -> None:
     """Each function has an example in its docstring, and it gives what it says."""
     finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
-    (found,) = finder.find(getattr(pipeline, name), name, globs={"diagmem": diagmem})
+    (found,) = finder.find(getattr(diagmem, name), name, globs={"diagmem": diagmem})
     assert found.examples
     said = io.StringIO()
     runner.run(found, out=said.write)

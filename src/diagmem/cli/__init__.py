@@ -15,6 +15,7 @@ import click
 
 from diagmem import __version__
 from diagmem.cli._options import with_common_options
+from diagmem.cli._show import ANSWER_IS_NO, BAD_INPUT
 from diagmem.model.errors import DiagmemError, UnsafePlanError, one_line
 
 GROUPS = {
@@ -33,8 +34,6 @@ COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 KNOWN = ("targets", "zoo", "schema", "completion")
 """Commands of the module `known`."""
 
-BAD_INPUT = 2
-ANSWER_IS_NO = 1
 INTERRUPTED = 130
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from diagmem.costs import Cost
     from diagmem.model.graph import Node
 
+ANSWER_IS_NO, BAD_INPUT = 1, 2
+"""Exit statuses."""
+
 EMPTY = ("", "-")
 GAP = "  "
 """Between columns."""
@@ -73,14 +76,20 @@ def _width(text: str) -> int:
 
 
 def show(
-    json_path: str | None, data: Callable[[], Any], parts: Iterable[str | Table], output: Path | None = None
+    json_path: str | None,
+    data: Callable[[], Any],
+    parts: Iterable[str | Table],
+    output: Path | None = None,
+    status: int = 0,
 ) -> None:
     """Writes the result as JSON where that is asked for, and shows it to people unless the JSON is on standard output.
-    Parts are made as they are shown."""
+    Parts are made as they are shown. A status other than 0 then ends the command."""
     for path in dict.fromkeys(str(path) for path in (output, json_path) if path):
         write_json(path, data())
     if json_path != "-":
         say(parts)
+    if status:
+        click.get_current_context().exit(status)
 
 
 def say(parts: Iterable[str | Table]) -> None:

@@ -9,21 +9,18 @@ import click
 
 from diagmem.cli._models import model_argument, naming_model
 from diagmem.cli._options import json_option, plan_path_option
-from diagmem.cli._show import count_text, show
+from diagmem.cli._show import ANSWER_IS_NO, count_text, show
 from diagmem.cli._work import working
 
 if TYPE_CHECKING:
     from diagmem.frontends.source import Source
-
-ANSWER_IS_NO = 1
 
 
 @click.command(short_help="Replay a plan: safe or not, and why not.")
 @model_argument
 @plan_path_option("The plan, as `diagmem plan -o PLAN.json` writes it.", required=True)
 @json_option
-@click.pass_context
-def command(ctx: click.Context, /, source: Source, plan_path: Path, json_path: str | None) -> None:
+def command(source: Source, plan_path: Path, json_path: str | None) -> None:
     """Replay a plan of MODEL on shadow memory, byte by byte, and say whether it is safe.
 
     It does not matter who made the plan: what each step must find in memory follows from the model and from what the
@@ -47,6 +44,4 @@ def command(ctx: click.Context, /, source: Source, plan_path: Path, json_path: s
     steps = f"{len(plan.schedule.steps)} steps in {plan.arena_bytes} bytes for kernels {plan.options.kernels}"
     verdict = f"NOT safe: {count_text(len(findings), 'finding')}" if findings else "safe"
     found = {"model": source.label, "plan": str(plan_path), "ok": not findings, "findings": findings}
-    show(json_path, lambda: found, (*findings, f"{verdict}: {steps}"))
-    if findings:
-        ctx.exit(ANSWER_IS_NO)
+    show(json_path, lambda: found, (*findings, f"{verdict}: {steps}"), status=ANSWER_IS_NO if findings else 0)

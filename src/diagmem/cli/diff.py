@@ -9,14 +9,12 @@ import click
 
 from diagmem.cli._models import ModelParameter
 from diagmem.cli._options import Command, CoreParameter, json_option, plan_options
-from diagmem.cli._show import Column, Table, number, show
+from diagmem.cli._show import ANSWER_IS_NO, Column, Table, number, show
 from diagmem.cli._work import working
 
 if TYPE_CHECKING:
     from diagmem.planning.options import Options
     from diagmem.reports.difference import Difference, Growth
-
-ANSWER_IS_NO = 1
 
 
 @click.command(short_help="What changed between two models or plans.", cls=Command)
@@ -32,10 +30,7 @@ ANSWER_IS_NO = 1
 )
 @plan_options("diff")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
-    /,
     before: str,
     after: str,
     core: str | None,
@@ -64,9 +59,8 @@ def command(
     grown = found.grown(most) if most else []
     judged = {"max_growth": most.text, "grown": grown} if most else {}
     lines = markdown(found).splitlines() if is_markdown else _tables(found)
-    show(json_path, lambda: {**found.to_json(), **judged}, (*lines, *_verdict(grown, most)))
-    if grown:
-        ctx.exit(ANSWER_IS_NO)
+    status = ANSWER_IS_NO if grown else 0
+    show(json_path, lambda: {**found.to_json(), **judged}, (*lines, *_verdict(grown, most)), status=status)
 
 
 def _verdict(grown: Sequence[str], most: Growth | None) -> Iterator[str]:

@@ -95,6 +95,7 @@ def emit_c(
       diagmem emit c ears.tflite eyes.tflite -o both --together keep-outputs
     """
     from diagmem import pipeline
+    from diagmem.pipeline.several import emit_c_together
 
     if len(sources) > 1 and not options.together:
         raise PlanError("several models become one library with --together run-one-at-a-time or keep-outputs")
@@ -104,7 +105,7 @@ def emit_c(
     with naming_model(names), working("planning"):
         if len(sources) > 1:
             several = by_c_name(sources)
-            emitted = pipeline.emit_c_together(several, name=name or "models", layout=layout, options=options)
+            emitted = emit_c_together(several, name=name or "models", layout=layout, options=options)
         else:
             emitted = pipeline.emit_c(sources[0], name=name, layout=layout, plan=plan_path, options=options)
     for path in emitted.files:

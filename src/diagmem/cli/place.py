@@ -12,7 +12,7 @@ import click
 from diagmem.cli._files import write_file
 from diagmem.cli._models import naming_model
 from diagmem.cli._options import json_option
-from diagmem.cli._show import show, size_text
+from diagmem.cli._show import ANSWER_IS_NO, show, size_text
 from diagmem.cli._work import working
 from diagmem.model.errors import DiagmemError, UnsafePlanError
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from diagmem.planning.place.effort import Effort
     from diagmem.planning.place.fit import Placement
     from diagmem.planning.place.table import Table
-
-ANSWER_IS_NO = 1
 
 MOST_FILE_BYTES = 256 << 20
 
@@ -45,10 +43,7 @@ MOST_FILE_BYTES = 256 << 20
     help="Stop after S seconds. Results may then differ from run to run.",
 )
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
-    /,
     buffers: str,
     capacity: int | None,
     separations_path: str | None,
@@ -88,9 +83,7 @@ def command(
     chosen = {"effort": effort, "time_limit_seconds": time_limit}
     rows = len(table.rows)
     said = () if output == "-" else _lines(found, seconds, rows, capacity, time_limit)
-    show(json_path, lambda: _json(found, seconds, rows, capacity) | chosen, said)
-    if not fits:
-        ctx.exit(ANSWER_IS_NO)
+    show(json_path, lambda: _json(found, seconds, rows, capacity) | chosen, said, status=0 if fits else ANSWER_IS_NO)
 
 
 def _read(buffers: str, separations_path: str | None) -> Table:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from diagmem.cli._files import write_file
 from diagmem.cli._limits import Fitting, Limits, Verdict
 from diagmem.cli._models import models_argument, naming_model
 from diagmem.cli._options import Command, json_option, output_option, plan_options, size_option
-from diagmem.cli._show import show
+from diagmem.cli._show import ANSWER_IS_NO, BAD_INPUT, show
 from diagmem.cli._text import curve_lines, how, plan_lines, summary
 from diagmem.cli._work import workers, working
 from diagmem.model.errors import DiagmemError, PlanError
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from diagmem.planning.plan import Plan
     from diagmem.planning.planner import Planned, Way
     from diagmem.reports.why import Chain
-
-ANSWER_IS_NO = 1
-BAD_INPUT = 2
 
 
 @click.command(short_help="RAM and flash: before, after, lower bound, fits or not.", cls=Command)
@@ -67,10 +65,7 @@ BAD_INPUT = 2
 @click.option("--layers", "with_layers", is_flag=True, help="List the layers: work, weights and live RAM of each.")
 @click.option("-v", "--verbose", is_flag=True, help="Show everything: what each step saves, removals, overlaps.")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
-    /,
     sources: list[Source],
     options: Options,
     budget: int | None,
@@ -107,7 +102,8 @@ def command(
     _check_single(sources, {"--fit": fit, "--why": why, "--layers": with_layers})
     if pareto:
         _check_curve(sources, svg_path, options)
-        ctx.exit(_show_curve(sources[0], options, limits, json_path, output))
+        _show_curve(sources[0], options, limits, json_path, output)
+        return
     if len(sources) > 1:
         found = _many(sources, jobs, options, limits)
     else:
@@ -118,16 +114,14 @@ def command(
     missing = _missing_together(together, limits)
     if svg_path:
         _draw(results, svg_path)
+    is_no = missing or not all(one.is_good for one in results)
+    status = BAD_INPUT if len(results) < len(found) else ANSWER_IS_NO if is_no else 0
     if len(found) > 1:
         more = _together_json(together, limits, missing)
         parts = summary(found, together, missing)
-        show(json_path, lambda: {"plans": [one.to_json() for one in found], **more}, parts, output)
+        show(json_path, lambda: {"plans": [one.to_json() for one in found], **more}, parts, output, status)
     else:
-        show(json_path, found[0].to_json, plan_lines(results[0], verbose), output)
-    if len(results) < len(found):
-        ctx.exit(BAD_INPUT)
-    if missing or not all(one.is_good for one in results):
-        ctx.exit(ANSWER_IS_NO)
+        show(json_path, found[0].to_json, plan_lines(results[0], verbose), output, status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,24 +225,14 @@ def _many(sources: list[Source], jobs: int, options: Options, limits: Limits) ->
     """One bad model does not keep the others from being planned."""
     job = partial(_planned_or_error, options=options, limits=limits)
     found: list[Result | Bad] = []
-    with working("planning") as bar:
-        for source, made in zip(sources, _mapped(job, sources, jobs), strict=True):
+    with nullcontext() if jobs == 1 else workers(jobs) as pool, working("planning") as bar:
+        for source, made in zip(sources, (pool.map if pool else map)(job, sources), strict=True):
             if isinstance(made, DiagmemError):
                 found.append(Bad(source.label, made))
             else:
                 found.append(_judged(source, made, options, limits))
             bar.tell("planning", len(found), len(sources))
     return found
-
-
-def _mapped(
-    job: Callable[[Source], Planned | DiagmemError], sources: list[Source], jobs: int
-) -> Iterator[Planned | DiagmemError]:
-    if jobs == 1:
-        yield from map(job, sources)
-    else:
-        with workers(jobs) as pool:
-            yield from pool.map(job, sources)
 
 
 def _planned_or_error(source: Source, options: Options, limits: Limits) -> Planned | DiagmemError:
@@ -310,12 +294,11 @@ def _together(
             with naming_model(one.source.label):
                 apart.append(alone(one.made, partial(_planned, one.source, limits=limits), options))
     together = Together.of([one.made for one in results], apart)
-    plans = iter(together.plans)
-    return [_again(one, next(plans), limits) if isinstance(one, Result) else one for one in found], together
-
-
-def _again(result: Result, made: Planned, limits: Limits) -> Result:
-    return replace(result, made=made, verdict=limits.verdict(result.source, made))
+    again = (
+        replace(one, made=made, verdict=limits.verdict(one.source, made))
+        for one, made in zip(results, together.plans, strict=True)
+    )
+    return [next(again) if isinstance(one, Result) else one for one in found], together
 
 
 def _missing_together(found: Together | None, limits: Limits) -> int:
@@ -353,9 +336,9 @@ def _check_curve(sources: list[Source], svg_path: str | None, options: Options) 
         raise PlanError("--pareto lists arenas in one memory: leave out --pool and --all-memories, or --pareto")
 
 
-def _show_curve(source: Source, options: Options, limits: Limits, json_path: str | None, output: Path | None) -> int:
-    """Lists plans that take less and less memory for more and more work. Returns the exit status: 1 if a limit is given
-    and none stays within it."""
+def _show_curve(source: Source, options: Options, limits: Limits, json_path: str | None, output: Path | None) -> None:
+    """Lists plans that take less and less memory for more and more work. The exit status is 1 if a limit is given and
+    none stays within it."""
     from diagmem import pipeline
 
     with naming_model(source.label), working("planning") as bar:
@@ -373,8 +356,8 @@ def _show_curve(source: Source, options: Options, limits: Limits, json_path: str
     limited = {} if limits.ram_bytes is None else {"limit_bytes": limits.ram_bytes}
     most = pipeline.MOST_RECOMPUTE if options.recompute == 1 else options.recompute
     found = {"model": front[0].model.name, "most_recompute": most, **limited, "pareto": rows}
-    show(json_path, lambda: found, curve_lines(front, verdicts), output)
-    return 0 if any(verdict.fits for verdict in verdicts) else ANSWER_IS_NO
+    status = 0 if any(verdict.fits for verdict in verdicts) else ANSWER_IS_NO
+    show(json_path, lambda: found, curve_lines(front, verdicts), output, status)
 
 
 def _draw(results: list[Result], path: str) -> None:

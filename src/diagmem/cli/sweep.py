@@ -21,15 +21,13 @@ import click
 
 from diagmem.cli._files import write_file
 from diagmem.cli._options import Command, plan_options
-from diagmem.cli._show import say
+from diagmem.cli._show import BAD_INPUT, say
 from diagmem.cli._work import workers, working
 from diagmem.model.errors import DiagmemError, install_command, one_line
 
 if TYPE_CHECKING:
     from diagmem.pipeline.several import Candidate
     from diagmem.planning.options import Options
-
-BAD_INPUT = 2
 
 LOCAL, DASK = "local", "dask://"
 

@@ -10,7 +10,7 @@ import click
 
 from diagmem.cli._models import by_c_name, models_argument, naming_model
 from diagmem.cli._options import PLACES, Command, CoreParameter, json_option, plan_options, plan_path_option
-from diagmem.cli._show import count_text, show
+from diagmem.cli._show import ANSWER_IS_NO, count_text, show
 from diagmem.cli._work import working
 from diagmem.model.errors import PlanError, one_line
 from diagmem.planning.options import MOST_CORES, Options
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from diagmem.frontends.source import Source
     from diagmem.verification.places import CVerdict, Verdict
     from diagmem.verification.tflm import Comparison
-
-ANSWER_IS_NO = 1
 
 
 class _PlacesParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
@@ -69,10 +67,7 @@ class _CoresParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 )
 @plan_options("verify")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
-    /,
     sources: list[Source],
     places: list[str] | None,
     inputs: int,
@@ -111,6 +106,7 @@ def command(
       diagmem verify ears.tflite eyes.tflite --together keep-outputs
     """
     from diagmem import pipeline
+    from diagmem.pipeline.several import verify_together
 
     common: dict[str, Any] = {"inputs": inputs, "seed": seed, "options": options}
     is_together = len(sources) > 1 or bool(options.together)
@@ -118,7 +114,7 @@ def command(
         raise PlanError("several models run by turns on the host: give --together, and neither --on nor --plan")
     with naming_model(", ".join(source.label for source in sources)), working("planning, building and running") as bar:
         if is_together:
-            found: dict[str, Verdict] = {**pipeline.verify_together(by_c_name(sources), **common)}
+            found: dict[str, Verdict] = {**verify_together(by_c_name(sources), **common)}
         else:
             plan = pipeline.read_plan(sources[0].runnable, plan_path) if plan_path and no_check else plan_path
             on = None if places is None and threads == [1] else _on_threads(places or ["host"], threads)
@@ -126,9 +122,7 @@ def command(
             found = {str(number): verdict for number, verdict in enumerate(verdicts)}
     ok = all(verdict.ok for verdict in found.values())
     runs = [{**({"model": name} if is_together else {}), **verdict.to_json()} for name, verdict in found.items()]
-    show(json_path, lambda: {"ok": ok, "runs": runs}, _all_lines(found, is_together))
-    if not ok:
-        ctx.exit(ANSWER_IS_NO)
+    show(json_path, lambda: {"ok": ok, "runs": runs}, _all_lines(found, is_together), status=0 if ok else ANSWER_IS_NO)
 
 
 def _on_threads(places: list[str], threads: list[int]) -> list[str]:

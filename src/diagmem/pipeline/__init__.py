@@ -7,15 +7,15 @@ is not loaded.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diagmem.frontends.source import Source
 from diagmem.kernels.overlaps import METHODS, Overlap, all_overlaps
-from diagmem.model.errors import DiagmemError, PlanError, one_line, reading
+from diagmem.model.errors import DiagmemError, PlanError, UnreadableFileError, one_line, reading
 from diagmem.model.graph import Graph
 from diagmem.planning import planner
 from diagmem.planning.options import ALL, LAYER_BY_LAYER, ROWS, Options
@@ -24,52 +24,15 @@ from diagmem.planning.planner import Rung, Tell, Way, silently
 from diagmem.validation import Finding
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from diagmem.backends.c import FileLayout
     from diagmem.backends.tflm.planned_file import PlannedFile
     from diagmem.costs import Cost, Costs
-    from diagmem.pipeline.costs import costs_of, diff, profile
-    from diagmem.pipeline.several import emit_c_together, verify_together, wired
     from diagmem.planning.bounds import Bounds
+    from diagmem.reports.difference import Difference, Side
     from diagmem.reports.inspection import Inspection
     from diagmem.targets import Chip
     from diagmem.verification.places import Verdict
-
-__all__ = [
-    "MOST_RECOMPUTE",
-    "EmittedC",
-    "Failed",
-    "GivenPlan",
-    "Model",
-    "Planned",
-    "Way",
-    "bound",
-    "check",
-    "costs_of",
-    "diff",
-    "emit_c",
-    "emit_c_together",
-    "emit_tflm",
-    "inspect",
-    "known_targets",
-    "overlap",
-    "pareto",
-    "plan",
-    "plan_many",
-    "planned",
-    "planned_front",
-    "profile",
-    "read_plan",
-    "report",
-    "report_of",
-    "safe_plan",
-    "verify",
-    "verify_together",
-    "ways",
-    "wired",
-    "zoo_models",
-]
+    from diagmem.verification.profile import Profile
 
 Model = str | Path | bytes | Graph | Source | object
 """A path to a .tflite or .onnx file, its bytes, `zoo:NAME` for a built-in model, a Graph, or a Source: any of these
@@ -81,20 +44,8 @@ GivenPlan = Path | Mapping[str, Any]
 MOST_RECOMPUTE = 4.0
 """Times the multiply-accumulates: as far as a curve of memory and work goes."""
 
-_ELSEWHERE = {
-    "costs": ("costs_of", "diff", "profile"),
-    "several": ("emit_c_together", "verify_together", "wired"),
-}
-"""What is loaded when it is first asked for, by its module."""
-
-
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
-    for module, names in _ELSEWHERE.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+CORE = "cortex-m4"
+"""Where instructions are counted unless a core or a target is named."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,8 +58,6 @@ class Planned(planner.Planned):
     @cached_property
     def costs(self) -> Costs:
         """What it takes: `costs.on(chip)` in sum, `costs.layers()` op by op."""
-        from diagmem.pipeline.costs import costs_of
-
         return costs_of(self.source, self, is_measured=False)
 
     def _repr_html_(self) -> str:
@@ -119,14 +68,6 @@ class Planned(planner.Planned):
     def to_json(self) -> dict[str, Any]:
         """The plan as `diagmem plan --json` writes it."""
         return self.costs.plan_json(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A model that could not be planned, and why."""
-
-    model: Model
-    error: DiagmemError
 
 
 class Files(dict[str, bytes]):
@@ -356,23 +297,6 @@ def planned_front(
     return tuple(_shown(made, source) for made in planner.planned_front(graph, asked, tell))
 
 
-def plan_many(models: Iterable[Model], executor: Executor | None = None, **options: Any) -> Iterator[Planned | Failed]:
-    """Plans of many models, in their order, with the same options; on a process pool, or any executor that maps. A
-    model that cannot be planned gives its error, and the others go on.
-
-    >>> [made.arena_bytes for made in diagmem.plan_many(["zoo:vww_96_int8", "zoo:resnet8_int8"])]
-    [27750, 10008]
-    """
-    return (executor.map if executor else map)(partial(_planned_or_failed, options=Options.of(options)), models)
-
-
-def _planned_or_failed(model: Model, options: Options) -> Planned | Failed:
-    try:
-        return planned(source_of(model), options)
-    except DiagmemError as error:
-        return Failed(model, error)
-
-
 def check(model: Model, plan: GivenPlan | Plan) -> list[Finding]:
     """What is wrong with a plan of a model, from wherever it comes: nothing, if it is safe.
 
@@ -506,6 +430,96 @@ def verify(
         found.append(verification.on(place))
         opinion = verification.second_opinion
     return found
+
+
+def costs_of(source: Source | None, made: planner.Planned, is_measured: bool = True) -> Costs:
+    """What a plan of a model costs, wherever it runs: as C, or in TensorFlow Lite Micro, which keeps the file in flash
+    and something of its own in RAM. `is_measured`: how much that is, is worth a run."""
+    from diagmem.backends.tflm.planned_file import LIBRARIES
+    from diagmem.costs import Costs, Runtime
+
+    if made.plan.options.kernels not in LIBRARIES or source is None or not source.has_file or source.is_onnx:
+        return Costs.of(made)
+    runtime = Runtime(len(source.content), notes=("TFLM's code, which depends on its build",))
+    if is_measured:
+        from diagmem.verification import tflm
+
+        try:
+            kept = tflm.run(source.content, source.runnable, ()).persistent_bytes
+            runtime = replace(runtime, kept_bytes=kept)
+        except tflm.TflmError as error:
+            unknown = f"what TFLM keeps in RAM, which was not measured: {error}"
+            runtime = replace(runtime, notes=(*runtime.notes, unknown))
+    return Costs.of(made, runtime)
+
+
+def profile(
+    model: Model,
+    *,
+    on: str | None = None,
+    plan: GivenPlan | Plan | None = None,
+    seed: int = 0,
+    options: Options | None = None,
+    **changes: Any,
+) -> Profile:
+    """What each op costs on an emulated core: its instructions, exactly, and the bytes of the arena that it touches. By
+    default that is the core of the target, else a Cortex-M4; it runs its own kernels, unless `cpu` says whose.
+
+    >>> found = diagmem.profile("zoo:kws_dscnn_int8")
+    >>> sum(op.macs for op in found.ops)
+    2656768
+    """
+    from diagmem.costs import Costs
+    from diagmem.verification.profile import profiled
+
+    source = source_of(model)
+    if plan is not None:
+        chosen = given_plan(source, plan, asked_for(options, changes))
+        core = on or emulated_core(chosen.options, CORE)
+    else:
+        core = on or emulated_core(asked_for(options, changes), CORE)
+        chosen = in_chip(source.runnable, asked_for(options, changes, core)).plan
+    return profiled(Costs(chosen, source.runnable), core, seed)
+
+
+def diff(
+    before: Model, after: Model, *, on: str | None = None, options: Options | None = None, **changes: Any
+) -> Difference:
+    """What changed between two models, each planned with these options, or two plans that were written as JSON: paths
+    that end in .json. `on`: a core on which instructions are counted, too.
+
+    >>> found = diagmem.diff("zoo:kws_dscnn_int8", "zoo:vww_96_int8")
+    >>> found.before.arena_bytes < found.after.arena_bytes
+    True
+    """
+    from diagmem.reports.difference import difference
+
+    asked = asked_for(options, changes, place=on)
+    return difference(*(_side(model, on, asked) for model in (before, after)))
+
+
+def _side(model: Model, on: str | None, options: Options) -> Side:
+    """What is compared: a model planned, and run if there is a core, or a plan."""
+    from diagmem.reports.difference import planned_side, read_side
+
+    if isinstance(model, str | Path) and Path(model).suffix == ".json":
+        if on is not None:
+            raise PlanError(
+                f"{one_line(str(model))}: a plan alone cannot be run; compare models, or leave out the core"
+            )
+        return read_side(Path(model))
+    source = source_of(model)
+    try:
+        costs = costs_of(source, in_chip(source.runnable, options), is_measured=False)
+        if on is None:
+            return planned_side(source.name, costs)
+        from diagmem.verification.profile import profiled
+
+        return planned_side(source.name, costs, profiled(costs, on))
+    except UnreadableFileError:
+        raise
+    except DiagmemError as error:
+        raise type(error)(f"{one_line(source.name)}: {error}") from error
 
 
 def report(model: Model, *, plan: GivenPlan | Plan | None = None, **options: Any) -> Files:

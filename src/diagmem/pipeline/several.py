@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from diagmem import pipeline
 from diagmem.frontends.model_chain import Wire, Wired, groups
 from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, ModelError, PlanError, one_line
@@ -184,6 +185,33 @@ def verify_together(
     programs, samples = {o: v.program for o, v in found.items()}, {o: v.samples for o, v in found.items()}
     runs = run_by_turns(programs, samples, together.mode == KEEP_OUTPUTS, seed)
     return {own: verification.judged(runs[own]) for own, verification in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A model that could not be planned, and why."""
+
+    model: Model
+    error: DiagmemError
+
+
+def plan_many(
+    models: Iterable[Model], executor: Executor | None = None, **options: Any
+) -> Iterator[pipeline.Planned | Failed]:
+    """Plans of many models, in their order, with the same options; on a process pool, or any executor that maps. A
+    model that cannot be planned gives its error, and the others go on.
+
+    >>> [made.arena_bytes for made in diagmem.plan_many(["zoo:vww_96_int8", "zoo:resnet8_int8"])]
+    [27750, 10008]
+    """
+    return (executor.map if executor else map)(partial(_planned_or_failed, options=Options.of(options)), models)
+
+
+def _planned_or_failed(model: Model, options: Options) -> pipeline.Planned | Failed:
+    try:
+        return planned(source_of(model), options)
+    except DiagmemError as error:
+        return Failed(model, error)
 
 
 Record = dict[str, Any]

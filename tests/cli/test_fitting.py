@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import diagmem
-from diagmem.pipeline.fitting import attempts
+from diagmem.cli._limits import attempts
 from diagmem.planning.options import Options
 from tests.backends.c.models import tiny
 
