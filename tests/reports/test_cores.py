@@ -9,7 +9,7 @@ import pytest
 
 from diagmem import pipeline
 from diagmem.planning.cores.multicore import running_steps
-from diagmem.reports.cores import LABELS, WIDTH, cores_drawing
+from diagmem.reports.charts import LABELS, WIDTH, cores_drawing
 
 
 @pytest.mark.parametrize("cores", [2, 4])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagmem import pipeline, reports
+from diagmem import pipeline
 from diagmem.planning.plan import Plan
 from diagmem.reports.arena import arena_drawing, before_after_drawing, legend_entries
 from diagmem.reports.blocks import Picture
@@ -140,7 +140,7 @@ def test_notebooks_show_a_plan() -> None:
     assert "data:image/svg+xml;base64," in html
     assert "<script" not in html
     assert "<img src=x" not in html
-    assert reports.arena_svg(made.plan).startswith("<svg ")
+    assert arena_drawing(made.plan).svg().startswith("<svg ")
 
 
 @given(st.text())

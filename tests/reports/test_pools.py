@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import diagmem
-from diagmem.reports import arena_svg
 from diagmem.reports.arena import arena_drawing, arena_lines
 from tests.backends.c.models import tiny
 
@@ -18,11 +17,11 @@ POOLS = ("quick:140", "large:1K:5")
 def test_pools_stand_side_by_side() -> None:
     """Each with its name and what is used of it; what lies in one says so; a plan for one arena names none."""
     made = diagmem.plan(tiny(), pools=POOLS)
-    drawn = arena_svg(made.plan)
+    drawn = arena_drawing(made.plan).svg()
     for use in made.plan.pools.uses:
         assert f"{use.pool.name}  {use.used_bytes} B" in drawn
     assert "large bytes 0 to" in drawn
-    assert "quick" not in arena_svg(diagmem.plan(tiny()).plan)
+    assert "quick" not in arena_drawing(diagmem.plan(tiny()).plan).svg()
 
 
 def test_the_page_has_a_row_for_each() -> None:
@@ -36,7 +35,7 @@ def test_copies_of_weights_are_shown() -> None:
     """As blocks of their own kind in the picture, and in a table on the page with what they are worth."""
     options: dict[str, Any] = {"pools": ("quick:600", "large:1K:5"), "weights_pool": "quick:20"}
     made = diagmem.plan(tiny(), **options)
-    drawn = arena_svg(made.plan)
+    drawn = arena_drawing(made.plan).svg()
     assert drawn.count('class="block weights"') == len(made.plan.weight_copies) > 0
     assert "weights, copied for an op" in drawn
     page = diagmem.report(tiny(), **options)["report.html"].decode()

@@ -17,7 +17,8 @@ from diagmem.cli._work import progress
 if TYPE_CHECKING:
     from diagmem.model.graph import Graph
     from diagmem.planning.planner import Planned
-    from diagmem.reports.paper.document import PeakRow, Table
+    from diagmem.reports.pages import Table
+    from diagmem.reports.paper.document import PeakRow
 
 
 @click.command(short_help="The paper, reproduced and corrected.")
@@ -51,7 +52,8 @@ def _planned(row: PeakRow) -> tuple[PeakRow, Graph, Planned]:
 
 
 def _write(output: Path, found: tuple[Table, ...], no_png: bool) -> Path:
-    from diagmem.reports.paper.document import FIGURES, document, markdown, page
+    from diagmem.reports.pages import FIGURES, markdown, page
+    from diagmem.reports.paper.document import document
     from diagmem.reports.paper.figures import MAKERS
 
     figures = [maker.figure() for maker in progress(MAKERS, "drawing")]

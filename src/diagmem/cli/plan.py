@@ -361,8 +361,8 @@ def _show_curve(source: Source, options: Options, limits: Limits, json_path: str
 
 
 def _draw(results: list[Result], path: str) -> None:
-    from diagmem.reports import arena_svg
+    from diagmem.reports.arena import arena_drawing
 
     if len(results) != 1:
         raise PlanError("--svg draws one model; give a single MODEL")
-    write_file(Path(path), arena_svg(results[0].made.plan).encode())
+    write_file(Path(path), arena_drawing(results[0].made.plan).svg().encode())

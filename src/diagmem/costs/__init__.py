@@ -201,13 +201,14 @@ class Costs:
         else:
             code = None if core is None else code_of([self.program], core)
             ram = Ram(self.plan.arena_bytes, code and code.stack_bytes, 0)
-            flash = Flash(self.tables.size_bytes, self.tables_bytes, code and code.code_bytes)
+            rows = sequence_bytes(self.program) if self.program.visits else 0
+            flash = Flash(self.tables.size_bytes, rows, code and code.code_bytes)
             if core is not None and not core.has_fpu and self._has_reals:
                 notes = (f"the C library's float32 routines, for {core.name} has no floating-point unit",)
         return Cost(
             None if target is None else target.name,
             None if core is None else core.key,
-            self.kernel_shares,
+            kernel_shares(self.plan.graph, self.plan.options.library, self.macs),
             ram,
             flash,
             sum(self.macs.values()),
@@ -242,10 +243,6 @@ class Costs:
         if self.program is None:
             raise ValueError("there is no C of this plan")
         return Tables(self.program, "model")
-
-    @cached_property
-    def tables_bytes(self) -> int:
-        return sequence_bytes(self.program) if self.program is not None and self.program.visits else 0
 
     @property
     def _file_weights_bytes(self) -> int | None:
@@ -318,11 +315,6 @@ class Costs:
             found[node.op.index] = sum(size for index, size in used.items() if index not in seen)
             seen |= used.keys()
         return found
-
-    @cached_property
-    def kernel_shares(self) -> Mapping[str, float]:
-        """Which kernels do which share of the work, most first: `dsp`, `mve` or `plain C`."""
-        return kernel_shares(self.plan.graph, self.plan.options.library, self.macs)
 
 
 def cost_together(costs: Sequence[Costs], arena_bytes: int, core: Core | None = None) -> Cost:

@@ -61,7 +61,7 @@ class Planned(planner.Planned):
         return costs_of(self.source, self, is_measured=False)
 
     def _repr_html_(self) -> str:
-        from diagmem.reports import plan_html
+        from diagmem.reports.arena import plan_html
 
         return plan_html(self)
 
@@ -538,8 +538,7 @@ def report(model: Model, *, plan: GivenPlan | Plan | None = None, **options: Any
 def report_of(made: Planned, instructions: Mapping[int, int] | None = None) -> Files:
     """The report about a plan that is there already. `instructions`: those of each op, by its index in the file."""
     from diagmem.reports.arena import before_after_drawing
-    from diagmem.reports.charts import live_drawing
-    from diagmem.reports.cores import cores_drawing
+    from diagmem.reports.charts import cores_drawing, live_drawing
     from diagmem.reports.report import report_page
     from diagmem.targets import chips
 

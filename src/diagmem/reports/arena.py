@@ -6,6 +6,7 @@ the plan makes an operation's input and output share addresses, the windows meet
 
 from __future__ import annotations
 
+import base64
 import math
 import string
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 from diagmem.model.schedule import PUSH
 from diagmem.planning.plan import Plan
+from diagmem.planning.planner import Planned
 from diagmem.reports.blocks import MARGIN_ROWS, Block, Picture, Shared
 from diagmem.reports.drawing import (
     Drawing,
@@ -285,6 +287,14 @@ def legend_entries(pictures: Iterable[Picture], rows: float = math.inf) -> Itera
         seen |= {"t0 alloc"} if any(not block.is_full for block in blocks) else set()
         seen |= {"shared"} if any(shared.step < rows for shared in picture.shared) else set()
     return ((class_, words) for class_, words in LEGEND if class_ in seen)
+
+
+def plan_html(made: Planned) -> str:
+    """A plan for a notebook: its figures, and the arena map as an image, so that its style stays its own."""
+    plan = made.plan
+    words = f"{plan.graph.name}: {kb(made.baseline_bytes)} before, {kb(plan.arena_bytes)} after, {plan.standing}"
+    image = base64.b64encode(arena_drawing(plan).svg().encode()).decode("ascii")
+    return tag("p", plain(words)) + tag("img", src=f"data:image/svg+xml;base64,{image}", alt=words)
 
 
 MOST_STEPS = 60

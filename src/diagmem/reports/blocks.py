@@ -5,7 +5,7 @@ Windows come from `fronts` (how far an op has read and written) and from the row
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -223,7 +223,19 @@ class Picture:
     @cached_property
     def shared(self) -> tuple[Shared, ...]:
         """Every step at which two live buffers share addresses."""
-        return tuple(self._shared())
+        found = []
+        by_start: dict[int, list[Block]] = {}
+        by_end: dict[int, list[Block]] = {}
+        for block in self.blocks:
+            by_start.setdefault(block.buffer.first_step, []).append(block)
+            by_end.setdefault(block.buffer.end_step - 1, []).append(block)
+        for step, made in sorted(by_start.items()):
+            for new in made:
+                for old in by_end.get(step, ()):
+                    start, end = max(new.offset, old.offset), min(new.end_bytes, old.end_bytes)
+                    if new is not old and start < end:
+                        found.append(Shared(step, start, end))
+        return tuple(found)
 
     @cached_property
     def peak(self) -> int | None:
@@ -312,16 +324,3 @@ class Picture:
         if buffer.first_step == peak:
             return "made"
         return "used" if op != PUSH and set(self.plan.graph.ops[op].inputs) & set(buffer.tensors) else "held"
-
-    def _shared(self) -> Iterator[Shared]:
-        by_start: dict[int, list[Block]] = {}
-        by_end: dict[int, list[Block]] = {}
-        for block in self.blocks:
-            by_start.setdefault(block.buffer.first_step, []).append(block)
-            by_end.setdefault(block.buffer.end_step - 1, []).append(block)
-        for step, made in sorted(by_start.items()):
-            for new in made:
-                for old in by_end.get(step, ()):
-                    start, end = max(new.offset, old.offset), min(new.end_bytes, old.end_bytes)
-                    if new is not old and start < end:
-                        yield Shared(step, start, end)

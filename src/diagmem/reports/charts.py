@@ -1,18 +1,37 @@
-"""Charts: live bytes over time, how separation arises, and what less memory costs in work."""
+"""Charts: live bytes over time, how separation arises, what less memory costs, and which core touches what when."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 from diagmem.kernels import Library
 from diagmem.kernels.overlaps import overlaps
-from diagmem.model.graph import Node
-from diagmem.planning.cores.multicore import step_work
+from diagmem.kernels.rows import RowGraph, row_graph
+from diagmem.model.graph import Node, Tensor
+from diagmem.model.schedule import PUSH, Along, How, Multicore, Phase, Split, Step
+from diagmem.planning.cores.multicore import running_steps, step_work
+from diagmem.planning.cores.split import BARRIER_INSTRUCTIONS, SharedOp, critical_path
 from diagmem.planning.plan import Plan
 from diagmem.reports.blocks import Front, Picture, fronts
-from diagmem.reports.drawing import KB, Axes, Drawing, kb, legend, line, path, plain, rect, short_kb, tag, text
+from diagmem.reports.drawing import (
+    KB,
+    Axes,
+    Drawing,
+    byte_ticks,
+    clipped,
+    kb,
+    legend,
+    line,
+    path,
+    plain,
+    rect,
+    short_kb,
+    tag,
+    text,
+)
 
 
 def live_drawing(before: Plan, after: Plan, width: float = 760, height: float = 260) -> Drawing:
@@ -82,6 +101,8 @@ def separation_drawing(node: Node, library: Library, width: float = 640, height:
     written, out_bytes, in_bytes = found.written[0], overlap.output.size_bytes, overlap.input.size_bytes
     apart = out_bytes - overlap.exact
     scale = _Scale(40, 92, width / (apart + in_bytes), height)
+    middle = scale.y(0.5)
+    rotated = f"rotate(90 {scale.left - 12:g} {middle:g})"
     body = [
         *_window(scale, "made", 0, out_bytes, [*_stairs(written), (1, 0)]),
         *_window(scale, "used", apart, in_bytes, [*_stairs(needed), (0, in_bytes)]),
@@ -92,7 +113,7 @@ def separation_drawing(node: Node, library: Library, width: float = 640, height:
         *_span(scale.x(0), scale.x(apart), scale.y(1) + 34, "separation", "limit"),
         *_span(scale.x(apart), scale.x(out_bytes), scale.y(1) + 34, "safe overlap O_s", "save-line"),
         text(scale.left, scale.y(1) + 66, "addresses →", "small soft"),
-        text(scale.left - 12, scale.y(0.5), "time →", "small soft mid", transform=_rotated(scale, 0.5)),
+        text(scale.left - 12, middle, "time →", "small soft mid", transform=rotated),
     ]
     title = "Output and input of an operation in time: their live windows touch, and never meet"
     return Drawing(scale.x(apart + in_bytes) + 40, scale.y(1) + 80, "".join(body), title)
@@ -128,10 +149,6 @@ def _span(x: float, end: float, y: float, words: str, class_: str) -> Iterator[s
     yield text((x + end) / 2, y - 7, words, "small mid")
 
 
-def _rotated(scale: _Scale, done: float) -> str:
-    return f"rotate(90 {scale.left - 12:g} {scale.y(done):g})"
-
-
 RADIUS = 6
 
 
@@ -147,7 +164,8 @@ class Point:
 def front_drawing(points: Sequence[Point], width: float = 320, height: float = 170) -> Drawing:
     """The points from left to right, with a line through them: below it there is no plan."""
     most = max((point.work for point in points), default=1.0)
-    limit = max([1, *(point.arena_bytes for point in points)])
+    sizes = [point.arena_bytes for point in points] or [0]
+    limit = max(1, *sizes)
     # Work starts at once the network's: a scale from 0 would show nothing of what is added.
     axes = Axes(70, 16, width, height, max(0.05, most - 1) * 1.06, 1.1 * limit)
     places = [axes.at((point.work - 1, point.arena_bytes)) for point in points]
@@ -163,7 +181,7 @@ def front_drawing(points: Sequence[Point], width: float = 320, height: float = 1
         *(_stair(before, after) for before, after in pairwise(places)),
         *(_point(number, point, place) for number, (point, place) in enumerate(zip(points, places, strict=True))),
     ]
-    title = f"What less memory costs in work: {len(points)} plans, from {_range_words(points)}"
+    title = f"What less memory costs in work: {len(points)} plans, from {kb(max(sizes))} to {kb(min(sizes))}"
     return Drawing(axes.right + 24, axes.bottom + 46, "".join(body), title)
 
 
@@ -179,6 +197,173 @@ def _point(number: int, point: Point, place: tuple[float, float]) -> str:
     return tag("g", tag("title", plain(words)), mark, beside, class_="point", data_point=number)
 
 
-def _range_words(points: Sequence[Point]) -> str:
-    sizes = [point.arena_bytes for point in points] or [0]
-    return f"{kb(max(sizes))} to {kb(min(sizes))}"
+LABELS = 164
+WIDTH = 640
+HEIGHT = 620
+LEAST_OP_PX = 16
+LEAST_STEP_PX = 3
+LABEL_PX = 13
+MOST_STEPS = 130
+"""Of a run row by row that are shown."""
+
+CORES = ("made", "t0", "used", "t2")
+"""What the parts of the cores look like."""
+
+
+@dataclass(frozen=True)
+class _CoreSheet:
+    plan: Plan
+    cores: int
+
+    def across(self, address: float) -> float:
+        return LABELS + WIDTH * address / max(1, self.plan.end_bytes)
+
+    def block(self, low: float, high: float, top: float, height: float, class_: str) -> str:
+        return rect(self.across(low), top, self.across(high) - self.across(low), height, class_)
+
+    @cached_property
+    def rows(self) -> RowGraph:
+        return row_graph(self.plan.graph, self.plan.options.library)
+
+    def wholes(self, tensors: Iterable[Tensor]) -> list[tuple[int, int]]:
+        """The bytes of each tensor that has a place."""
+        offsets, spans = self.plan.offsets, {tensor.index: tensor.span_bytes for tensor in tensors}
+        return [(offsets[index], offsets[index] + span) for index, span in spans.items() if index in offsets]
+
+    def row(self, tensor: int, row: int) -> tuple[int, int]:
+        start = self.plan.row_offsets[tensor][row]
+        return start, start + self.plan.graph.tensors[tensor].row_bytes
+
+
+def cores_drawing(plan: Plan, cores: int = 2, last_op: int | None = None) -> Drawing:
+    """The run of a plan on so many cores, up to the op `last_op` of those that run, if not to the end. Of a run row by
+    row the first steps, as many as can be seen."""
+    shared, sheet = plan.multicore, _CoreSheet(plan, cores)
+    assert shared is not None
+    steps = running_steps(plan)
+    shown = steps[:MOST_STEPS] if plan.runs_by_rows else steps[: None if last_op is None else last_op + 1]
+    heights = _heights([_path(plan, shared, step, cores) for step in shown], plan.runs_by_rows)
+    of_all = f", the first {len(shown)} of {len(steps)} steps" if plan.runs_by_rows and len(shown) < len(steps) else ""
+    body = [text(LABELS, 22, f"{plan.graph.name} on {cores} cores{of_all}", "title"), *_legend(cores)]
+    top = first = 84.0
+    labelled = top - LABEL_PX
+    for number, (step, height) in enumerate(zip(shown, heights, strict=True)):
+        is_next = number == 0 or step.op != shown[number - 1].op
+        if is_next and top - labelled >= (LABEL_PX if plan.runs_by_rows else 0):
+            body += [
+                line(LABELS - 8, top, LABELS + WIDTH, top, "grid"),
+                text(LABELS - 8, top + 12, clipped(_label(plan, step), LABELS - 12, 11), "small end"),
+            ]
+            labelled = top
+        body += _op(sheet, step, shared.by_step.get(step), top, height)
+        top += height
+    body += _axis(sheet, first, top)
+    title = f"{plan.graph.name} on {cores} cores in {kb(plan.arena_bytes)}: which core writes which bytes when"
+    return Drawing(LABELS + WIDTH + 24, top + 28, "".join(body), title)
+
+
+def _path(plan: Plan, shared: Multicore, step: Step, cores: int) -> float:
+    work, split = step_work(plan.graph, step), shared.by_step.get(step)
+    return work + BARRIER_INSTRUCTIONS if split is None else critical_path(split, work, cores)
+
+
+def _label(plan: Plan, step: Step) -> str:
+    if step.op == PUSH:
+        return "the caller's row"
+    node = plan.graph.nodes[step.op]
+    row = "" if step.turn is None else f"[{step.turn}]"
+    return f"{node.op.number} {node.op.kind.lower().replace('_', ' ')}{row}"
+
+
+def _heights(paths: Sequence[float], by_rows: bool) -> list[float]:
+    """As the time that steps take, but none too thin to be seen."""
+    total, least = sum(paths), LEAST_STEP_PX if by_rows else LEAST_OP_PX
+    return [max(least, HEIGHT * work / max(1.0, total)) for work in paths]
+
+
+def _axis(sheet: _CoreSheet, top: float, bottom: float) -> Iterator[str]:
+    for tick in byte_ticks(sheet.plan.end_bytes, 8):
+        x = sheet.across(tick)
+        yield line(x, top - 4, x, top, "axis")
+        yield text(x, top - 8, short_kb(tick), "small soft mid")
+    end = sheet.across(sheet.plan.end_bytes)
+    yield line(end, top - 6, end, bottom, "limit")
+
+
+def _legend(cores: int) -> Iterator[str]:
+    entries = [(CORES[core % len(CORES)], f"core {core} writes") for core in range(cores)]
+    return legend(LABELS, 46, (*entries, ("t3", "still to be read"), ("shared", "held back until all have read")), 16)
+
+
+def _op(sheet: _CoreSheet, step: Step, split: Split | None, top: float, height: float) -> Iterator[str]:
+    read, written = _read(sheet, step), _written(sheet, step)
+    if split is None or not written:
+        yield from (sheet.block(low, high, top, height, "t3") for low, high in read)
+        yield from (sheet.block(low, high, top, height, CORES[0]) for low, high in written)
+        return
+    phases = list(split.each_phase())
+    lengths = [phase.units if phase.how is How.ALONE else phase.units / sheet.cores for phase in phases]
+    for phase, length in zip(phases, lengths, strict=True):
+        part = height * length / sum(lengths)
+        still = read if step.turn is not None else _still_read(sheet, split, phase)
+        for low, high in still:
+            yield sheet.block(low, high, top, part, "t3")
+        yield from _parts(sheet, split, phase, written[0], top, part)
+        if phase is not phases[-1]:
+            yield line(LABELS, top + part, LABELS + WIDTH, top + part, "grid")
+        top += part
+
+
+def _read(sheet: _CoreSheet, step: Step) -> list[tuple[int, int]]:
+    """The bytes of each input, or of each row that a turn reads."""
+    if step.op == PUSH:
+        return []
+    if step.turn is None:
+        return sheet.wholes(tensor for _, tensor in sheet.plan.graph.nodes[step.op].activations())
+    needs = [(n.tensor, range(n.first[step.turn], n.end[step.turn])) for n in sheet.rows.ops[step.op].needs]
+    return [sheet.row(tensor, row) for tensor, rows in needs for row in rows]
+
+
+def _written(sheet: _CoreSheet, step: Step) -> list[tuple[int, int]]:
+    """The bytes of each output, or of the row that a turn makes."""
+    graph = sheet.plan.graph
+    if step.turn is None:
+        return sheet.wholes(graph.nodes[step.op].outputs)
+    if step.op == PUSH:
+        return [sheet.row(graph.inputs[0], step.turn)]
+    made = sheet.rows.ops[step.op].makes_at(step.turn) or ()
+    return [sheet.row(tensor.index, row) for tensor in graph.nodes[step.op].outputs for row in made]
+
+
+def _still_read(sheet: _CoreSheet, split: Split, phase: Phase) -> Iterator[tuple[int, int]]:
+    """Of each input the bytes that are read in the phase, or later."""
+    node = sheet.plan.graph.nodes[split.op]
+    op = SharedOp(sheet.plan, node, sheet.cores)
+    near = {near.tensor.index: near for near in op.near}
+    for _, tensor in node.activations():
+        if tensor.index in sheet.plan.offsets:
+            start = sheet.plan.offsets[tensor.index]
+            low = start
+            if tensor.index in near and split.cut.along is not Along.CHANNELS:
+                low = int(op.pair(split.cut, near[tensor.index]).in_first[phase.first])
+            if low < start + tensor.span_bytes:
+                yield low, start + tensor.span_bytes
+
+
+def _parts(
+    sheet: _CoreSheet, split: Split, phase: Phase, made: tuple[int, int], top: float, height: float
+) -> Iterator[str]:
+    """What each core writes of the bytes that are made: its stretch; of channels, which lie all over, a stripe."""
+    start, size, units = made[0], made[1] - made[0], split.cut.units
+    if split.cut.along is Along.CHANNELS:
+        stripe = height / sheet.cores
+        for core in range(sheet.cores):
+            yield sheet.block(*made, top + core * stripe, stripe, CORES[core % len(CORES)])
+        return
+    cores = 1 if phase.how is How.ALONE else sheet.cores
+    for core in range(cores):
+        low, high = (phase.first + phase.units * part // cores for part in (core, core + 1))
+        left, right = start + size * low // units, start + size * high // units
+        yield sheet.block(left, right, top, height, CORES[core % len(CORES)])
+        if phase.how is How.HELD:
+            yield sheet.block(left, right, top, height, "shared")

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from diagmem import __version__
 from diagmem.costs import Costs, Fit, Layer
 from diagmem.kernels import Library
 from diagmem.kernels.overlaps import METHODS, overlaps
@@ -18,8 +17,7 @@ from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
 from diagmem.reports.arena import legend_entries, page_map
 from diagmem.reports.blocks import Fronts, Picture, sort_of
-from diagmem.reports.charts import live_drawing
-from diagmem.reports.cores import cores_drawing
+from diagmem.reports.charts import cores_drawing, live_drawing
 from diagmem.reports.pages import render
 from diagmem.reports.why import Reasons
 from diagmem.targets import RESERVE_BYTES, Chip
@@ -129,7 +127,6 @@ def report_page(
     return render(
         "report",
         ("plan", "theme", "report"),
-        version=__version__,
         before=before,
         after=after,
         graph=after.graph,
@@ -192,16 +189,12 @@ def _op_rows(picture: Picture, layers: Sequence[Layer], is_counted: bool) -> Ite
         }
 
 
-def _cells(layer: Layer, shared_bytes: int, is_counted: bool) -> Iterator[str]:
+def _cells(layer: Layer, shared_bytes: int, is_counted: bool) -> list[str]:
     """What stands under the headings after the output."""
-    yield "×".join(map(str, layer.shape))
-    yield f"{layer.macs:,}"
-    yield "" if layer.weights_bytes is None else f"{layer.weights_bytes:,}"
-    yield f"{layer.live_bytes:,}"
-    yield f"{shared_bytes:,}"
-    if is_counted:
-        yield f"{layer.instructions or 0:,}"
-    yield f"{100 * layer.share:.1f} %"
+    counted = [layer.instructions or 0] if is_counted else []
+    numbers = [layer.macs, layer.weights_bytes, layer.live_bytes, shared_bytes, *counted]
+    words = ["" if number is None else f"{number:,}" for number in numbers]
+    return ["×".join(map(str, layer.shape)), *words, f"{100 * layer.share:.1f} %"]
 
 
 def _weights(plan: Plan) -> Iterator[dict[str, Any]]:

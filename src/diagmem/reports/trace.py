@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from diagmem.reports.drawing import KB, Drawing, byte_ticks, clipped, line, rect, short_kb, tag, text, text_width, ticks
 from diagmem.tracing.analysis import Cell, PlanRun, Raster, TracedRow
-from diagmem.tracing.calls import Call, Role
+from diagmem.tracing.calls import Role
 from diagmem.tracing.model import TracedModel
 from diagmem.tracing.recording import SEEDS, CallTrace, Executable, observe
 
@@ -106,36 +106,36 @@ def op_panel(model: TracedModel, row: TracedRow) -> Panel:
     raster = Raster(model.program.arena_bytes, row.counts.start, row.counts.end)
     recorder = observe(model.executable, model.contents(SEEDS[0]), raster.add)
     graph = model.program.graph
-    raster.finish(recorder.values, [model.place(tensor) for tensor in graph.outputs])
-    bands = [
-        Band(role if len(tensors) == 1 else f"{role} {number}", model.place(tensor))
-        for role, tensors in (("output", graph.outputs), ("input", graph.inputs))
-        for number, tensor in enumerate(tensors)
-    ]
+    outputs, inputs = ([model.place(tensor) for tensor in side] for side in (graph.outputs, graph.inputs))
+    raster.finish(recorder.values, outputs)
     words = f"op {row.node.op.number} ({row.kind})" if row.node else row.kind
-    return Panel(f"{words}: {_safe(row.overlap.monotone, row.output_bytes)}", raster, tuple(bands))
+    title = f"{words}: {_safe(row.overlap.monotone, row.output_bytes)}"
+    return Panel(title, raster, _bands({"output": outputs, "input": inputs}))
 
 
 def call_panel(program: Executable, trace: CallTrace) -> Panel:
     """The panel of one call, its buffers side by side, outputs first. Runs the call once more."""
     call = trace.call
-    sizes = call.places(Role.OUTPUT)
-    found = [_safe(o.monotone, len(sizes[n])) for overlaps in trace.overlaps for n, o in enumerate(overlaps)]
+    places = {role.value: call.places(role) for role in (Role.OUTPUT, Role.INPUT, Role.SCRATCH)}
+    outputs = call.places(Role.OUTPUT)
+    found = [_safe(o.monotone, len(outputs[n])) for overlaps in trace.overlaps for n, o in enumerate(overlaps)]
     raster = Raster(call.space_bytes, trace.counts.start, trace.counts.end)
     recorder = observe(program, call.contents(SEEDS[0]), raster.add)
-    raster.finish(recorder.values, call.places(Role.OUTPUT))
-    return Panel(f"{call.function}: {'; '.join(found) or 'no input or no output'}", raster, tuple(_bands(call)))
+    raster.finish(recorder.values, outputs)
+    return Panel(f"{call.function}: {'; '.join(found) or 'no input or no output'}", raster, _bands(places))
 
 
 def _safe(overlap: int, output_bytes: int) -> str:
     return f"O_s = {overlap:,} B, output {output_bytes:,} B"
 
 
-def _bands(call: Call) -> Iterator[Band]:
-    for role in (Role.OUTPUT, Role.INPUT, Role.SCRATCH):
-        places = call.places(role)
-        for number, place in enumerate(places):
-            yield Band(role.value if len(places) == 1 else f"{role.value} {number}", place)
+def _bands(places: Mapping[str, Sequence[range]]) -> tuple[Band, ...]:
+    """Each role's places; numbered where there are several."""
+    return tuple(
+        Band(role if len(found) == 1 else f"{role} {number}", place)
+        for role, found in places.items()
+        for number, place in enumerate(found)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,24 +10,25 @@ import pytest
 from diagmem import pipeline
 from diagmem.frontends import zoo
 from diagmem.kernels import library
+from diagmem.reports.pages import Document, Table, markdown, page
 from diagmem.reports.paper.document import (
+    ANALYTICAL,
+    EXACT,
     TABLE_I,
     TABLE_II,
     TABLE_III,
-    Document,
     PeakRow,
-    Table,
     closest,
     document,
     errata,
     layer,
-    markdown,
-    page,
+    reference_overlap,
+    reproduce,
     splitting,
     tables,
+    with_other_ties,
 )
 from diagmem.reports.paper.figures import MAKERS
-from diagmem.reports.paper.procedure import ANALYTICAL, EXACT, reference_overlap, reproduce, with_other_ties
 from diagmem.validation import Rules, replay
 
 KB = 1024

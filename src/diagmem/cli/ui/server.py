@@ -22,7 +22,7 @@ from socketserver import TCPServer
 from typing import Any
 from urllib.parse import unquote
 
-from diagmem import __version__, pipeline
+from diagmem import pipeline
 from diagmem.cli._options import CORES
 from diagmem.cli.emit import LAYOUTS
 from diagmem.cli.ui.jobs import JOBS, Given, Job, Workers, packed
@@ -143,7 +143,7 @@ def page(first: str | None = None) -> str:
         "most_bytes": MOST_FILE_BYTES,
     }
     zoo = pipeline.zoo_models()
-    return render("ui", SCRIPTS, version=__version__, data=data, zoo=zoo, layouts=LAYOUTS, cores=CORES)
+    return render("ui", SCRIPTS, data=data, zoo=zoo, layouts=LAYOUTS, cores=CORES)
 
 
 def _memories() -> Iterator[tuple[str, list[str]]]:

@@ -1,30 +1,31 @@
 """The document: Tables I to III and the example of section II-A, as the paper prints them, reproduced by its own
-procedure, and ours; and the paper's errata. As Markdown and as a page. KB is 1024 bytes."""
+procedure, and ours; and the paper's errata. KB is 1024 bytes."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
 
-from diagmem import __version__
 from diagmem.frontends import zoo
 from diagmem.frontends.zoo.networks import SAME, VALID, Builder
 from diagmem.model.graph import Graph, Node
+from diagmem.ops import kind_of
 from diagmem.ops.convolution.depthwise_conv_2d import KIND
+from diagmem.ops.orders import Order
+from diagmem.planning.needs.build_problem import build_problem
+from diagmem.planning.needs.footprint import Footprint, SeparationRule, footprint
+from diagmem.planning.needs.problem import Problem
+from diagmem.planning.options import Options
+from diagmem.planning.order.search import file_order
+from diagmem.planning.place.fit import Offsets
+from diagmem.planning.place.local_search import modified_heap, reordered_heap
+from diagmem.planning.plan import Plan
 from diagmem.planning.planner import Planned
-from diagmem.reports.drawing import KB, Drawing
+from diagmem.reports.drawing import KB
 from diagmem.reports.inspection import inspect
-from diagmem.reports.pages import render
-from diagmem.reports.paper.procedure import (
-    ANALYTICAL,
-    EXACT,
-    Reproduction,
-    printed_overlap,
-    reference_overlap,
-    reproduce,
-    with_other_ties,
-)
+from diagmem.reports.pages import Document, Figure, Section, Table
 
 CITATION = (
     "P. Blacker, C. P. Bridges, S. Hadfield: Diagonal Memory Optimisation for Machine Learning on Micro-controllers"
@@ -117,6 +118,90 @@ class Splitting:
 
 
 SPLITTING = Splitting(4, 18, 66 * 1024, 6144)
+
+
+OVERLAPPED = ("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D")
+"""Convolutions and poolings overlap in the paper's own procedure, nothing else does."""
+
+EXACT, ANALYTICAL = "exact", "analytical"
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """`method`: how O_s was computed for `optimised`."""
+
+    original: Plan
+    optimised: Plan
+    method: str
+
+
+def reproduce(graph: Graph, is_sequential: bool) -> dict[str, Reproduction]:
+    """The two figures of a row of Table III, by the method that O_s comes from.
+
+    It is the paper's own procedure (sections II-D and IV), as far as its figures tell it. Only intermediate tensors are
+    counted, in the order in which the model's file creates them. The sequential models are placed by a plain heap from
+    the last tensor to the first, one tensor moved to the end; the connected ones by the heap of section IV.
+    """
+    if is_sequential:
+        original = _placed(_apart(graph), reordered_heap)
+        return {
+            m: Reproduction(original, _placed(_overlapped(graph, m), reordered_heap), m) for m in (EXACT, ANALYTICAL)
+        }
+    apart = _apart(graph)
+    original = _smaller(_placed(apart, _FORWARDS), _placed(apart, _BACKWARDS))
+    overlapped = _placed(_overlapped(graph, ANALYTICAL), _BACKWARDS)
+    return {ANALYTICAL: Reproduction(original, _smaller(original, overlapped), ANALYTICAL)}
+
+
+def with_other_ties(graph: Graph) -> Plan:
+    """The connected models' optimised plan if ties go to the tensor created last."""
+    return _placed(_overlapped(graph, ANALYTICAL), partial(_BACKWARDS, latest_first=True))
+
+
+def reference_overlap(node: Node, method: str) -> int | None:
+    """O_s in bytes of the reference kernel, by the method; None where the paper does not overlap."""
+    kind = kind_of(node.op.kind)
+    if kind is None or node.op.kind not in OVERLAPPED:
+        return None
+    if method == ANALYTICAL:
+        return kind.analytical(node, 0)
+    return node.output.size_bytes - kind.separation(node, 0, Order.REFERENCE)
+
+
+def printed_overlap(node: Node) -> Fraction | None:
+    """O_s in bytes by equation (11) as printed; None where the paper has no formula."""
+    kind = kind_of(node.op.kind)
+    return kind.paper(node, 0) if kind else None
+
+
+def _rule(method: str) -> SeparationRule:
+    def separation(node: Node, position: int, output: int) -> int | None:
+        overlap = reference_overlap(node, method) if position == 0 else None
+        return None if overlap is None else node.outputs[output].size_bytes - overlap
+
+    return separation
+
+
+def _apart(graph: Graph) -> Footprint:
+    return footprint(graph, Options(external_io=True, overlap=False))
+
+
+def _overlapped(graph: Graph, method: str) -> Footprint:
+    return footprint(graph, Options(external_io=True), _rule(method))
+
+
+_FORWARDS, _BACKWARDS = (partial(modified_heap, backwards=backwards) for backwards in (False, True))
+"""The heap of section IV, from the first tensor on, or from the last."""
+
+
+def _placed(needs: Footprint, place: Callable[[Problem], Offsets]) -> Plan:
+    order = file_order(needs)
+    posed = build_problem(needs, order)
+    return Plan.of(needs.graph, needs.options, order, posed, place(posed))
+
+
+def _smaller(first: Plan, second: Plan) -> Plan:
+    return min(first, second, key=lambda plan: plan.arena_bytes)
 
 
 class Notes:
@@ -447,85 +532,3 @@ def document(found: Sequence[Table], figures: Sequence[Figure]) -> Document:
             errata(),
         ),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Cells as text; `notes` are numbered from 1, and cells refer to them as [1]. Columns from the second on are
-    figures unless `is_text`."""
-
-    title: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()
-    is_text: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """`name` is that of its file. `drawing` is None where a tool that it needs is missing; the caption then says so."""
-
-    name: str
-    caption: str
-    drawing: Drawing | None
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    title: str
-    text: tuple[str, ...] = ()
-    tables: tuple[Table, ...] = ()
-    figures: tuple[Figure, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    title: str
-    text: tuple[str, ...]
-    sections: tuple[Section, ...]
-
-    @property
-    def figures(self) -> Iterator[Figure]:
-        return (figure for section in self.sections for figure in section.figures)
-
-    @property
-    def tables(self) -> Iterator[Table]:
-        return (table for section in self.sections for table in section.tables)
-
-
-FIGURES = "figures"
-"""The directory of the figures, beside the document."""
-
-
-def page(document: Document) -> str:
-    """One HTML file, its figures inside."""
-    return render("paper", document=document, version=__version__)
-
-
-def markdown(document: Document) -> str:
-    """Figures are referred to as files in `figures/`."""
-    parts = [f"# {document.title}", *map(_wrapped, document.text)]
-    for section in document.sections:
-        parts += [f"## {section.title}", *map(_wrapped, section.text)]
-        for table in section.tables:
-            parts += [f"### {table.title}", _markdown_table(table)]
-            if table.notes:
-                parts.append("\n".join(_wrapped(f"{number}. {note}") for number, note in enumerate(table.notes, 1)))
-        for figure in section.figures:
-            picture = [f"![{figure.drawing.title}]({FIGURES}/{figure.name}.svg)"] if figure.drawing else []
-            parts += [*picture, _wrapped(f"*{figure.caption}*")]
-    return "\n\n".join(parts) + "\n"
-
-
-def _wrapped(text: str) -> str:
-    indent = "   " if text[:1].isdigit() else ""
-    return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def _markdown_table(table: Table) -> str:
-    rule = ["---"] + ["---" if table.is_text else "---:"] * (len(table.headings) - 1)
-    return "\n".join(_markdown_row(row) for row in (table.headings, rule, *table.rows))
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

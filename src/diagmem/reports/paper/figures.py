@@ -22,11 +22,10 @@ from diagmem.planning.options import Options
 from diagmem.planning.plan import Plan
 from diagmem.planning.planner import planned
 from diagmem.reports.arena import arena_drawing, before_after_drawing
-from diagmem.reports.charts import live_drawing, separation_drawing
-from diagmem.reports.cores import cores_drawing
+from diagmem.reports.charts import cores_drawing, live_drawing, separation_drawing
 from diagmem.reports.drawing import Axes, Drawing, line, number, path, tag, text, text_width
-from diagmem.reports.paper.document import EXAMPLE, Figure
-from diagmem.reports.paper.procedure import ANALYTICAL, EXACT, reproduce
+from diagmem.reports.pages import Figure
+from diagmem.reports.paper.document import ANALYTICAL, EXACT, EXAMPLE, reproduce
 from diagmem.reports.trace import Panel, op_panel, plan_panel, trace_drawing
 from diagmem.tracing.analysis import run_plan, trace_ops
 from diagmem.tracing.kernel import NATIVE
@@ -229,20 +228,18 @@ class Maker:
             return Figure(self.name, f"{self.caption} Not drawn: {error}.", None)
 
 
-def example_plans() -> tuple[Plan, Plan]:
-    """The example model, without overlap in file order, and ours."""
-    made = planned(zoo.build(EXAMPLE), Options(schedule="best", skip="all"))
+def example_plans(graph: Graph | None = None) -> tuple[Plan, Plan]:
+    """The example model, without overlap in file order, and ours. `graph`: the model, where its weights matter."""
+    made = planned(graph or zoo.build(EXAMPLE), Options(schedule="best", skip="all"))
     return made.baseline, made.plan
 
 
 def _model_traces() -> Drawing:
     graph = tflite.parse(to_tflite(zoo.build(EXAMPLE), seed=0), EXAMPLE)
-    made = planned(graph, Options(schedule="best", skip="all"))
-    plans = {"before overlap": made.baseline, "after overlap": made.plan}
     with tempfile.TemporaryDirectory(prefix="diagmem-") as place:
         panels = [
             plan_panel(run_plan(build_model(Program.running(plan), NATIVE, Path(place)), plan), words)
-            for words, plan in plans.items()
+            for words, plan in zip(("before overlap", "after overlap"), example_plans(graph), strict=True)
         ]
     return trace_drawing(panels, EXAMPLE, same_scale=True)
 
