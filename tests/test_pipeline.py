@@ -23,7 +23,7 @@ from diagmem.frontends.tflite.writer import to_tflite
 from diagmem.model.errors import ModelError, PlanError, UnsafePlanError
 from diagmem.model.graph import Graph
 from diagmem.model.schedule import Schedule
-from diagmem.planning import choices, place
+from diagmem.planning import place, planner
 from diagmem.planning import plan as plans
 from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import footprint
@@ -152,7 +152,7 @@ def test_all_that_a_plan_says_is_judged() -> None:
 def test_heuristics_that_fail_fall_back_to_the_plain_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """Should the allocator do worse with overlap than without, the plan without overlap is used."""
     monkeypatch.setattr(place, "optimal", lambda posed, effort: Allocator("heap")(posed))
-    monkeypatch.setattr(choices, "optimal", lambda posed, effort: Allocator("heap")(posed))
+    monkeypatch.setattr(planner, "optimal", lambda posed, effort: Allocator("heap")(posed))
     for channels in itertools.product((2, 9, 20), repeat=4):
         made = diagmem.plan(chain(*channels))
         assert made.arena_bytes <= made.baseline_bytes

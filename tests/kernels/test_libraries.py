@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from diagmem.kernels import LIBRARIES, Library, library
-from diagmem.kernels._cmsis_nn import PARTS
+from diagmem.kernels._tflm import PARTS
 from diagmem.model.errors import PlanError
 from diagmem.model.graph import DType, Node, Padding, Quantisation, Shape, Tensor
 from diagmem.ops import kinds
@@ -17,7 +17,7 @@ from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.convolution.transpose_conv import TransposeConv
 from diagmem.ops.elementwise.unary import Unary
-from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.matrix.products import FullyConnected
 from diagmem.ops.orders import Order
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.reductions.reduce import Reduce

@@ -12,7 +12,7 @@ from diagmem.ops import Activation
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.elementwise.binary import Binary
-from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.matrix.products import FullyConnected
 from diagmem.ops.pooling.pool_2d import Pool2D
 from tests.ops.cases import activation, constant, node_of
 from tests.ops.fitting import fitted

@@ -22,7 +22,7 @@ from diagmem.ops.c_call import TYPES, CCall
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.elementwise.binary import Binary
-from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.matrix.products import FullyConnected
 from diagmem.ops.numerics.weighted_sums import CHANNELS_OF_A_BLOCK
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.sampling import activation, constant, node_of

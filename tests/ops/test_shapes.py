@@ -12,8 +12,7 @@ from diagmem.ops import kinds
 from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.convolution.transpose_conv import TransposeConv
-from diagmem.ops.matrix.batch_matmul import BatchMatMul
-from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.matrix.products import BatchMatMul, FullyConnected
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.reductions.reduce import Reduce
 from diagmem.ops.resizing.resize import Resize

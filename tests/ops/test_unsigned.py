@@ -17,7 +17,7 @@ import pytest
 
 from diagmem.model.graph import DType, Node, Quantisation, Tensor
 from diagmem.ops import kinds
-from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.matrix.products import FullyConnected
 from diagmem.ops.moving.concatenation import Concatenation
 from tests.ops.cases import node_of
 from tests.ops.compiled import COMPILER, compiled, disjoint

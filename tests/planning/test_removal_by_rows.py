@@ -14,7 +14,6 @@ from diagmem.frontends.zoo.networks import Builder
 from diagmem.kernels.rows import lines_up
 from diagmem.model.graph import DType, Graph
 from diagmem.model.schedule import How, Multicore, Phases, Split
-from diagmem.planning.choices import Choice
 from diagmem.planning.needs.build_problem import LiveWindows
 from diagmem.planning.needs.footprint import Store, footprint
 from diagmem.planning.needs.problem import Problem
@@ -23,6 +22,7 @@ from diagmem.planning.order.rows import RowSchedule, recomputing_orders
 from diagmem.planning.place import greedy
 from diagmem.planning.place.fit import Placement
 from diagmem.planning.plan import Plan, checked, findings_of
+from diagmem.planning.planner import Choice
 from diagmem.transforms import FOR_ROWS, TRANSFORMS, transformed
 from diagmem.validation.findings import Fault
 from diagmem.verification.host import run_on_host

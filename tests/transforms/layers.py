@@ -13,7 +13,7 @@ from diagmem.ops.convolution.conv_2d import Conv2D
 from diagmem.ops.convolution.depthwise_conv_2d import DepthwiseConv2D
 from diagmem.ops.elementwise.binary import Binary
 from diagmem.ops.elementwise.unary import Unary
-from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.matrix.products import FullyConnected
 from diagmem.ops.moving.concatenation import Concatenation
 from diagmem.ops.moving.reshape import Reshape
 from diagmem.ops.pooling.pool_2d import Pool2D

@@ -10,7 +10,7 @@ import pytest
 from diagmem.model.graph import DType, Graph, Padding, Quantisation
 from diagmem.ops import kinds
 from diagmem.ops.convolution.conv_2d import Conv2D
-from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.matrix.products import FullyConnected
 from diagmem.transforms.channel_links import KINDS, STORED, Sums
 from diagmem.transforms.channel_ranges import Range, ranges_of
 from diagmem.verification import reference

@@ -13,7 +13,7 @@ from diagmem import pipeline
 from diagmem.model.graph import DType, ExplicitPadding, Graph, Padding
 from diagmem.model.schedule import PUSH
 from diagmem.ops.convolution.conv_2d import Conv2D
-from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.matrix.products import FullyConnected
 from diagmem.transforms import transformed
 from diagmem.verification import reference
 from diagmem.verification.reference import sample_inputs

@@ -77,7 +77,7 @@ def test_a_constant_that_is_passed_as_a_tensor() -> None:
 
 
 def _matmul() -> Any:
-    from diagmem.ops.matrix.batch_matmul import BatchMatMul
+    from diagmem.ops.matrix.products import BatchMatMul
 
     return BatchMatMul()
 
@@ -182,6 +182,6 @@ def test_weights_that_a_copy_gains_nothing_for_are_read_from_flash() -> None:
 
 
 def _connected() -> Any:
-    from diagmem.ops.matrix.fully_connected import FullyConnected
+    from diagmem.ops.matrix.products import FullyConnected
 
     return FullyConnected()

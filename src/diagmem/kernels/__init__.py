@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from diagmem.kernels._cmsis_nn import CMSIS_NN, CMSIS_NN_MVE, TFLM
 from diagmem.kernels._library import LEAN, ONE_BY_ONE, ChannelBlock, Library, OrderRule, lean_name
-from diagmem.kernels._tflm import TFLM_REFERENCE
+from diagmem.kernels._tflm import CMSIS_NN, CMSIS_NN_MVE, TFLM, TFLM_REFERENCE
 from diagmem.kernels._traced import PREFIX, signature, traced_library
 from diagmem.model.errors import PlanError, one_line
 from diagmem.ops.orders import InstructionSet

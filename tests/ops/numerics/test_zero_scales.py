@@ -12,7 +12,7 @@ from diagmem.model.graph import DType, Node, Quantisation, Tensor
 from diagmem.ops import kinds
 from diagmem.ops.c_call import Unsupported
 from diagmem.ops.elementwise.binary import Binary
-from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.matrix.products import FullyConnected
 from diagmem.ops.numerics.fixed_point import Multiplier
 from diagmem.ops.sampling import node_of
 

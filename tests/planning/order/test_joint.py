@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 import diagmem
 from diagmem.model.graph import Graph
-from diagmem.planning.choices import Choice, layer_by_layer, with_other_orders
 from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import Footprint, footprint
 from diagmem.planning.options import BEST, Options
@@ -18,6 +17,7 @@ from diagmem.planning.order.joint import jointly
 from diagmem.planning.order.search import every_order, file_order
 from diagmem.planning.place import optimal
 from diagmem.planning.place.effort import NORMAL, Effort
+from diagmem.planning.planner import Choice, layer_by_layer, with_other_orders
 from diagmem.transforms import TRANSFORMS, transformed
 from tests.networks import Net, nets, random_net
 from tests.profiles import examples

@@ -11,14 +11,7 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, ExplicitPadding, Nhwc, Node, Padding
 from diagmem.model.schedule import Along, Cut
 from diagmem.ops.accesses import Accesses
-from diagmem.ops.c_call import (
-    CCall,
-    CChannels,
-    CName,
-    CTable,
-    kernel_call,
-    values_of,
-)
+from diagmem.ops.c_call import CCall, CChannels, CName, CTable, kernel_call, values_of
 from diagmem.ops.convolution._convolution import ConvolutionKind
 from diagmem.ops.kind import Array, Inputs, input_at
 from diagmem.ops.loops.pixels import GROUPS, ChannelBlocks, ChannelGroups, pixel_cut
@@ -37,14 +30,7 @@ from diagmem.ops.numerics.packed import (
     words,
     words_of,
 )
-from diagmem.ops.numerics.weighted_sums import (
-    BY_CHANNEL,
-    c_padding,
-    halves,
-    interleaved,
-    kernel_suffix,
-    window_call,
-)
+from diagmem.ops.numerics.weighted_sums import BY_CHANNEL, c_padding, halves, interleaved, kernel_suffix, window_call
 from diagmem.ops.options import Activation, Table
 from diagmem.ops.orders import InstructionSet, Order, Variant
 from diagmem.ops.sampling import Draw, activation, node_of

@@ -9,16 +9,7 @@ from typing import Any
 import numpy as np
 
 from diagmem.model.graph import DType, Node, Tensor
-from diagmem.ops.c_call import (
-    SUFFIXES,
-    CCall,
-    CTable,
-    Fields,
-    Unsupported,
-    element_code,
-    kernel_call,
-    require_types,
-)
+from diagmem.ops.c_call import SUFFIXES, CCall, CTable, Fields, Unsupported, element_code, kernel_call, require_types
 from diagmem.ops.kind import Array, Way
 from diagmem.ops.loops.broadcast import c_elementwise
 from diagmem.ops.numerics import fixed_point, single_precision

@@ -12,17 +12,7 @@ from diagmem.model.errors import ModelError
 from diagmem.model.graph import DType, Node, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import CCall, CTable, Unsupported, element_code, joined_axes, kernel_call, require_types
-from diagmem.ops.kind import (
-    Array,
-    Inputs,
-    OpKind,
-    Shapes,
-    Values,
-    axis_of,
-    input_at,
-    known_ints,
-    swept,
-)
+from diagmem.ops.kind import Array, Inputs, OpKind, Shapes, Values, axis_of, input_at, known_ints, swept
 from diagmem.ops.loops.chunks import Chunks, RearrangeKind
 from diagmem.ops.numerics.quantised import channel_scales
 from diagmem.ops.options import Table

@@ -1,20 +1,27 @@
-"""MEAN, SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PROD: each output is made of all inputs along the reduced axes."""
+"""Reductions: output element o is made of a fibre, all inputs that share its place on the axes that are kept. CUMSUM:
+the sum of all elements up to each one along an axis."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from diagmem.model.graph import DType, Node, Tensor, row_major_strides
+from diagmem.model.graph import DType, IntArray, Node, Shape, Strides, Tensor, row_major_strides
 from diagmem.ops.accesses import Accesses, Runs
 from diagmem.ops.c_call import (
     QUANTISED_OR_FLOAT,
     SUFFIXES,
     CCall,
+    CStruct,
     Fields,
+    Unsupported,
+    by_type,
     element_code,
+    joined_axes,
     kernel_call,
     require_types,
     taking_call,
@@ -30,11 +37,15 @@ from diagmem.ops.kind import (
     Shapes,
     Values,
     Way,
+    axis_of,
+    held_separation,
     input_at,
     only_axis,
+    swept,
 )
-from diagmem.ops.loops.fibres import ReducingKind, c_fibres, fibre_reads, reduced_axes
-from diagmem.ops.loops.pixels import has_pitches
+from diagmem.ops.loops.chunks import outer_sum
+from diagmem.ops.loops.pixels import AxisTerm, has_pitches, separation_of
+from diagmem.ops.numerics.fixed_point import wrapped
 from diagmem.ops.numerics.quantised import (
     Requantisation,
     require_same_quantisation,
@@ -47,6 +58,80 @@ from diagmem.ops.options import Table
 from diagmem.ops.orders import Order
 from diagmem.ops.sampling import Draw, Fitting, activation, ints, node_of
 from diagmem.ops.signature import Signature
+
+
+def kept_shape(shape: Shape, axes: Collection[int], keep_dims: bool) -> Shape:
+    """The output's shape: reduced axes are left out, or kept with size 1."""
+    if keep_dims:
+        return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
+
+def fibre_reads(shape: Shape, axes: Collection[int], first_step: int = 0) -> Runs:
+    """One output after the other reads its whole fibre in one step; a run goes along the last reduced axis."""
+    strides = row_major_strides(shape)
+    last = max(axes, default=0)
+    start = _offsets(shape, strides, [axis for axis in range(len(shape)) if axis not in axes])
+    within = _offsets(shape, strides, [axis for axis in sorted(axes) if axis != last])
+    return Runs.of(
+        start[:, None] + within,
+        shape[last] if axes else 1,
+        first_step + np.arange(len(start), dtype=np.int64)[:, None],
+        pitch=strides[last] if axes else 1,
+        stride=0,
+    )
+
+
+def fibre_separation(node: Node, axes: Collection[int]) -> int | None:
+    """The separation where one output after the other reads its fibre, then is written. A fibre's lowest element has
+    index 0 on all reduced axes."""
+    data, out_size = node.input(0), node.output.dtype.size_bytes
+    out_strides = row_major_strides(kept_shape(data.shape, axes, keep_dims=True))
+    reached = zip(data.shape, data.strides, out_strides, strict=True)
+    in_size = data.dtype.size_bytes
+    return separation_of(
+        [
+            AxisTerm.even(size, out_stride * out_size - in_stride * in_size)
+            for axis, (size, in_stride, out_stride) in enumerate(reached)
+            if axis not in axes
+        ]
+    )
+
+
+def c_fibres(shape: Shape, strides: Strides, axes: Collection[int]) -> CStruct:
+    """The `diagmem_fibres` of a reduction."""
+
+    def struct(picked: Sequence[int]) -> CStruct:
+        size, stride = joined_axes(3, [shape[axis] for axis in picked], [strides[axis] for axis in picked])
+        return CStruct("diagmem_axes", {"size": size, "stride": stride})
+
+    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    return CStruct("diagmem_fibres", {"kept": struct(kept), "reduced": struct(sorted(axes))})
+
+
+def _offsets(shape: Shape, strides: Sequence[int], axes: Sequence[int]) -> IntArray:
+    """Offsets of all index combinations along `axes`, in row-major order, the other indices being 0."""
+    return outer_sum(*(np.arange(shape[axis], dtype=np.int64) * strides[axis] for axis in axes)).reshape(-1)
+
+
+def reduced_axes(inputs: Inputs) -> frozenset[int]:
+    """The axes that input 1 names, counted from the front."""
+    data, axes = input_at(inputs, 0), input_at(inputs, 1)
+    return frozenset(axis_of(axis, len(data.shape)) for axis in axes.ints)
+
+
+class ReducingKind(OpKind):
+    """Inputs: data, axes. One output after the other reads its fibre, then is written."""
+
+    def output_shapes(self, name: str, attributes: Any, inputs: Inputs) -> Shapes:
+        keep_dims = getattr(attributes, "keep_dims", False)
+        return (kept_shape(input_at(inputs, 0).shape, reduced_axes(inputs), keep_dims),)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        return swept(node, {0: fibre_reads(node.input(0).shape, reduced_axes(node.inputs))})
+
+    def closed_separation(self, node: Node, position: int, order: Order, output: int) -> int | None:
+        return fibre_separation(node, reduced_axes(node.inputs)) if position == 0 else held_separation(node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,4 +391,104 @@ class ArgMaxKind(ReducingKind):
         return node_of(self, name, ArgMax(out_dtype), inputs, (out_dtype,))
 
 
-KINDS = (ReduceKind(), ReduceAllKind(), ArgMaxKind())
+_FRACTION_BITS = 19
+"""Bits behind the point that 8-bit numbers get before they are added up; sums of 16 of the largest wrap around."""
+
+
+@dataclass(frozen=True, slots=True)
+class CumSum:
+    """Inputs: data, axis (constant, one number). `exclusive`: an element does not count for its own sum. `reverse`:
+    sums begin at the end of the axis."""
+
+    exclusive: bool = False
+    reverse: bool = False
+
+
+class CumSumKind(OpKind):
+    names = ("CUMSUM",)
+    tflm_agrees = True
+    takes = Signature((2, 2), numbers=(1,), single=(1,))
+    table = Table(CumSum, ("Exclusive", "Reverse"))
+
+    def output_shapes(self, name: str, attributes: CumSum, inputs: Inputs) -> Shapes:
+        _cumsum_axis(inputs)
+        return (input_at(inputs, 0).shape,)
+
+    def accesses(self, node: Node, order: Order) -> Accesses:
+        """Fibre by fibre, in the order of their first elements; along a fibre each element is read, then written."""
+        outer, size, inner = walk_of(node)
+        first = (np.arange(outer)[:, None] * size * inner + np.arange(inner)).reshape(-1)
+        pitch = inner
+        if node.attributes.reverse:
+            first, pitch = first + (size - 1) * inner, -inner
+        each = Runs.of(first, size, np.arange(outer * inner) * size, pitch=pitch)
+        return Accesses(node.output.elems, (each, *(None for _ in node.inputs[1:])), (each,))
+
+    def reference(self, node: Node, inputs: Values) -> tuple[Array, ...]:
+        data, dtype = inputs[0], node.output.dtype
+        if dtype is DType.INT8:
+            zero = zero_point_of(node.input(0))
+            # TFLite Micro starts from a stored 0, which stands for minus the zero point.
+            sums = wrapped(_sums(node, (data.astype(np.int64) - zero) << _FRACTION_BITS, -zero << _FRACTION_BITS))
+            return (_rescaling(node).apply(sums).astype(np.int8),)
+        wide = data if dtype is DType.FLOAT32 else data.astype(np.int64)
+        return (_sums(node, wide, 0).astype(dtype.numpy),)
+
+    def c_call(self, node: Node) -> CCall:
+        require_types(node.input(0).dtype, (node.output,))
+        values_of(node.input(1))
+        return by_type(node, dict.fromkeys((DType.INT8, DType.FLOAT32, DType.INT32), _cumsum_call))
+
+    def sample(self, name: str, draw: Draw) -> Node:
+        """Any axis, either way round, with or without the element itself."""
+        shape = draw.many(1, 5, draw.size)
+        inputs = [activation(shape, draw.dtype()), ints(draw.axis(len(shape)))]
+        return node_of(self, name, CumSum(draw.boolean(), draw.boolean()), inputs, (draw.dtype(),))
+
+    def fitting(self, node: Node) -> Fitting:
+        return Fitting((DType.INT8, DType.FLOAT32, DType.INT32), gain=math.sqrt(walk_of(node)[1]), scaled=(DType.INT8,))
+
+
+def _cumsum_axis(inputs: Inputs) -> int:
+    return only_axis(input_at(inputs, 1).ints, len(input_at(inputs, 0).shape))
+
+
+def walk_of(node: Node) -> tuple[int, int, int]:
+    """Elements of the axes before that which is summed, along it, and of those behind it."""
+    shape, axis = node.input(0).shape, _cumsum_axis(node.inputs)
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+
+
+def _sums(node: Node, data: Array, start: int) -> Array:
+    """One element after the other, for a float32 sum depends on the order."""
+    moved = np.moveaxis(data, _cumsum_axis(node.inputs), 0)
+    moved = moved[::-1] if node.attributes.reverse else moved
+    total: Array = np.full(moved.shape[1:], start, data.dtype)
+    sums = np.empty_like(moved)
+    for number, values in enumerate(moved):
+        after = total + values
+        sums[number] = total if node.attributes.exclusive else after
+        total = after
+    sums = sums[::-1] if node.attributes.reverse else sums
+    return np.moveaxis(sums, 0, _cumsum_axis(node.inputs))
+
+
+def _rescaling(node: Node) -> Requantisation:
+    real = scale_of(node.input(0)) / (2**_FRACTION_BITS * scale_of(node.output))
+    if real >= 1:
+        raise Unsupported("an output scale that is far smaller than the input's; TensorFlow Lite refuses it too")
+    return Requantisation.of([real], node.output)
+
+
+def _cumsum_call(node: Node) -> CCall:
+    outer, size, inner = walk_of(node)
+    is_scaled = node.output.dtype is DType.INT8
+    fields = {"zero_point": zero_point_of(node.input(0)), "output": _rescaling(node).c_struct()} if is_scaled else {}
+    a, suffix = node.attributes, SUFFIXES[node.output.dtype]
+    walk = {"outer": outer, "size": size, "inner": inner, "is_exclusive": int(a.exclusive)}
+    struct = "cumsum_s8" if is_scaled else "cumsum"
+    own, tensors = {**walk, "is_reverse": int(a.reverse), **fields}, (node.input(0), node.output)
+    return kernel_call("cumsum", own, tensors, function=f"cumsum_{suffix}", struct=struct)
+
+
+KINDS = (ReduceKind(), ReduceAllKind(), ArgMaxKind(), CumSumKind())

@@ -24,15 +24,7 @@ from diagmem.ops.c_call import (
     kernel_call,
     require_types,
 )
-from diagmem.ops.kind import (
-    Array,
-    Inputs,
-    Shapes,
-    Values,
-    input_at,
-    known_ints,
-    unless_computed,
-)
+from diagmem.ops.kind import Array, Inputs, Shapes, Values, input_at, known_ints, unless_computed
 from diagmem.ops.loops.chunks import gathered_call
 from diagmem.ops.loops.pixels import HeldPixels, Pitches, PixelLoop
 from diagmem.ops.loops.windowed import OrderedLoop, PixelKind, c_image

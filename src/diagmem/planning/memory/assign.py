@@ -15,14 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from diagmem.model.pools import (
-    LEAST_ALIGN_BYTES,
-    OpWeights,
-    Pool,
-    PoolLayout,
-    WeightsPool,
-    WeightsTraffic,
-)
+from diagmem.model.pools import LEAST_ALIGN_BYTES, OpWeights, Pool, PoolLayout, WeightsPool, WeightsTraffic
 from diagmem.model.schedule import Schedule
 from diagmem.planning.memory.traffic import Group, check_staging, copies, groups_of, weights_of, with_copies
 from diagmem.planning.needs.build_problem import Moment, build_problem, moments

@@ -18,8 +18,7 @@ from diagmem.model.errors import damaged
 from diagmem.model.graph import DType, Shape, Tensor
 from diagmem.ops import Activation
 from diagmem.ops.elementwise.unary import Unary
-from diagmem.ops.reductions.cumsum import CumSum
-from diagmem.ops.reductions.reduce import ArgMax, Reduce
+from diagmem.ops.reductions.reduce import ArgMax, CumSum, Reduce
 
 RANGES = {(0.0, math.inf): Activation.RELU, (0.0, 6.0): Activation.RELU6, (-1.0, 1.0): Activation.RELU_N1_TO_1}
 CAN_FUSE = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "ADD", "SUB", "MUL", "DIV")

@@ -15,8 +15,7 @@ from diagmem.frontends.onnx.lowering.arithmetic import binary_of, fused, unary_o
 from diagmem.frontends.onnx.lowering.moving import joined, transposed_value
 from diagmem.frontends.onnx.proto import OnnxNode
 from diagmem.model.graph import Shape, Tensor
-from diagmem.ops.matrix.batch_matmul import BatchMatMul
-from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.matrix.products import BatchMatMul, FullyConnected
 from diagmem.ops.moving.concatenation import Split
 
 

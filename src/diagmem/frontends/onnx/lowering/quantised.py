@@ -25,7 +25,7 @@ from diagmem.frontends.onnx.proto import OnnxNode
 from diagmem.model.graph import DType, Quantisation, Tensor
 from diagmem.ops import Activation
 from diagmem.ops.elementwise.binary import Binary
-from diagmem.ops.matrix.fully_connected import FullyConnected
+from diagmem.ops.matrix.products import FullyConnected
 from diagmem.ops.normalisation.softmax import Softmax
 from diagmem.ops.pooling.pool_2d import Pool2D
 from diagmem.ops.reductions.reduce import Reduce
