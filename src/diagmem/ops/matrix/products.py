@@ -234,7 +234,7 @@ class Side:
     depth: tuple[int, int]
 
 
-class BatchMatMulKind(OpKind):
+class BatchMatmulKind(OpKind):
     names = ("BATCH_MATMUL",)
     tflm_agrees = True
     takes = Signature((2, 2), alike=(1,))
@@ -389,4 +389,4 @@ def _batch_matmul_call(node: Node) -> CCall:
     return kernel_call("batch_matmul", fields, arguments, passes=passes, function=function)
 
 
-KINDS = (FullyConnectedKind(), BatchMatMulKind())
+KINDS = (FullyConnectedKind(), BatchMatmulKind())

@@ -404,7 +404,7 @@ class CumSum:
     reverse: bool = False
 
 
-class CumSumKind(OpKind):
+class CumsumKind(OpKind):
     names = ("CUMSUM",)
     tflm_agrees = True
     takes = Signature((2, 2), numbers=(1,), single=(1,))
@@ -491,4 +491,4 @@ def _cumsum_call(node: Node) -> CCall:
     return kernel_call("cumsum", own, tensors, function=f"cumsum_{suffix}", struct=struct)
 
 
-KINDS = (ReduceKind(), ReduceAllKind(), ArgMaxKind(), CumSumKind())
+KINDS = (ReduceKind(), ReduceAllKind(), ArgMaxKind(), CumsumKind())
