@@ -16,7 +16,6 @@ from diagmem.backends.c.program import Program
 from diagmem.kernels import library
 from diagmem.model.graph import Node
 from diagmem.model.schedule import Along, How, Multicore, Phases, Split
-from diagmem.ops import OpKind
 from diagmem.planning.cores.split import SharedOp
 from diagmem.planning.plan import Plan, findings_of
 from diagmem.verification.host import run_on_threads
@@ -28,8 +27,15 @@ from tests.row_networks import side_by_side
 
 CORES = 3
 
-OWN = [case for case, kind in CASES.items() if case != "variable" and type(kind).cuts is not OpKind.cuts]
-"""Kinds that say themselves how they are cut."""
+
+def is_cut_inside_rows(case: str) -> bool:
+    """Whether cores share the kernel for some node in another way than by its rows."""
+    nodes = itertools.islice(runnable(case), 20)
+    return any(cut.along is not Along.ROWS for node in nodes for cut in CASES[case].cuts(node, None))
+
+
+OWN = [case for case in CASES if is_cut_inside_rows(case)]
+"""Kinds whose kernels can be cut inside rows."""
 
 CUT = [*OWN, *(case for case, kind in CASES.items() if case not in OWN and has_row_kernels(kind) and case != "reduce")]
 """Those, and the ones whose rows can be shared, as there is a kernel for one."""
