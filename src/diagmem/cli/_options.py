@@ -77,7 +77,9 @@ def _write_options(ctx: click.Context, formatter: click.HelpFormatter, title: st
 
 
 def with_common_options(command: click.Command) -> click.Command:
-    """The command with --quiet and --help-all, which all have."""
+    """The command with --quiet and --help-all, which all have, and so do those of a group."""
+    for part in command.commands.values() if isinstance(command, click.Group) else ():
+        with_common_options(part)
     if not any(parameter.name == "quiet" for parameter in command.params):
         from diagmem.cli._work import set_quiet
 
@@ -131,24 +133,21 @@ class CoreParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
         return core.cpu
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        return _completed(CORES, incomplete)
+        return completed(CORES, incomplete)
 
 
-class TargetParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """A chip, a board, or a file that describes one; completes them."""
-
-    name = "target"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        from diagmem.targets import boards, chips
-
-        return _completed([*(chip.name for chip in chips()), *(board.name for board in boards())], incomplete)
-
-
-def _completed(names: Collection[str], incomplete: str) -> list[Any]:
+def completed(names: Collection[str], incomplete: str) -> list[Any]:
+    """The names that go on as what was typed."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(name) for name in names if name.lower().startswith(incomplete.lower())]
+
+
+def _completed_target(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    """Chips and boards; a file that describes one is typed in full."""
+    from diagmem.targets import boards, chips
+
+    return completed([*(chip.name for chip in chips()), *(board.name for board in boards())], incomplete)
 
 
 def size_option(flag: str, meaning: str) -> Callable[[Function], Function]:
@@ -203,13 +202,14 @@ def plan_option(name: str) -> Callable[[Function], Function]:
         return click.option(flag, is_flag=True, help=shown)
     if default == ():
         return click.option(flag.removesuffix("s"), name, multiple=True, metavar=unit, help=shown)
-    sort: Any = TargetParameter() if name == "target" else click.Choice(choices) if choices else click.STRING
+    sort: Any = click.Choice(choices) if choices else click.STRING
     if default is None or unit == "N":
         sort = click.IntRange(min=1)
     elif isinstance(default, float):
         sort = click.FloatRange(min=1)
     usual = default if default not in (None, "", ()) else None
-    return click.option(flag, name, type=sort, default=usual, show_default=True, metavar=unit, help=shown)
+    more: dict[str, Any] = {"shell_complete": _completed_target} if name == "target" else {}
+    return click.option(flag, name, type=sort, default=usual, show_default=True, metavar=unit, help=shown, **more)
 
 
 def plan_options(command: str) -> Callable[[Function], Function]:

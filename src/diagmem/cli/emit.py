@@ -17,7 +17,6 @@ from diagmem.cli._options import (
     output_option,
     plan_options,
     plan_path_option,
-    with_common_options,
 )
 from diagmem.cli._show import cost_lines, show, size_text
 from diagmem.cli._work import working
@@ -42,15 +41,7 @@ REFERENCE_WARNING = (
 )
 
 
-class _Forms(click.Group):
-    """Each form has the options that every command has."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = super().get_command(ctx, cmd_name)
-        return found and with_common_options(found)
-
-
-@click.group(short_help="Write a plan as C code, or into a .tflite file.", cls=_Forms, invoke_without_command=True)
+@click.group(short_help="Write a plan as C code, or into a .tflite file.", invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context, /) -> None:
     """Hand a plan on: as C code, or inside a .tflite file."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from diagmem.cli._files import write_file
-from diagmem.cli._options import json_option, output_option
+from diagmem.cli._options import completed, json_option, output_option
 from diagmem.cli._show import Column, Table, number, say, shape_text, show, size_text
 from diagmem.cli._work import working
 
@@ -67,17 +67,10 @@ def _chip_json(chip: Chip) -> dict[str, Any]:
     }
 
 
-class _NameParameter(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """The name of a model of the zoo; completes it."""
+def _completed_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    from diagmem.frontends.zoo import models
 
-    name = "name"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        from click.shell_completion import CompletionItem
-
-        from diagmem.frontends.zoo import models
-
-        return [CompletionItem(name) for name in models() if name.startswith(incomplete)]
+    return completed(models(), incomplete)
 
 
 @click.group(short_help="The built-in models; write one as .tflite.", invoke_without_command=True)
@@ -136,7 +129,7 @@ def _zoo_row(entry: Entry) -> dict[str, Any]:
 
 
 @zoo.command()
-@click.argument("name", type=_NameParameter())
+@click.argument("name", shell_complete=_completed_model)
 @output_option("FILE.tflite", "File to write.")
 @click.option(
     "--seed",
