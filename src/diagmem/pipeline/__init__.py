@@ -260,14 +260,15 @@ def plan(model: Model, example_inputs: Any = None, **options: Any) -> Planned:
 
 
 def planned(source: Source, options: Options, tell: Tell = silently, is_measured: bool = False) -> Planned:
-    """As `plan`. `tell` is called as each stage begins. `is_measured`: what the plan takes on a chip will be asked."""
-    return _shown(in_chip(source.graph_for(is_measured, options.weights_pool), options, tell), source)
+    """As `plan`. `tell` is called as each stage begins. `is_measured`: what the plan takes on a chip will be asked, as
+    it always may be with a target."""
+    return _shown(in_chip(source.graph_for(is_measured, options.chip, options.weights_pool), options, tell), source)
 
 
 def ways(source: Source, options: Options, tell: Tell = silently, is_measured: bool = False) -> tuple[Way, ...]:
     """The plan that `planned` makes, beside those of the other ways to run the model: layer by layer, row by row, with
     the input streamed. A plan that needs all memories of the target stands alone."""
-    graph = source.graph_for(is_measured, options.weights_pool)
+    graph = source.graph_for(is_measured, options.chip, options.weights_pool)
     found = planner.ways(graph, options, tell)
     chosen = next(way.made for way in found if way.is_chosen and way.made is not None)
     split = in_chip(graph, options, tell, chosen)
@@ -293,7 +294,7 @@ def planned_front(
     """As `pareto`; the other parameters are those of `planned`."""
     most = MOST_RECOMPUTE if options.recompute == 1 else options.recompute
     asked = replace(options, schedule=ROWS, recompute=most)
-    graph = source.graph_for(is_measured, asked.weights_pool)
+    graph = source.graph_for(is_measured, asked.chip, asked.weights_pool)
     return tuple(_shown(made, source) for made in planner.planned_front(graph, asked, tell))
 
 
