@@ -181,12 +181,7 @@ class Costs:
     def of(cls, made: Planned | Plan, runtime: Runtime | None = None) -> Costs:
         return cls(made.plan, made.model, runtime) if isinstance(made, Planned) else cls(made, None, runtime)
 
-    def on(
-        self,
-        target: Chip | None = None,
-        core: Core | None = None,
-        instructions: int | None = None,
-    ) -> Cost:
+    def on(self, target: Chip | None = None, core: Core | None = None, instructions: int | None = None) -> Cost:
         """The sums, by default for what the plan was made for. Code and stack are known only for a core."""
         if target is None and core is None:
             target, core = self.plan.options.chip, self.plan.options.core
@@ -203,7 +198,8 @@ class Costs:
             ram = Ram(self.plan.arena_bytes, code and code.stack_bytes, 0)
             rows = sequence_bytes(self.program) if self.program.visits else 0
             flash = Flash(self.tables.size_bytes, rows, code and code.code_bytes)
-            if core is not None and not core.has_fpu and self._has_reals:
+            has_floats = any(t.dtype is DType.FLOAT32 for node in self.plan.graph.nodes for t in node.outputs)
+            if core is not None and not core.has_fpu and has_floats:
                 notes = (f"the C library's float32 routines, for {core.name} has no floating-point unit",)
         return Cost(
             None if target is None else target.name,
@@ -251,10 +247,6 @@ class Costs:
         if any(tensor.data is None for tensor in constants):
             return None
         return sum(tensor.size_bytes for tensor in constants)
-
-    @property
-    def _has_reals(self) -> bool:
-        return any(tensor.dtype is DType.FLOAT32 for node in self.plan.graph.nodes for tensor in node.outputs)
 
     @cached_property
     def macs(self) -> Mapping[int, int]:

@@ -113,9 +113,6 @@ _COLOURS = {
 
 LIGHT, DARK = ({name: pair[theme] for name, pair in _COLOURS.items()} for theme in (0, 1))
 
-THEMES = ("auto", "light", "dark")
-"""`auto` follows the reader's setting, in a browser; elsewhere it is light."""
-
 
 @cache
 def rules() -> str:
@@ -124,7 +121,8 @@ def rules() -> str:
 
 
 def style(theme: str) -> str:
-    """The style sheet with colours in place of variables, for a picture that stands alone."""
+    """The style sheet with colours in place of variables, for a picture that stands alone. `auto` follows the reader's
+    setting, in a browser; elsewhere it is light."""
     if theme == "auto":
         return f"{_coloured(LIGHT)}@media (prefers-color-scheme: dark) {{\n{_coloured(DARK)}}}\n"
     return _coloured({"light": LIGHT, "dark": DARK}[theme])

@@ -7,7 +7,7 @@ import base64
 import hashlib
 import json
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -27,6 +27,7 @@ def render(name: str, scripts: Sequence[str] = (), **values: Any) -> str:
     The scripts are allowed by their digest, so nothing that a model's names smuggle in could run.
     """
     script = "\n".join(_text(f"{part}.js") for part in scripts)
+    digest = f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
     return (
         _environment()
         .get_template(f"{name}.html.j2")
@@ -35,7 +36,7 @@ def render(name: str, scripts: Sequence[str] = (), **values: Any) -> str:
             version=__version__,
             style=_style(name),
             script=script,
-            policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src '{_digest(script)}'",
+            policy=f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src '{digest}'",
             hatch=HATCH,
         )
     )
@@ -81,10 +82,6 @@ def _text(name: str) -> str:
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
-def _digest(script: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
-
-
 def _plain(text: str) -> str:
     """Markdown's marks for code and stress taken away."""
     return text.replace("`", "").replace("*", "")
@@ -124,14 +121,6 @@ class Document:
     title: str
     text: tuple[str, ...]
     sections: tuple[Section, ...]
-
-    @property
-    def figures(self) -> Iterator[Figure]:
-        return (figure for section in self.sections for figure in section.figures)
-
-    @property
-    def tables(self) -> Iterator[Table]:
-        return (table for section in self.sections for table in section.tables)
 
 
 FIGURES = "figures"

@@ -116,7 +116,7 @@ def report_page(
 ) -> str:
     """The page about a plan, beside the best one without overlap in the file's order. `instructions`: those of each op,
     by its index in the file, where they were counted. `costs`: the plan's, if they are there already."""
-    before, after = made.baseline, made.plan
+    before, after, shared = made.baseline, made.plan, made.plan.multicore
     pictures = Picture(before), Picture(after)
     counted = ["instructions"] if instructions is not None else []
     headings = [*LAYER_HEADINGS, *counted, "share"]
@@ -137,7 +137,8 @@ def report_page(
         maps=[page_map(p, p.plan.end_bytes if after.runs_by_rows else largest).inline() for p in pictures],
         legend=list(legend_entries(pictures)),
         live=live_drawing(before, after).inline(),
-        **_of_cores(after),
+        cores=cores_drawing(after, shared.cores).inline() if shared else "",
+        barriers=shared.barriers(running_steps(after)) if shared else 0,
         fits=fits,
         fitting=[after.chip.name for _, after in fits if after.fits],
         new=[after.chip.name for before, after in fits if after.fits and not before.fits],
@@ -152,14 +153,6 @@ def report_page(
         plan=costs.plan_json(made),
         reserve=RESERVE_BYTES,
     )
-
-
-def _of_cores(plan: Plan) -> dict[str, Any]:
-    """How several cores share the run, where that was asked for."""
-    if plan.multicore is None:
-        return {"cores": "", "barriers": 0}
-    drawn = cores_drawing(plan, plan.multicore.cores)
-    return {"cores": drawn.inline(), "barriers": plan.multicore.barriers(running_steps(plan))}
 
 
 def _op_rows(picture: Picture, layers: Sequence[Layer], is_counted: bool) -> Iterator[dict[str, Any]]:

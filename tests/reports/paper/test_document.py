@@ -121,7 +121,7 @@ def test_documents_agree_with_the_program(made: Document) -> None:
     """docs/paper.md is what `diagmem paper -o docs` writes: its tables, and all its figures."""
     docs = Path(__file__).parents[3] / "docs"
     kept = (docs / "paper.md").read_text(encoding="utf-8")
-    for table in made.tables:
+    for table in (table for section in made.sections for table in section.tables):
         assert markdown(Document("", (), (type(made.sections[0])("", (), (table,)),))).split("###")[1].strip() in kept
     for maker in MAKERS:
         assert f"figures/{maker.name}.svg" in kept
@@ -131,7 +131,7 @@ def test_documents_agree_with_the_program(made: Document) -> None:
 def test_page_holds_tables_and_figures(made: Document) -> None:
     """The page is complete, and alone."""
     html = page(made)
-    assert html.count("<table>") == len(list(made.tables))
-    assert html.count('<svg width="') == len(list(made.figures))
+    assert html.count("<table>") == sum(len(section.tables) for section in made.sections)
+    assert html.count('<svg width="') == sum(len(section.figures) for section in made.sections)
     assert "http://" not in html
     assert "https://" not in html

@@ -74,6 +74,9 @@ class Layer:
 TABLE_I = Layer("mobilenet_v2_1.0_224", (112, 112, 96), (56, 56, 96))
 """Specification of the second depthwise convolution "in MobileNet": it is MobileNet v2's."""
 
+V1_PEAK = Layer("mobilenet_v1_1.0_224", (112, 112, 32), (112, 112, 64))
+INCEPTION_PEAK = Layer("inception_resnet_v2", (147, 147, 32), (147, 147, 64))
+
 TABLE_I_PRINTED = (
     ("input shape (w, h, c)", "112, 112, 96"),
     ("filter shape (w, h, x, y)", "3, 3, 96, 1"),
@@ -95,15 +98,9 @@ class EstimateRow:
 
 
 TABLE_II = (
-    EstimateRow(
-        *("mobilenet v1 1.0 224", 1204224, 1193376, "0.18 %"),
-        Layer("mobilenet_v1_1.0_224", (112, 112, 32), (112, 112, 64)),
-    ),
+    EstimateRow("mobilenet v1 1.0 224", 1204224, 1193376, "0.18 %", V1_PEAK),
     EstimateRow("mobilenet v2 1.0 224", 1605632, 1598400, "0.15 %", TABLE_I),
-    EstimateRow(
-        *("Inception ResNet v2", 2746884, 2746884, "0 %"),
-        Layer("inception_resnet_v2", (147, 147, 32), (147, 147, 64)),
-    ),
+    EstimateRow("Inception ResNet v2", 2746884, 2746884, "0 %", INCEPTION_PEAK),
 )
 
 
@@ -251,13 +248,8 @@ def table_ii() -> Table:
     notes = Notes()
     cells = tuple(_estimate_row(row, notes) for row in TABLE_II)
     headings = (
-        "model",
-        "published exact",
-        "published estimate",
-        "error",
-        "true exact",
-        "corrected estimate",
-        "as printed",
+        *("model", "published exact", "published estimate", "error"),
+        *("true exact", "corrected estimate", "as printed"),
     )
     return Table("Table II: safe overlap O_s in bytes", headings, cells, tuple(notes.texts))
 
@@ -469,7 +461,10 @@ def _unsafe_layers() -> Table:
 
 
 def _unsafe_row(size: int, depth: int, channels: int, kernel: int) -> tuple[str, ...]:
-    node = _conv(size, depth, channels, kernel)
+    builder = Builder("layer")
+    padding = SAME if kernel == 1 else VALID
+    made = builder.conv(builder.input(1, size, size, depth), channels, kernel, 2, padding)
+    node = builder.graph(made).nodes[0]
     printed, exact = printed_overlap(node), reference_overlap(node, EXACT)
     if printed is None or exact is None:
         raise ValueError(f"{node.label}: the paper has no formula for it")
@@ -479,18 +474,12 @@ def _unsafe_row(size: int, depth: int, channels: int, kernel: int) -> tuple[str,
     return words, str(exact), f"{float(printed):.0f}", f"{excess:g}", str(reference_overlap(node, ANALYTICAL))
 
 
-def _conv(size: int, depth: int, channels: int, kernel: int) -> Node:
-    builder = Builder("layer")
-    padding = SAME if kernel == 1 else VALID
-    return builder.graph(builder.conv(builder.input(1, size, size, depth), channels, kernel, 2, padding)).nodes[0]
-
-
 def _weights() -> Table:
     """Section IV quotes sizes of weights."""
     rows = []
     for name, printed in (("mobilenet_v1_0.25_128_int8", "623 KB"), ("mobilenet_v1_0.25_224", "about 2.5 MB")):
         found = inspect(zoo.build(name)).weights_bytes
-        rows.append((name, printed, f"{found / 1024:.1f} KB"))
+        rows.append((name, printed, f"{kb(found)} KB"))
     note = "Weights and biases of the network with 1001 classes; the paper does not say what it counts."
     return Table("Section IV: bytes of weights", ("model", "published", "computed [1]"), tuple(rows), (note,))
 
