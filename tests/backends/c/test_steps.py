@@ -90,7 +90,7 @@ def test_rows_in_any_number_of_arenas(tmp_path: Path) -> None:
     for graph in graphs:
         write(emit(by_rows(graph, input_rows=True)), tmp_path)
     (tmp_path / "main.c").write_text(_MAIN)
-    sources = ["main.c", "tall.c", "tall_weights.c", "real.c", "float_weights.c"]
+    sources = ["main.c", "tall.c", "tall_weights.c", "real.c", "real_weights.c"]
     subprocess.run([cc, *STANDARD, "-g", *SANITIZED, *sources, "-lm", "-o", "main"], cwd=tmp_path, check=True)
     sent = b"".join(values.tobytes() for runs in inputs for (values,) in runs)
     done = subprocess.run([tmp_path / "main"], input=sent, capture_output=True, check=True)

@@ -97,7 +97,7 @@ def test_a_front_has_what_is_kept() -> None:
     ("options", "said"),
     [
         ({"buffers": {"depthwise": "keep"}}, "did you mean 'depthwise_conv_2d_1'"),
-        ({"buffers": {MIDDLE: "external"}}, "no input or output"),
+        ({"buffers": {MIDDLE: "external"}}, "is not an input or output"),
         ({"buffers": {INPUT: "external"}, "schedule": "rows", "input_rows": True}, "nor the caller's"),
         ({"buffers": ("input",)}, "is not NAME=HOW"),
         ({"buffers": {"input": "kept"}}, "is not NAME=HOW"),
