@@ -37,5 +37,5 @@ def test_bytes_buy_fewer_barriers() -> None:
 
 @pytest.mark.parametrize("cost", [-1.0, 1e9])
 def test_costs_that_make_no_sense_are_refused(cost: float) -> None:
-    with pytest.raises(PlanError, match="cores_cost is .*: it must be 0 to 1000"):
+    with pytest.raises(PlanError, match=r"cores_cost is .*: it must be 0 to 1000"):
         pipeline.plan("zoo:kws_dscnn_int8", cores=2, cores_cost=cost)
