@@ -48,7 +48,7 @@ def test_a_wheel_plans_with_core_dependencies_only(built: Path, tmp_path: Path) 
         env=alone,
     )
     found = json.loads(done.stdout)
-    assert (found["arena_bytes"], found["fits"]) == (9760, True)
+    assert (found["arena_bytes"], found["fits"]) == (4122, True)
     emit = [str(binaries / "diagmem"), "emit", "c", "zoo:kws_dscnn_int8", "-o", str(tmp_path / "firmware")]
     subprocess.run(emit, check=True, cwd=tmp_path, env=alone, capture_output=True)
     assert (tmp_path / "firmware" / "kws_dscnn_int8.h").exists()

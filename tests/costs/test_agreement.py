@@ -34,7 +34,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 CORE = "cortex-m4"
-LEAST_CODE, MOST_CODE, MOST_STACK = 0.8, 1.6, 4.0
+LEAST_CODE, MOST_CODE, MOST_STACK = 0.75, 1.7, 4.0
 """Times what was measured: an estimate of code is not further from it, and a bound on the stack not further above."""
 
 
@@ -69,6 +69,8 @@ def model(request: pytest.FixtureRequest, shared: Path) -> str:
 def test_all_tell_the_same(model: str, way: str, tmp_path: Path) -> None:
     """The API, the report with its page, emit, verify, profile and diff; to the byte."""
     compiler("arm-none-eabi-gcc")
+    if way == "streamed" and Source(model).graph.variables:
+        pytest.skip("a model with state runs whole")
     told = Told(model, Options(**WAYS[way]), tmp_path)
     made, cost = told.made, told.made.to_json()["cost"]
     files = pipeline.report_of(made)
@@ -87,8 +89,6 @@ def test_all_tell_the_same(model: str, way: str, tmp_path: Path) -> None:
     (run,) = told.by("verify", "--on", CORE, "--inputs", "1")["runs"]
     assert run["ok"]
     assert_firmware_is_as_told(run)
-    if way == "nothing removed" and made.model.variables:
-        return  # Ops that only name a variable are no calls, and no step of a profile.
     profile = told.by("profile", "--on", CORE)
     assert profile["cost"] == {**run["cost"], "instructions": profile["instructions"]}
     for part in ("ram", "flash"):

@@ -24,6 +24,7 @@ from diagmem.backends.json import to_json
 from diagmem.kernels.work import kernel_shares, macs_as_run
 from diagmem.model.graph import DType, Graph
 from diagmem.model.schedule import PUSH
+from diagmem.ops.c_call import MAX_ROWS
 from diagmem.planning.needs.build_problem import build_problem
 from diagmem.planning.needs.footprint import footprint
 from diagmem.planning.plan import Plan
@@ -38,6 +39,9 @@ STACK_BYTES = 32
 
 ROWS_BYTES = 900
 """Instructions that go through the steps of a run row by row."""
+
+ROWS_STACK_BYTES = 64
+"""What the function that runs a step row by row takes of the stack, beside the addresses of the rows of a window."""
 
 MEASURED_AS = {"": "cortex-m4", "cortex-m3": "cortex-m4", "cortex-m7": "cortex-m4", "cortex-m33": "cortex-m4"}
 """Cores that no code was compiled for -> the nearest one for which it was."""
@@ -65,7 +69,10 @@ def code_of(programs: Sequence[Program], core: Core) -> Code:
     code += sum(sizes.get(call.source, largest)["call_bytes"] + CALL_BYTES for call in calls)
     code += CALL_BYTES * sum(len(weights.parts) for program in programs for weights in program.copied_weights.values())
     code += ROWS_BYTES * sum(bool(program.visits) for program in programs)
-    return Code(code, STACK_BYTES + sum(kernel["stack_bytes"] for kernel in kernels))
+    stack = STACK_BYTES + sum(kernel["stack_bytes"] for kernel in kernels)
+    if any(program.visits for program in programs):
+        stack += ROWS_STACK_BYTES + 4 * max((call.limits.get(MAX_ROWS, 0) for call in calls), default=0)
+    return Code(code, stack)
 
 
 @cache

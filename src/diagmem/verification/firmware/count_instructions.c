@@ -106,13 +106,13 @@ static void touched(unsigned int cpu, uint32_t info, uint64_t at, void *unused) 
     }
 }
 
-static int is_marked(uint64_t at) {
+/* Steps that take no instruction end where the step before them ends: an address may be marked more than once. */
+static size_t marks_at(uint64_t at) {
+    size_t found = 0;
     for (size_t i = 0; i < mark_count; ++i) {
-        if ((marks[i] & ~1u) == at) {
-            return 1;
-        }
+        found += (marks[i] & ~1u) == at;
     }
-    return 0;
+    return found;
 }
 
 static void translated_together(struct qemu_plugin_tb *block, uint64_t at, uintptr_t instructions) {
@@ -137,7 +137,7 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *block) {
     for (uintptr_t i = 0; mark_count > 0 && i < instructions; ++i) {
         struct qemu_plugin_insn *const instruction = qemu_plugin_tb_get_insn(block, i);
         qemu_plugin_register_vcpu_mem_cb(instruction, touched, 0, READS_AND_WRITES, NULL);
-        if (is_marked(qemu_plugin_insn_vaddr(instruction))) {
+        for (size_t left = marks_at(qemu_plugin_insn_vaddr(instruction)); left > 0; --left) {
             qemu_plugin_register_vcpu_insn_exec_cb(instruction, mark, 0, (void *)(instructions - i));
         }
     }
