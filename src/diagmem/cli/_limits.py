@@ -153,7 +153,7 @@ class Attempt:
 
 def attempts(graph: Graph, options: Options, missing: Missing, more_pools: Sequence[Any] = ()) -> Iterator[Attempt]:
     """Plans, each with less RAM for more trouble, the last of which fits if any does: as it was asked for, row by row,
-    with an input that comes row by row, with rows that are made again. Then the same in `more_pools`, memories that the
+    with an input that comes row by row, with recomputed rows. Then the same in `more_pools`, memories that the
     chip has besides. At last, where pools were given, with the last of them as large as it must be."""
     smallest, first = None, None
     for changes in _changes(options, more_pools):

@@ -5,7 +5,7 @@ TensorFlow Lite Micro the whole file lies in flash, and the runtime keeps someth
 
 Code and stack of the C are estimated from what each kernel was measured to take. It was compiled alone with -O2 by GCC
 (`tools/measure-kernels`), so a firmware, in which kernels share functions, takes somewhat less as a rule: of ten models
-the estimate was a sixth too low to three fifths too high.
+the estimate was a fifth too low to two thirds too high.
 """
 
 from __future__ import annotations
