@@ -142,8 +142,11 @@ def test_the_command_tells_the_chain() -> None:
         in call("plan", KWS, *LAYERS, "--verbose").stdout
     )
     told = call("plan", KWS, *LAYERS, "--verbose", "--why").stdout
-    assert "1376  depthwise_conv_2d_1 8000 B, 56 B above conv_2d_2 at op 2 CONV_2D\n" in told
-    assert "why          conv_2d_4 is at 880 B" in call("plan", KWS, *LAYERS, "--verbose", "--why", "conv_2d_4").stdout
+    assert "1,376  8,000  depthwise_conv_2d_1          56  op 2 CONV_2D\n" in told
+    assert "Why conv_2d_0 ends at 9,760 B of the arena:\n   at  bytes  buffer" in told
+    named = call("plan", KWS, *LAYERS, "--verbose", "--why", "conv_2d_4").stdout
+    assert "Why conv_2d_4 ends at 8,880 B" in named
+    assert "\n880  8,000  conv_2d_4" in named
     typo = call("plan", KWS, *LAYERS, "--why", "conv2d_4")
     assert typo.returncode == 2
     why = json.loads(call("plan", KWS, *LAYERS, "--why", "--json", "-").stdout)["why"]

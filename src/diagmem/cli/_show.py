@@ -18,7 +18,7 @@ from diagmem.model.errors import one_line
 
 if TYPE_CHECKING:
     from diagmem.costs import Cost
-    from diagmem.model.graph import Node
+    from diagmem.model.graph import Graph
 
 ANSWER_IS_NO, BAD_INPUT = 1, 2
 """Exit statuses."""
@@ -105,10 +105,11 @@ def terminal_width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
 
 
-def op_text(node: Node) -> str:
+def op_text(graph: Graph, op: int) -> str:
     """`op 7 DEPTHWISE_CONV_2D 'block3/dw'`, short enough for a line."""
-    name = f" '{one_line(node.outputs[0].name, 36)}'" if node.outputs and node.outputs[0].name else ""
-    return f"op {node.op.number} {one_line(node.op.kind)}{name}"
+    found = graph.ops[op]
+    name = f" '{one_line(graph.short_names[found.outputs[0]], 36)}'" if found.outputs else ""
+    return f"op {found.number} {one_line(found.kind)}{name}"
 
 
 def shape_text(shape: Sequence[int]) -> str:

@@ -47,9 +47,7 @@ def plan_lines(result: Result, is_verbose: bool) -> Iterator[str | Table]:
         yield from screen(result)
         return
     yield from _lines(entry for section in SECTIONS for entry in section(result))
-    if result.layers:
-        yield ""
-        yield layer_table(result.layers)
+    yield from _tables(result)
 
 
 def _lines(entries: Iterator[Entry], width: int = LABEL_WIDTH) -> Iterator[str]:
@@ -179,7 +177,7 @@ def _weight_copies(plan: Plan) -> Iterator[Entry]:
     yield "", f"without copies the traffic costs {found.plain_cost:.0f}"
     for weights in copied[:MOST_LINES]:
         saved = weights.flash_cost(found.flash_cost) - weights.copied_cost(cost, found.flash_cost)
-        where = op_text(plan.graph.nodes[weights.op])
+        where = op_text(plan.graph, weights.op)
         yield "", f"{weights.size_bytes:>9} B, each read {weights.times:.0f} times, saves {saved:.0f} at {where}"
     stay = [w for w in found.ops if w.op not in plan.weight_copies]
     seldom = sum(not w.pays(cost, found.flash_cost) for w in stay)
@@ -192,8 +190,11 @@ def _weight_copies(plan: Plan) -> Iterator[Entry]:
 def _peak(result: Result) -> Iterator[Entry]:
     plan = result.made.plan
     if plan.peak_op is not None:
-        yield "peak", f"at {'a row of the input' if plan.peak_op == PUSH else op_text(plan.graph.nodes[plan.peak_op])}"
-        yield "", ", ".join(f"{one_line(b.name, 36)} {b.size_bytes} B" for b in plan.peak_buffers[:MOST_HELD])
+        yield "peak", f"at {'a row of the input' if plan.peak_op == PUSH else op_text(plan.graph, plan.peak_op)}"
+        from diagmem.reports.why import short_name
+
+        held = (f"{short_name(plan.graph, b)} {b.size_bytes} B" for b in plan.peak_buffers[:MOST_HELD])
+        yield "", ", ".join(held)
         yield from _chain(plan)
 
 
@@ -205,18 +206,8 @@ def _chain(plan: Plan) -> Iterator[Entry]:
     from diagmem.reports.why import Reasons
 
     for chain in Reasons(plan).of_arena():
-        ends = (f"{one_line(link.buffer.name, 36)} at {link.offset}" for link in (chain.links[-1], chain.links[0]))
-        where = f"{count_text(len(chain.links), 'buffer')} sets the arena, {' to '.join(ends)}"
+        where = f"{count_text(len(chain.links), 'buffer')} sets the arena, {chain.ends}"
         yield "", f"that op needs {max(plan.pressure)} B; a chain of {where}: --why shows it"
-
-
-def _why(result: Result) -> Iterator[Entry]:
-    """What holds a buffer where it is, from the buffer down to the start of its memory."""
-    for chain in result.why:
-        first, where = chain.links[0], f"pool {chain.pool}" if chain.pool else "the arena"
-        name = one_line(first.buffer.name, 36)
-        yield "why", f"{name} is at {first.offset} B of {where} and ends at {chain.end_bytes} B:"
-        yield from (("", line) for line in chain.lines())
 
 
 def _rows(result: Result) -> Iterator[Entry]:
@@ -241,7 +232,7 @@ def _overlaps_of(plan: Plan) -> Iterator[Entry]:
     nodes, shared = plan.graph.nodes, sorted(plan.overlaps, key=lambda o: -o.size_bytes)
     ends = ":" if shared else ""
     yield "overlaps", f"{len(shared)} of {len(nodes)} ops share bytes of an input and an output{ends}"
-    yield from (("", f"{o.size_bytes:>9} B at {op_text(nodes[o.op])}") for o in shared[:MOST_LINES])
+    yield from (("", f"{o.size_bytes:>9} B at {op_text(plan.graph, o.op)}") for o in shared[:MOST_LINES])
 
 
 def _embedded(result: Result) -> Iterator[Entry]:
@@ -352,12 +343,10 @@ def screen(result: Result) -> Iterator[str | Table]:
         yield ""
     yield from _ways(result)
     refused = list(_as_c(result))
-    asides = (_state, _next_frame, _cores, _pools, _tried, _larger, _why)
+    asides = (_state, _next_frame, _cores, _pools, _tried, _larger)
     entries = (*_figures(result), *refused, *(entry for section in asides for entry in section(result)))
     yield from (f"  {line}" if line else line for line in _wrapped(iter(entries)))
-    if result.layers:
-        yield ""
-        yield layer_table(result.layers)
+    yield from _tables(result)
     yield ""
     yield f"next: {_next(result, is_refused=bool(refused))}"
 
@@ -456,7 +445,7 @@ def _figures(result: Result) -> Iterator[Entry]:
     proven = "reached: nothing is smaller this way" if made.optimal else f"not proven reachable{more}"
     yield "lower bound", f"{plan.lower_bound_bytes:>9,} B   {proven}"
     if plan.peak_op is not None:
-        peak = "a row of the input" if plan.peak_op == PUSH else op_text(plan.graph.nodes[plan.peak_op])
+        peak = "a row of the input" if plan.peak_op == PUSH else op_text(plan.graph, plan.peak_op)
         yield "set by", f"{one_line(peak, SCREEN_WIDTH - 2 - SCREEN_LABEL_WIDTH - len('  (--why)'))}  (--why)"
     yield from _most_work(result)
     if made.untried and not result.ways:
@@ -473,6 +462,18 @@ def _most_work(result: Result) -> Iterator[Entry]:
     )
     if most:
         yield "most work", f"{', '.join(shares)}  (--layers)"
+
+
+def _tables(result: Result) -> Iterator[str | Table]:
+    """The layers, and what holds a buffer where it is, from the buffer down to the start of its memory."""
+    if result.layers:
+        yield ""
+        yield layer_table(result.layers)
+    for chain in result.why:
+        yield ""
+        yield chain.title
+        headings = number("at"), number("bytes"), Column("buffer"), number("above next"), Column("as asked by")
+        yield Table(headings, [*chain.rows()])
 
 
 def layer_table(layers: Sequence[Layer]) -> Table:
@@ -533,7 +534,7 @@ def _typed(command: str, left_out: Collection[str] = ()) -> str:
 
 SECTIONS: tuple[Callable[[Result], Iterator[Entry]], ...] = (
     *(_embedded, _headline, _effort, _state, _next_frame, _cores, _ladder, _pools, _peak, _rows, _overlaps),
-    *(_map, _as_c, _fits, _tried, _why),
+    *(_map, _as_c, _fits, _tried),
 )
 
 

@@ -80,7 +80,7 @@ def _idle(counts: ChannelCounts) -> str:
 def _summary(found: Inspection) -> Iterator[str]:
     yield ""
     if found.peak_op is not None:
-        yield f"peak          {size_text(found.peak_bytes)}, set by {op_text(found.graph.nodes[found.peak_op])}"
+        yield f"peak          {size_text(found.peak_bytes)}, set by {op_text(found.graph, found.peak_op)}"
     removable = sum(counts.removable for counts in found.channels)
     if removable:
         whole = sum(counts.channels for counts in found.channels)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import enum
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -372,6 +374,23 @@ class Graph:
         return tuple(
             Node(op, tuple(at(i) for i in op.inputs), tuple(self.tensors[i] for i in op.outputs)) for op in self.ops
         )
+
+    @cached_property
+    def short_names(self) -> tuple[str, ...]:
+        """For each tensor what tells it from others, to be printed: of a fused layer, whose name is a list, the first
+        entry, and of a path what not all have in common. The whole name where two tensors would look alike."""
+        own = [tensor for tensor in self.tensors if not tensor.is_constant]
+        paths = [tensor.name.partition(";")[0].split("/") for tensor in own]
+        long = [path[:-1] for path in paths if len(path) > 1]
+        ends = zip(min(long, default=()), max(long, default=()), strict=False)
+        shared = [one for one, _ in takewhile(lambda pair: pair[0] == pair[1], ends)]
+        short = [one_line("/".join(path[len(shared) :] if path[: len(shared)] == shared else path)) for path in paths]
+        times = Counter((*short, *(tensor.label for tensor in own)))
+        names = [tensor.label for tensor in self.tensors]
+        for tensor, name in zip(own, short, strict=True):
+            if name and times[name] == 1 + (name == tensor.label):
+                names[tensor.index] = name
+        return tuple(names)
 
     @cached_property
     def producer(self) -> dict[int, int]:

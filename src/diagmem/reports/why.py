@@ -10,6 +10,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from diagmem.model.errors import PlanError, one_line
+from diagmem.model.graph import Graph
 from diagmem.model.schedule import PUSH
 from diagmem.planning.needs.build_problem import Built
 from diagmem.planning.needs.footprint import footprint
@@ -51,27 +52,36 @@ class Chain:
         """Where the first buffer ends."""
         return self.links[0].offset + self.links[0].buffer.size_bytes
 
+    @property
+    def title(self) -> str:
+        where = f"pool {self.pool}" if self.pool else "the arena"
+        return f"Why {short_name(self.plan.graph, self.links[0].buffer)} ends at {self.end_bytes:,} B of {where}:"
+
+    @property
+    def ends(self) -> str:
+        """The buffers at its ends, the lower one first."""
+        ends = (self.links[-1], self.links[0])
+        return " to ".join(f"{short_name(self.plan.graph, link.buffer)} at {link.offset}" for link in ends)
+
     def step_text(self, step: int) -> str:
         """What runs at a step."""
         steps = self.plan.schedule.steps
         if not 0 <= step < len(steps):
             return "before the run" if step < 0 else "after the run"
         op, turn = steps[step].op, steps[step].turn
-        row = "" if turn is None else f"row {turn} of "
+        row = "" if turn is None else f", row {turn}"
         run = None if op == PUSH else self.plan.graph.ops[op]
-        return f"at {row}the input" if run is None else f"at {row}op {run.number} {one_line(run.kind)}"
+        return f"the input{row}" if run is None else f"op {run.number} {one_line(run.kind)}{row}"
 
-    def lines(self) -> Iterator[str]:
-        """A line for each link, from the top down."""
-        width = len(str(self.links[0].offset))
-        for link, below in zip(self.links, (*self.links[1:], None), strict=True):
-            words = f"{link.offset:>{width}}  {one_line(link.buffer.name, 36)} {link.buffer.size_bytes} B"
-            if below is not None and link.step is not None:
-                side = "above" if link.distance_bytes >= 0 else "below"
-                start = f"{abs(link.distance_bytes)} B {side} {one_line(below.buffer.name, 36)}"
-                words += f", {start} {self.step_text(link.step)}"
-            words += f", {link.free_bytes} B free below" if link.free_bytes else ""
-            yield words + (", pinned there" if link.is_pinned else "")
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """A row for each link, from the top down: offset, size, name, how far above the next, what asks for that."""
+        for link in self.links:
+            notes = [self.step_text(link.step)] if link.step is not None else []
+            notes += [f"{link.free_bytes} B free below"] if link.free_bytes else []
+            notes += ["pinned there"] if link.is_pinned else []
+            distance = "" if link.step is None else f"{link.distance_bytes:,}"
+            name = short_name(self.plan.graph, link.buffer)
+            yield f"{link.offset:,}", f"{link.buffer.size_bytes:,}", name, distance, ", ".join(notes)
 
     def to_json(self) -> dict[str, Any]:
         ops, steps = self.plan.graph.ops, self.plan.schedule.steps
@@ -98,6 +108,14 @@ class Chain:
                 for link in self.links
             ],
         }
+
+
+def short_name(graph: Graph, buffer: Buffer) -> str:
+    """Of a buffer: the short name of its tensor, and the row that it holds."""
+    tensor = next((graph.tensors[t] for t in buffer.tensors), None)
+    if tensor is None or not buffer.name.startswith(tensor.label):
+        return one_line(buffer.name, 36)
+    return one_line(graph.short_names[tensor.index], 30) + buffer.name.removeprefix(tensor.label)
 
 
 class Reasons:
@@ -162,7 +180,8 @@ class Reasons:
         called = {buffer.name: n for n, buffer in reversed([*enumerate(buffers)])}
         if what in called:
             return (self.of_buffer(called[what]),)
-        named = {tensors[t].name: t for buffer in buffers for t in buffer.tensors}
+        held = [t for buffer in buffers for t in buffer.tensors]
+        named = {self.plan.graph.short_names[t]: t for t in held} | {tensors[t].name: t for t in held}
         if what in named:
             return (self.of_tensor(named[what]),)
         if what.isascii() and what.isdecimal() and int(what) < len(tensors):
