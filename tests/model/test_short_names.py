@@ -13,7 +13,9 @@ from diagmem.model.graph import DType, Graph, Tensor
 def named(names: list[str], constants: tuple[str, ...] = ()) -> Graph:
     tensors = [Tensor(n, name, (1,), DType.INT8) for n, name in enumerate(names)]
     zero = np.zeros(1, np.int8)
-    more = [Tensor(n, name, (1,), DType.INT8, is_constant=True, data=zero) for n, name in enumerate(constants, len(names))]
+    more = [
+        Tensor(n, name, (1,), DType.INT8, is_constant=True, data=zero) for n, name in enumerate(constants, len(names))
+    ]
     return Graph("net", (*tensors, *more), (), (), ())
 
 
