@@ -20,6 +20,9 @@ from diagmem.planning.plan import Plan
 ARENA = "arena"
 """Asks for what sets the size of the whole arena."""
 
+LONGEST_NAME = 22
+"""Letters of a buffer's name, so that a table of them fits a terminal."""
+
 _FLOOR = -1
 """Stands for the start of a memory."""
 
@@ -111,11 +114,14 @@ class Chain:
 
 
 def short_name(graph: Graph, buffer: Buffer) -> str:
-    """Of a buffer: the short name of its tensor, and the row that it holds."""
+    """Of a buffer: the op whose scratch it is, or the short name of its tensor with the row that it holds."""
+    if buffer.scratch_of is not None:
+        return buffer.name.partition(" '")[0]
     tensor = next((graph.tensors[t] for t in buffer.tensors), None)
     if tensor is None or not buffer.name.startswith(tensor.label):
-        return one_line(buffer.name, 36)
-    return one_line(graph.short_names[tensor.index], 30) + buffer.name.removeprefix(tensor.label)
+        return one_line(buffer.name, LONGEST_NAME)
+    row = buffer.name.removeprefix(tensor.label)
+    return one_line(graph.short_names[tensor.index], LONGEST_NAME - len(row)) + row
 
 
 class Reasons:
