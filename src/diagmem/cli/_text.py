@@ -336,7 +336,7 @@ def _tried(result: Result) -> Iterator[Entry]:
 def screen(result: Result) -> Iterator[str | Table]:
     """The verdict, how the model runs, what sets the arena, what to type next: within 80 columns."""
     yield from _wrapped(_embedded(result))
-    yield from wrap(_verdict_line(result), SCREEN_WIDTH)
+    yield from wrap(_verdict_line(result), SCREEN_WIDTH, break_on_hyphens=False)
     yield ""
     if result.verdict.fit is not None:
         yield from _bars(result.verdict.fit)
