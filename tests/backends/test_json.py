@@ -72,11 +72,32 @@ CASES = {
     "kept apart": Case(tiny, {"overlap": False, "keep_inputs": True, "align": 8, "schedule": "file"}),
     "outside": Case(tiny, {"external_io": True}),
     "aligned": Case(tiny, {"input_align": 1}),
+    "aligned for DMA": Case(tiny, {"input_align": 64}),
+    "two frames": Case(tiny, {"buffers": ["input=double"]}),
+    "kept": Case(tiny, {"buffers": ["input=keep"]}),
+    "for a chip": Case(tiny, {"target": "stm32f407vg"}),
+    "two cores": Case(tall, {"cores": 2, "schedule": "best"}),
+    "two cores by rows": Case(tall, {"cores": 2, "schedule": "rows"}),
     "pools": Case(tiny, {"pools": ("fast:140", "slow:1K:5")}),
     "weights": Case(tiny, {"pools": ("fast:500", "slow:1K:3"), "weights_pool": "fast:20"}),
+    "weights ahead": Case(tiny, {"pools": ("fast:500", "slow:1K:3"), "weights_pool": "fast:20", "weights_ahead": True}),
     "pools by rows": Case(tall, {"schedule": "rows", "input_rows": True, "pools": ("fast:150", "slow:1K:5")}),
 }
-IN_C = ("whole", "rows", "streamed", "recomputed", "without ops", "kept apart", "pools", "weights", "pools by rows")
+IN_C = (
+    "whole",
+    "rows",
+    "streamed",
+    "recomputed",
+    "without ops",
+    "kept apart",
+    "pools",
+    "weights",
+    "pools by rows",
+    "two frames",
+    "weights ahead",
+    "two cores",
+    "two cores by rows",
+)
 
 
 @cache
@@ -164,7 +185,12 @@ def same(read: Plan, plan: Plan) -> None:
     assert (read.arena_bytes, read.lower_bound_bytes) == (plan.arena_bytes, plan.lower_bound_bytes)
     assert (read.is_over_all_orders, read.optimal) == (plan.is_over_all_orders, plan.optimal)
     assert read.recompute == pytest.approx(plan.recompute, abs=1e-3)
-    for name in ("kernels", "align_bytes", "keep_inputs", "external_io"):
+    assert (read.multicore, read.weight_copies) == (plan.multicore, plan.weight_copies)
+    assert (read.copies_ahead, read.pools.single_bytes) == (plan.copies_ahead, plan.pools.single_bytes)
+    assert read.pools.uses == plan.pools.uses
+    for name in ("target", "kernels", "align_bytes", "input_align", "keep_inputs", "external_io", "cores"):
+        assert getattr(read.options, name) == getattr(plan.options, name)
+    for name in ("keep", "double_buffer", "pools"):
         assert getattr(read.options, name) == getattr(plan.options, name)
 
 
@@ -184,6 +210,14 @@ def test_a_plan_is_read_back_as_it_was(name: str) -> None:
 def test_the_same_c_is_made_of_it(name: str) -> None:
     read = from_json(written(name), model(name))
     assert emit(Program.running(read, model(name))) == emit(Program.of(made(name)))
+
+
+def test_of_several_plans_the_model_s_is_read() -> None:
+    """By its name; one that is alone need not have it."""
+    several = {"plans": [written("rows"), written("whole"), written("without ops")]}
+    for name in ("rows", "whole", "without ops"):
+        same(from_json(several, model(name)), made(name).plan)
+    same(from_json({"plans": [{**written("whole"), "model": "other"}]}, model("whole")), made("whole").plan)
 
 
 @examples(40)
