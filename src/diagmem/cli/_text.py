@@ -386,21 +386,21 @@ def _verdict_line(result: Result) -> str:
 
 def _bars(fit: Fit) -> Iterator[str]:
     """RAM and flash, each as a part of what the chip has."""
-    chip, flash, stack = fit.chip, fit.cost.flash, fit.cost.ram.stack_bytes
-    region, size = (f"in {fit.region[0]}", fit.region[1])
+    chip, ram, flash = fit.chip, fit.cost.ram, fit.cost.flash
+    region, size = fit.region
     if fit.pools_missing is not None:
-        region, size = "in all memories", chip.sram_bytes
-    more = f", stack up to {_kb(stack)}" if stack else ""
-    parts = ", ".join(f"{name} {used / 1024:,.1f}" for name, used in flash.parts.items())
-    for what, used, has, note in (
-        ("RAM", fit.ram_bytes, size, region + more),
-        ("flash", flash.total_bytes, chip.flash_bytes, parts),
+        region, size = "all memories", chip.sram_bytes
+    held = {"arena": ram.arena_bytes, "stack up to": ram.stack_bytes, "runtime": ram.static_bytes}
+    for what, used, has, parts, note in (
+        ("RAM", ram.total_bytes, size, held, f"; {region}"),
+        ("flash", flash.total_bytes, chip.flash_bytes, flash.parts, ""),
     ):
         of = f"{_kb(used)} of {has // 1024:,} KB" if has else f"{_kb(used)}, off the chip"
         eighths = min(8 * BAR_WIDTH, max(1, round(8 * BAR_WIDTH * used / has))) if has else 0
         bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
         head = f"  {what:<6}{of:<21} {bar:<{BAR_WIDTH}}  "
-        yield from wrap(head + note, SCREEN_WIDTH, subsequent_indent=" " * len(head), drop_whitespace=True)
+        sizes = ", ".join(f"{name} {part / 1024:,.1f}" for name, part in parts.items() if part)
+        yield from wrap(head + sizes + note, SCREEN_WIDTH, subsequent_indent=" " * len(head), drop_whitespace=True)
     for note in fit.cost.notes:
         yield from wrap(f"  without {note}", SCREEN_WIDTH, subsequent_indent="  ")
 
