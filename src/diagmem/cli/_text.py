@@ -565,17 +565,17 @@ def _short(verdict: Verdict) -> list[str]:
 
 def _together(found: Together, missing_bytes: int) -> Iterator[Entry]:
     own = {one_line(made.model.name): made.arena_bytes for made in found.own_arenas}
-    kept_bytes = found.kept_bytes - sum(own.values())
-    kept = f", and {size_text(kept_bytes)} beside it live from run to run" if kept_bytes else ""
-    size, name = size_text(found.shared_bytes), "together"
+    kept = found.kept_bytes - sum(own.values())
+    beside = f", and {size_text(kept)} beside it live from run to run" if kept else ""
+    parts = ", ".join(f"{name} {used} B" for name, used in found.pools_bytes.items())
+    size, whom = size_text(found.shared_bytes), "the others" if own else "all"
+    said = [f"one arena of {size} serves {whom}, one at a time{beside}"] if parts else []
     if len(found.pools_bytes) > 1:
-        parts = ", ".join(f"{name} {used} B" for name, used in found.pools_bytes.items())
-        yield name, f"{size} serve all, one at a time: {parts}{kept}"
-    elif found.pools_bytes:
-        yield name, f"one arena of {size} serves {'the others' if own else 'all'}, one at a time{kept}"
-    for model, used in own.items():
-        yield "" if found.pools_bytes else name, f"{model} has an arena of its own, {size_text(used)}"
-    yield "", f"{size_text(found.total_bytes)} in all; separately they would take {size_text(found.apart_bytes)}"
+        said = [f"{size} serve {whom}, one at a time: {parts}{beside}"]
+    said += [f"{model} has an arena of its own, {size_text(used)}" for model, used in own.items()]
+    apart = "not fit the memories" if found.apart_bytes is None else f"take {size_text(found.apart_bytes)}"
+    said.append(f"{size_text(found.total_bytes)} in all; separately they would {apart}")
+    yield from zip(("together", *[""] * len(said)), said, strict=False)
     if missing_bytes:
         yield "too large", f"all together: short by {size_text(missing_bytes)}"
 

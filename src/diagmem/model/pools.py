@@ -29,12 +29,14 @@ NOWHERE = -1
 @dataclass(frozen=True, slots=True)
 class Pool:
     """A memory of `capacity_bytes`. `cost`: what a byte read or written there costs, in any unit; a pool that stands
-    further behind costs no less. 0: `pools_of` finds one. `is_external`: it is a tensor that the caller holds."""
+    further behind costs no less. 0: `pools_of` finds one. `is_external`: it is a tensor that the caller holds.
+    `is_kept`: no other model may touch what a model has there."""
 
     name: str
     capacity_bytes: int
     cost: float = 0.0
     is_external: bool = False
+    is_kept: bool = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,30}", self.name):

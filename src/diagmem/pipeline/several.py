@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, fields, replace
@@ -17,7 +18,7 @@ from diagmem.frontends.source import Source
 from diagmem.model.errors import DiagmemError, ModelError, PlanError, one_line
 from diagmem.pipeline import EmittedC, Model, asked_for, planned, source_of
 from diagmem.planning import planner
-from diagmem.planning.memory.caller import KEPT, in_own_arena, in_shared_memories, kept_bytes
+from diagmem.planning.memory.caller import in_own_arena, in_shared_memories, kept_bytes
 from diagmem.planning.options import KEEP_OUTPUTS, ONE_AT_A_TIME, Options
 from diagmem.planning.plan import Planned
 from diagmem.reports.inspection import inspect
@@ -29,33 +30,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Together:
-    """Plans of models of which one runs at a time, each in the arena that all share or in one of its own.
-    `apart_bytes`: what the best plans of the models alone take in sum."""
+    """Plans of models of which one runs at a time, each in the memory that all share or in its own. `apart_bytes`: what
+    the best plans of the models alone take in sum; None if the memories do not hold them beside each other."""
 
     plans: tuple[Planned, ...]
-    apart_bytes: int
+    apart_bytes: int | None
     mode: str
 
     @classmethod
-    def of(cls, plans: Sequence[Planned], alone: Sequence[Planned] | None = None) -> Together:
+    def of(cls, plans: Sequence[Planned], alone: Sequence[Planned]) -> Together:
         """The least that these plans take, all made with the same option `together`, or those made `alone`: without the
-        option, state may share addresses with other tensors. In several memories all models share them."""
+        option, state may share addresses with other tensors."""
         modes = {made.plan.options.together for made in plans}
-        if len(modes) != 1 or modes == {""}:
+        mode = modes.pop()
+        if modes or not mode:
             raise PlanError("models share an arena whose plans were all made for that: plan them with one `together`")
-        apart, mode = sum(made.arena_bytes for made in alone or plans), modes.pop()
-        if any(made.plan.options.pools for made in plans):
-            return cls(_beside_each_other(plans), apart, mode)
-        return cls(_least(plans, alone or plans), apart, mode)
+        both = list(zip(plans, alone, strict=True))
+        apart = cls(_beside_each_other(both, frozenset()), None, mode)
+        apart_bytes = None if apart.missing_bytes else apart.total_bytes
+        chosen = dict.fromkeys((frozenset(range(len(plans))), _least(both)))
+        shared = [_beside_each_other(both, sharing) for sharing in chosen if sharing]
+        found = [cls(one, apart_bytes, mode) for one in (*shared, apart.plans)]
+        return min(found, key=lambda one: (one.missing_bytes, one.total_bytes))
 
     @property
     def pools_bytes(self) -> Mapping[str, int]:
-        """What all models share in each memory: as much as any of them needs."""
-        found: dict[str, int] = {}
-        for use in (use for made in self.plans for use in made.plan.pools.uses):
-            if use.pool.name != KEPT and not use.pool.is_external:
-                found[use.pool.name] = max(use.used_bytes, found.get(use.pool.name, 0))
-        return found
+        """What models share in each memory: as much as any of them needs."""
+        return _shared_bytes(self.plans)
 
     @property
     def shared_bytes(self) -> int:
@@ -76,29 +77,56 @@ class Together:
     def total_bytes(self) -> int:
         return self.shared_bytes + self.kept_bytes
 
-
-def _least(plans: Sequence[Planned], alone: Sequence[Planned]) -> tuple[Planned, ...]:
-    """For each model the plan that shares the arena, or the one alone: the choice that takes least in all. Whatever the
-    size of the shared arena, a model that fits into it shares it if that takes no more than an arena of its own."""
-    both = list(zip(plans, alone, strict=True))
-
-    def shares(arena_bytes: int, made: Planned, own: Planned) -> bool:
-        kept = kept_bytes(made.plan)
-        return made.arena_bytes - kept <= arena_bytes and kept <= own.arena_bytes
-
-    def total(arena_bytes: int) -> int:
-        beside = (kept_bytes(m.plan) if shares(arena_bytes, m, own) else own.arena_bytes for m, own in both)
-        return arena_bytes + sum(beside)
-
-    sizes = sorted((made.arena_bytes - kept_bytes(made.plan) for made in plans), reverse=True)
-    best = min((*sizes, 0), key=total)
-    return tuple(made if shares(best, made, own) else in_own_arena(own) for made, own in both)
+    @property
+    def missing_bytes(self) -> int:
+        """What is used beyond the memories, each model's beside that of the others."""
+        return sum(made.plan.pools.missing_bytes for made in self.plans)
 
 
-def _beside_each_other(plans: Sequence[Planned]) -> tuple[Planned, ...]:
-    """The plans of models that share memories, with room in the last of these for what all of them keep."""
-    kept = sum(kept_bytes(made.plan) for made in plans)
-    return tuple(in_shared_memories(made, kept) if kept > kept_bytes(made.plan) else made for made in plans)
+def _shared_bytes(plans: Sequence[Planned]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for use in (use for made in plans for use in made.plan.pools.uses):
+        if not (use.pool.is_kept or use.pool.is_external):
+            found[use.pool.name] = max(use.used_bytes, found.get(use.pool.name, 0))
+    return found
+
+
+def _least(both: Sequence[tuple[Planned, Planned]]) -> frozenset[int]:
+    """Which models share, and which have an arena of their own, so that it takes least in all. Whatever the size of the
+    shared arena, a model that fits into it shares it if that takes no more than an arena of its own."""
+    sizes = [_shared_bytes([made]) for made, _ in both]
+    kept = [kept_bytes(made.plan) for made, _ in both]
+
+    def sharing(arena: Mapping[str, int]) -> frozenset[int]:
+        fitting = (n for n, size in enumerate(sizes) if all(size[pool] <= arena.get(pool, 0) for pool in size))
+        return frozenset(n for n in fitting if kept[n] <= both[n][1].arena_bytes)
+
+    def total(shared: frozenset[int]) -> int:
+        beside = (kept[n] if n in shared else own.arena_bytes for n, (_, own) in enumerate(both))
+        return sum(_shared_bytes([both[n][0] for n in shared]).values()) + sum(beside)
+
+    largest = _shared_bytes([made for made, _ in both])
+    return min(map(sharing, sorted((largest, *sizes, {}), key=lambda size: -sum(size.values()))), key=total)
+
+
+def _beside_each_other(both: Sequence[tuple[Planned, Planned]], sharing: frozenset[int]) -> tuple[Planned, ...]:
+    """For each model the plan that shares, or the one alone. In several memories these are placed again as far as they
+    must: those that share leave room for what all of them keep, the others take what is left."""
+    kept = sum(kept_bytes(both[n][0].plan) for n in sharing)
+    pools, found = both[0][0].plan.options.pools, dict[int, Planned]()
+    for n in sorted(sharing):
+        made = both[n][0]
+        is_less = pools and kept > kept_bytes(made.plan)
+        found[n] = in_shared_memories(made, {pools[-1].name: kept}) if is_less else made
+    taken = Counter(_shared_bytes([*found.values()]))
+    taken.update({pools[-1].name: kept} if pools else {})
+    for n in sorted({*range(len(both))} - sharing):
+        own = both[n][1]
+        if any(taken[use.pool.name] + use.used_bytes > use.pool.capacity_bytes for use in own.plan.pools.uses):
+            own = in_shared_memories(own, taken) if pools else own
+        taken.update(_shared_bytes([own]))
+        found[n] = in_own_arena(own)
+    return tuple(found[n] for n in range(len(both)))
 
 
 def alone(made: Planned, plan: Callable[[Options], Planned], asked: Options) -> Planned:
@@ -153,8 +181,6 @@ def _together(sources: Mapping[str, Source], options: Options | None, changes: M
     asked = asked_for(options, {**usual, **changes})
     graphs = [source.runnable for source in sources.values()]
     plans = [planner.planned(graph, asked) for graph in graphs]
-    if asked.pools:
-        return Together.of(plans)
     made = zip(graphs, plans, strict=True)
     return Together.of(plans, [alone(shared, partial(planner.planned, graph), asked) for graph, shared in made])
 

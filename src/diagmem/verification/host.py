@@ -18,7 +18,6 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.c.several import emit_several
 from diagmem.model.errors import PlanError
 from diagmem.ops import node_macs
-from diagmem.planning.memory.caller import KEPT
 from diagmem.verification import reference, tools
 from diagmem.verification.harness import (
     ByteOrder,
@@ -209,7 +208,7 @@ def _header(programs: Mapping[str, Program], count: int, are_kept: bool) -> str:
     """What the harness knows of the models, as C."""
     shared: dict[str, int] = {}
     for use in (use for program in programs.values() for use in program.pools.uses):
-        if use.pool.name != KEPT and not use.pool.is_external:
+        if not (use.pool.is_kept or use.pool.is_external):
             shared[use.pool.name] = max(1, use.used_bytes, shared.get(use.pool.name, 0))
     number = {pool: n for n, pool in enumerate(shared)}
     align = max(8, *(program.align_bytes for program in programs.values()))
@@ -236,7 +235,8 @@ static const struct model models[] = {{
 
 def _model(name: str, program: Program, number: Mapping[str, int]) -> str:
     uses, graph = program.pools.uses, program.graph
-    shared = ", ".join(str(-1 if use.pool.is_external else number.get(use.pool.name, -1)) for use in uses)
+    is_own = [use.pool.is_kept or use.pool.is_external for use in uses]
+    shared = ", ".join(str(-1 if own else number[use.pool.name]) for own, use in zip(is_own, uses, strict=True))
     pools = ", ".join(str(max(1, use.used_bytes)) for use in uses)
     sizes = [
         ", ".join(str(graph.tensors[t].size_bytes) for t in tensors) or "0" for tensors in (graph.inputs, graph.outputs)

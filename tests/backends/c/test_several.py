@@ -114,6 +114,7 @@ def test_the_arena_is_that_of_the_largest() -> None:
         plans = [diagmem.plan(graph, together=mode) for graph in graphs.values()]
         found = Together.of(plans, [diagmem.plan(graph) for graph in graphs.values()])
         assert all(findings_of(made.plan) == [] for made in found.plans)
+        assert found.apart_bytes is not None
         assert found.total_bytes < found.apart_bytes
         assert [made.model for made in found.own_arenas] == [graphs["window"]]
         assert found.kept_bytes >= sum(t.size_bytes for graph in graphs.values() for t in graph.variables)
@@ -136,7 +137,8 @@ def test_the_choice_is_the_best() -> None:
             for owns in product((False, True), repeat=len(graphs))
         ]
         found = Together.of(shared, alone)
-        assert found.total_bytes == min(totals) <= found.apart_bytes == sum(a.arena_bytes for a in alone)
+        assert found.apart_bytes == sum(a.arena_bytes for a in alone)
+        assert found.total_bytes == min(totals) <= found.apart_bytes
         assert all(findings_of(made.plan) == [] for made in found.plans)
 
 
@@ -146,7 +148,8 @@ def test_each_may_have_an_arena_of_its_own() -> None:
     plans = [diagmem.plan(graph, together="run-one-at-a-time") for graph in graphs.values()]
     found = Together.of(plans, [diagmem.plan(graph) for graph in graphs.values()])
     assert found.own_arenas == found.plans
-    assert found.total_bytes < Together.of(plans).total_bytes
+    assert found.total_bytes == found.apart_bytes
+    assert found.total_bytes < Together.of(plans, plans).total_bytes
     emitted = diagmem.emit_c_together(graphs)
     assert emitted.arena_bytes == found.total_bytes
     assert b"are the arena of window alone" in emitted.files["README.md"]
@@ -155,7 +158,7 @@ def test_each_may_have_an_arena_of_its_own() -> None:
 
 def test_what_is_not_made_for_it_is_refused() -> None:
     with pytest.raises(PlanError, match="with one `together`"):
-        Together.of([diagmem.plan(tiny())])
+        Together.of([diagmem.plan(tiny())], [diagmem.plan(tiny())])
     with pytest.raises(PlanError, match="name those outside with buffers"):
         diagmem.plan(tiny(), together="keep-outputs", external_io=True)
     with pytest.raises(PlanError, match="names of their own"):
@@ -163,18 +166,57 @@ def test_what_is_not_made_for_it_is_refused() -> None:
 
 
 def test_memories_are_shared_too() -> None:
-    """In each pool as much as any model needs; the last one has room for what all of them keep."""
-    graphs, pools = models(), ("fast:300", "slow:1400:3")
-    found = Together.of([diagmem.plan(g, together="keep-outputs", pools=pools) for g in graphs.values()])
+    """In each pool as much as any model needs; the last one has room for what all of them keep. Beside each other these
+    models have no room."""
+    graphs, pools = {"ears": tiny(), "nose": tiny(name="nose")}, ("fast:200", "slow:300:3")
+    found = in_pools(graphs, "keep-outputs", pools)
+    assert not found.own_arenas
+    assert found.apart_bytes is None
     assert all(findings_of(made.plan) == [] for made in found.plans)
-    assert found.pools_bytes["fast"] <= 300
-    assert found.pools_bytes["slow"] + found.kept_bytes <= 1400
+    assert 0 < found.pools_bytes["fast"] <= 200
+    assert found.pools_bytes["slow"] < found.pools_bytes["slow"] + found.kept_bytes <= 300
     assert found.total_bytes == sum(found.pools_bytes.values()) + found.kept_bytes
     text = (
         diagmem.emit_c_together(graphs, name="all", together="keep-outputs", pools=pools).files["model_all.h"].decode()
     )
     for name, size in found.pools_bytes.items():
         assert f"#define MODEL_ALL_POOL_{name.upper()}_BYTES {size}\n" in text
+
+
+def in_pools(graphs: dict[str, Graph], mode: str, pools: tuple[str, ...]) -> Together:
+    how = {"pools": pools, "effort": "quick"}
+    shared = [diagmem.plan(graph, together=mode, **how) for graph in graphs.values()]
+    return Together.of(shared, [diagmem.plan(graph, **how) for graph in graphs.values()])
+
+
+@pytest.mark.parametrize("mode", TOGETHER)
+def test_in_memories_too_it_is_never_more_than_apart(mode: str) -> None:
+    """Models that share memories take no more than their plans alone, if these fit beside each other; and no memory
+    holds more than it has, whoever lies there."""
+    fast, slow = 300, 4000
+    for seed in range(some(12)):
+        graphs = {f"net{n}": stream(3 * seed + n, 2) for n in range(3)}
+        found = in_pools(graphs, mode, (f"fast:{fast}", f"slow:{slow}:3"))
+        assert found.apart_bytes is not None
+        assert found.missing_bytes == 0
+        assert found.total_bytes <= found.apart_bytes
+        assert all(findings_of(made.plan) == [] for made in found.plans)
+        own = [use for made in found.own_arenas for use in made.plan.pools.uses]
+        in_fast = sum(use.used_bytes for use in own if use.pool.name == "fast")
+        assert in_fast + found.pools_bytes.get("fast", 0) <= fast
+        assert found.total_bytes - in_fast - found.pools_bytes.get("fast", 0) <= slow
+
+
+def test_arenas_of_their_own_in_memories() -> None:
+    """Emitted, a model has arrays of its own in memories, and run by turns it computes what it computes alone."""
+    mode, pools = "run-one-at-a-time", ("fast:300", "slow:1400:3")
+    found = in_pools(models(), mode, pools)
+    assert [made.model for made in found.own_arenas] == [models()["window"]]
+    emitted = diagmem.emit_c_together(models(), together=mode, pools=pools)
+    assert emitted.arena_bytes == found.total_bytes
+    assert b"28 bytes of fast are the arena of window alone" in emitted.files["README.md"]
+    verdicts = diagmem.verify_together(models(), inputs=3, together=mode, pools=pools)
+    assert all(verdict.ok for verdict in verdicts.values())
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from diagmem.backends.c.program import Program
 from diagmem.model.pools import PoolUse
-from diagmem.planning.memory.caller import KEPT
 from diagmem.planning.plan import Storage
 
 ARENA = "void *"
@@ -143,7 +142,7 @@ def _memory(name: str, use: PoolUse, is_shared: bool) -> Memory:
         f"static_{own}",
         use.used_bytes,
         pool.is_external,
-        not pool.is_external and (not is_shared or pool.name == KEPT),
+        not pool.is_external and (not is_shared or pool.is_kept),
         f"void *{name}_arena_{own}(void *memory, size_t memory_bytes)",
         f"void {name}_give_{own}(void *memory)",
     )

@@ -13,7 +13,7 @@ from diagmem.backends.c.program import Program
 from diagmem.backends.c.tables import Tables
 from diagmem.backends.c.text import filled, model_source, origin, rendered
 from diagmem.model.errors import PlanError
-from diagmem.planning.memory.caller import ARENA, KEPT
+from diagmem.planning.memory.caller import ARENA
 
 _FILE_SCOPE = re.compile(
     r"^static [^;({=\n]*?\b(\w+)(?= ?[\[(=;])|^\} (\w+);|^typedef char (\w+)\[|^enum \{ (\w+) = \d+, (\w+) = \d+ \};",
@@ -37,7 +37,7 @@ def emit_several(programs: Mapping[str, Program], name: str, layout: FileLayout 
         "library": library,
         "macro": library.upper(),
         "shared": _shared(named, library),
-        "kept": [(own, use) for own, p in named.items() for use in p.pools.uses if use.pool.name == KEPT],
+        "kept": [(own, use) for own, p in named.items() for use in p.pools.uses if use.pool.is_kept],
         "alone": {own for own, p in named.items() if not _shared({own: p}, library)},
         "align_bytes": max(program.align_bytes for program in named.values()),
         "pool_macro": pool_macro,
@@ -62,7 +62,7 @@ def _shared(named: Mapping[str, Program], library: str) -> dict[str, tuple[str, 
     found: dict[str, tuple[str, int]] = {}
     for use in (use for program in named.values() for use in program.pools.uses):
         own = use.pool.name
-        if own != KEPT and not use.pool.is_external:
+        if not (use.pool.is_kept or use.pool.is_external):
             macro = f"{library.upper()}_ARENA" if own == ARENA else pool_macro(library, use)
             found[own] = (macro, max(1, use.used_bytes, found.get(own, ("", 0))[1]))
     return found

@@ -56,7 +56,7 @@ def with_caller_memory(plan: Plan) -> Plan:
         for line in kept:
             placed[line] = -(-end // _kept_align(plan, line)) * _kept_align(plan, line)
             end = -(-(placed[line] + tensors[line[0]].size_bytes) // KEPT_ALIGN) * KEPT_ALIGN
-        uses.append(PoolUse(Pool(KEPT, end - start, uses[-1].pool.cost), start, end - start, traffic))
+        uses.append(PoolUse(Pool(KEPT, end - start, uses[-1].pool.cost, is_kept=True), start, end - start, traffic))
     taken = {use.pool.name.lower() for use in uses}
     for line in given:
         size, placed[line] = tensors[line[0]].size_bytes, _after(plan, uses)
@@ -76,22 +76,20 @@ def _kept_align(plan: Plan, line: tuple[int, ...]) -> int:
 
 def kept_bytes(plan: Plan) -> int:
     """What must outlive the runs of other models."""
-    return sum(use.used_bytes for use in plan.pools.uses if use.pool.name == KEPT)
+    return sum(use.used_bytes for use in plan.pools.uses if use.pool.is_kept)
 
 
 def in_own_arena(found: Planned) -> Planned:
     """A plan that was made for one model alone, as one of several: no other model may touch any of its arena."""
     plan = found.plan
     uses = plan.pools.uses or (PoolUse(Pool(ARENA, max(1, plan.arena_bytes), 1.0), 0, plan.arena_bytes),)
-    own = (replace(use, pool=replace(use.pool, name=KEPT)) if use.pool.name == ARENA else use for use in uses)
-    layout = replace(plan.pools, uses=tuple(own), single_bytes=plan.pools.single_bytes or plan.arena_bytes)
-    return replace(found, plan=checked(replace(plan, pools=layout, options=replace(plan.options, together=""))))
+    own = tuple(use if use.pool.is_external else replace(use, pool=_kept(use.pool)) for use in uses)
+    layout = replace(plan.pools, uses=own, single_bytes=plan.pools.single_bytes or plan.arena_bytes)
+    return replace(found, plan=replace(plan, pools=layout, options=replace(plan.options, together="")))
 
 
-def less_kept(pools: Sequence[Pool], size_bytes: int) -> tuple[Pool, ...]:
-    """The pools without what is kept, which lies in the last of them."""
-    *others, last = pools
-    return (*others, replace(last, capacity_bytes=max(1, last.capacity_bytes - size_bytes)))
+def _kept(pool: Pool) -> Pool:
+    return replace(pool, name=KEPT if pool.name == ARENA else pool.name, is_kept=True)
 
 
 def _traffic(plan: Plan, lines: Sequence[tuple[int, ...]]) -> int:
@@ -154,11 +152,13 @@ POOLS = "pools"
 """The last rung, where there are several."""
 
 
-def in_memories(found: Planned, effort: Effort, kept: int | None = None) -> Planned:
-    """The plan in the pools of its options. `kept`: bytes of the last one that hold what must outlive the runs of other
-    models; None: what this one keeps."""
+def in_memories(found: Planned, effort: Effort, taken: Mapping[str, int] | None = None) -> Planned:
+    """The plan in the pools of its options. `taken`: bytes of these that hold something else; by default what outlives
+    the runs of other models, which lies in the last one."""
     options = found.plan.options
-    left = less_kept(options.pools, kept_bytes(found.plan) if kept is None else kept)
+    if taken is None:
+        taken = {options.pools[-1].name: kept_bytes(found.plan)}
+    left = tuple(replace(p, capacity_bytes=max(1, p.capacity_bytes - taken.get(p.name, 0))) for p in options.pools)
     pooled = in_pools(replace(found.plan, options=replace(options, pools=left)), effort)
     plan = replace(pooled, options=options)
     plan = shared_as_placed(with_caller_memory(plan) if has_caller_memory(plan) else plan)
@@ -168,6 +168,6 @@ def in_memories(found: Planned, effort: Effort, kept: int | None = None) -> Plan
     return replace(found, plan=plan, last_rungs=(*rungs, Rung(POOLS, plan.arena_bytes)))
 
 
-def in_shared_memories(found: Planned, kept: int) -> Planned:
-    """A plan for pools, of which the last has so many bytes less: what several models keep there."""
-    return in_memories(found, Effort.named(found.plan.options.effort, found.plan.options.time_limit), kept)
+def in_shared_memories(found: Planned, taken: Mapping[str, int]) -> Planned:
+    """A plan for pools, of which other models have so many bytes."""
+    return in_memories(found, Effort.named(found.plan.options.effort, found.plan.options.time_limit), taken)
