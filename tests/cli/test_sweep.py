@@ -53,7 +53,9 @@ def test_each_model_has_a_line(models: Path) -> None:
     for name in ("m0.tflite", "m1.tflite", "m2.tflite"):
         made = diagmem.plan(str(models / name))
         assert (found[name]["arena_bytes"], found[name]["optimal"]) == (made.arena_bytes, made.optimal)
-        assert found[name]["macs"] > 0
+        cost = made.costs.on()
+        assert (found[name]["weights_bytes"], found[name]["macs"]) == (cost.flash.weights_bytes, cost.macs)
+        assert found[name]["weights_bytes"] != diagmem.inspect(str(models / name)).weights_bytes
     assert "error" in found["n.tflite"]
     assert "4 models" in done.stdout
     assert "1 failed" in done.stdout

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import diagmem
 from diagmem.frontends import zoo
 from diagmem.frontends.source import Source
 from diagmem.frontends.tflite.writer import to_tflite
@@ -35,7 +36,8 @@ def test_json_stands_alone() -> None:
     assert [row["name"] for row in rows] == list(zoo.models())
     vww = next(row for row in rows if row["name"] == "vww_96_int8")
     assert (vww["ops"], vww["input"], vww["dtype"]) == (31, [1, 96, 96, 3], "int8")
-    assert (vww["weights_bytes"], vww["peak_bytes"]) == (219072, 55296)
+    assert (vww["file_weights_bytes"], vww["peak_bytes"]) == (219072, 55296)
+    assert vww["file_macs"] == sum(diagmem.inspect("zoo:vww_96_int8").macs)
 
 
 def test_write(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def zoo(ctx: click.Context, json_path: str | None) -> None:
         "ops": number("ops", 4),
         "input": Column("input", 1),
         "dtype": Column("type", 3),
-        "weights_bytes": number("weights bytes"),
+        "file_weights_bytes": number("file: weights"),
         "peak_bytes": number("peak bytes"),
         "description": Column("model", 2),
     }
@@ -122,9 +122,9 @@ def _zoo_row(entry: Entry) -> dict[str, Any]:
         "ops": len(graph.ops),
         "input": list(data.shape),
         "dtype": data.dtype.value,
-        "weights_bytes": found.weights_bytes,
+        "file_weights_bytes": found.weights_bytes,
         "peak_bytes": found.peak_bytes,
-        "macs": sum(found.macs),
+        "file_macs": sum(found.macs),
     }
 
 

@@ -21,7 +21,6 @@ from diagmem.planning import planner
 from diagmem.planning.memory.caller import in_own_arena, in_shared_memories, kept_bytes
 from diagmem.planning.options import KEEP_OUTPUTS, ONE_AT_A_TIME, Options
 from diagmem.planning.plan import Planned
-from diagmem.reports.inspection import inspect
 
 if TYPE_CHECKING:
     from diagmem.backends.c import FileLayout
@@ -279,7 +278,7 @@ def record_of(candidate: Candidate, options: Options) -> Record:
     begin = time.process_time()
     try:
         made = planned(source_of(candidate.model), options)
-        seen = inspect(made.model)
+        seconds, cost = time.process_time() - begin, made.costs.on()
     except DiagmemError as error:
         return {**known, "error": str(error)}
     except Exception as error:  # One model that shows a bug must not end a sweep of thousands.
@@ -291,10 +290,10 @@ def record_of(candidate: Candidate, options: Options) -> Record:
         "lower_bound_bytes": made.lower_bound_bytes,
         "optimal": made.optimal,
         "is_bounded": made.plan.is_bounded,
-        "weights_bytes": seen.weights_bytes,
-        "macs": sum(seen.macs),
+        "weights_bytes": cost.flash.weights_bytes,
+        "macs": cost.macs,
         "ops": len(made.model.ops),
-        "seconds": round(time.process_time() - begin, 4),
+        "seconds": round(seconds, 4),
     }
 
 
