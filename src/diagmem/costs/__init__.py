@@ -192,32 +192,7 @@ class Costs:
         """The sums, by default for what the plan was made for. Code and stack are known only for a core."""
         if target is None and core is None:
             target, core = self.plan.options.chip, self.plan.options.core
-        core = target.core if target is not None else core
-        ram, flash = Ram(self.plan.arena_bytes), Flash(self._file_weights_bytes)
-        notes: tuple[str, ...] = ()
-        if self.runtime is not None:
-            ram, flash = replace(ram, static_bytes=self.runtime.kept_bytes), Flash(self.runtime.file_bytes)
-            notes = self.runtime.notes
-        elif self.program is None:
-            notes = ("the code of kernels, which is not known",)
-        else:
-            code = None if core is None else code_of([self.program], core)
-            ram = Ram(self.plan.arena_bytes, code and code.stack_bytes, 0)
-            rows = sequence_bytes(self.program) if self.program.visits else 0
-            flash = Flash(self.tables.size_bytes, rows, code and code.code_bytes)
-            has_floats = any(t.dtype is DType.FLOAT32 for node in self.plan.graph.nodes for t in node.outputs)
-            if core is not None and not core.has_fpu and has_floats:
-                notes = (f"the C library's float32 routines, for {core.name} has no floating-point unit",)
-        return Cost(
-            None if target is None else target.name,
-            None if core is None else core.key,
-            kernel_shares(self.plan.graph, self.plan.options.library, self.macs),
-            ram,
-            flash,
-            sum(self.macs.values()),
-            instructions,
-            notes=notes,
-        )
+        return cost_together([self], self.plan.arena_bytes, target, core, instructions)
 
     def emulated_on(self, cpu: str, instructions: int | None = None) -> Cost:
         """On the core that is called so, for the chip that the plan was made for if that has such a core."""
@@ -316,19 +291,37 @@ class Costs:
         return found
 
 
-def cost_together(costs: Sequence[Costs], arena_bytes: int, core: Core | None = None) -> Cost:
-    """Of models that share an arena, of which one runs at a time, and their kernels."""
-    each = [one.on(core=core) for one in costs]
-    programs = [one.firmware for one in costs]
-    code = None if core is None else code_of(programs, core)
-    ram = Ram(arena_bytes, code and code.stack_bytes, 0)
-    tables = sum(one.flash.tables_bytes or 0 for one in each)
-    flash = Flash(sum(one.flash.weights_bytes or 0 for one in each), tables, code and code.code_bytes)
-    macs, shares = sum(one.macs for one in each), dict[str, float]()
-    for one in each:
-        for name, share in one.shares.items():
-            shares[name] = shares.get(name, 0) + share * one.macs / max(1, macs)
-    return replace(each[0], shares=shares, ram=ram, flash=flash, macs=macs)
+def cost_together(
+    costs: Sequence[Costs],
+    arena_bytes: int,
+    target: Chip | None = None,
+    core: Core | None = None,
+    instructions: int | None = None,
+) -> Cost:
+    """Of models that share an arena, of which one runs at a time, and their kernels; or of a single one."""
+    core = target.core if target is not None else core
+    ram, flash, runtime = Ram(arena_bytes), Flash(costs[0]._file_weights_bytes), costs[0].runtime
+    notes = () if runtime is None else runtime.notes
+    programs = [one.program for one in costs if one.program is not None]
+    if runtime is not None:
+        ram, flash = Ram(arena_bytes, None, runtime.kept_bytes), Flash(runtime.file_bytes)
+    elif len(programs) < len(costs):
+        notes = ("the code of kernels, which is not known",)
+    else:
+        code = None if core is None else code_of(programs, core)
+        ram = Ram(arena_bytes, code and code.stack_bytes, 0)
+        rows = sum(sequence_bytes(program) for program in programs if program.visits)
+        flash = Flash(sum(one.tables.size_bytes for one in costs), rows, code and code.code_bytes)
+        has_floats = any(t.dtype is DType.FLOAT32 for one in costs for op in one.plan.graph.nodes for t in op.outputs)
+        if core is not None and not core.has_fpu and has_floats:
+            notes = (f"the C library's float32 routines, for {core.name} has no floating-point unit",)
+    work, shares = [sum(one.macs.values()) for one in costs], dict[str, float]()
+    for one, macs in zip(costs, work, strict=True):
+        part = macs / sum(work) if sum(work) else 1 / len(costs)
+        for name, share in kernel_shares(one.plan.graph, one.plan.options.library, one.macs).items():
+            shares[name] = shares.get(name, 0) + share * part
+    names = None if target is None else target.name, None if core is None else core.key
+    return Cost(*names, shares, ram, flash, sum(work), instructions, notes=notes)
 
 
 def most_live(steps: Iterable[tuple[int, int]]) -> dict[int, int]:

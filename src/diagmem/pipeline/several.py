@@ -171,7 +171,8 @@ def emit_c_together(
     found = _together({own: source_of(model) for own, model in models.items()}, options, changes)
     programs = {own: Program.of(made) for own, made in zip(models, found.plans, strict=True)}
     costs = [Costs(made.plan, made.model, emitted=programs[own]) for own, made in zip(models, found.plans, strict=True)]
-    cost = cost_together(costs, found.total_bytes, found.plans[0].plan.options.core)
+    asked = found.plans[0].plan.options
+    cost = cost_together(costs, found.total_bytes, asked.chip, asked.core)
     return EmittedC(emit_several(programs, name, layout), found.total_bytes, cost)
 
 
