@@ -39,7 +39,8 @@ def test_the_paper_s_example_fits_its_chip_only_with_overlap() -> None:
     assert "short by" in before.stdout
     assert "fits" in after.stdout
     assert "98,304 B" in after.stdout
-    assert "64.0 KB of 96 KB" in after.stdout
+    assert "64.7 KB of 96 KB" in after.stdout
+    assert "arena 64.0, stack up to 0.7" in after.stdout
 
 
 @pytest.mark.parametrize(("budget", "status"), [("98304", 0), ("1000", 1)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -339,7 +339,7 @@ def screen(result: Result) -> Iterator[str | Table]:
     yield from wrap(_verdict_line(result), SCREEN_WIDTH, break_on_hyphens=False)
     yield ""
     if result.verdict.fit is not None:
-        yield from _bars(result.verdict.fit)
+        yield from bars(result.verdict.fit)
         yield ""
     yield from _ways(result)
     refused = list(_as_c(result))
@@ -370,7 +370,7 @@ def _wrapped(entries: Iterator[Entry]) -> Iterator[str]:
 def _verdict_line(result: Result) -> str:
     verdict, made, plan = result.verdict, result.made, result.made.plan
     name, chip = one_line(plan.graph.name), verdict.limits.chip
-    missing = [f"{what} short by {size:,} B" for what, size in result.missing().items()]
+    missing = result.missing()
     if chip is not None:
         clock = f", {chip.mhz:g} MHz" if chip.mhz else ""
         name += f" on {chip.name}" + ("" if missing else f" ({chip.core.name}{clock})")
@@ -381,10 +381,16 @@ def _verdict_line(result: Result) -> str:
         saved = 100 * made.saved_bytes / made.baseline_bytes if made.baseline_bytes else 0
         less = f", {saved:.0f} % less than without overlap" if saved >= 1 else ""
         return f"{name}: {_kb(plan.arena_bytes)} of RAM{less} (kernels: {plan.options.kernels})"
-    return f"{name}: {'does not fit, ' + ', '.join(missing) if missing else 'fits'}"
+    return f"{name}: {answer(missing)}"
 
 
-def _bars(fit: Fit) -> Iterator[str]:
+def answer(missing: Mapping[str, int]) -> str:
+    """`missing`: what there is too little of, and by how many bytes."""
+    short = ", ".join(f"{what} short by {size:,} B" for what, size in missing.items())
+    return f"does not fit, {short}" if short else "fits"
+
+
+def bars(fit: Fit) -> Iterator[str]:
     """RAM and flash, each as a part of what the chip has."""
     chip, ram, flash = fit.chip, fit.cost.ram, fit.cost.flash
     region, size = fit.region
@@ -552,15 +558,9 @@ def _summary_row(one: Result | Bad) -> tuple[str, ...]:
         return one_line(one.name), "-", "-", "-", "-", str(one.error).removeprefix(f"{one.name}: ")
     made: Planned = one.made
     saved = f"{100 * made.saved_bytes / made.baseline_bytes:.1f} %" if made.baseline_bytes else "-"
-    notes = ["proven" if made.optimal else "", ", ".join(_short(one.verdict))]
+    notes = ["proven" if made.optimal else "", answer(one.verdict.missing) if one.verdict.limits.are_set else ""]
     figures = str(made.baseline_bytes), str(made.arena_bytes), saved, str(made.lower_bound_bytes)
     return one_line(made.model.name), *figures, ", ".join(note for note in notes if note)
-
-
-def _short(verdict: Verdict) -> list[str]:
-    if not verdict.limits.are_set:
-        return []
-    return [f"{what} short by {size} B" for what, size in verdict.missing.items()] or ["fits"]
 
 
 def _together(found: Together, missing_bytes: int) -> Iterator[Entry]:

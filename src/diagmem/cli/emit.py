@@ -15,16 +15,19 @@ from diagmem.cli._options import (
     Command,
     json_option,
     output_option,
+    plan_option,
     plan_options,
     plan_path_option,
 )
-from diagmem.cli._show import cost_lines, show, size_text
+from diagmem.cli._show import ANSWER_IS_NO, cost_lines, show, size_text
+from diagmem.cli._text import answer, bars
 from diagmem.cli._work import working
-from diagmem.model.errors import PlanError
+from diagmem.model.errors import PlanError, one_line
 
 if TYPE_CHECKING:
     from diagmem.backends.tflm.planned_file import PlannedFile
     from diagmem.cli._work import Bar
+    from diagmem.costs import Fit
     from diagmem.frontends.source import Source
     from diagmem.planning.options import Options
     from diagmem.planning.plan import Plan
@@ -111,6 +114,7 @@ def emit_c(
 @command.command("tflm", short_help="Inside a .tflite file, for TensorFlow Lite Micro.")
 @model_argument
 @output_option("OUT.tflite", "File to write.")
+@plan_option("target")
 @click.option(
     "--kernels",
     type=click.Choice(LIBRARIES),
@@ -126,6 +130,7 @@ def emit_c(
 def emit_tflm(
     source: Source,
     output: Path,
+    target: str,
     kernels: str,
     align: int,
     keep_inputs: bool,
@@ -153,9 +158,12 @@ def emit_tflm(
 
     Other optimised kernels (ESP-NN, Xtensa, ARC, Ceva) are not known: do not use a planned file with them.
 
+    With --target the answer is whether arena and file fit that chip. TFLM's code takes flash too, and is not counted.
+
     \b
     Examples:
       diagmem emit tflm model.tflite -o planned.tflite
+      diagmem emit tflm model.tflite -o planned.tflite --target NUCLEO-L4R5ZI
       diagmem emit tflm model.tflite -o planned.tflite --kernels cmsis-nn
       diagmem verify planned.tflite --on tflm
     """
@@ -163,10 +171,11 @@ def emit_tflm(
     if kernels == "tflm-reference":
         click.echo(REFERENCE_WARNING, err=True)
     with naming_model(source.label), working("planning") as bar:
-        asked = {"align": align, "keep_inputs": keep_inputs, "remove_channels": skip is None}
+        asked = {"align": align, "keep_inputs": keep_inputs, "remove_channels": skip is None, "target": target}
         made = _make(source, kernels, asked, bar, force)
     write_file(output, made.emitted.data)
-    show(json_path, lambda: _to_json(source.label, output, made), _report(output, made))
+    status = ANSWER_IS_NO if made.fit is not None and not made.fit.fits else 0
+    show(json_path, lambda: _to_json(source.label, output, made), _report(output, made), status=status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +199,18 @@ class _Made:
         return self.emitted.heads[self.plan.options.kernels]
 
     @property
+    def fit(self) -> Fit | None:
+        """Whether arena and file fit the chip; None where none was named."""
+        chip = self.plan.options.chip
+        if chip is None:
+            return None
+        from diagmem.costs import Costs, Fit, Runtime, cost_together
+
+        kept = self.arenas[1].kept_bytes if self.arenas else None
+        runtime = Runtime.of_tflm(len(self.emitted.data), kept, self.reason)
+        return Fit(chip, cost_together([Costs(self.plan, runtime=runtime)], self.heads[1], chip))
+
+    @property
     def moved_ops(self) -> int:
         return sum(op != place for place, op in enumerate(self.plan.schedule.ops))
 
@@ -198,16 +219,18 @@ def _make(given: Source, kernels: str, asked: dict[str, Any], bar: Bar, force: b
     from diagmem import pipeline
     from diagmem.backends.tflm import metadata
     from diagmem.frontends.tflite import writer as flatbuffer
+    from diagmem.planning.options import Options
 
-    files = {}
-    for done, name in enumerate(LIBRARIES):
-        bar.tell(f"planning for {name}", done, len(LIBRARIES) + 1)
+    core, files = Options(kernels, target=asked["target"]).core, {}
+    known = [name for name in LIBRARIES if core is None or core.has_mve or name != "cmsis-nn-mve"]
+    for done, name in enumerate(known):
+        bar.tell(f"planning for {name}", done, len(known) + 1)
         files[name] = pipeline.emit_tflm(given, kernels=name, **asked)
-    bar.tell("measuring in TFLM", len(LIBRARIES), len(LIBRARIES) + 1)
+    bar.tell("measuring in TFLM", len(known), len(known) + 1)
     emitted = files[kernels]
     arenas, reason = _measure(metadata.left_to_tflm(given.content), emitted, force)
     had_plan = flatbuffer.block(given.content, metadata.PLAN_ENTRY) is not None
-    best = {name: files[name].heads[name][1] for name in LIBRARIES if name != SAFE_FOR_ALL}
+    best = {name: files[name].heads[name][1] for name in known if name != SAFE_FOR_ALL}
     return _Made(emitted, best, had_plan, arenas, reason)
 
 
@@ -230,6 +253,9 @@ def _measure(alone: bytes, emitted: PlannedFile, force: bool) -> tuple[tuple[Are
 
 def _report(output: Path, made: _Made) -> Iterator[str]:
     emitted = made.emitted
+    if made.fit is not None:
+        name, chip = one_line(made.plan.graph.name), made.fit.chip.name
+        yield from (f"{name} on {chip}: {answer(dict(made.fit.missing()))}", "", *bars(made.fit), "")
     replaced = ", in place of an older one" if made.had_plan else ""
     less = emitted.given_bytes - emitted.source_bytes
     yield f"wrote {output}: {size_text(len(emitted.data))}, of which {emitted.new_bytes} B are new"
@@ -312,6 +338,7 @@ def _to_json(model: str, output: Path, made: _Made) -> dict[str, Any]:
         "arena": arenas[1] if arenas else None,
         "arena_before": arenas[0] if arenas else None,
         "not_measured": made.reason or None,
+        **({} if made.fit is None else {"cost": made.fit.cost.to_json(), "fits": made.fit.fits}),
         "head_bytes_by_kernels": {
             name: {"before": old, "after": new, "own_plan": made.best.get(name, new)}
             for name, (old, new) in made.emitted.heads.items()

@@ -173,6 +173,11 @@ class Runtime:
     kept_bytes: int | None = None
     notes: tuple[str, ...] = ()
 
+    @classmethod
+    def of_tflm(cls, file_bytes: int, kept_bytes: int | None, why_not_measured: str = "") -> Runtime:
+        unknown = [f"what TFLM keeps in RAM, which was not measured: {why_not_measured}"] if why_not_measured else []
+        return cls(file_bytes, kept_bytes, ("TFLM's code, which depends on its build", *unknown))
+
 
 @dataclass(frozen=True)
 class Costs:

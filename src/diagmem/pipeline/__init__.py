@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -349,10 +350,11 @@ def emit_tflm(
     align: int = 16,
     keep_inputs: bool = False,
     remove_channels: bool = True,
+    target: str = "",
 ) -> PlannedFile:
     """The .tflite file with its arena plan inside, for stock TensorFlow Lite Micro built with these kernels: `tflm` is
     safe for all of them. `.data` is the file. `remove_channels`: without channels that make no difference to any
-    output; a file that has none stands in the new one as it was.
+    output; a file that has none stands in the new one as it was. `target`: a chip, whose core must run the kernels.
 
     >>> diagmem.emit_tflm("zoo:vww_96_int8", kernels="tflm-reference").plan.arena_bytes
     36880
@@ -378,9 +380,22 @@ def emit_tflm(
             "the file has subgraphs that the model does not run, and TensorFlow Lite Micro makes room for them too; "
             "convert the model into a file of its own"
         )
-    options, before = Options(kernels, align, keep_inputs), planned_file.Given(content, graph)
+    options, before = Options(kernels, align, keep_inputs, target=target), planned_file.Given(content, graph)
     less = planned_file.lean(content, graph, kernels) if remove_channels else before
     return planned_file.emit(less.data, planner.planned(less.graph, options).plan, before)
+
+
+def in_tflm(source: Source, options: Options) -> PlannedFile:
+    """As `emit_tflm`, with those of the options that TensorFlow Lite Micro knows."""
+    from diagmem.backends.tflm.planned_file import LIBRARIES
+
+    return emit_tflm(
+        source,
+        kernels=options.kernels if options.kernels in LIBRARIES else LIBRARIES[0],
+        align=options.align or 16,
+        keep_inputs=options.keep_inputs,
+        remove_channels=not {"remove-channels", ALL} & {*options.skip},
+    )
 
 
 def verify(
@@ -434,24 +449,27 @@ def verify(
 
 
 def costs_of(source: Source | None, made: planner.Planned, is_measured: bool = True) -> Costs:
-    """What a plan of a model costs, wherever it runs: as C, or in TensorFlow Lite Micro, which keeps the file in flash
-    and something of its own in RAM. `is_measured`: how much that is, is worth a run."""
+    """What a plan of a model costs, wherever it runs: as C, or in TensorFlow Lite Micro, which keeps the file with its
+    plan in flash and something of its own in RAM. `is_measured`: how much that is, is worth a run."""
     from diagmem.backends.tflm.planned_file import LIBRARIES
     from diagmem.costs import Costs, Runtime
 
-    if made.plan.options.kernels not in LIBRARIES or source is None or not source.has_file or source.is_onnx:
+    options = made.plan.options
+    if options.kernels not in LIBRARIES or source is None or not source.has_file or source.is_onnx:
         return Costs.of(made)
-    runtime = Runtime(len(source.content), notes=("TFLM's code, which depends on its build",))
+    content, graph, head_bytes = source.content, source.runnable, made.arena_bytes
+    with suppress(PlanError):
+        emitted = in_tflm(source, options)
+        content, graph, head_bytes = emitted.data, emitted.graph, emitted.heads[options.kernels][1]
+    kept_bytes, reason = None, ""
     if is_measured:
         from diagmem.verification import tflm
 
         try:
-            kept = tflm.run(source.content, source.runnable, ()).persistent_bytes
-            runtime = replace(runtime, kept_bytes=kept)
+            kept_bytes = tflm.Arena.of(head_bytes, tflm.run(content, graph, ())).kept_bytes
         except tflm.TflmError as error:
-            unknown = f"what TFLM keeps in RAM, which was not measured: {error}"
-            runtime = replace(runtime, notes=(*runtime.notes, unknown))
-    return Costs.of(made, runtime)
+            reason = str(error)
+    return Costs.of(made, Runtime.of_tflm(len(content), kept_bytes, reason))
 
 
 def profile(
@@ -505,9 +523,7 @@ def _side(model: Model, on: str | None, options: Options) -> Side:
 
     if isinstance(model, str | Path) and Path(model).suffix == ".json":
         if on is not None:
-            raise PlanError(
-                f"{one_line(str(model))}: a plan alone cannot be run; compare models, or leave out the core"
-            )
+            raise PlanError(f"{one_line(str(model))}: a plan alone cannot be run; compare models, or name no core")
         return read_side(Path(model))
     source = source_of(model)
     try:

@@ -119,6 +119,8 @@ class Options:
 
     def __post_init__(self) -> None:
         chip = self.chip
+        if chip is not None and not self.target.lower().endswith(".toml"):
+            self._set("target", chip.name)
         if self.all_memories:
             if chip is None:
                 raise PlanError("all memories are those of a chip: name one with target, or give each with pools")

@@ -199,5 +199,10 @@ class Arena:
         return cls(head_bytes, measured.persistent_bytes, max(0, measured.arena_bytes - used))
 
     @property
+    def kept_bytes(self) -> int:
+        """Beside the head."""
+        return self.persistent_bytes + self.planning_bytes + self.slack_bytes
+
+    @property
     def total_bytes(self) -> int:
-        return self.head_bytes + self.persistent_bytes + self.planning_bytes + self.slack_bytes
+        return self.head_bytes + self.kept_bytes

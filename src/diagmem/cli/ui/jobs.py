@@ -29,7 +29,6 @@ from socket import socket
 from typing import Any
 
 from diagmem import pipeline
-from diagmem.backends.tflm.planned_file import LIBRARIES as TFLM_LIBRARIES
 from diagmem.cli._models import naming_model
 from diagmem.cli._text import how
 from diagmem.cli.ui.switches import Settings, commands, setting_words
@@ -39,7 +38,7 @@ from diagmem.model.errors import DiagmemError, PlanError, one_line
 from diagmem.model.graph import Shape
 from diagmem.model.schedule import PUSH
 from diagmem.planning.cores.multicore import estimated_speedup
-from diagmem.planning.options import ALL, BEST, ROWS, Options
+from diagmem.planning.options import BEST, ROWS, Options
 from diagmem.planning.plan import Plan
 from diagmem.reports.charts import Point, front_drawing
 from diagmem.reports.inspection import inspect
@@ -199,15 +198,8 @@ def _c(job: Job, send: Send) -> None:
 def _tflm(job: Job, send: Send) -> None:
     """The .tflite file with a plan inside. It runs whole ops with the runtime's own kernels: of the page's options it
     takes those that the runtime knows."""
-    options = job.options
     send("told", ["planning for TensorFlow Lite Micro", 0, 1])
-    written = pipeline.emit_tflm(
-        job.source,
-        kernels=options.kernels if options.kernels in TFLM_LIBRARIES else "tflm",
-        align=options.align or 16,
-        keep_inputs=options.keep_inputs,
-        remove_channels=not {"remove-channels", ALL} & {*options.skip},
-    )
+    written = pipeline.in_tflm(job.source, job.options)
     send("file", packed(f"{job.given.stem}-planned.tflite", written.data))
 
 
